@@ -37,7 +37,7 @@ ROOMS = (
 APPLICATIONS = (
     ("output", "report"),
     ("validate", "calibrate"),
-    ("sweep",),
+    ("study",),
     ("views",),
     ("notebook", "cli"),
 )

@@ -13,8 +13,8 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
-from calculon.launch.yaml_config import plain as value_of
-from calculon.launch.yaml_config import settings_in
+from calculon.launch.texts.yaml_config import plain as value_of
+from calculon.launch.texts.yaml_config import settings_in
 
 _FSDP, _PARALLEL, _DEEPSPEED = "fsdp_config", "parallelism_config", "deepspeed_config"
 _STRATEGIES = {

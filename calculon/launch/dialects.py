@@ -6,9 +6,9 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.launch.accelerate import ACCELERATE
 from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import Dialect, Launch, read
-from calculon.launch.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
-from calculon.launch.megatron_lm import MEGATRON_LM
-from calculon.launch.torchtitan import TORCHTITAN
+from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
+from calculon.launch.titan.torchtitan import TORCHTITAN
 
 _ALL = (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
 DIALECTS: dict[str, Dialect] = {one.name: one for one in _ALL}

@@ -12,7 +12,7 @@ from calculon.inputs import Changed
 from calculon.launch.dialect import read
 from calculon.launch.dialects import DIALECTS, find_dialect, recognised
 from calculon.launch.launch_files import launched_execution, lost_in_words, read_launch_file
-from calculon.launch.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
 from tests.helpers import ROOT

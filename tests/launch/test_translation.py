@@ -4,7 +4,7 @@ import pytest
 
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.launch.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.translation import NO_SETTING, translated
 from calculon.plan.plan import NAMES
 from calculon.spec.execution import Execution

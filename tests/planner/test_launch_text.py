@@ -6,7 +6,7 @@ import calculon
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.dialect import read
-from calculon.launch.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.planner.launch_text import launch_text, with_listed_stages
 from calculon.spec.lists_of_counts import ListsOfCounts
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
-from calculon.apps.sweep.points import plan
-from calculon.apps.sweep.study_file import Study
+from calculon.apps.study.points import plan
+from calculon.apps.study.study_file import Study
 from calculon.errors import SpecError
 from calculon.spec import catalog
 from calculon.spec.overlay import difference, merged

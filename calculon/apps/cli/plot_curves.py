@@ -20,14 +20,14 @@ from calculon.apps.cli.result_files import short_name
 from calculon.apps.cli.search_options import searches
 from calculon.apps.report.pictures.pareto import Pareto
 from calculon.apps.report.pictures.scaling import Point, Series
-from calculon.apps.sweep.study_fields import kind_of
+from calculon.apps.study.study_fields import kind_of
 from calculon.apps.views.front import COUNTED, DEGREES, axis, front
 from calculon.editions import find_edition
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.search.objective import check_statistic
 
 if TYPE_CHECKING:
-    from calculon.apps.sweep.task import Search
+    from calculon.apps.study.task import Search
     from calculon.evaluate import Evaluation
 
 SMALL = 300_000
@@ -130,7 +130,7 @@ def _searched_series(asked: "list[Search]") -> Series:
 
 def _found(search: "Search") -> "Evaluation | None":
     """Run a search, and return the executions that it found, if any."""
-    from calculon.apps.sweep.task import run_search
+    from calculon.apps.study.task import run_search
 
     result = run_search(search).result(search)
     return result.evaluation if len(result) else None
@@ -174,7 +174,7 @@ def _executions(
 
     The best of each number of processors is enough where processors are an axis.
     """
-    from calculon.apps.sweep.task import run_search
+    from calculon.apps.study.task import run_search
     from calculon.search.driver import feasible_tables
     from calculon.search.request import make_condition
 

@@ -16,7 +16,7 @@ from calculon.search.search_counts import Counts
 from calculon.units import GIB
 
 if TYPE_CHECKING:
-    from calculon.apps.sweep.task import Search
+    from calculon.apps.study.task import Search
 
 _REASONS = {
     "network_size": "network",
@@ -86,7 +86,7 @@ def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
 
 def _searched_cells(search: "Search") -> Iterator[Cell]:
     """Yield a cell for each pair of degrees of a space, searched one by one."""
-    from calculon.apps.sweep.task import run_search
+    from calculon.apps.study.task import run_search
 
     units = dict.fromkeys((unit.tensor_par, unit.pipeline_par) for unit in search.space().units)
     for t, p in units:

@@ -16,7 +16,7 @@ from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.units import Array
 
 if TYPE_CHECKING:
-    from calculon.apps.sweep.task import Search
+    from calculon.apps.study.task import Search
 
 SPACE = ("application", "num_procs", "max_batch_size", "datatype", "system")
 

@@ -13,7 +13,7 @@ from calculon.spec.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.spec.spellings import PRECISIONS, global_batch, precision
 
 if TYPE_CHECKING:
-    from calculon.apps.sweep.task import Search
+    from calculon.apps.study.task import Search
     from calculon.hardware.system import System
     from calculon.search.search_counts import Counts
     from calculon.search.space import Space
@@ -171,7 +171,7 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
         For anything malformed.
     """
     from calculon import inputs
-    from calculon.apps.sweep.task import Search
+    from calculon.apps.study.task import Search
     from calculon.search.effect import check_effect
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse

@@ -132,7 +132,7 @@ def test_an_interrupted_search_says_so(run, monkeypatch):
     def interrupt(search):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("calculon.apps.sweep.task.run_search", interrupt)
+    monkeypatch.setattr("calculon.apps.study.task.run_search", interrupt)
     result = run("loe", *SPACE, "best.json")
     assert result.code == 130
     assert (

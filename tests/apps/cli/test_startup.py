@@ -63,5 +63,5 @@ def test_an_estimate_loads_no_search(tmp_path):
     code = f"from calculon.apps.cli.main import main; main({['llm', *ARGUMENTS, 'stats.json']!r})"
     found = modules(code, tmp_path)
     assert not [
-        name for name in found if name.startswith(("calculon.search", "calculon.apps.sweep"))
+        name for name in found if name.startswith(("calculon.search", "calculon.apps.study"))
     ]

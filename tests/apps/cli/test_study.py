@@ -15,7 +15,7 @@ import pytest
 
 import calculon
 from calculon.apps.cli.main import main
-from calculon.apps.sweep import task as sweep
+from calculon.apps.study import task as sweep
 from calculon.search.driver import search
 from calculon.statistics import BOUNDS
 from calculon.units import known

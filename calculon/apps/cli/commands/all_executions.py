@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Count the space, then stream its feasible executions to the file."""
     from calculon.apps.output.table_columns import evaluation_columns
     from calculon.apps.output.writers import SUFFIXES, check_format
-    from calculon.apps.sweep.progress import progress
-    from calculon.apps.sweep.task import run_search
+    from calculon.apps.study.progress import progress
+    from calculon.apps.study.task import run_search
     from calculon.inspect.bounds import bounds
     from calculon.search.driver import feasible_tables, nothing
     from calculon.search.request import make_condition

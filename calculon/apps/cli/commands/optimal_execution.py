@@ -28,7 +28,7 @@ from calculon.units import Unit
 
 if TYPE_CHECKING:
     from calculon.apps.report.frontier import Frontier
-    from calculon.apps.sweep.task import Search
+    from calculon.apps.study.task import Search
     from calculon.search.driver import SearchResult
 
 SUFFIXES = (".json", ".csv", ".parquet")
@@ -147,9 +147,9 @@ LARGE = 1_000_000_000
 
 def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
     """Search every count, in several processes where that pays."""
-    from calculon.apps.sweep.engines import make_engine
-    from calculon.apps.sweep.progress import progress
-    from calculon.apps.sweep.task import run_search
+    from calculon.apps.study.engines import make_engine
+    from calculon.apps.study.progress import progress
+    from calculon.apps.study.task import run_search
     from calculon.search.best_first import count_space
 
     large = sum(count_space(search.space()) for search in asked) > LARGE

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from calculon.apps.report.text_tables import Table
-    from calculon.apps.sweep.engines import Engine
-    from calculon.apps.sweep.journal import Journal
-    from calculon.apps.sweep.points import Plans
-    from calculon.apps.sweep.study_file import Study
-    from calculon.apps.sweep.study_summary import Winners
+    from calculon.apps.study.engines import Engine
+    from calculon.apps.study.journal import Journal
+    from calculon.apps.study.points import Plans
+    from calculon.apps.study.study_file import Study
+    from calculon.apps.study.study_summary import Winners
 
 FAILED = 1
 
@@ -76,17 +76,17 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Check everything, run what is not finished, write the table and show the summary."""
     from calculon.apps.output.writers import check_format
-    from calculon.apps.sweep.study_table import SUFFIXES
+    from calculon.apps.study.study_table import SUFFIXES
 
     file = catalog.find("study", arguments.study)
     inputs = [file] if file != STDIN else []
     check_outputs([arguments.output], inputs, SUFFIXES)
     check_format(arguments.output)
-    from calculon.apps.sweep.engines import make_engine
-    from calculon.apps.sweep.journal import Journal
-    from calculon.apps.sweep.points import plan
-    from calculon.apps.sweep.study_file import Study
-    from calculon.apps.sweep.study_summary import Winners, make_summary
+    from calculon.apps.study.engines import make_engine
+    from calculon.apps.study.journal import Journal
+    from calculon.apps.study.points import plan
+    from calculon.apps.study.study_file import Study
+    from calculon.apps.study.study_summary import Winners, make_summary
 
     study = Study.read(file)
     if arguments.edition:
@@ -110,9 +110,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, quiet: bool) -> int:
     """Run the searches that are not finished; return an exit code when that was stopped."""
-    from calculon.apps.sweep.engines import EngineError
-    from calculon.apps.sweep.progress import progress
-    from calculon.apps.sweep.task import run_search
+    from calculon.apps.study.engines import EngineError
+    from calculon.apps.study.progress import progress
+    from calculon.apps.study.task import run_search
 
     finished, total = journal.outcomes, len(plans.searches)
     tasks = [p.search for p in plans.searches if p.search.number not in finished]
@@ -143,7 +143,7 @@ def _finish(
     study: "Study", plans: "Plans", journal: "Journal", winners: "Winners", output: str, log: Log
 ) -> int:
     """Write the table and show the best figures."""
-    from calculon.apps.sweep.study_table import parts, write_result
+    from calculon.apps.study.study_table import parts, write_result
 
     result = winners.watch(parts(plans.searches, journal.outcomes))
     rows = write_result(output, plans.searches, result)

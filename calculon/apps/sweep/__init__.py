@@ -1,1 +1,0 @@
-"""Sweeps: many searches, run by one process, several or a cluster, kept in a journal and resumed."""

@@ -1,0 +1,1 @@
+"""Megatron-LM, and what names its flags otherwise: Megatron-Bridge and NeMo."""

@@ -1,0 +1,336 @@
+"""Megatron-Bridge and NeMo: their configurations, with the rows of Megatron-LM, whose code they start.
+
+Read are recipes in Python, overrides in YAML, and overrides on a command line (``model.sequence_parallel=true``);
+written are overrides in YAML. Recipes of NeMo 2 have the names of Megatron-Bridge below ``trainer.strategy``.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Unresolved
+from calculon.launch.megatron.megatron_bridge_words import (
+    IGNORED,
+    NEMO_IGNORED,
+    NEMO_NOT_MODELLED,
+    NOT_MODELLED,
+    ON_BY_DEFAULT,
+)
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
+from calculon.launch.megatron.megatron_model import NO_VOCABULARY
+from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
+from calculon.launch.renaming import Spelling, renamed
+from calculon.launch.texts import python_recipe, yaml_config
+from calculon.launch.texts.shell import run
+from calculon.launch.texts.shell_flags import parse_script
+from calculon.launch.texts.tree import TARGET, Leaf, Tree
+from calculon.spec import catalog
+from calculon.spec.spellings.catalog_words import meaning
+
+_OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
+_SECTIONS = re.compile(
+    r"\A(model|train|optimizer|ddp|scheduler|checkpoint|dataset|logger|rng)_config\."
+)
+_STARTED = re.compile(r"--nproc[-_]per[-_]node[= ](\d+)(?:.*--nnodes[= ](\d+))?")
+_IN_NAME = re.compile(r"_(\d+)gpus?_")
+
+_MOVED = (
+    (f"trainer.strategy.{TARGET}", f"strategy.{TARGET}"),
+    ("trainer.strategy.ddp.", "ddp."),
+    ("trainer.strategy.", "model."),
+    ("trainer.callbacks.MegatronCommOverlapCallback.", "comm_overlap."),
+    ("trainer.plugins.grad_reduce_in_fp32", f"{PRECISION}.grad_reduce_in_fp32"),
+    ("trainer.plugins.fp8", f"{PRECISION}.fp8"),
+    ("trainer.plugins.precision", PRECISION),
+    (f"trainer.plugins.{TARGET}", f"{PRECISION}.{TARGET}"),
+    ("model.config.", "model."),
+    ("optim.config.", "optimizer."),
+    ("data.global_batch_size", "train.global_batch_size"),
+    ("data.micro_batch_size", "train.micro_batch_size"),
+    ("trainer.max_steps", "train.train_iters"),
+)
+"""Beginnings of names of NeMo 2, and what Megatron-Bridge has there."""
+
+
+def _canonical(path: str) -> str:
+    """Return a name as Megatron-Bridge has it today.
+
+    >>> _canonical("trainer.strategy.context_parallel_size"), _canonical("model_config.seq_length")
+    ('model.context_parallel_size', 'model.seq_length')
+    """
+    path = _SECTIONS.sub(r"\1.", path)
+    for old, new in _MOVED:
+        if path.startswith(old):
+            return new + path[len(old) :]
+    return path
+
+
+def _is_python(text: str, file: str) -> bool:
+    return file.endswith(".py") or bool(
+        re.search(r"^(def |import |from |cfg\.)", text, re.MULTILINE)
+    )
+
+
+def _is_shell(text: str, file: str) -> bool:
+    return file.endswith((".sh", ".slurm", ".sbatch")) or text.startswith("#!")
+
+
+def parse(
+    text: str, file: str, variables: Mapping[str, str], *, rename: Callable[[str], str]
+) -> Parsed:
+    """Return the settings of a recipe, of overrides in YAML, or of a command line; and the processors."""
+    if _is_shell(text, file):
+        return _parse_command(text, file, variables, rename)
+    if _is_python(text, file):
+        tree = python_recipe.settings_in(text, file, variables, variables.get("recipe", ""))
+    else:
+        tree = yaml_config.settings_in(text, file, variables)
+    settings: dict[str, Setting] = {}
+    for path, leaf in tree.leaves():
+        if leaf.value is not None:
+            settings[rename(path)] = Setting(path, leaf.value, f"{file}:{leaf.line}")
+    _name_precision(settings)
+    _name_recipe(settings)
+    return Parsed(file, _without_usual(settings), _processors(tree, text))
+
+
+_OWN = ("_pretrain_common", "ConfigContainer", "megatron.bridge.training.config.ConfigContainer")
+"""What makes a configuration that no recipe is the beginning of."""
+
+RECIPE = "recipe"
+
+
+def _name_recipe(settings: dict[str, Setting]) -> None:
+    """Set apart the recipe of another file that a configuration begins with."""
+    made = settings.get(TARGET)
+    if made is not None and str(made.value) not in _OWN and "_config" in str(made.value):
+        settings[RECIPE] = settings.pop(TARGET)
+
+
+def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Return settings by name, those that only say what is so without them under names of their own."""
+    found = {}
+    for name, setting in settings.items():
+        usual = setting.value is True if _matches(name, ON_BY_DEFAULT) else setting.value in _OFF
+        known = not usual or name in _KNOWN
+        found[name if known else f"usual.{name}"] = setting
+    return found
+
+
+_OFF: tuple[Any, ...] = (False, 0, [], "none")
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _name_precision(settings: dict[str, Setting]) -> None:
+    """State a precision by its name where a function of this name makes it: ``bf16_mixed()``."""
+    made = settings.get(f"{PRECISION}.{TARGET}")
+    name = "" if made is None else str(made.value).rpartition(".")[2]
+    if made is not None and PRECISION not in settings and name.endswith(("_mixed", "-mixed")):
+        settings[PRECISION] = Setting(made.name, name, made.place)
+        del settings[f"{PRECISION}.{TARGET}"]
+
+
+def _parse_command(
+    text: str, file: str, variables: Mapping[str, str], rename: Callable[[str], str]
+) -> Parsed:
+    """Return the overrides that a script puts behind a command."""
+    script = run(text, file, variables)
+    settings: dict[str, Setting] = {}
+    for command in script.commands:
+        for word in command.words:
+            if found := _OVERRIDE.fullmatch(word):
+                value = script.open(found[2]) or yaml_config.plain(found[2])
+                settings[rename(found[1])] = Setting(found[1], value, f"{file}:{command.line}")
+    if not settings:
+        wanted = "overrides such as model.tensor_model_parallel_size=4"
+        raise SpecError(file, Problem("", wanted, "none"))
+    started = parse_script(text, file, variables)
+    return Parsed(file, settings, started.num_procs, started.notes)
+
+
+def _processors(tree: Tree, text: str) -> int | Unresolved | None:
+    """Return the processors: nodes and devices of a trainer, those of a command in a comment, or of a recipe's name."""
+    sizes = [tree.at(("trainer", name)) for name in ("num_nodes", "devices")]
+    values = [one.value for one in sizes if isinstance(one, Leaf)]
+    for one in values:
+        if isinstance(one, Unresolved):
+            return one
+    if len(values) == len(sizes) and all(isinstance(one, int) for one in values):
+        return int(values[0] * values[1])
+    comments = "\n".join(line for line in text.splitlines() if line.lstrip().startswith("#"))
+    if found := _STARTED.search(comments):
+        return int(found[1]) * int(found[2] or 1)
+    names = {int(one) for one in _IN_NAME.findall(" ".join(re.findall(r"^def (\w+)", text, re.M)))}
+    return names.pop() if len(names) == 1 else None
+
+
+def render(
+    settings: Mapping[str, Any], num_procs: int, head: Sequence[str], *, started: Sequence[str]
+) -> str:
+    """Return a file of overrides."""
+    import yaml  # only to write it
+
+    per_node = max(one for one in range(1, 9) if num_procs % one == 0)
+    words = {"per_node": per_node, "nodes": num_procs // per_node}
+    tree: Fields = {}
+    for path, value in _counted_in_steps(settings).items():
+        *names, last = path.split(".")
+        below = tree
+        for name in names:
+            below = below.setdefault(name, {})
+            if names[0] in _MADE and TARGET not in below:
+                below[TARGET] = _MADE[names[0]]
+        below[last] = value
+        below |= _BESIDE.get(path, {})
+    if "trainer" in tree:
+        tree["trainer"] = {"num_nodes": words["nodes"], "devices": per_node, **tree["trainer"]}
+    lines = [f"# {one}" for one in (*head, *(one.format(**words) for one in started))]
+    body = yaml.safe_dump(tree, sort_keys=False, default_flow_style=False, width=100)
+    return "\n".join((*lines, "", body))
+
+
+def _counted_in_steps(settings: Mapping[str, Any]) -> Fields:
+    """Return settings with steps in place of sequences, which trainers of NeMo do not count."""
+    found = dict(settings)
+    if (samples := found.pop("trainer.max_samples", None)) is not None:
+        found["trainer.max_steps"] = -(-samples // found["model.global_batch_size"])
+    return found
+
+
+_MADE = {
+    PRECISION: "megatron.bridge.training.mixed_precision.MixedPrecisionConfig",
+    "comm_overlap": "megatron.bridge.training.comm_overlap.CommOverlapConfig",
+}
+"""Parts of a configuration that recipes leave out, or state by name: they are made anew."""
+
+
+_BESIDE: Mapping[str, Fields] = {
+    "model.gated_linear_unit": {"activation_func": "silu"},
+    "model.cpu_offloading_num_layers": {"cpu_offloading": True},
+}
+"""What has to be stated beside some settings."""
+
+
+def _rows(names: Mapping[str, Spelling]) -> Iterator[Row]:
+    """Yield the rows of Megatron-LM under other names."""
+    for row in ROWS:
+        yield renamed(row, partial(spelled, names))
+
+
+_NAMED_BY = (
+    *("model.hf_model_id", f"model.{TARGET}", RECIPE, "run.name", "name", "model.tokenizer.type"),
+    "tokenizer.tokenizer_model",
+)
+_TASK = re.compile(r"_(pretrain|sft|peft|finetune)\w*|ModelProvider|Config|Model")
+
+
+def _model_of(text: str) -> str:
+    """Return the model of the catalog that a text means; nothing where it means none.
+
+    >>> _model_of("AutoBridge.from_hf_pretrained('meta-llama/Meta-Llama-3-70B').to_megatron_provider")
+    'llama3-70B'
+    >>> _model_of("Llama31ModelProvider405B"), _model_of("GPTModelProvider")
+    ('llama3.1-405B', '')
+    """
+    known = catalog.names("model")
+    quoted = re.search(r"['\"]([^'\"]+)['\"]", text)
+    whole = quoted[1] if quoted else _TASK.sub(" ", text).strip()
+    for word in (whole, whole.rpartition("/")[2], whole.rpartition("/")[2].removesuffix("-Base")):
+        if not re.search(r"\d", word):
+            return ""
+        if word.lower() in known:
+            return word.lower()
+        if len(names := meaning("model", word, known).names) == 1:
+            return names[0]
+    return ""
+
+
+def _named_model(one: Reading) -> Fields:
+    """Read the name of a model whose shape is not stated, or the vocabulary of a stated one that nothing says."""
+    words = [str(found.value) for name in _NAMED_BY if (found := one.setting(name)) is not None]
+    model = next(filter(None, map(_model_of, words)), "")
+    stated = one.model.get("num_blocks")
+    if not model or (stated and one.model.get("vocab")):
+        return {}
+    if not stated and one.parsed.settings.get("model.num_layers") is None:
+        one.model.clear()
+        return {"name": model}
+    known = catalog.load("model", model)[1]
+    shape = ("num_blocks", "hidden", "attn_heads")
+    if not isinstance(known, Mapping) or any(known.get(n) != one.model.get(n) for n in shape):
+        return {}
+    one.notes[:] = [note for note in one.notes if note != NO_VOCABULARY]
+    one.notes.append(f"the vocabulary is that of {model}, which has the same shape")
+    return {name: known[name] for name in ("vocab", "tied") if name in known}
+
+
+_NAMED = Row(("name",), _NAMED_BY, _named_model, lambda one: {}, "model")
+
+_KNOWN = frozenset(
+    chain.from_iterable(row.settings for names in (BRIDGE, NEMO) for row in _rows(names))
+)
+
+_STATED = re.compile(
+    r"(?<![-\w])(?:[\w.]+\.)?(tensor_model_parallel_size|pipeline_model_parallel_size|"
+    r"context_parallel_size|micro_batch_size|global_batch_size)\s*[:=]"
+)
+_OLD = re.compile(r"^\s+(encoder_seq_length|megatron_amp_O2|activations_checkpoint_\w+)\s*:", re.M)
+_BATCH_BELOW = re.compile(r"^\s+micro_batch_size\s*:", re.MULTILINE)
+_TRAIN = re.compile(r"^\s*train(_config)?\s*:", re.MULTILINE)
+
+
+def _is_nemo(text: str, file: str) -> bool:
+    """Return whether a text is a configuration of NeMo before 2.0."""
+    del file
+    batch = _BATCH_BELOW.search(text) and not _TRAIN.search(text)
+    return bool(_OLD.search(text) or ("model.encoder_seq_length=" in text)) or bool(
+        batch and re.search(r"^trainer\s*:", text, re.MULTILINE)
+    )
+
+
+def _is_bridge(text: str, file: str) -> bool:
+    """Return whether a text is a recipe or overrides of Megatron-Bridge, or a recipe of NeMo 2."""
+    return bool(_STATED.search(text)) and not _is_nemo(text, file)
+
+
+MEGATRON_BRIDGE = Dialect(
+    name="megatron-bridge",
+    title="Megatron-Bridge",
+    version="0.6 (2026-08)",
+    preset="megatron-lm",
+    rows=(*_rows(BRIDGE), _NAMED),
+    no_effect=IGNORED,
+    not_modelled=NOT_MODELLED,
+    parse=partial(parse, rename=_canonical),
+    render=partial(
+        render,
+        started=(
+            "torchrun --nproc_per_node {per_node} --nnodes {nodes} RECIPE.py --config-file THIS_FILE",
+        ),
+    ),
+    recognises=_is_bridge,
+    suffix=".yaml",
+    presets=MEGATRON_LM.presets,
+)
+
+NEMO_1 = Dialect(
+    name="nemo",
+    title="NeMo",
+    version="1.23 (2024)",
+    preset="megatron-lm",
+    rows=(*_rows(NEMO), _NAMED),
+    no_effect=NEMO_IGNORED,
+    not_modelled=NEMO_NOT_MODELLED,
+    parse=partial(parse, rename=str),
+    render=partial(render, started=("python megatron_gpt_pretraining.py --config-name THIS_FILE",)),
+    recognises=_is_nemo,
+    suffix=".yaml",
+    presets=MEGATRON_LM.presets,
+)

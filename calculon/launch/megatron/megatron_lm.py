@@ -1,0 +1,379 @@
+"""Megatron-LM: the flags of its training scripts, of an execution.
+
+Sources: NVIDIA/Megatron-LM of 2026-08, ``arguments.py``, ``model_parallel_config``, ``transformer_config``,
+``distributed_data_parallel_config``, ``optimizer_config``: names, defaults, and what is refused. A flag that is absent
+means the launcher's default, whatever recipes usually state.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeGuard
+
+from calculon.errors import Problem, SpecError
+from calculon.launch.dialect import (
+    Dialect,
+    Fields,
+    Parsed,
+    Reading,
+    Row,
+    Setting,
+    Writing,
+)
+from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL
+from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, LAYOUT
+from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
+from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
+from calculon.launch.rows import number
+from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script
+from calculon.spec.recipes import GATHERED, NO_RECIPE
+
+_TP = ("--tensor-model-parallel-size", "--model-parallel-size")
+_PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"
+
+
+def _degrees(one: Reading) -> Fields:
+    names = {"tensor_par": _TP, "context_par": (_CP,), "pipeline_par": (_PP,)}
+    degrees, product = {}, 1
+    for field, flags in names.items():
+        value = one.count(*flags, default=1)
+        if value is None or value < 1:
+            raise SpecError(one.parsed.file, Problem(flags[0], "at least 1", str(value)))
+        degrees[field] = value
+        product *= value
+    processors = one.processors()
+    if processors % product:
+        factors = " x ".join(str(value) for value in degrees.values())
+        wanted = f"a multiple of {factors} = {product:,} (tensor x context x pipeline parallel)"
+        hint = "import-flags --procs N says another number than the file"
+        raise SpecError(one.parsed.file, Problem("processors", wanted, f"{processors:,}", hint))
+    return {"num_procs": processors, **degrees, "data_par": processors // product}
+
+
+def _write_degrees(one: Writing) -> Fields:
+    found = {_TP[0]: one["tensor_par"], _PP: one["pipeline_par"]}
+    return found if one["context_par"] == 1 else found | {_CP: one["context_par"]}
+
+
+def _batch(one: Reading) -> Fields:
+    micro = one.count("--micro-batch-size", "--batch-size")
+    if micro is None or micro < 1:
+        found, hint = "none" if micro is None else str(micro), "Megatron-LM needs it"
+        raise SpecError(one.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint))
+    least = micro * one.execution["data_par"]
+    batch = one.count("--global-batch-size", default=least)
+    if not batch or batch % least:
+        setting = one.setting("--global-batch-size") or Setting("--global-batch-size", batch)
+        wanted = f"a multiple of {micro} x {one.execution['data_par']:,} = {least:,} (microbatch x replicas)"
+        raise one.error(setting, wanted)
+    return {"microbatch_size": micro, "batch_size": batch}
+
+
+BATCH = Row(
+    ("microbatch_size", "batch_size"),
+    ("--micro-batch-size", "--global-batch-size", "--batch-size"),
+    _batch,
+    lambda one: {
+        "--micro-batch-size": one["microbatch_size"],
+        "--global-batch-size": one["batch_size"],
+    },
+)
+
+
+def _tensor(one: Reading) -> Fields:
+    """Read sequence parallelism and overlap of tensor parallelism; without it none has an effect."""
+    split = one.execution["tensor_par"] > 1
+    sequence = one.switch("--sequence-parallel") and split
+    overlap = one.switch("--tp-comm-overlap") and sequence
+    one.used.add("--tp-comm-overlap-cfg")
+    if overlap:
+        one.execution["preset"] = "megatron-lm-ub"
+        one.not_modelled("--tp-comm-overlap-cfg", "which products are cut, and how")
+    alone = one.switch("--no-async-tensor-model-parallel-allreduce") and not sequence
+    return {
+        "tensor_par_comm_type": "rs_ag" if sequence else "ar",
+        "tensor_par_overlap": "ring" if overlap else "none",
+        "tp_user_buffers": overlap,
+        "tp_async": split and not overlap and not alone,
+    }
+
+
+def _write_tensor(one: Writing) -> Fields:
+    found: Fields = {}
+    if one["tensor_par_comm_type"] == "rs_ag":
+        found["--sequence-parallel"] = True
+    if one["tensor_par_overlap"] != "none":
+        found["--tp-comm-overlap"] = True
+    elif one["tensor_par"] > 1 and not one["tp_async"]:
+        found["--no-async-tensor-model-parallel-allreduce"] = True
+    return found
+
+
+def _redo(one: Reading) -> Fields:
+    """Say whether split inputs are gathered again, which follows: products keep the split ones."""
+    split = one.execution["tensor_par_comm_type"] == "rs_ag"
+    return {"seq_par_ag_redo": split and one.execution["activation_recompute"] != "full"}
+
+
+_RECIPES = {
+    "delayed": "delayed",
+    "tensorwise": "tensorwise",
+    "blockwise": "blockwise",
+    "mxfp8": "mxfp8",
+}
+
+
+def _types(one: Reading) -> Fields:
+    bf16, fp16 = one.switch("--bf16"), one.switch("--fp16")
+    narrow = (
+        one.get("--fp8-format", "--fp8") or one.switch("--fp8-hybrid") or one.switch("--fp8-e4m3")
+    )
+    one.used |= {"--fp8-recipe", "--fp4-recipe", "--fp8-hybrid", "--fp8-e4m3"}
+    recipe = NO_RECIPE
+    if one.get("--fp4-format", "--fp4"):
+        recipe = "nvfp4"
+        _known(one, "--fp4-recipe", {"nvfp4": "nvfp4"})
+    elif narrow:
+        recipe = _known(one, "--fp8-recipe", _RECIPES) or "delayed"
+    gathered = one.switch("--fp8-param-gather", "--fp8-param") and recipe in GATHERED
+    return {
+        "datatype": "bfloat16" if bf16 else "float16" if fp16 else "float32",
+        "fp8_recipe": recipe,
+        "fp8_param_gather": gathered,
+    }
+
+
+def _known(one: Reading, name: str, values: Mapping[str, str]) -> str | None:
+    """Return the value of a setting by our name; one that is not modelled is told."""
+    found = one.get(name)
+    if found is not None and str(found) not in values:
+        one.not_modelled(name, f"of recipes {', '.join(values)} are modelled alone")
+    return values.get(str(found))
+
+
+def _write_types(one: Writing) -> Fields:
+    found: Fields = {}
+    flag = {"bfloat16": "--bf16", "float16": "--fp16"}.get(one["datatype"])
+    if flag:
+        found[flag] = True
+    if one["fp8_recipe"] == "nvfp4":
+        found |= {"--fp4-format": "e2m1", "--fp4-recipe": "nvfp4"}
+    elif one["fp8_recipe"] != NO_RECIPE:
+        found |= {"--fp8-format": "hybrid", "--fp8-recipe": one["fp8_recipe"]}
+    return found | ({"--fp8-param-gather": True} if one["fp8_param_gather"] else {})
+
+
+def _attention(one: Reading) -> Fields:
+    backend = one.get("--attention-backend", default="auto")
+    local = one.get("--transformer-impl", default="transformer_engine") == "local"
+    if one.switch("--use-flash-attn", "--use-flash-attn-v2"):
+        return {"attn_impl": "flash"}
+    stored = backend in ("unfused", "local") or (backend == "auto" and local)
+    return {"attn_impl": "eager" if stored else "flash"}
+
+
+ATTENTION = Row(
+    ("attn_impl",),
+    ("--attention-backend", "--use-flash-attn", "--use-flash-attn-v2", "--transformer-impl"),
+    _attention,
+    lambda one: {} if one["attn_impl"] == "flash" else {"--attention-backend": "unfused"},
+)
+
+
+_BLOCKING = "CUDA_LAUNCH_BLOCKING"
+"""Variable of the environment with which the host waits for each kernel."""
+
+
+def _graphs(one: Reading) -> Fields:
+    scope = one.get("--cuda-graph-scope", default="full")
+    kind = one.get("--cuda-graph-impl", default="none")
+    asked = one.switch("--enable-cuda-graph") or one.switch("--external-cuda-graph")
+    whole = scope in ("full", "full_iteration", [])
+    if one.get(_BLOCKING, default=0) == 1:
+        return {"launch_mode": "blocking"}
+    if (asked or kind != "none") and not whole:
+        one.not_modelled("--cuda-graph-scope", "launches of some parts of a block alone as graphs")
+    return {"launch_mode": "graph" if (asked or kind != "none") and whole else "auto"}
+
+
+def _write_graphs(one: Writing) -> Fields:
+    if one["launch_mode"] == "blocking":
+        return {_BLOCKING: 1}
+    return {"--cuda-graph-impl": "local"} if one["launch_mode"] == "graph" else {}
+
+
+GRAPHS = Row(
+    ("launch_mode",),
+    (
+        _BLOCKING,
+        "--cuda-graph-impl",
+        "--cuda-graph-scope",
+        "--enable-cuda-graph",
+        "--external-cuda-graph",
+    ),
+    _graphs,
+    _write_graphs,
+)
+
+ROWS = (
+    Row(
+        ("num_procs", "tensor_par", "context_par", "pipeline_par", "data_par"),
+        (*_TP, _PP, _CP),
+        _degrees,
+        _write_degrees,
+    ),
+    BATCH,
+    *LAYOUT,
+    *EXPERTS,
+    CONTEXT,
+    Row(
+        ("tensor_par_comm_type", "tensor_par_overlap", "tp_user_buffers", "tp_async"),
+        (
+            "--sequence-parallel",
+            "--tp-comm-overlap",
+            "--no-async-tensor-model-parallel-allreduce",
+        ),
+        _tensor,
+        _write_tensor,
+    ),
+    *RECOMPUTE,
+    Row(("seq_par_ag_redo",), (), _redo, lambda one: {}),
+    Row(
+        ("datatype", "fp8_recipe", "fp8_param_gather"),
+        (
+            *("--bf16", "--fp16", "--fp8-format", "--fp8-recipe", "--fp4-format", "--fp4-recipe"),
+            "--fp8-param-gather",
+        ),
+        _types,
+        _write_types,
+    ),
+    *REPLICAS,
+    ATTENTION,
+    GRAPHS,
+    number("--make-vocab-size-divisible-by", "vocab_pad_multiple", 128),
+    number("--seq-length", "seq_length", 0, "--encoder-seq-length"),
+    *MODEL,
+    *CAMPAIGN,
+)
+"""The rows in the order in which they are read: degrees first, on which others depend."""
+
+_FLAGS = tuple(dict.fromkeys(name for row in ROWS for name in row.settings))
+_CERTAIN = re.compile(
+    r"--(tensor[-_]model[-_]parallel[-_]size|pipeline[-_]model[-_]parallel[-_]size|"
+    r"micro[-_]batch[-_]size|num[-_]attention[-_]heads|global[-_]batch[-_]size|num[-_]layers)\b"
+)
+_SURE = 2
+"""Flags of Megatron-LM's own that a script of it has at least."""
+
+
+def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the flags of a script of Megatron-LM; abbreviations are written out, other spellings replaced."""
+    parsed = parse_script(
+        text,
+        file,
+        variables,
+        is_flag=lambda name: _written_out(name) in _FLAGS,
+        environment=(_BLOCKING,),
+    )
+    settings: dict[str, Setting] = {}
+    for name, setting in parsed.settings.items():
+        whole = _written_out(name)
+        value = (
+            _SWITCHES.get(setting.value, setting.value)
+            if _is_text(setting.value)
+            else setting.value
+        )
+        settings[whole] = Setting(whole, value, setting.place)
+    return Parsed(parsed.file, settings, parsed.num_procs, parsed.notes)
+
+
+_SWITCHES: dict[str, bool] = {"true": True, "false": False, "True": True, "False": False}
+"""Values of switches, as launchers of Megatron-LM beside its own scripts have them."""
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+def _written_out(name: str) -> str:
+    """Return the whole name of a flag: argparse takes any beginning that is the beginning of one alone.
+
+    >>> _written_out("--tensor-model-parallel")
+    '--tensor-model-parallel-size'
+    """
+    name = SPELLINGS.get(name, name)
+    if name in _FLAGS or len(name) < 10:
+        return name
+    longer = [flag for flag in _FLAGS if flag.startswith(name)]
+    return longer[0] if len(longer) == 1 else name
+
+
+def recognises(text: str, file: str) -> bool:
+    """Return whether a text is a script of Megatron-LM: it has some flags of its own."""
+    del file
+    return len({flag_name(found[0]) for found in _CERTAIN.finditer(text)}) >= _SURE
+
+
+_PER_NODE = 8
+_TRIAL: dict[str, Any] = {
+    "--mock-data": True,
+    "--tokenizer-type": "NullTokenizer",
+    "--lr": 3e-4,
+    "--lr-decay-style": "constant",
+    "--eval-iters": 0,
+}
+"""Flags with which a script runs, of what no plan says."""
+
+
+def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
+    """Return a complete script: nodes of 8 processors, or fewer on one."""
+    per_node = min(num_procs, _PER_NODE)
+    whole = num_procs % per_node == 0
+    lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
+    flags = {name: value for name, value in settings.items() if name.startswith("--")}
+    lines += ["export CUDA_DEVICE_MAX_CONNECTIONS=1"]
+    said = {name: value for name, value in settings.items() if name not in (*flags, PROGRAM)}
+    lines += [f"export {name}={value}" for name, value in said.items()]
+    lines += [""]
+    lines += [f"GPUS_PER_NODE={per_node if whole else 1}"]
+    lines += [f"NUM_NODES={num_procs // per_node if whole else num_procs}", "", "ARGS=("]
+    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in flags.items()]
+    lines += [
+        ")",
+        "",
+        "# What the plan does not say: data, tokenizer, rates. Yours take their place.",
+        "RUN_ARGS=(",
+    ]
+    length = {} if {"--train-samples", "--train-iters"} & flags.keys() else {"--train-iters": 50}
+    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in (_TRIAL | length).items()]
+    lines += [
+        *(")", ""),
+        "torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES \\",
+        '    --rdzv_backend c10d --rdzv_endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29500}" \\',
+        f'    {settings.get(PROGRAM, "pretrain_gpt.py")} "${{ARGS[@]}}" "${{RUN_ARGS[@]}}"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: Any) -> str:
+    """Return a value as words of a script."""
+    if value is True:
+        return ""
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_text, value))
+    text = str(value)
+    return text if re.fullmatch(r"[\w.,:/+=-]+", text) else f"'{text}'"
+
+
+MEGATRON_LM = Dialect(
+    name="megatron-lm",
+    title="Megatron-LM",
+    version="core_r0.16 (2026-08)",
+    preset="megatron-lm",
+    rows=ROWS,
+    no_effect=NO_EFFECT,
+    not_modelled=NOT_MODELLED,
+    parse=parse,
+    render=render,
+    recognises=recognises,
+    presets=("megatron-lm-ub",),
+)

@@ -1,0 +1,452 @@
+"""Megatron-LM: the flags of the model, and of the campaign.
+
+Source: NVIDIA/Megatron-LM of 2026-08, ``arguments.py``, ``transformer_config``: names and defaults.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.launch.dialect import Fields, Parsed, Reading, Row, Setting, Writing
+from calculon.launch.texts.shell_flags import PROGRAM
+from calculon.spec.fields import shown, spec_fields
+from calculon.spec.model import Model
+
+VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
+"""Words of tokenizers that are one vocabulary each."""
+
+NO_VOCABULARY = "the vocabulary is that of the tokenizer: state vocab in the model, or --vocab-size"
+"""What is said of a model whose vocabulary the flags do not tell."""
+
+_MOE_WIDTH, _SHARED = "--moe-ffn-hidden-size", "--moe-shared-expert-intermediate-size"
+_NEEDED = ("--num-layers", "--hidden-size", "--num-attention-heads", "--seq-length")
+_SHARES = ("--hybrid-attention-ratio", "--hybrid-mlp-ratio")
+_OTHER_SHAPES = {
+    "--heterogeneous-layers-config-path": "blocks that are not alike",
+    "--heterogeneous-layers-config-encoded-json": "blocks that are not alike",
+    "--experimental-attention-variant": "an attention of its own",
+    "--decoder-seq-length": "an encoder and a decoder",
+    "--decoder-num-layers": "an encoder and a decoder",
+}
+"""Flags of models that have no model file, and what these are."""
+
+
+def _shape(one: Reading) -> Fields:
+    """Read the model; nothing where the flags describe none, with a note where that is not plain."""
+    blocks, hidden, heads = (one.count(name) for name in _NEEDED[:3])
+    sequence = one.count("--seq-length", "--encoder-seq-length")
+    every: Fields = {}
+    for part in (_widths, _kinds, _experts, _latents, _linear, _vocabulary):
+        every |= part(one, hidden or 1, heads or 1, blocks or 1)
+    strange = next((what for name, what in _OTHER_SHAPES.items() if one.get(name) is not None), "")
+    if any(one.get(name) for name in _SHARES) and "layer_pattern" not in every:
+        strange = "a hybrid whose order of blocks follows from shares"
+    program = str(one.get(PROGRAM, default=""))
+    if not strange and re.search("t5|vision|multimodal|vlm|retro|ict", program):
+        strange = f"that of {program}"
+    if strange:
+        one.notes.append(f"no model file is written: {strange}")
+    if strange or not (blocks and hidden and heads and sequence) or "moe_layer_freq" not in every:
+        return {}
+    causal = {"causal": False} if "bert" in program else {}
+    every |= {"num_blocks": blocks, "hidden": hidden, "attn_heads": heads, "seq_size": sequence}
+    if not every["vocab"]:
+        one.notes.append(NO_VOCABULARY)
+    return _stated(every | causal)
+
+
+def _stated(every: Fields) -> Fields:
+    """Return fields without those at their default, in the order of files."""
+    plain = Model(hidden=1, feedforward=1, seq_size=1, attn_heads=1, attn_size=1, num_blocks=1)
+    needed = ("hidden", "feedforward", "seq_size", "attn_heads", "attn_size", "num_blocks")
+    names = [field.name for field in spec_fields(Model)]
+    return {
+        name: every[name]
+        for name in names
+        if name in every and (name in needed or every[name] != getattr(plain, name))
+    }
+
+
+def _widths(one: Reading, hidden: int, heads: int, _blocks: int) -> Fields:
+    gated = one.switch("--swiglu")
+    usual = 64 * int(4 * hidden * 2 / 3 / 64) if gated else 4 * hidden
+    groups = (
+        one.count("--num-query-groups", default=1)
+        if one.switch("--group-query-attention")
+        else heads
+    )
+    one.used.add("--num-query-groups")
+    return {
+        "feedforward": one.count("--ffn-hidden-size", default=usual),
+        "attn_size": one.count("--kv-channels", default=max(1, hidden // heads)),
+        "kv_heads": 0 if groups == heads else groups,
+    }
+
+
+def _kinds(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
+    gated, squared = one.switch("--swiglu"), one.switch("--squared-relu")
+    geglu = one.switch("--quick-geglu") or one.switch("--glu-activation")
+    biased = not one.switch("--disable-bias-linear")
+    rms = str(one.get("--normalization", default="LayerNorm")) == "RMSNorm"
+    kept = [one.get(name, default=0.1) for name in ("--attention-dropout", "--hidden-dropout")]
+    window = one.get("--window-size")
+    left = re.match(
+        r"\(?(\d+)", " ".join(map(str, window)) if isinstance(window, list) else str(window)
+    )
+    return {
+        "activation": "swiglu"
+        if gated
+        else "squared_relu"
+        if squared
+        else "geglu"
+        if geglu
+        else "gelu",
+        "norm": "rmsnorm" if rms else "layernorm",
+        "qk_norm": "head" if one.switch("--qk-layernorm") else "none",
+        "qkv_bias": one.switch("--add-qkv-bias") or biased,
+        "out_bias": biased,
+        "mlp_bias": biased,
+        "dropout": any(kept),
+        "sliding_window": int(left[1]) + 1 if left else 0,
+        "full_attention_every": one.count("--window-attn-skip-freq", default=0) if left else 0,
+        "attention_sinks": one.get("--softmax-type", default="vanilla") == "learnable",
+        "attention_gate": one.switch("--attention-output-gate"),
+        **_positions(one),
+    }
+
+
+def _positions(one: Reading) -> Fields:
+    kind = one.get("--position-embedding-type", default="learned_absolute")
+    turned = one.switch("--use-rotary-position-embeddings") or kind in ("rope", "yarn", "mrope")
+    share = one.get("--rotary-percent", default=1.0)
+    rows = one.count("--max-position-embeddings", default=0)
+    table = kind == "learned_absolute" and not turned and not one.switch("--no-position-embedding")
+    share = float(share) if isinstance(share, (int, float)) else 1.0
+    return {
+        "rotary": share if turned else 0.0,
+        "positions": rows if table else 0,
+        "embedding_norm": one.switch("--embed-layernorm"),
+    }
+
+
+def _experts(one: Reading, _hidden: int, _heads: int, blocks: int) -> Fields:
+    experts = one.count("--num-experts", default=0) or 0
+    width, chosen = one.count(_MOE_WIDTH, default=0), one.count("--moe-router-topk", default=2)
+    shared, groups = one.count(_SHARED, default=0), one.count("--moe-router-num-groups", default=0)
+    gate, biased = (
+        one.switch("--moe-shared-expert-gate"),
+        one.switch("--moe-router-enable-expert-bias"),
+    )
+    limit, latent = (
+        one.count("--moe-router-group-topk", default=0),
+        one.count("--moe-latent-size", default=0),
+    )
+    one.switch("--moe-grouped-gemm")
+    pattern = expert_pattern(one.get("--moe-layer-freq", default=1), blocks)
+    if not experts:
+        return {"moe_layer_freq": 1}
+    if pattern is None:
+        one.notes.append("no model file is written: blocks with experts are in no regular order")
+        return {}
+    first, every = pattern
+    mixed = first > 0 or every > 1
+    linear = not one.switch("--disable-bias-linear")
+    return {
+        "num_experts": experts,
+        "experts_per_token": chosen,
+        "expert_feedforward": width,
+        "shared_feedforward": shared,
+        "shared_gate": gate,
+        "router_bias": biased,
+        "expert_bias": linear,
+        "mlp_bias": linear and mixed,
+        "router_groups": groups,
+        "router_group_topk": limit,
+        "moe_latent": latent,
+        "first_k_dense": first,
+        "moe_layer_freq": every,
+    }
+
+
+_MOST_BLOCKS = 10_000
+
+
+def expert_pattern(value: Any, blocks: int) -> tuple[int, int] | None:
+    """Return the leading dense blocks, and of how many others one has experts; nothing for other orders.
+
+    >>> expert_pattern("([0]*3+[1]*58)", 61), expert_pattern(2, 32)
+    ((3, 1), (0, 2))
+    """
+    if isinstance(value, int):
+        return 0, max(1, value)
+    text = re.sub(r"[\s'\",]", "", value if isinstance(value, str) else "".join(map(str, value)))
+    text = re.sub(r"\[([01]+)\]", r"(\1)", text)
+    while found := re.search(r"\(([01]*)\)(?:\*(\d+))?", text.replace("+", "")):
+        count = int(found[2] or 1)
+        if count * len(found[1]) > _MOST_BLOCKS:
+            return None
+        text = text.replace("+", "")
+        text = text[: found.start()] + found[1] * count + text[found.end() :]
+    if not re.fullmatch("[01]+", text) or "1" not in text[:blocks] or len(text) < blocks:
+        return None
+    text = text[:blocks]
+    for every in range(1, blocks + 1):
+        for first in {text.index("1"), max(0, text.index("1") - every + 1)}:
+            if all(
+                (c == "1") == (i >= first and (i - first + 1) % every == 0)
+                for i, c in enumerate(text)
+            ):
+                return first, every
+    return None
+
+
+_LATENTS = {
+    "kv_lora_rank": ("--kv-lora-rank", 32),
+    "qk_nope_head_dim": ("--qk-head-dim", 128),
+    "qk_rope_head_dim": ("--qk-pos-emb-head-dim", 64),
+    "v_head_dim": ("--v-head-dim", 128),
+}
+
+
+def _latents(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
+    latent = one.switch("--multi-latent-attention")
+    found: Fields = {"q_lora_rank": one.count("--q-lora-rank", default=0)}
+    found |= {name: one.count(flag, default=usual) for name, (flag, usual) in _LATENTS.items()}
+    if not latent:
+        return {}
+    width = found["qk_nope_head_dim"] + found["qk_rope_head_dim"]
+    other = {"kv_heads": 0, "qk_norm": "none", "rotary": 0.0, "qkv_bias": False, "positions": 0}
+    return found | other | {"attn_size": width}
+
+
+_STATES = {
+    "ssm_head_dim": ("--mamba-head-dim", 64),
+    "ssm_state": ("--mamba-state-dim", 128),
+    "ssm_groups": ("--mamba-num-groups", 8),
+}
+
+
+def _linear(one: Reading, hidden: int, _heads: int, _blocks: int) -> Fields:
+    """Read a hybrid: a letter for each block, of which M is Mamba-2."""
+    pattern = str(one.get("--hybrid-override-pattern", "--hybrid-layer-pattern", default=""))
+    found = {name: one.count(flag, default=usual) for name, (flag, usual) in _STATES.items()}
+    heads = one.count("--mamba-num-heads", default=2 * hidden // (found["ssm_head_dim"] or 1))
+    one.switch("--is-hybrid-model")
+    pattern = pattern.partition("/")[0].replace("|", "")
+    if not pattern:
+        return {}
+    kinds: Fields = {"layer_pattern": pattern, "norms": 2}
+    if "M" in pattern:
+        kinds |= {"linear_attention": "mamba2", "ssm_heads": heads, **found}
+    return kinds | {"positions": 0}
+
+
+def _vocabulary(one: Reading, _hidden: int, _heads: int, _blocks: int) -> Fields:
+    kind, merges = one.get("--tokenizer-type"), "--merge-file" in one.parsed.settings
+    stated = one.count("--vocab-size", "--padded-vocab-size", "--pad-vocab-size-to")
+    tied = not one.switch("--untie-embeddings-and-output-weights")
+    modules = one.count("--mtp-num-layers", default=0)
+    if kind is None and merges:
+        kind = "GPT2BPETokenizer"
+    words = stated or VOCABULARIES.get(str(kind), 0)
+    return {"vocab": words, "tied": tied and words > 0, "mtp_layers": modules if words else 0}
+
+
+def _write_shape(one: Writing) -> Fields:
+    """Write the model, and refuse what reading it again does not give."""
+    model = one.model
+    assert model is not None
+    found: Fields = {}
+    for part in (_write_widths, _write_kinds, _write_experts, _write_latents, _write_vocabulary):
+        found |= part(model)
+    found["--seq-length"] = one["seq_length"] or model.seq_size
+    if not model.causal:
+        found[PROGRAM] = "pretrain_bert.py"
+    stated = {name: Setting(name, value) for name, value in found.items()}
+    again = Model(**_shape(Reading(Parsed("model", stated))))
+    same = replace(
+        model,
+        seq_size=again.seq_size,
+        kv_heads=0 if model.kv_heads == model.attn_heads else model.kv_heads,
+    )
+    wrong = [
+        Problem(name, f"{shown(said)}, the nearest that {one.dialect} can express", shown(value))
+        for name in (field.name for field in spec_fields(Model))
+        if (said := getattr(again, name)) != (value := getattr(same, name))
+    ]
+    if wrong:
+        raise SpecError(model.name, wrong)
+    return found
+
+
+def _write_widths(model: Model) -> Fields:
+    found: Fields = {
+        "--num-layers": model.num_blocks,
+        "--hidden-size": model.hidden,
+        "--ffn-hidden-size": model.feedforward,
+        "--num-attention-heads": model.attn_heads,
+    }
+    if model.kv_heads not in (0, model.attn_heads):
+        found |= {"--group-query-attention": True, "--num-query-groups": model.kv_heads}
+    if not model.latent:
+        found["--kv-channels"] = model.attn_size
+    return found
+
+
+_ACTIVATIONS = {"swiglu": "--swiglu", "squared_relu": "--squared-relu", "geglu": "--quick-geglu"}
+
+
+def _write_kinds(model: Model) -> Fields:
+    biased = model.out_bias or model.mlp_bias or model.expert_bias
+    turned = {"--position-embedding-type": "rope"}
+    if model.rotary not in (0.0, 1.0):
+        turned |= {"--rotary-percent": model.rotary}  # type: ignore[dict-item]
+    found: Fields = {"--normalization": "RMSNorm"} if model.norm == "rmsnorm" else {}
+    if model.activation in _ACTIVATIONS:
+        found[_ACTIVATIONS[model.activation]] = True
+    if not model.dropout:
+        found |= {"--attention-dropout": 0.0, "--hidden-dropout": 0.0}
+    if model.positions:
+        found["--max-position-embeddings"] = model.positions
+    else:
+        found |= turned if model.rotary or model.latent else {"--position-embedding-type": "none"}
+        found["--max-position-embeddings"] = model.seq_size
+    if model.sliding_window:
+        found["--window-size"] = f"{model.sliding_window - 1},0"
+        if model.full_attention_every:
+            found["--window-attn-skip-freq"] = model.full_attention_every
+    flags = {
+        "--disable-bias-linear": not biased,
+        "--add-qkv-bias": model.qkv_bias and not biased,
+        "--qk-layernorm": model.qk_norm != "none" or model.latent,
+        "--attention-output-gate": model.attention_gate,
+    }
+    sinks = {"--softmax-type": "learnable"} if model.attention_sinks else {}
+    return found | {name: True for name, on in flags.items() if on} | sinks
+
+
+def _write_experts(model: Model) -> Fields:
+    if not model.num_experts:
+        return {}
+    found: Fields = {
+        "--num-experts": model.num_experts,
+        "--moe-router-topk": model.experts_per_token,
+    }
+    numbers = {
+        _MOE_WIDTH: model.expert_feedforward,
+        _SHARED: model.shared_feedforward,
+        "--moe-router-num-groups": model.router_groups,
+        "--moe-router-group-topk": model.router_group_topk,
+        "--moe-latent-size": model.moe_latent,
+        "--moe-shared-expert-gate": model.shared_gate,
+        "--moe-router-enable-expert-bias": model.router_bias,
+    }
+    found |= {name: value for name, value in numbers.items() if value}
+    if (model.first_k_dense or model.moe_layer_freq > 1) and not model.in_parts:
+        bits = "".join("01"[model.expert_block(number)] for number in range(model.num_blocks))
+        runs = (found[0] for found in re.finditer(r"0+|1+", bits))
+        found["--moe-layer-freq"] = f"({'+'.join(f'[{run[0]}]*{len(run)}' for run in runs)})"
+    return found
+
+
+def _write_latents(model: Model) -> Fields:
+    found: Fields = {}
+    if model.latent:
+        found["--multi-latent-attention"] = True
+        found |= {"--q-lora-rank": model.q_lora_rank} if model.q_lora_rank else {}
+        found |= {flag: getattr(model, name) for name, (flag, _) in _LATENTS.items()}
+    if model.layer_pattern:
+        found |= {"--is-hybrid-model": True, "--hybrid-override-pattern": model.layer_pattern}
+    if model.linear_attention == "mamba2":
+        found["--mamba-num-heads"] = model.ssm_heads
+        found |= {flag: getattr(model, name) for name, (flag, _) in _STATES.items()}
+    return found
+
+
+def _write_vocabulary(model: Model) -> Fields:
+    found: Fields = {}
+    if not model.vocab:
+        return found
+    found["--vocab-size"] = model.vocab
+    if not model.tied:
+        found["--untie-embeddings-and-output-weights"] = True
+    return found | ({"--mtp-num-layers": model.mtp_layers} if model.mtp_layers else {})
+
+
+_READ_BY_SHAPE = (
+    *_NEEDED,
+    *("--ffn-hidden-size", "--kv-channels", "--group-query-attention", "--num-query-groups"),
+    *("--swiglu", "--squared-relu", "--quick-geglu", "--normalization", "--disable-bias-linear"),
+    *("--add-qkv-bias", "--qk-layernorm", "--attention-dropout", "--hidden-dropout"),
+    *("--position-embedding-type", "--use-rotary-position-embeddings", "--rotary-percent"),
+    *("--max-position-embeddings", "--window-size", "--window-attn-skip-freq", "--softmax-type"),
+    *("--num-experts", "--moe-router-topk", _MOE_WIDTH, _SHARED, "--moe-shared-expert-gate"),
+    *("--moe-router-num-groups", "--moe-router-group-topk", "--moe-layer-freq"),
+    *("--moe-router-enable-expert-bias", "--moe-latent-size", "--multi-latent-attention"),
+    *("--q-lora-rank", *(flag for flag, _ in _LATENTS.values())),
+    *("--hybrid-override-pattern", "--is-hybrid-model", "--mamba-num-heads"),
+    *(flag for flag, _ in _STATES.values()),
+    *("--vocab-size", "--untie-embeddings-and-output-weights", "--mtp-num-layers"),
+    *("--tokenizer-type", "--padded-vocab-size", "--pad-vocab-size-to"),
+    *("--attention-output-gate", "--glu-activation", "--embed-layernorm"),
+    *("--no-position-embedding", "--encoder-seq-length", "--hybrid-layer-pattern"),
+    *(*_SHARES, PROGRAM),
+)
+
+MODEL = (
+    Row(
+        tuple(field.name for field in spec_fields(Model)),
+        _READ_BY_SHAPE,
+        _shape,
+        _write_shape,
+        subject="model",
+    ),
+)
+
+
+def _run(one: Reading) -> Fields:
+    """Read the tokens of a run, the steps between checkpoints, and the ramp of the batch."""
+    found: Fields = {}
+    sequence = one.execution.get("seq_length") or 0
+    samples, steps = one.count("--train-samples"), one.count("--train-iters")
+    tokens, ramp = one.count("--train-tokens"), one.get("--rampup-batch-size")
+    if samples and sequence:
+        tokens = samples * sequence
+    elif steps and sequence and not ramp:
+        tokens = steps * one.execution["batch_size"] * sequence
+    if tokens:
+        found["tokens"] = tokens
+    if ramp is not None:
+        found["batch_ramp"] = ramp
+    if interval := one.count("--save-interval"):
+        found["save_interval"] = interval
+    if one.switch("--async-save"):
+        found["async_save"] = True
+    return found
+
+
+def _write_run(one: Writing) -> Fields:
+    found: Fields = {}
+    sequence = one["seq_length"] or (one.model.seq_size if one.model else 0)
+    if sequence and (tokens := one.campaign.get("tokens")):
+        found["--train-samples"] = -(-int(tokens) // sequence)
+    if ramp := one.campaign.get("batch_ramp"):
+        found["--rampup-batch-size"] = ramp
+    if interval := one.campaign.get("save_interval"):
+        found["--save-interval"] = interval
+    return found | ({"--async-save": True} if one.campaign.get("async_save") else {})
+
+
+CAMPAIGN = (
+    Row(
+        ("tokens", "save_interval", "batch_ramp", "async_save"),
+        (
+            *("--train-samples", "--train-iters", "--train-tokens", "--rampup-batch-size"),
+            *("--save-interval", "--async-save"),
+        ),
+        _run,
+        _write_run,
+        subject="campaign",
+    ),
+)

@@ -1,0 +1,504 @@
+"""What a shell script would run, found without running anything.
+
+Variables, lists, defaults and whole-number arithmetic are put in, conditions on known values are decided. What depends
+on the environment stays open: it is a character of its own in a word, which :attr:`Script.open` explains.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from fnmatch import fnmatchcase
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.launch.dialect import Unresolved
+from calculon.launch.texts.shell_arithmetic import decided, whole
+from calculon.launch.texts.shell_words import Array, Choice, Group, Simple, Statement, statements
+
+_FIRST_OPEN = 0xE000  # the private use area of Unicode: no script has these characters
+_MOST_OPEN = 6_000
+_NAME = r"[A-Za-z_]\w*"
+_ASSIGNMENT = re.compile(rf"({_NAME})(\+?)=(.*)", re.DOTALL)
+_DECLARES = ("export", "declare", "local", "readonly", "typeset")
+_EXPANSION = re.compile(rf"(#?)({_NAME}|[0-9]+|[@*#?$!])(\[[^\]]*\])?(.*)", re.DOTALL)
+_RUN_DOCUMENTS = ("sbatch", "bash", "sh")
+"""Commands that run a here document."""
+
+_DEEPEST = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command with all of its words, and its line."""
+
+    words: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a script would run.
+
+    Attributes
+    ----------
+    commands : tuple of Command
+        In order; those of branches that were not decided are among them.
+    variables : mapping of str to str or list of str
+        What variables hold at the end.
+    sourced : tuple of str
+        Other files that it reads, which were not.
+    """
+
+    commands: tuple[Command, ...]
+    variables: Mapping[str, str | list[str]]
+    sourced: tuple[str, ...]
+    openings: Sequence[Unresolved] = field(default_factory=tuple, repr=False)
+
+    def open(self, word: str) -> Unresolved | None:
+        """Return what is open in a word, as the script writes it; nothing where all of it is known."""
+        return _open(word, self.openings)
+
+    def resplit(self, word: str) -> list[str]:
+        """Return the words of a command that is one word, as after ``bash -c``."""
+        try:
+            return shlex.split(word, comments=True)
+        except ValueError:
+            return word.split()
+
+
+def _open(word: str, openings: Sequence[Unresolved]) -> Unresolved | None:
+    found = [c for c in word if 0 <= ord(c) - _FIRST_OPEN < len(openings)]
+    if not found:
+        return None
+    first = openings[ord(found[0]) - _FIRST_OPEN]
+    text = "".join(openings[ord(c) - _FIRST_OPEN].text if c in found else c for c in word)
+    return Unresolved(text, first.needs)
+
+
+def run(text: str, file: str, given: Mapping[str, str]) -> Script:
+    """Return what a script would run, with some variables given.
+
+    Raises
+    ------
+    SpecError
+        Where a quotation, a list or an expansion has no end, and for a script that is nested too deeply.
+    """
+    try:
+        body = statements(text, file)
+        shell = _Shell(given, frozenset(_assigned(body)))
+        shell.execute(body)
+    except RecursionError:
+        problem = Problem("", "a script that is nested less deeply", "more than is read")
+        raise SpecError(file, problem) from None
+    return Script(tuple(shell.commands), shell.values, tuple(shell.sourced), shell.openings)
+
+
+class _Shell:
+    """The state of a script on its way."""
+
+    def __init__(self, given: Mapping[str, str], assigned: frozenset[str]) -> None:
+        self.values: dict[str, str | list[str]] = dict(given)
+        self.assigned = assigned
+        self.given = frozenset(given)
+        self.commands: list[Command] = []
+        self.sourced: list[str] = []
+        self.openings: list[Unresolved] = []
+        self.depth = 0
+
+    # Statements
+
+    def execute(self, body: Sequence[Statement]) -> None:
+        """Run statements in order."""
+        for one in body:
+            if isinstance(one, Simple):
+                self._simple(one)
+            elif isinstance(one, Array):
+                words = [part for word in one.words for part in self.expand(word)]
+                before = self.values.get(one.name, []) if one.adds else []
+                before = [before] if isinstance(before, str) else before
+                self.values[one.name] = [*before, *words]
+            elif isinstance(one, Choice):
+                self._choose(one)
+            else:
+                self._group(one)
+
+    def _group(self, group: Group) -> None:
+        if group.variable:
+            words = [part for word in group.words for part in self.expand(word)]
+            shown = " or ".join(self._shown(one) for one in words)
+            single = len(words) == 1
+            self.values[group.variable] = (
+                words[0] if single else self._opened(shown or f"${group.variable}", group.variable)
+            )
+        self.execute(group.body)
+
+    def _simple(self, one: Simple) -> None:
+        words = list(one.words)
+        if words and words[0] in _DECLARES:
+            words = [word for word in words[1:] if not word.startswith("-")]
+            for word in words:
+                if found := _ASSIGNMENT.match(word):
+                    self._assign(found)
+            return
+        while words and (found := _ASSIGNMENT.match(words[0])):
+            self._assign(found)
+            words.pop(0)
+        if not words:
+            return
+        if words[0] in ("source", "."):
+            self.sourced += [self._shown(" ".join(self.expand(word))) for word in words[1:2]]
+        elif words[0] == "read" and one.text:
+            self.values[words[-1]] = " ".join(self._quoted(one.text))
+        elif words[0] in _RUN_DOCUMENTS and one.text:
+            self.execute(statements(" ".join(self._quoted(one.text)), words[0]))
+        else:
+            self._command(words, one.line)
+
+    def _command(self, words: Sequence[str], line: int) -> None:
+        fields = [part for word in words for part in self.expand(word)]
+        if fields[:1] == ["eval"]:
+            fields = _split(" ".join(fields[1:]))
+        if fields:
+            self.commands.append(Command(tuple(fields), line))
+
+    def _assign(self, found: re.Match[str]) -> None:
+        name, adds, raw = found.groups()
+        if name in self.given:
+            return  # what was given holds against the script's own
+        value = " ".join(self.expand(raw, splits=False))
+        before = self.values.get(name, "") if adds else ""
+        if isinstance(before, list):
+            self.values[name] = [(before or [""])[0] + value, *before[1:]]
+        else:
+            self.values[name] = before + value
+
+    # Conditions
+
+    def _choose(self, choice: Choice) -> None:
+        """Run the branch whose condition holds; where that is open, all that may, and keep what they have in common."""
+        possible: list[tuple[Statement, ...]] = []
+        unsure: tuple[str, ...] = ()
+        for words, body in choice.branches:
+            holds = self.holds(words) if words else True
+            if holds is None:
+                unsure = unsure or words
+            if holds is not False:
+                possible.append(body)
+            if holds:
+                break
+        else:
+            possible.append(())
+        if not unsure:
+            self.execute(possible[0])
+            return
+        before, ends = dict(self.values), []
+        for body in possible:
+            self.values = dict(before)
+            self.execute(body)
+            ends.append(self.values)
+        self.values = self._merged(ends, unsure)
+
+    def _merged(
+        self, ends: Sequence[Mapping[str, str | list[str]]], condition: Sequence[str]
+    ) -> dict[str, str | list[str]]:
+        """Return what variables hold after branches of which one is run."""
+        text = self._shown(
+            " ".join(word for word in condition if word not in ("[", "[[", "]", "]]"))
+        )
+        needs = next((m[1] for word in condition if (m := re.search(r"\$\{?(\w+)", word))), "")
+        merged: dict[str, str | list[str]] = {}
+        for name in dict.fromkeys(name for end in ends for name in end):
+            values = [end.get(name, "") for end in ends]
+            if all(value == values[0] for value in values):
+                merged[name] = values[0]
+            elif any(isinstance(v, list) or v.lstrip().startswith("--") for v in values):
+                merged[name] = self._merged_lists([_listed(v) for v in values], text, needs)
+            else:
+                shown = dict.fromkeys(self._shown(str(v)) or "nothing" for v in values)
+                merged[name] = self._opened(" or ".join(shown), needs)
+        return merged
+
+    def _merged_lists(self, lists: Sequence[list[str]], text: str, needs: str) -> list[str]:
+        """Return the words that lists begin with in common, then the others, each flag open."""
+        common = []
+        for words in zip(*lists, strict=False):
+            if len(set(words)) > 1:
+                break
+            common.append(words[0])
+        open_flag = self._opened(f"where {text}", needs)
+        rest = [word for words in lists for word in words[len(common) :] if word.startswith("-")]
+        return [*common, *(f"{word.partition('=')[0]}{open_flag}" for word in dict.fromkeys(rest))]
+
+    def holds(self, words: Sequence[str]) -> bool | None:
+        """Return whether a condition holds; nothing where that is open."""
+        if words[0] == "case":
+            subject = "".join(self.expand(words[1], splits=False))
+            if _open(subject, self.openings):
+                return None
+            patterns = ("".join(self.expand(word, splits=False)) for word in words[2:])
+            return any(fnmatchcase(subject, pattern) for pattern in patterns)
+        result: bool | None = None
+        operator, test = "", []
+        for word in (*words, ";"):
+            if word not in ("&&", "||", ";"):
+                test.append(word)
+                continue
+            one = self._test(test)
+            result = one if not operator else _joined(operator, result, one)
+            operator, test = word, []
+        return result
+
+    def _test(self, words: list[str]) -> bool | None:
+        negated = False
+        while words[:1] == ["!"]:
+            negated, words = not negated, words[1:]
+        if words[:2] == ["(", "("]:
+            value = self._arithmetic(" ".join(word for word in words if word not in "()"))
+            found = None if _open(value, self.openings) else value != "0"
+        elif words and words[0] in ("[", "[[", "test"):
+            found = self._compared([w for w in words[1:] if w not in ("]", "]]")])
+        else:
+            found = {"true": True, "false": False}.get(words[0] if len(words) == 1 else "")
+        return (not found) if negated and found is not None else found
+
+    def _compared(self, words: list[str]) -> bool | None:
+        if words[:1] == ["!"]:
+            found = self._compared(words[1:])
+            return None if found is None else not found
+        parts = ["".join(self.expand(word, splits=False)) for word in words]
+        if len(parts) == 2 and words[0] in ("-z", "-n"):
+            return self._empty(parts[1], words[0] == "-z")
+        if any(_open(part, self.openings) for part in parts) or len(parts) not in (1, 3):
+            return None
+        return bool(parts[0]) if len(parts) == 1 else decided(parts[0], words[1], parts[2])
+
+    def _empty(self, part: str, wanted: bool) -> bool | None:
+        """Return whether a text is empty, or is not; a variable that nothing sets is, as with its default."""
+        opening = _open(part, self.openings)
+        if opening is None:
+            return (not part) is wanted
+        unset = len(part) == 1 and opening.text == f"${opening.needs}"
+        return wanted if unset and opening.needs not in self.values else None
+
+    # Words
+
+    def expand(self, word: str, *, splits: bool = True) -> list[str]:
+        """Return the words that a word of the script becomes."""
+        self.depth += 1
+        fields: list[str] = []
+        current: list[str] = []
+        started, at = False, 0
+        while at < len(word):
+            char = word[at]
+            if char in "'\"":
+                end = _quote_end(word, at)
+                inner = word[at + 1 : end]
+                pieces = [inner] if char == "'" else self._quoted(inner)
+                started, at = started or not self._is_empty_list(inner), end + 1
+            elif char == "\\":
+                pieces, at = [word[at + 1 : at + 2].replace("\n", "")], at + 2
+            elif char in "$`":
+                text, at = _substitution(word, at)
+                pieces = self._value(text)
+                if splits:
+                    pieces = _resplit(pieces)
+            else:
+                pieces, at = [char], at + 1
+            current.append(pieces[0] if pieces else "")
+            for piece in pieces[1:]:
+                fields.append("".join(current))
+                current = [piece]
+        self.depth -= 1
+        fields.append("".join(current))
+        return [one for one in fields if one or started] if splits else [" ".join(fields)]
+
+    def _is_empty_list(self, text: str) -> bool:
+        """Return whether a text is ``${LIST[@]}`` of a list without words, which is no word even in quotes."""
+        found = re.fullmatch(rf"\$\{{({_NAME})\[@\]\}}", text)
+        return found is not None and self.values.get(found[1]) == []
+
+    def _quoted(self, text: str) -> list[str]:
+        """Return the words of a text inside of double quotes: one, but of ``"${LIST[@]}"``."""
+        pieces: list[str] = [""]
+        at = 0
+        while at < len(text):
+            if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "$", "\\", "`", "\n"):
+                pieces[-1] += text[at + 1].replace("\n", "")
+                at += 2
+            elif text[at] in "$`":
+                part, at = _substitution(text, at)
+                found = self._value(part) or [""]
+                pieces[-1] += found[0]
+                pieces += found[1:]
+            else:
+                pieces[-1] += text[at]
+                at += 1
+        return pieces
+
+    def _value(self, text: str) -> list[str]:
+        """Return what a substitution stands for: several words of a list."""
+        if text.startswith("$((") and text.endswith("))"):
+            return [self._arithmetic(text[3:-2])]
+        inner = text[2:-1] if text.startswith("${") else text[1:]
+        found = _EXPANSION.fullmatch(inner)
+        if text[0] == "`" or found is None or self.depth > _DEEPEST:
+            return ["$"] if text == "$" else [self._opened(text)]
+        length, name, index, rest = found.groups()
+        value = self.values.get(name)
+        if length:
+            known = value is not None and not any(_open(v, self.openings) for v in _words(value))
+            return [str(len(value or ""))] if known else [self._opened(text, name)]
+        if not isinstance(value, list):
+            return [self._modified(value, name, rest, text)]
+        if rest:
+            return [self._opened(text, name)]
+        return value if index in ("[@]", "[*]") else self._element(value, index, text)
+
+    def _element(self, value: list[str], index: str | None, text: str) -> list[str]:
+        number = (index or "[0]")[1:-1]
+        if number.lstrip("-").isdigit() and -len(value) <= int(number) < len(value):
+            return [value[int(number)]]
+        return [self._opened(text)] if value else [""]
+
+    def _modified(self, value: str | None, name: str, rest: str, text: str) -> str:
+        """Return the value of a variable, changed as its expansion says."""
+        if default := re.fullmatch(r"(:?)([-=+?])(.*)", rest, re.DOTALL):
+            return self._defaulted(value, name, *default.groups())
+        if value is None:
+            return "" if name in self.assigned else self._opened(f"${name}", name)
+        if rest in (",,", "^^"):
+            return value.lower() if rest == ",," else value.upper()
+        swapped = re.fullmatch(r"(//?)([\w.,:+-]+)/([\w.,:+-]*)", rest)
+        if swapped and not _open(value, self.openings):
+            return value.replace(swapped[2], swapped[3], -1 if swapped[1] == "//" else 1)
+        return self._opened(text, name) if rest else value
+
+    def _defaulted(self, value: str | None, name: str, colon: str, kind: str, raw: str) -> str:
+        """Return the value of a variable, or what stands for it where it has none: ``${NAME:-default}``."""
+        missing = value is None or (colon and value == "")
+        if kind == "+":
+            return "" if missing else self.expand(raw, splits=False)[0]
+        if not missing:
+            return value or ""
+        if kind == "?":
+            return self._opened(f"${name}", name)
+        found = self.expand(raw, splits=False)[0]
+        if kind == "=":
+            self.values[name] = found
+        return found
+
+    def _arithmetic(self, text: str) -> str:
+        """Return the value of an arithmetic expression of whole numbers."""
+        put_in = "".join(self._quoted(text))
+        if opening := _open(put_in, self.openings):
+            return self._opened(f"$(({self._shown(put_in).strip()}))", opening.needs)
+        try:
+            return str(whole(put_in, self._number))
+        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, OverflowError):
+            needs = next((n for n in re.findall(_NAME, put_in) if n not in self.values), "")
+            return self._opened(f"$(({put_in.strip()}))", needs)
+
+    def _number(self, name: str) -> int:
+        """Return a variable as a whole number; ValueError where it is none."""
+        value = self.values.get(name)
+        return int(value if isinstance(value, str) else "?")
+
+    def _opened(self, text: str, needs: str = "") -> str:
+        """Return a character for a value that is open."""
+        one = Unresolved(text, needs)
+        if one in self.openings:
+            return chr(_FIRST_OPEN + self.openings.index(one))
+        if len(self.openings) < _MOST_OPEN:
+            self.openings.append(one)
+        return chr(_FIRST_OPEN + len(self.openings) - 1)
+
+    def _shown(self, word: str) -> str:
+        opening = _open(word, self.openings)
+        return word if opening is None else opening.text
+
+
+def _assigned(body: Sequence[Statement]) -> Iterator[str]:
+    """Yield the variables that statements set, of whatever branch: unset, these are empty and not the environment's.
+
+    Those that are set to what they are, or to a default, are the environment's.
+    """
+    for one in body:
+        if isinstance(one, Array):
+            yield one.name
+        elif isinstance(one, Simple):
+            for word in one.words:
+                found = _ASSIGNMENT.match(word)
+                if found and not re.search(rf"\$\{{?{found[1]}\b", found[3]):
+                    yield found[1]
+        elif isinstance(one, Choice):
+            for _, inside in one.branches:
+                yield from _assigned(inside)
+        else:
+            yield from _assigned(one.body)
+
+
+def _joined(operator: str, first: bool | None, second: bool | None) -> bool | None:
+    """Return two conditions joined, each of which may be open."""
+    if operator == "||":
+        return True if first or second else None if None in (first, second) else False
+    return False if first is False or second is False else None if None in (first, second) else True
+
+
+def _words(value: str | list[str]) -> list[str]:
+    return value if isinstance(value, list) else [value]
+
+
+def _listed(value: str | list[str]) -> list[str]:
+    return value if isinstance(value, list) else value.split()
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _resplit(pieces: Sequence[str]) -> list[str]:
+    """Return words split at spaces, as of an expansion outside of quotes; a space at an end ends a word, too."""
+    found: list[str] = []
+    for number, piece in enumerate(pieces):
+        parts = piece.split()
+        if piece[:1].isspace() and number == 0:
+            parts.insert(0, "")
+        if piece[-1:].isspace() and number == len(pieces) - 1:
+            parts.append("")
+        found += parts or ([""] if len(pieces) == 1 else [])
+    return found or [""]
+
+
+def _quote_end(word: str, at: int) -> int:
+    """Return the place of the quote that closes one."""
+    quote, end = word[at], at + 1
+    while end < len(word) and word[end] != quote:
+        if quote == '"' and word[end] == "\\":
+            end += 1
+        elif quote == '"' and word.startswith(("$(", "${"), end):
+            end = _substitution(word, end)[1] - 1
+        end += 1
+    return end
+
+
+def _substitution(word: str, at: int) -> tuple[str, int]:
+    """Return a substitution that begins at a place, and the place after it."""
+    if word[at] == "`":
+        end = word.find("`", at + 1)
+        end = len(word) if end < 0 else end + 1
+        return word[at:end], end
+    opening = word[at + 1 : at + 2]
+    if opening in ("(", "{"):
+        closing, depth, end = {"(": ")", "{": "}"}[opening], 0, at + 1
+        while end < len(word):
+            depth += (word[end] == opening) - (word[end] == closing)
+            end += 1
+            if not depth:
+                break
+        return word[at:end], end
+    found = re.compile(rf"\$({_NAME}|[0-9@*#?$!])").match(word, at)
+    return (found[0], found.end()) if found else ("$", at + 1)

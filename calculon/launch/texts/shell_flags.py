@@ -1,0 +1,344 @@
+"""The training command of a shell script: its flags, and the processors that launchers and batch systems give it.
+
+Sources: PyTorch documentation, *torchrun* and ``torch.distributed.launch``; Slurm documentation, *srun* and *sbatch*;
+DeepSpeed documentation, *Getting Started*; Hugging Face Accelerate documentation, *The Command Line*.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.launch.dialect import Parsed, Setting, Unresolved
+from calculon.launch.texts.shell import Command, Script, run
+
+_NODES = {
+    *("--nnodes", "--num-nodes", "--nodes", "-N", "--num-machines"),
+    *("--n-nodes", "--num-hosts"),
+}
+_PER_NODE = ("--nproc-per-node", "--num-gpus", "--ntasks-per-node", "--gpus-per-node", "--gres")
+_ALL = ("--num-processes", "--ntasks", "-n", "-np")
+_MODULES = ("torch.distributed.launch", "torch.distributed.run", "accelerate.commands.launch")
+_STARTERS = ("torchrun", "deepspeed", "accelerate", *_MODULES)
+"""What starts a process for each processor; without one of these, a batch system does."""
+
+_OF_BATCH_SYSTEM = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NODES"),
+    "per_node": ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE", "SLURM_NTASKS_PER_NODE"),
+}
+_BOTH = ("SLURM_NTASKS", "SLURM_NPROCS")
+_SAYING = ("echo", "printf", "cat")
+"""Commands that show others."""
+
+_CONTROL = re.compile(r"\|\|?|\|&|&&?|;|\d*(>|>>|>&|&>|&>>|<).*")
+"""Words of a command that was one text, after which others follow: ``eval "$CMD &> run.log"``."""
+
+_LONGEST_NUMBER = 40  # characters
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+PROGRAM = "program"
+"""The setting that is the name of the program that trains."""
+
+_OPEN = "[\ue000-\uf8ff]"
+
+Size = int | Unresolved | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Nodes, and processes on each; or processes in all."""
+
+    nodes: Size = None
+    per_node: Size = None
+    total: Size = None
+
+    @property
+    def processors(self) -> Size:
+        """Processes in all, as far as it is said."""
+        if self.total is not None or self.per_node is None:
+            return self.total
+        nodes = 1 if self.nodes is None else self.nodes
+        for one in (nodes, self.per_node):
+            if isinstance(one, Unresolved):
+                return one
+        assert isinstance(nodes, int)
+        assert isinstance(self.per_node, int)
+        return nodes * self.per_node
+
+
+def parse_script(
+    text: str,
+    file: str,
+    variables: Mapping[str, str],
+    *,
+    is_flag: Callable[[str], bool] = lambda name: True,
+    name_of: Callable[[str], str] | None = None,
+    environment: Sequence[str] = (),
+) -> Parsed:
+    """Return the flags of the training command of a script, by name, and its processors.
+
+    Of flags that are repeated the last counts, as argparse has it.
+
+    Parameters
+    ----------
+    text, file : str
+        The script, and its name.
+    variables : mapping of str to str
+        Values that hold whatever the script says.
+    is_flag : callable
+        Whether a name is one that the dialect knows: of several commands the one with most of these counts.
+    name_of : callable, optional
+        Returns the name of a flag, which may be followed by its value; by default :func:`flag_name`.
+    environment : sequence of str
+        Variables of the environment that are settings, too, where the script says them. So is the name of the program
+        that it runs, under :data:`PROGRAM`.
+
+    Raises
+    ------
+    SpecError
+        For a script that trains nothing, and where a quotation or a list has no end.
+    """
+    named = name_of or flag_name
+
+    def known(word: str) -> bool:
+        return word.startswith("--") and is_flag(named(word))
+
+    batch = _batch_system(text)
+    given = _slurm_variables(batch) | dict(variables)
+    script = run(text, file, given)
+    commands = [_words(script, one) for one in script.commands if one.words[0] not in _SAYING]
+    command = max(commands, key=lambda words: _score(words, known), default=[])
+    notes = [f"{one} is not read" for one in script.sourced]
+    if not _score(command, known):
+        command = _all_flags(script)
+        notes.append("no command that trains: all lists of flags were read")
+    if not _score(command, known):
+        wanted = "a command with flags of a launcher"
+        raise SpecError(file, Problem("", wanted, "none", "lists of flags are read, too"))
+    before, after = _halves(command, known)
+    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
+    lines = _Lines(text, file)
+    settings, loose = _flags(after, script, named, lines)
+    notes += [f"{one} may hold further settings" for one in loose]
+    settings |= _beside(command, script, environment, lines)
+    return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
+
+
+def _beside(
+    command: Sequence[str], script: Script, environment: Sequence[str], lines: "_Lines"
+) -> dict[str, Setting]:
+    """Return the settings that are no flags: the program, and variables of the environment that the script sets."""
+    found: dict[str, Setting] = {}
+    for name in environment:
+        if isinstance(value := script.variables.get(name), str) and not script.open(value):
+            found[name] = Setting(name, plain_value(value), lines.place(name))
+    if program := next((word for word in command if word.endswith(".py")), ""):
+        name = program.rpartition("/")[2]
+        found[PROGRAM] = Setting(PROGRAM, name, lines.place(name))
+    return found
+
+
+def flag_name(word: str) -> str:
+    """Return the name of a flag with dashes, as most launchers write it.
+
+    >>> flag_name("--tensor_model_parallel_size=8")
+    '--tensor-model-parallel-size'
+    """
+    return word.partition("=")[0].replace("_", "-")
+
+
+def plain_value(word: str) -> int | float | str:
+    """Return a word as a number where it is one.
+
+    >>> plain_value("16"), plain_value("6.0e-5"), plain_value("949,50,1")
+    (16, 6e-05, '949,50,1')
+    """
+    if len(word) > _LONGEST_NUMBER:
+        return word
+    if re.fullmatch(r"[+-]?\d+(_\d+)*", word):
+        return int(word)
+    number = float(word) if _NUMBER.fullmatch(word) else math.inf
+    return number if math.isfinite(number) else word
+
+
+def _words(script: Script, command: Command) -> list[str]:
+    """Return the words of a command, those of ``bash -c`` among them."""
+    words: list[str] = []
+    for word in command.words:
+        inside = re.search(r"\s", word) and re.search(r"\s--?\w", f" {word}")
+        words += script.resplit(word) if inside else [word]
+    return words
+
+
+def _score(words: Sequence[str], known: Callable[[str], bool]) -> int:
+    return sum(map(known, words))
+
+
+def _all_flags(script: Script) -> list[str]:
+    """Return the words of all lists and texts of flags."""
+    found: list[str] = []
+    for value in script.variables.values():
+        words = value if isinstance(value, list) else script.resplit(value)
+        found += words if words[:1] and words[0].startswith("--") else []
+    loose = (one.words for one in script.commands if one.words[0].startswith("--"))
+    return [*found, *(word for words in loose for word in words)]
+
+
+def _halves(
+    words: Sequence[str], known: Callable[[str], bool]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words before the program that trains, and those after it."""
+    for place, word in enumerate(words):
+        module = word == "-m" and words[place + 1 : place + 2] and words[place + 1] not in _MODULES
+        if word.endswith(".py") or module:
+            return words[:place], words[place + 1 + bool(module) :]
+    first = next((place for place, word in enumerate(words) if known(word)), 0)
+    return words[:first], words[first:]
+
+
+def _flags(
+    words: Sequence[str], script: Script, name_of: Callable[[str], str], lines: "_Lines"
+) -> tuple[dict[str, Setting], list[str]]:
+    """Return the settings of a command by name, and the words that may hold others."""
+    found: dict[str, Setting] = {}
+    loose: list[str] = []
+    place = 0
+    while place < len(words):
+        word = words[place]
+        place += 1
+        if not _is_flag(word):
+            opening = script.open(word)
+            loose += [opening.text] if opening else []
+            continue
+        values = [word.partition("=")[2]] if "=" in word else []
+        while "=" not in word and place < len(words) and not _is_flag(words[place]):
+            opening = script.open(words[place])
+            if opening and re.fullmatch(r"\$\{?[@*].*", opening.text):
+                break  # the arguments of the script
+            values.append(words[place])
+            place += 1
+        name, opening = name_of(word), script.open(word.partition("=")[0])
+        if opening:  # a flag of a branch that is open
+            name = re.sub(_OPEN, "", name)
+            where = script.open("".join(re.findall(_OPEN, word)))
+            assert where is not None
+            value: object = replace(where, conditional=True)
+        else:
+            value = _value([script.open(one) or plain_value(one) for one in values])
+        found.pop(name, None)
+        found[name] = Setting(name, value, lines.place(name))
+    return found, loose
+
+
+def _is_flag(word: str) -> bool:
+    return re.match(r"--?[A-Za-z]", word) is not None
+
+
+def _value(values: list[object]) -> object:
+    """Return the value of a flag with some words after it."""
+    if not values:
+        return True
+    return values[0] if len(values) == 1 else values
+
+
+class _Lines:
+    """The lines of a script, to say where a flag stands."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file = file
+        self.lines = [one.partition("#")[0] for one in text.splitlines()]
+
+    def place(self, name: str) -> str:
+        """Return the last line with a name that is no comment."""
+        pattern = re.compile(
+            re.sub("[-_]", "[-_]", re.escape(name).replace("\\-", "-")) + r"(?![\w-])"
+        )
+        there = [i for i, one in enumerate(self.lines, 1) if pattern.search(one)]
+        return f"{self.file}:{there[-1]}" if there else self.file
+
+
+def _batch_system(text: str) -> dict[str, str]:
+    """Return the options of ``#SBATCH`` lines."""
+    found: dict[str, str] = {}
+    for line in re.findall(r"^#SBATCH\s+(.*)$", text, re.MULTILINE):
+        for name, value in re.findall(r"(--?[\w-]+)(?:[= ]+([^\s#]+))?", line):
+            found[flag_name(name)] = value
+    return found
+
+
+def _slurm_variables(batch: Mapping[str, str]) -> dict[str, str]:
+    """Return what Slurm sets in the environment of a script with such options."""
+    where = _where([w for pair in batch.items() for w in pair], plain_value)
+    found: dict[str, str] = {}
+    for kind, names in _OF_BATCH_SYSTEM.items():
+        value = getattr(where, kind)
+        if isinstance(value, int):
+            found |= dict.fromkeys(names, str(value))
+    if isinstance(where.processors, int):
+        found |= dict.fromkeys(_BOTH, str(where.processors))
+    return found
+
+
+def _where(words: Sequence[str], value: Callable[[str], object]) -> _Where:
+    """Return what options of a launcher say of processors; the last of each kind counts."""
+    nodes: Size = None
+    per_node: Size = None
+    total: Size = None
+    for place, word in enumerate(words):
+        name = flag_name(word)
+        raw = word.partition("=")[2] or (words[place + 1] if place + 1 < len(words) else "")
+        if name == "--gres":
+            raw = raw.rpartition(":")[2]
+        found = value(raw)
+        if not isinstance(found, (int, Unresolved)):
+            continue
+        if name in _NODES:
+            nodes = found
+        elif name in _PER_NODE:
+            per_node = found
+        elif name in _ALL:
+            total = found
+    return _Where(nodes, per_node, total)
+
+
+def _processors(before: Sequence[str], batch: Mapping[str, str], script: Script) -> Size:
+    """Return the processors that a command is started on; two numbers that differ are no number."""
+
+    def value(word: str) -> object:
+        return script.open(word) or plain_value(word)
+
+    start = next((i for i, word in enumerate(before) if word.rpartition("/")[2] in _STARTERS), None)
+    outer = _where([w for pair in batch.items() for w in pair], plain_value)
+    launched = _where(before if start is None else before[start:], value)
+    found = launched.processors
+    if start is None:
+        nodes = outer.nodes if launched.nodes is None else launched.nodes
+        per_node = outer.per_node if launched.per_node is None else launched.per_node
+        return _Where(nodes, per_node, launched.total or outer.total).processors or _world(script)
+    around = _where(before[:start], value)
+    if found is None:
+        return _Where(around.nodes or outer.nodes, outer.per_node).processors or _world(script)
+    if launched.nodes is None and isinstance(found, int):
+        nodes = around.nodes or outer.nodes
+        found = nodes if isinstance(nodes, Unresolved) else found * (nodes or 1)
+    asked = outer.processors
+    gpus = "--gres" in batch or "--gpus-per-node" in batch
+    if gpus and isinstance(asked, int) and isinstance(found, int) and asked != found:
+        return Unresolved(f"{asked:,} of #SBATCH, but {found:,} of the launcher")
+    return found
+
+
+def _world(script: Script) -> Size:
+    """Return what variables that launchers read say of processors."""
+
+    def of(name: str) -> Size:
+        value = script.variables.get(name)
+        if not isinstance(value, str):
+            return None
+        number = plain_value(value)
+        return script.open(value) or (number if isinstance(number, int) else None)
+
+    return _Where(of("NNODES"), of("NPROC_PER_NODE"), of("WORLD_SIZE")).processors

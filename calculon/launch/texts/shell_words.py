@@ -1,0 +1,401 @@
+"""The words and statements of a shell script, read as far as launch scripts need it: POSIX shell with bash arrays.
+
+Words keep their quotes; :mod:`calculon.launch.texts.shell` puts in what variables hold.
+Source: IEEE Std 1003.1 (POSIX), *Shell Command Language*; GNU Bash manual, *Arrays*, *Here Strings*.
+"""
+
+import re
+from collections.abc import Sequence
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Simple:
+    """A command: its words with their quotes, on a line of the script; ``text`` is that of a here document."""
+
+    words: tuple[str, ...]
+    line: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """An assignment of a list: ``NAME=( ... )``, or ``NAME+=( ... )`` that adds to it."""
+
+    name: str
+    adds: bool
+    words: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Statements of which the first is run whose condition holds: ``if``, ``case``, ``&&`` and ``||``.
+
+    Each branch has the words of its condition, empty where it always holds.
+    """
+
+    branches: tuple[tuple[tuple[str, ...], "tuple[Statement, ...]"], ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Statements that are run in order; those of a loop for each of some words of a variable."""
+
+    body: "tuple[Statement, ...]"
+    variable: str = ""
+    words: tuple[str, ...] = ()
+
+
+Statement = Simple | Array | Choice | Group
+
+_ENDS = ("&&", "||", ";;", ";", "&", "|", "\n", "(", ")")
+_RESERVED = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
+_ASSIGNS_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=\Z")
+_OPENING = {"(": ")", "{": "}"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A word or an operator; an array has words, a here document a text."""
+
+    text: str
+    line: int
+    operator: bool = False
+    words: tuple[str, ...] | None = None
+
+
+class _Lexer:
+    """Cuts a text into tokens."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text, self.file = text, file
+        self.place, self.line = 0, 1
+        self.documents: list[tuple[str, bool]] = []
+        self.found: list[_Token] = []
+
+    def tokens(self) -> list[_Token]:
+        """Return all tokens."""
+        while self.place < len(self.text):
+            self._next()
+        return self.found
+
+    def _next(self) -> None:
+        text, at = self.text, self.place
+        if text[at] in " \t\r":
+            self.place += 1
+        elif text.startswith("\\\n", at):
+            self.place, self.line = at + 2, self.line + 1
+        elif text[at] == "#":
+            end = text.find("\n", at)
+            self.place = len(text) if end < 0 else end
+        elif text.startswith(("&>", ">&")) or text[at] in "<>" or re.match(r"\d+[<>]", text[at:]):
+            self._redirection()
+        elif operator := next((one for one in _ENDS if text.startswith(one, at)), ""):
+            self.found.append(_Token(operator, self.line, operator=True))
+            self.place += len(operator)
+            if operator == "\n":
+                self.line += 1
+                self._skip_documents()
+        else:
+            self._word()
+
+    def _word(self) -> None:
+        line, start = self.line, self.place
+        self.place = self._word_end(start)
+        word = self.text[start : self.place]
+        array = _ASSIGNS_ARRAY.fullmatch(word)
+        if array and self.text.startswith("(", self.place):
+            self.place += 1
+            self.found.append(_Token(word, line, words=self._list()))
+            return
+        self.found.append(_Token(word.replace("\\\n", ""), line))
+
+    def _list(self) -> tuple[str, ...]:
+        """Read the words of an array up to its closing parenthesis."""
+        words: list[str] = []
+        while not self.text.startswith(")", self.place):
+            if self.place >= len(self.text):
+                raise self._open("(")
+            before = len(self.found)
+            self._next()
+            words += [one.text for one in self.found[before:] if not one.operator]
+            del self.found[before:]
+        self.place += 1
+        return tuple(words)
+
+    def _word_end(self, at: int) -> int:
+        """Return the place after a word that starts at a place."""
+        text = self.text
+        while at < len(text):
+            char = text[at]
+            if char == "\\":
+                self.line += text.startswith("\\\n", at)
+                at += 2
+            elif char in "'\"`" or text.startswith(("$(", "${"), at):
+                end = self._closing(at)
+                self.line += text.count("\n", at, end)
+                at = end
+            elif char in " \t\r\n;&|()<>":
+                break
+            else:
+                at += 1
+        return min(at, len(text))
+
+    def _closing(self, at: int) -> int:
+        """Return the place after a quoted part, a substitution, or an expansion."""
+        text = self.text
+        quote = text[at]
+        if quote == "'":
+            end = text.find("'", at + 1)
+            if end < 0:
+                raise self._open(quote)
+            return end + 1
+        closing = quote if quote in '"`' else _OPENING[text[at + 1]]
+        inner = at + (1 if quote in '"`' else 2)
+        while inner < len(text) and text[inner] != closing:
+            if text[inner] == "\\":
+                inner += 2
+            elif text.startswith(("$(", "${"), inner) or (
+                text[inner] in "'\"`" and (closing != '"' or text[inner] == "`")
+            ):
+                inner = self._closing(inner)
+            elif closing == ")" and text[inner] == "(":
+                inner = self._parenthesis(inner)
+            else:
+                inner += 1
+        if inner >= len(text):
+            raise self._open(text[at : at + 2].strip())
+        return inner + 1
+
+    def _parenthesis(self, at: int) -> int:
+        """Return the place after a parenthesis inside of a substitution."""
+        depth = 0
+        while at < len(self.text):
+            depth += {"(": 1, ")": -1}.get(self.text[at], 0)
+            at += 1
+            if not depth:
+                return at
+        raise self._open("(")
+
+    def _redirection(self) -> None:
+        """Pass over a redirection and its target; remember a here document."""
+        found = re.compile(r"\d*(<<<|<<-|<<|&>>|&>|>>|>&|<&|>\||>|<)[ \t]*").match(
+            self.text, self.place
+        )
+        assert found
+        self.place = end = found.end()
+        self.place = self._word_end(end)
+        word = self.text[end : self.place]
+        if found[1] in ("<<", "<<-"):
+            self.documents.append((word.strip("'\""), found[1] == "<<-"))
+            self.found.append(_Token(f"<<{len(self.documents)}", self.line, words=()))
+
+    def _skip_documents(self) -> None:
+        """Read the here documents that begin on this line."""
+        for name, tabs in self.documents:
+            lines = []
+            while self.place < len(self.text):
+                end = self.text.find("\n", self.place)
+                end = len(self.text) if end < 0 else end
+                line = self.text[self.place : end]
+                self.place, self.line = end + 1, self.line + 1
+                if (line.lstrip("\t") if tabs else line) == name:
+                    break
+                lines.append(line)
+            open_ones = (
+                i for i, one in enumerate(self.found) if one.words == () and one.text[:2] == "<<"
+            )
+            if (place := next(open_ones, None)) is not None:  # none inside of a list
+                self.found[place] = _Token("<<", self.found[place].line, words=("\n".join(lines),))
+        self.documents.clear()
+
+    def _open(self, what: str) -> SpecError:
+        place = f"{self.file}:{self.line}"
+        return SpecError(place, Problem("", f"the end of what {what} opens", "the end of the file"))
+
+
+class _Grammar:
+    """Makes statements of tokens."""
+
+    def __init__(self, tokens: Sequence[_Token]) -> None:
+        self.tokens, self.at = tokens, 0
+
+    def body(self, *ends: str) -> tuple[Statement, ...]:
+        """Read statements up to one of some reserved words, which is left; or to the end."""
+        found: list[Statement] = []
+        while (token := self._token()) is not None:
+            if token.text in ends:
+                break
+            if (token.operator or token.text in _RESERVED) and token.text != "(":
+                self.at += 1
+                continue
+            found += self._and_or()
+        return tuple(found)
+
+    def _token(self) -> _Token | None:
+        return self.tokens[self.at] if self.at < len(self.tokens) else None
+
+    def _is(self, *texts: str) -> bool:
+        token = self._token()
+        return token is not None and token.text in texts
+
+    def _and_or(self) -> list[Statement]:
+        """Read statements joined by ``&&``, ``||`` and ``|``."""
+        first = self._statement()
+        found: list[Statement] = [first]
+        while self._is("&&", "||", "|"):
+            operator = self.tokens[self.at].text
+            self.at += 1
+            while self._is("\n"):
+                self.at += 1
+            following = self._statement()
+            tests = (
+                isinstance(first, Simple) and first.words and first.words[0] in ("[", "[[", "test")
+            )
+            if operator != "|" and tests and isinstance(first, Simple) and len(found) == 1:
+                words = first.words if operator == "&&" else ("!", *first.words)
+                found = [Choice(((words, (following,)),), first.line)]
+            else:
+                found.append(following)
+        return found
+
+    def _statement(self) -> Statement:
+        token = self._token()
+        if token is None:
+            return Group(())
+        readers = {"if": self._if, "case": self._case, "for": self._for}
+        readers |= {
+            "while": self._while,
+            "until": self._while,
+            "{": self._braces,
+            "(": self._braces,
+        }
+        readers["function"] = self._function
+        if token.words is None and token.text in readers:
+            self.at += 1
+            return readers[token.text](token.line)
+        return self._simple()
+
+    def _expect(self, text: str) -> None:
+        if self._is(text):
+            self.at += 1
+
+    def _condition(self, end: str) -> tuple[str, ...]:
+        """Return the words of a condition, its operators among them."""
+        start = self.at
+        while (token := self._token()) is not None and not (
+            token.text == end and self.tokens[self.at - 1].text in (";", "\n", ")")
+        ):
+            self.at += 1
+        tokens = self.tokens[start : self.at]
+        self._expect(end)
+        words = [token.text for token in tokens]
+        while words and words[-1] in (";", "\n"):
+            words.pop()
+        return tuple(words)
+
+    def _if(self, line: int) -> Statement:
+        branches = []
+        condition = self._condition("then")
+        while True:
+            branches.append((condition, self.body("elif", "else", "fi")))
+            if not self._is("elif"):
+                break
+            self.at += 1
+            condition = self._condition("then")
+        if self._is("else"):
+            self.at += 1
+            branches.append(((), self.body("fi")))
+        self._expect("fi")
+        return Choice(tuple(branches), line)
+
+    def _case(self, line: int) -> Statement:
+        subject = self.tokens[self.at].text if self._token() else ""
+        self.at += 1
+        while self._is("in", "\n"):
+            self.at += 1
+        branches: list[tuple[tuple[str, ...], tuple[Statement, ...]]] = []
+        while (token := self._token()) is not None and token.text != "esac":
+            if token.text in ("\n", ";;", "(", ";"):
+                self.at += 1
+                continue
+            patterns = []
+            while (token := self._token()) is not None and token.text != ")":
+                patterns.append(token.text)
+                self.at += 1
+            self.at += 1
+            words = ("case", subject, *(one for one in patterns if one != "|"))
+            branches.append((() if "*" in patterns else words, self.body(";;", "esac")))
+        self._expect("esac")
+        return Choice(tuple(branches), line)
+
+    def _for(self, _line: int) -> Statement:
+        variable = self.tokens[self.at].text if self._token() else ""
+        words = [one for one in self._condition("do") if one not in (";", "\n")]
+        return Group(self._loop(), variable, tuple(words[2:]))
+
+    def _while(self, _line: int) -> Statement:
+        self._condition("do")
+        return Group(self._loop())
+
+    def _loop(self) -> tuple[Statement, ...]:
+        body = self.body("done")
+        self._expect("done")
+        return body
+
+    def _braces(self, _line: int) -> Statement:
+        end = {"{": "}", "(": ")"}[self.tokens[self.at - 1].text]
+        body = self.body(end)
+        self._expect(end)
+        return Group(body)
+
+    def _function(self, _line: int) -> Statement:
+        self.at += 1  # its name
+        while self._is("(", ")", "\n"):
+            self.at += 1
+        return self._statement()
+
+    def _simple(self) -> Statement:
+        first = self.tokens[self.at]
+        words, text = [], ""
+        while (token := self._token()) is not None and not token.operator:
+            self.at += 1
+            if token.text == "<<" and token.words is not None:
+                text = token.words[0]
+            elif token.words is not None and (found := _ASSIGNS_ARRAY.fullmatch(token.text)):
+                return Array(found[1], found[2] == "+", token.words, token.line)
+            else:
+                words.append(token.text)
+        if len(words) == 1 and self._is("(") and self._follows(")"):
+            return self._function_after_name()
+        if not words and self.at < len(self.tokens):
+            self.at += self.tokens[self.at] is first
+        return Simple(tuple(words), first.line, text)
+
+    def _follows(self, text: str) -> bool:
+        return self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].text == text
+
+    def _function_after_name(self) -> Statement:
+        while self._is("(", ")", "\n"):
+            self.at += 1
+        return self._statement()
+
+
+def statements(text: str, file: str) -> tuple[Statement, ...]:
+    """Return the statements of a script.
+
+    Parameters
+    ----------
+    text, file : str
+        The script, and its name for messages.
+
+    Raises
+    ------
+    SpecError
+        Where a quotation, a list or an expansion has no end.
+    """
+    return _Grammar(_Lexer(text.replace("\r\n", "\n"), file).tokens()).body()

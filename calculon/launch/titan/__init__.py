@@ -1,0 +1,1 @@
+"""torchtitan: TOML, configurations in Python and command lines."""

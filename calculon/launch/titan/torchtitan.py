@@ -1,0 +1,424 @@
+"""torchtitan: configurations of its TOML files up to 2025, and of its Python recipes since 2026.
+
+Sources: pytorch/torchtitan, ``torchtitan/config/job_config.py`` and ``train_configs/*.toml`` (2024, 2025),
+``torchtitan/config/configs.py`` and ``models/*/config_registry.py`` (2026). Those of August 2026 count tokens, not
+sequences: they are written.
+"""
+
+from calculon.errors import Problem, SpecError
+from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
+from calculon.launch.rows import named
+from calculon.launch.titan.torchtitan_files import (
+    flavor_of,
+    indivisible,
+    model_of,
+    parallel,
+    parse,
+    positive,
+    recognises,
+    render,
+)
+from calculon.launch.titan.torchtitan_kernels import KERNELS, LENGTH, TOKENS
+from calculon.launch.titan.torchtitan_pipeline import PIPELINE
+from calculon.launch.titan.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
+from calculon.presets import COMMON, find_preset, lacking, refused
+
+_NAME = "torchtitan"
+_STEP_TOKENS = "training.num_tokens_per_train_step"
+_PP_MICROBATCHES = "parallelism.num_pp_microbatches"
+
+_EXCHANGES = {"allgather": "all_gather", "alltoall": "p2p"}
+"""Exchanges of context parallelism; alltoall hands keys and values from neighbour to neighbour, a ring."""
+
+
+def _read_degrees(one: Reading) -> Fields:
+    tensor, pipeline, context, replicas = (
+        positive(one, *parallel(name), default=1)
+        for name in (
+            "tensor_parallel_degree",
+            "pipeline_parallel_degree",
+            "context_parallel_degree",
+            "data_parallel_replicate_degree",
+        )
+    )
+    shards = one.count(
+        *parallel("data_parallel_shard_degree"), "training.data_parallel_degree", default=-1
+    )
+    rest = tensor * pipeline * context * replicas
+    product = f"tensor {tensor} x pipeline {pipeline} x context {context} x replicas {replicas}"
+    if shards is not None and shards != -1:
+        shards = positive(
+            one, *parallel("data_parallel_shard_degree"), "training.data_parallel_degree", default=1
+        )
+    if shards is None or shards < 0:
+        processors = one.processors()
+        if processors % rest:
+            raise _contradiction(one, f"a divisor of {processors:,} processors", rest, product)
+        shards = processors // rest
+    processors = rest * shards
+    if one.num_procs not in (None, processors):
+        product = f"{product} x shards {shards}"
+        raise _contradiction(one, f"{one.num_procs:,} processors", processors, product)
+    ranks = replicas * shards * context
+    split = shards * context > 1
+    return {
+        "num_procs": processors,
+        "tensor_par": tensor,
+        "pipeline_par": pipeline,
+        "context_par": context,
+        "data_par": replicas * shards,
+        "zero_stage": "fsdp" if split else "0",
+        "dp_shard": shards * context if split and replicas > 1 else 0,
+        "optimizer_sharding": split,
+        "data_par_overlap": ranks > 1,
+    }
+
+
+def _contradiction(one: Reading, wanted: str, found: int, product: str) -> SpecError:
+    """Return the error of degrees that do not go with the processors."""
+    place = one.parsed.file
+    return SpecError(place, Problem("parallelism", wanted, f"{found:,} ({product})"))
+
+
+def _write_degrees(one: Writing) -> Fields:
+    context, data, shard = one["context_par"], one["data_par"], one["dp_shard"]
+    ranks = context * data
+    if ranks > 1 and not one["data_par_overlap"]:
+        raise one.refuse("data_par_overlap", "true: FSDP and DDP overlap by themselves")
+    if one["zero_stage"] == "fsdp" and ranks > 1:
+        shards = (shard or ranks) // context
+    elif one["zero_stage"] == "0" and (context == 1 or ranks == 1):
+        shards = 1
+    else:
+        raise one.refuse("zero_stage", "fsdp, or 0 without context parallelism")
+    found = {
+        "tensor_parallel_degree": one["tensor_par"],
+        "pipeline_parallel_degree": one["pipeline_par"],
+        "context_parallel_degree": context,
+        "data_parallel_replicate_degree": data // shards,
+    }
+    kept = {f"parallelism.{name}": value for name, value in found.items() if value != 1}
+    return {"parallelism.data_parallel_shard_degree": shards, **kept}
+
+
+def _read_experts(one: Reading) -> Fields:
+    experts = positive(one, *parallel("expert_parallel_degree"), default=1)
+    width = one.setting(*parallel("expert_tensor_parallel_degree"))
+    tensor = one.execution["tensor_par"]
+    if experts == 1 or tensor == 1 or width is None:
+        split = 1 if experts > 1 and tensor > 1 else 0
+    elif width.value not in (1, tensor):
+        raise one.error(width, f"1, or tensor_parallel_degree={tensor}")
+    else:
+        split = 1 if width.value == 1 else 0
+    return {"expert_par": experts, "expert_tensor_par": split}
+
+
+def _write_experts(one: Writing) -> Fields:
+    experts, width = one["expert_par"], one["expert_tensor_par"] or one["tensor_par"]
+    if experts == 1 and width != one["tensor_par"]:
+        raise one.refuse("expert_tensor_par", "0: experts are split as other layers")
+    if experts > 1 and width != 1:
+        raise one.refuse("expert_tensor_par", "1: experts take the ranks of tensor parallelism")
+    return {} if experts == 1 else {"parallelism.expert_parallel_degree": experts}
+
+
+def _read_batch(one: Reading) -> Fields:
+    """Read length, microbatch and batch: of August 2026 in tokens, before in sequences."""
+    tokens = any(
+        name in one.parsed.settings for name in (TOKENS, _STEP_TOKENS, LENGTH, _PP_MICROBATCHES)
+    )
+    older = ("local_batch_size", "batch_size", "global_batch_size", "seq_len")
+    stated = [name for key in older if (name := f"training.{key}") in one.parsed.settings]
+    if tokens and stated:
+        found = one.parsed.settings[stated[0]]
+        raise one.error(found, "nothing, since tokens are counted", "use one version's names")
+    return _read_tokens(one) if tokens else _read_sequences(one)
+
+
+def _read_tokens(one: Reading) -> Fields:
+    length = positive(one, LENGTH, "model.seq_len", default=2048)
+    tokens = positive(one, TOKENS, default=16384)
+    passes = positive(one, _PP_MICROBATCHES, default=1)
+    passes = passes if one.execution["pipeline_par"] > 1 else 1
+    if tokens % length:
+        raise indivisible(one, TOKENS, f"a multiple of max_context_length={length:,}", tokens)
+    at_once = tokens * passes * one.execution["data_par"]
+    step = one.count(_STEP_TOKENS, default=-1)
+    step = at_once if step is None or step < 0 else step
+    if step % at_once:
+        product = f"{tokens:,} x {passes} x data {one.execution['data_par']}"
+        raise indivisible(one, _STEP_TOKENS, f"a multiple of {at_once:,} ({product})", step)
+    if step > at_once and one.execution["pipeline_par"] > 1:
+        one.not_modelled(_STEP_TOKENS, _refilled(step // at_once))
+    return _batch(tokens // length, step // length, length)
+
+
+def _read_sequences(one: Reading) -> Fields:
+    length = positive(one, "training.seq_len", default=2048)
+    local = positive(one, "training.local_batch_size", "training.batch_size", default=8)
+    each = positive(one, *parallel("pipeline_parallel_microbatch_size"), default=1)
+    passes = one.count(*parallel("pipeline_parallel_microbatches"))
+    micro = local
+    if one.execution["pipeline_par"] > 1:
+        micro = local // passes if passes else each
+        if micro < 1 or local % micro:
+            wanted = f"a multiple of the {passes or each} of the pipeline's microbatches"
+            raise indivisible(one, "training.local_batch_size", wanted, local)
+    at_once = local * one.execution["data_par"]
+    step = one.count("training.global_batch_size", default=-1)
+    step = at_once if step is None or step < 0 else step
+    if step % at_once:
+        product = f"{local:,} x data {one.execution['data_par']}"
+        wanted = f"a multiple of {at_once:,} ({product})"
+        raise indivisible(one, "training.global_batch_size", wanted, step)
+    if step > at_once and one.execution["pipeline_par"] > 1:
+        one.not_modelled("training.global_batch_size", _refilled(step // at_once))
+    return _batch(micro, step, length)
+
+
+def _batch(micro: int, batch: int, length: int) -> Fields:
+    return {"microbatch_size": micro, "batch_size": batch, "seq_length": length}
+
+
+def _refilled(times: int) -> str:
+    return f"the pipeline is filled and drained {times} times in a step: counted once"
+
+
+def _write_batch(one: Writing) -> Fields:
+    length = one["seq_length"] or (one.model.seq_size if one.model else 0)
+    if not length:
+        raise one.refuse("seq_length", "a stated length, since tokens are counted", "or a model")
+    micro, batch, data = one["microbatch_size"], one["batch_size"], one["data_par"]
+    if batch % (micro * data):
+        raise one.refuse("batch_size", f"a multiple of microbatch {micro} x data {data}")
+    found = {TOKENS: micro * length, LENGTH: length}
+    passes = batch // (micro * data)
+    if one["pipeline_par"] > 1:
+        return {**found, _PP_MICROBATCHES: passes}
+    return found if passes == 1 else {**found, _STEP_TOKENS: batch * length}
+
+
+def _read_sequence_parallel(one: Reading) -> Fields:
+    on = one.switch("parallelism.enable_sequence_parallel", default=True)
+    return {"tensor_par_comm_type": "rs_ag" if on and one.execution["tensor_par"] > 1 else "ar"}
+
+
+def _write_sequence_parallel(one: Writing) -> Fields:
+    kind = one["tensor_par_comm_type"]
+    if one["tensor_par"] == 1 or kind == "rs_ag":
+        return {}
+    if kind != "ar":
+        raise one.refuse("tensor_par_comm_type", "rs_ag, ar")
+    return {"parallelism.enable_sequence_parallel": False}
+
+
+def _read_context(one: Reading) -> Fields:
+    method = one.setting(*parallel("context_parallel_rotate_method"))
+    balancer = one.setting("parallelism.context_parallel_load_balancer")
+    if one.execution["context_par"] == 1:
+        return {"cp_comm": "p2p", "cp_balance": "zigzag"}
+    exchange = "allgather" if method is None else method.value
+    if exchange not in _EXCHANGES:
+        assert method is not None
+        raise one.error(method, f"one of {', '.join(_EXCHANGES)}")
+    balance = "headtail" if balancer is None else balancer.value
+    if balance == "ptrr":
+        one.not_modelled("parallelism.context_parallel_load_balancer", "taken for headtail")
+    elif balance not in ("headtail", None):
+        assert balancer is not None
+        raise one.error(balancer, "headtail, ptrr or None")
+    return {
+        "cp_comm": _EXCHANGES[exchange],
+        "cp_balance": "contiguous" if balance is None else "zigzag",
+    }
+
+
+def _write_context(one: Writing) -> Fields:
+    if one["context_par"] == 1:
+        return {}
+    if one["cp_comm"] != "all_gather":
+        raise one.refuse("cp_comm", "all_gather, the one exchange since 2026")
+    if one["cp_balance"] == "zigzag":
+        return {}
+    if one["cp_balance"] != "contiguous":
+        raise one.refuse("cp_balance", "zigzag, contiguous")
+    return {"parallelism.context_parallel_load_balancer": None}
+
+
+def _read_reshard(one: Reading) -> Fields:
+    found = one.setting(*parallel("fsdp_reshard_after_forward"))
+    policy = "default" if found is None else found.value
+    if policy not in ("default", "always", "never"):
+        assert found is not None
+        raise one.error(found, "default, always or never")
+    usual = one.execution["pipeline_par"] == 1 or one.execution["zero_stage"] != "fsdp"
+    kept = policy == "never" and one.execution["zero_stage"] == "fsdp"
+    return {"reshard_after_forward": usual if policy == "default" else not kept}
+
+
+def _write_reshard(one: Writing) -> Fields:
+    if one["zero_stage"] != "fsdp" or one["reshard_after_forward"] == (one["pipeline_par"] == 1):
+        return {}
+    policy = "always" if one["reshard_after_forward"] else "never"
+    return {"parallelism.fsdp_reshard_after_forward": policy}
+
+
+def _read_clipping(one: Reading) -> Fields:
+    found = one.setting("training.max_norm")
+    return {"grad_clip": found is None or bool(found.value)}
+
+
+def _write_clipping(one: Writing) -> Fields:
+    if not one["grad_clip"]:
+        raise one.refuse("grad_clip", "true: gradients are clipped in every step")
+    return {}
+
+
+def _read_model(one: Reading) -> Fields:
+    one.setting("model.name")
+    one.setting("model.flavor")
+    name = model_of(one.parsed.settings)
+    return {"name": name} if name else {}
+
+
+def _write_model(one: Writing) -> Fields:
+    names = flavor_of(one.model) if one.model is not None else None
+    return {} if names is None else {"model.name": names[0], "model.flavor": names[1]}
+
+
+def _read_campaign(one: Reading) -> Fields:
+    found: Fields = {}
+    if steps := one.count("training.steps"):
+        found["tokens"] = steps * one.execution["batch_size"] * one.execution["seq_length"]
+    saves = one.switch("checkpoint.enable") or one.switch("checkpoint.enable_checkpoint")
+    if saves and (interval := one.count("checkpoint.interval", default=500)):
+        found["save_interval"] = interval
+    return found
+
+
+def _write_campaign(one: Writing) -> Fields:
+    found: Fields = {}
+    length = one["seq_length"] or (one.model.seq_size if one.model else 0)
+    if tokens := one.campaign.get("tokens"):
+        found["training.steps"] = -(-int(tokens) // (one["batch_size"] * length))
+    if interval := one.campaign.get("save_interval"):
+        found["checkpoint.interval"] = int(interval)
+    return found
+
+
+def _read_preset(one: Reading) -> Fields:
+    """Say what torchtitan runs field by field where its preset, which keeps to defaults, has a limit against it."""
+    preset = find_preset(_NAME)
+    whole = preset.completed({"training": True, **one.execution})
+    if not any(any(broken(preset, whole.__getitem__)) for broken in (lacking, refused)):
+        return {}
+    del whole["attn_kernel"]  # the system's own
+    return {**whole, "preset": COMMON}
+
+
+def _read_values(one: Reading) -> Fields:
+    """Say of settings whose value alone decides whether they are modelled that they are not."""
+    for name, (harmless, effect) in ONLY_WITH.items():
+        found = one.setting(name)
+        if found is not None and found.value not in harmless:
+            one.not_modelled(name, effect)
+    return {}
+
+
+_ROWS = (
+    Row(
+        (
+            *("num_procs", "tensor_par", "pipeline_par", "context_par", "data_par"),
+            *("zero_stage", "dp_shard", "optimizer_sharding", "data_par_overlap"),
+        ),
+        tuple(
+            f"parallelism.{name}"
+            for name in (
+                "data_parallel_shard_degree",
+                "data_parallel_replicate_degree",
+                "tensor_parallel_degree",
+                "pipeline_parallel_degree",
+                "context_parallel_degree",
+            )
+        ),
+        _read_degrees,
+        _write_degrees,
+    ),
+    Row(("name",), ("model.name", "model.flavor"), _read_model, _write_model, "model"),
+    Row(
+        ("expert_par", "expert_tensor_par"),
+        ("parallelism.expert_parallel_degree",),
+        _read_experts,
+        _write_experts,
+    ),
+    named(
+        "model.moe_comm_backend",
+        "moe_dispatcher",
+        {"standard": "alltoall", "deepep": "deepep", "hybridep": "hybridep"},
+        "standard",
+    ),
+    Row(
+        ("microbatch_size", "batch_size", "seq_length"),
+        (TOKENS, LENGTH, _STEP_TOKENS, _PP_MICROBATCHES),
+        _read_batch,
+        _write_batch,
+    ),
+    PIPELINE,
+    Row(
+        ("tensor_par_comm_type",),
+        ("parallelism.enable_sequence_parallel",),
+        _read_sequence_parallel,
+        _write_sequence_parallel,
+    ),
+    Row(
+        ("cp_comm", "cp_balance"),
+        ("parallelism.context_parallel_load_balancer",),
+        _read_context,
+        _write_context,
+    ),
+    Row(
+        ("reshard_after_forward",),
+        ("parallelism.fsdp_reshard_after_forward",),
+        _read_reshard,
+        _write_reshard,
+    ),
+    named(
+        "training.mixed_precision_param",
+        "datatype",
+        {"bfloat16": "bfloat16", "float32": "float32"},
+        "bfloat16",
+    ),
+    named(
+        "training.mixed_precision_reduce",
+        "grad_comm_dtype",
+        {"float32": "float32", "bfloat16": "bfloat16"},
+        "float32",
+    ),
+    *KERNELS,
+    Row(("grad_clip",), ("training.max_norm",), _read_clipping, _write_clipping),
+    Row(
+        ("tokens", "save_interval"),
+        ("training.steps", "checkpoint.interval"),
+        _read_campaign,
+        _write_campaign,
+        "campaign",
+    ),
+    Row((), (), _read_preset, lambda one: {}),
+    Row((), tuple(ONLY_WITH), _read_values, lambda one: {}, "campaign"),
+)
+
+TORCHTITAN = Dialect(
+    name=_NAME,
+    title="torchtitan",
+    version="its main branch of August 2026",
+    preset=_NAME,
+    rows=_ROWS,
+    no_effect=NO_EFFECT,
+    not_modelled=NOT_MODELLED,
+    parse=parse,
+    render=render,
+    recognises=recognises,
+    suffix=".py",
+)
+"""Configurations of torchtitan."""

@@ -1,0 +1,409 @@
+"""Files of torchtitan: TOML of its versions up to 2025, Python since 2026; nothing of them is executed."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.launch.dialect import Fields, Parsed, Reading, Setting
+from calculon.launch.texts.python_config import Call, read_configuration, settings
+from calculon.launch.texts.shell_flags import PROGRAM, parse_script
+from calculon.spec import catalog
+from calculon.spec.files import read_bytes
+from calculon.spec.model import Model
+
+MODELS: Mapping[tuple[str, str], str] = {
+    ("llama3", "8B"): "llama3-8B",
+    ("llama3", "70B"): "llama3-70B",
+    ("llama3", "405B"): "llama3.1-405B",
+    ("llama2", "7B"): "llama2-7B",
+    ("llama2", "13B"): "llama2-13B",
+    ("llama2", "70B"): "llama2-70B",
+    ("llama4", "17bx16e"): "llama4-scout",
+    ("llama4", "17bx128e"): "llama4-maverick",
+    ("deepseek_v3", "16B"): "deepseek-v2-lite",
+    ("deepseek_v3", "671B"): "deepseek-v3",
+    ("deepseek_v3", "kimi_k2"): "kimi-k2",
+    ("qwen3", "0.6B"): "qwen3-0.6B",
+    ("qwen3", "1.7B"): "qwen3-1.7B",
+    ("qwen3", "4B"): "qwen3-4B",
+    ("qwen3", "8B"): "qwen3-8B",
+    ("qwen3", "14B"): "qwen3-14B",
+    ("qwen3", "32B"): "qwen3-32B",
+    ("qwen3", "30B-A3B"): "qwen3-30B-a3B",
+    ("qwen3", "235B-A22B"): "qwen3-235B-a22B",
+    ("gpt_oss", "20b"): "gpt-oss-20b",
+    ("gpt_oss", "120b"): "gpt-oss-120b",
+}
+"""Models of torchtitan (``name``, ``flavor``) that are models of the catalog.
+
+Its 16B of DeepSeek-V3 has the shape of DeepSeek-V2-Lite: 27 blocks of 2048, 64 experts of 1408, 6 of them for a token.
+"""
+
+_FAMILIES = tuple(dict.fromkeys(name for name, _ in MODELS))
+_OF_MODELS = re.compile(r"torchtitan\.models\.(\w+)")
+_SECTION = re.compile(r"\s*\[\s*([\w.\"-]+)\s*\]")
+_KEY = re.compile(r"\s*([\w-]+)\s*=")
+_TABLES = ("model", "parallelism", "training", "activation_checkpoint", "experimental")
+_SCRIPT = re.compile(
+    r"^[^#\n]*(?:run_train\.sh|-m torchtitan\.train|torchtitan/train\.py)", re.MULTILINE
+)
+"""A command that starts torchtitan."""
+
+_SCRIPTS = (".sh", ".slurm", ".sbatch")
+
+_SAID = ("CONFIG_FILE", "CONFIG", "job.config_file", "config")
+"""Variables and options that name a configuration, which is another file."""
+
+_MADE_BY = ("model_registry", "build_model_config")
+_QUANTIZED = re.compile(r"(?:model|model_converters)\.(?:converters|quantization)\.")
+
+_ONLY_READ = ("llama2", "kimi_k2")
+"""Names and flavors of versions before 2026, and of forks."""
+
+_OLDER = ("training", "experimental")
+"""Sections in which options of parallelism were until 2025."""
+
+_SHAPE = ("hidden", "num_blocks", "attn_heads", "feedforward", "vocab", "num_experts")
+"""Fields of a model by which it is found among those of torchtitan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe(Parsed):
+    """What a file of Python says; its defaults are those of 2026."""
+
+
+def parallel(option: str) -> tuple[str, ...]:
+    """Return the names of an option of parallelism, in all versions."""
+    return tuple(f"{section}.{option}" for section in ("parallelism", *_OLDER))
+
+
+def positive(one: Reading, *names: str, default: int) -> int:
+    """Return a count of at least 1.
+
+    Raises
+    ------
+    SpecError
+        For any other value.
+    """
+    count = one.count(*names, default=default)
+    if count is None:
+        return default
+    if count < 1:
+        found = one.setting(*names)
+        assert found is not None
+        raise one.error(found, "a whole number of at least 1")
+    return count
+
+
+def indivisible(one: Reading, name: str, wanted: str, found: int) -> SpecError:
+    """Return the error of a count that others do not divide."""
+    stated = one.parsed.settings.get(name)
+    place = stated.place if stated is not None and stated.place else one.parsed.file
+    return SpecError(place, Problem(name, wanted, f"{found:,}"))
+
+
+def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the settings of a configuration by section and option, such as ``parallelism.tensor_parallel_degree``.
+
+    Of a file of Python with several configurations the variable ``recipe`` names one.
+    """
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return _of_script(text, file, variables)
+    if file.endswith(".py") or (not file.endswith(".toml") and _is_python(text)):
+        return _of_python(text, file, variables.get("recipe", ""))
+    return _of_toml(text, file)
+
+
+def recognises(text: str, file: str) -> bool:
+    """Whether a text is a configuration of torchtitan."""
+    if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
+        return bool(_SCRIPT.search(text))
+    if not file.endswith(".py"):
+        try:
+            tables = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError):
+            tables = {}
+            if file.endswith(".toml") and sum(f"[{one}" in text for one in _TABLES) > 1:
+                return True  # to be told what is wrong
+        if sum(isinstance(tables.get(table), dict) for table in _TABLES) > 1:
+            return True
+    return "torchtitan" in text and (file.endswith(".py") or _is_python(text))
+
+
+def model_of(settings: Mapping[str, Setting]) -> str:
+    """Return the name in the catalog of the model of a file; empty where there is none."""
+    said = (settings.get(f"model.{key}") for key in ("name", "flavor"))
+    name, flavor = (str(one.value) if one is not None else "" for one in said)
+    return MODELS.get((name, flavor), "")
+
+
+def blocks_of(name: str) -> int:
+    """Return the blocks of a model of the catalog."""
+    return int(_document(name)["num_blocks"])
+
+
+def mixes(name: str) -> bool:
+    """Whether a model of the catalog is a mixture of experts; an empty name is none."""
+    return bool(name) and int(_document(name).get("num_experts", 0)) > 1
+
+
+def flavor_of(model: Model) -> tuple[str, str] | None:
+    """Return the names of a model in torchtitan, or None where it has none of this shape."""
+    shape = {key: getattr(model, key) for key in _SHAPE}
+    for names, ours in MODELS.items():
+        one = _document(ours)
+        if not {*names}.isdisjoint(_ONLY_READ):
+            continue
+        if all(one.get(key, 0) == value for key, value in shape.items()):
+            return names
+    return None
+
+
+@cache
+def _document(name: str) -> Mapping[str, Any]:
+    found = catalog.load("model", name)[1]
+    assert isinstance(found, Mapping)
+    return found
+
+
+def _is_python(text: str) -> bool:
+    """Whether a text is Python that says something: a call or an assignment."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    kinds = (ast.FunctionDef, ast.ImportFrom, ast.Import)
+    return any(isinstance(one, kinds) for one in tree.body)
+
+
+def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the options of a command line, which count before those of the configuration that it names."""
+    found = parse_script(
+        text, file, variables, is_flag=_is_option, name_of=_option, environment=_SAID
+    )
+    options, notes, below = dict(found.settings), list(found.notes), {}
+    said = [one for name in _SAID if (one := options.pop(name, None)) is not None]
+    for named in dict.fromkeys(str(one.value) for one in said):
+        configuration = _beside(named, file)
+        if configuration is None:
+            notes.append(f"{said[0].place or file}: what {named} says is not read")
+        else:
+            below = dict(configuration.settings)
+    options.pop(PROGRAM, None)
+    settings = below | dict(map(_switched, options.items()))
+    return Parsed(file, settings, found.num_procs or _counted(text), tuple(notes))
+
+
+def _beside(named: str, file: str) -> Parsed | None:
+    """Return what a configuration says that a script names, where it is there: here, or beside the script."""
+    for path in (Path(named), Path(file).parent / named):
+        if named.endswith(".toml") and path.is_file():
+            return _of_toml(read_bytes(str(path)).decode(errors="replace"), str(path))
+    return None
+
+
+def _switched(item: tuple[str, Setting]) -> tuple[str, Setting]:
+    """Return an option that is switched off under its own name: ``--checkpoint.no-enable``."""
+    name, one = item
+    section, dot, option = name.partition(".")
+    if not option.startswith("no_") or one.value is not True:
+        return item
+    name = f"{section}{dot}{option.removeprefix('no_')}"
+    return name, Setting(name, value=False, place=one.place)
+
+
+def _counted(text: str) -> int | None:
+    """Return the processors that are handed to ``run_train.sh``: ``NGPU=8``, on ``NNODES`` nodes."""
+    per_node, nodes = (re.search(rf"\b{name}=[\"']?(\d+)", text) for name in ("NGPU", "NNODES"))
+    return int(per_node[1]) * (int(nodes[1]) if nodes else 1) if per_node else None
+
+
+def _is_option(name: str) -> bool:
+    return "." in name or name in ("module", "config")
+
+
+def _option(word: str) -> str:
+    """Return the name of an option: ``--training.seq-len=4096`` is ``training.seq_len``."""
+    return word.partition("=")[0].removeprefix("--").replace("-", "_")
+
+
+def _of_toml(text: str, file: str) -> Parsed:
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(
+            file, Problem("", "TOML" if file.endswith(".toml") else "TOML, or Python", str(error))
+        ) from None
+    except RecursionError:
+        raise SpecError(file, Problem("", "TOML", "tables that are nested too deeply")) from None
+    lines = _lines(text)
+    found = {
+        name: Setting(name, value, f"{file}:{lines[name]}" if name in lines else file)
+        for name, value in _flat(tables)
+    }
+    return Parsed(file, found)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Return the lines of the options of a TOML file by name, as far as they are written one on a line."""
+    found, section = {}, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if begun := _SECTION.match(line):
+            section = begun[1].replace('"', "") + "."
+        elif key := _KEY.match(line):
+            found[section + key[1]] = number
+    return found
+
+
+def _of_python(text: str, file: str, function: str) -> Parsed:
+    one = read_configuration(text, file, function)
+    root, notes = one.root, list(one.notes)
+    if (
+        root.short == "apply_transforms"
+        and root.positional
+        and isinstance(root.positional[0], Call)
+    ):
+        given = root.positional[1] if len(root.positional) > 1 else []
+        root = root.positional[0]
+        root.parts["transforms"] = given, one.root.line
+    if root.short[:1].islower() and root.name not in ("config", "cfg"):
+        module = one.imports.get(root.name, "another file")
+        notes.append(f"{file}:{root.line}: what {root.name} of {module} sets is not read")
+        if "seq_len" in root.parts:
+            root.parts["model"] = (
+                Call(_MADE_BY[0], root.line, [], {"seq_len": root.parts.pop("seq_len")}),
+                root.line,
+            )
+    model = root.parts.pop("model_spec", None) or root.parts.get("model")
+    found = {_renamed(each.name): each for each in settings(root, file)}
+    if model is not None and isinstance(model[0], Call) and model[0].short in _MADE_BY:
+        found.pop("model", None)
+        for each in settings(model[0], file, "model."):
+            found[_renamed(each.name)] = each
+        found |= _model_names(model[0], one.name, one.imports, f"{file}:{model[1]}")
+    return Recipe(
+        file, {n: Setting(n, s.value, s.place) for n, s in found.items()}, notes=tuple(notes)
+    )
+
+
+def _renamed(name: str) -> str:
+    return _QUANTIZED.sub("converters.", name)
+
+
+def _model_names(
+    made: Call, function: str, imports: Mapping[str, str], place: str
+) -> dict[str, Setting]:
+    """Return name and flavor of a model: of the module that makes it, or of the name of the function."""
+    found = {}
+    if made.positional and isinstance(made.positional[0], str):
+        found["model.flavor"] = Setting("model.flavor", made.positional[0], place)
+    module = _OF_MODELS.match(imports.get(made.name, ""))
+    families = (one for one in _FAMILIES if function.startswith(one))
+    if name := module[1] if module else next(families, ""):
+        found["model.name"] = Setting("model.name", name, place)
+    return found
+
+
+_IMPORTS = {
+    "CompileConfig": "torchtitan.config",
+    "ParallelismConfig": "torchtitan.config",
+    "TrainingConfig": "torchtitan.config",
+    "FullAC": "torchtitan.distributed.activation_checkpoint",
+    "SelectiveAC": "torchtitan.distributed.activation_checkpoint",
+    "Float8LinearConverter": "torchtitan.components.quantization",
+    "MXFP8LinearConverter": "torchtitan.components.quantization",
+    "NVFP4LinearConverter": "torchtitan.components.quantization",
+    "Trainer": "torchtitan.trainer",
+}
+"""Where what a recipe uses is from."""
+
+_SECTIONS = {
+    "training": "TrainingConfig",
+    "parallelism": "ParallelismConfig",
+    "compile": "CompileConfig",
+}
+_FUNCTION = re.compile(r"\W+")
+
+
+def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
+    """Return a function that changes a configuration of torchtitan, or any, into one with some settings."""
+    name, flavor = (settings.get(f"model.{key}") for key in ("name", "flavor"))
+    base = _FUNCTION.sub("_", f"{name}_{flavor}").lower() if name else ""
+    used = {kind for section, kind in _SECTIONS.items() if _section(settings, section)} | {
+        "Trainer"
+    }
+    body = []
+    for section, kind in _SECTIONS.items():
+        if given := _section(settings, section):
+            body += [f"    config.{section} = {kind}("]
+            body += [f"        {key}={value!r}," for key, value in given.items()] + ["    )"]
+    made = {k: v for k, v in settings.items() if k.startswith("converters.") and k.count(".") == 1}
+    converters = [key.partition(".")[2] for key in made]
+    recompute = settings.get("activation_checkpoint")
+    used |= {*converters, *([recompute] if recompute else [])}
+    written = f"{recompute}.Config()" if recompute else "None"
+    body += [f"    config.activation_checkpoint = {written}"]
+    if implementation := settings.get("optimizer.implementation"):
+        body += [f"    config.optimizer.implementation = {implementation!r}"]
+    if "checkpoint.interval" in settings:
+        body += ["    config.checkpoint.enable = True"]
+        body += [f"    config.checkpoint.interval = {settings['checkpoint.interval']!r}"]
+    lines = [f"# {line}" for line in head]
+    nodes = f"NNODES={processors // 8} NGPU=8" if processors % 8 == 0 else f"NGPU={processors}"
+    lines += [f"# {nodes} MODULE=<this file> CONFIG={base or 'any'}_planned ./run_train.sh", ""]
+    modules: dict[str, list[str]] = {}
+    for kind in sorted(used):
+        modules.setdefault(_IMPORTS[kind], []).append(kind)
+    if name:
+        modules[f"torchtitan.models.{name}"] = ["model_registry"]
+        modules[f"torchtitan.models.{name}.config_registry"] = [base]
+    lines += [f"from {module} import {', '.join(modules[module])}" for module in sorted(modules)]
+    lines += ["", "", *_opened(base, flavor, _registry(settings, converters))]
+    return "\n".join([*lines, *body, "    return config", ""])
+
+
+def _section(settings: Mapping[str, Any], section: str) -> Fields:
+    start = f"{section}."
+    return {k.removeprefix(start): v for k, v in settings.items() if k.startswith(start)}
+
+
+def _registry(settings: Mapping[str, Any], converters: Sequence[str]) -> str:
+    """Return the keyword arguments of the model."""
+    given = []
+    if backend := settings.get("model.moe_comm_backend"):
+        given += [f"moe_comm_backend={backend!r}"]
+    if converters:
+        each = []
+        for one in converters:
+            parts = _section(settings, f"converters.{one}")
+            each += [f"{one}.Config({', '.join(f'{k}={v!r}' for k, v in parts.items())})"]
+        given += [f"converters=[{', '.join(each)}]"]
+    return "".join(f", {one}" for one in given)
+
+
+def _opened(base: str, flavor: str | None, given: str) -> list[str]:
+    """Return the first lines of the function: of a model of torchtitan, or of any that is handed in."""
+    if base:
+        return [
+            f"def {base}_planned() -> Trainer.Config:",
+            f"    config = {base}()",
+            f"    config.model_spec = model_registry({flavor!r}{given})",
+        ]
+    return [
+        "def any_planned(config: Trainer.Config, model_registry, flavor) -> Trainer.Config:",
+        f"    config.model_spec = model_registry(flavor{given})",
+    ]

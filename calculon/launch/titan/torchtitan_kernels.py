@@ -1,0 +1,240 @@
+"""Kernels of torchtitan: what is compiled, recomputed, and multiplied in fewer bits, and the optimizer."""
+
+from typing import Any
+
+from calculon.launch.dialect import Fields, Reading, Row, Writing
+from calculon.launch.titan.torchtitan_files import Recipe, mixes, model_of, parallel
+from calculon.launch.titan.torchtitan_words import (
+    CONVERTERS,
+    KEPT,
+    OF_EXPERTS,
+    OTHER_RECOMPUTES,
+    QUANTIZED,
+    RECOMPUTES,
+    WRITTEN_RECIPES,
+)
+
+TOKENS = "training.num_tokens_per_microbatch_per_dp_rank"
+LENGTH = "training.max_context_length"
+_CHECKPOINT = "activation_checkpoint"
+_COMPONENTS = "compile.components"
+_IMPLEMENTATIONS = {"fused": "fused", "foreach": "foreach", "for-loop": "loop"}
+
+
+def _read_recompute(one: Reading) -> Fields:
+    """Read what is recomputed: a class since 2026, before a mode and, of selective, an option."""
+    made, mode = one.setting(_CHECKPOINT), one.setting(f"{_CHECKPOINT}.mode")
+    usual = "op" if made is not None or _recipe(one) else "2"
+    option = str(one.get(f"{_CHECKPOINT}.selective_ac_option", default=usual))
+    stated = made if made is not None else mode
+    kind = "selective" if stated is None else str(stated.value)
+    kind = RECOMPUTES.get(kind, kind).lower()
+    every = 1
+    if kind == "selective" and option != "op":
+        if not option.isdecimal() or int(option) < 1:
+            found = one.parsed.settings[f"{_CHECKPOINT}.selective_ac_option"]
+            raise one.error(found, "op, or of how many layers one is recomputed")
+        kind, every = "full", int(option)
+    if kind not in ("selective", "full", "none"):
+        assert stated is not None
+        if kind not in OTHER_RECOMPUTES:
+            raise one.error(stated, "selective, full or none")
+        one.not_modelled(stated.name, f"{OTHER_RECOMPUTES[kind]}: taken for selective")
+        kind = "selective"
+    if kind == "selective" and mixes(model_of(one.parsed.settings)):
+        effect = "which results of experts are kept is not known: nothing is computed again"
+        for name in (_CHECKPOINT, f"{_CHECKPOINT}.mode"):
+            one.not_modelled(name, effect)
+        kind = "none"
+    return {
+        "activation_recompute": "full" if kind == "full" else "none",
+        "recompute_modules": "ops" if kind == "selective" else "none",
+        "recompute_every": every,
+    }
+
+
+def _write_recompute(one: Writing) -> Fields:
+    if one["recompute_every"] != 1:
+        raise one.refuse("recompute_every", "1: every layer is recomputed, or its operators are")
+    whole, modules = one["activation_recompute"], one["recompute_modules"]
+    if whole == "full":
+        return {_CHECKPOINT: "FullAC"}
+    if whole != "none":
+        raise one.refuse("activation_recompute", "full, none", "flash attention stores no more")
+    if modules not in ("ops", "none"):
+        raise one.refuse("recompute_modules", "ops, none")
+    return {_CHECKPOINT: "SelectiveAC" if modules == "ops" else None}
+
+
+def _recipe(one: Reading) -> bool:
+    return isinstance(one.parsed, Recipe)
+
+
+def _read_compile(one: Reading) -> Fields:
+    stated = one.switch("compile.enable")
+    older = one.switch("training.compile")
+    parts = one.get(_COMPONENTS, default=["model"] if older and not stated else ["model", "loss"])
+    parts = parts if isinstance(parts, list) else [parts]
+    compiled = (stated or older) and "model" in parts
+    if (stated or older) and not compiled:
+        one.not_modelled(_COMPONENTS, "the loss is compiled alone: taken for none")
+    asked = one.setting(
+        "compile.enable_async_tensor_parallel", *parallel("enable_async_tensor_parallel")
+    )
+    overlapped = asked is not None and asked.value is True and one.execution["tensor_par"] > 1
+    if overlapped and not compiled:
+        assert asked is not None
+        raise one.error(asked, "false without compile.enable, since only the compiler overlaps")
+    scope = "blocks_and_loss" if "loss" in parts else "blocks"
+    return {
+        "fusion": "compile" if compiled else "none",
+        "compile_scope": scope if compiled else "step",
+        "tensor_par_overlap": "ring" if overlapped else "none",
+    }
+
+
+def _write_compile(one: Writing) -> Fields:
+    found: Fields = {}
+    if one["fusion"] == "compile":
+        scopes = {"blocks_and_loss": {}, "blocks": {_COMPONENTS: ["model"]}}
+        if one["compile_scope"] not in scopes:
+            raise one.refuse("compile_scope", "blocks_and_loss, blocks")
+        found = {"compile.enable": True, **scopes[one["compile_scope"]]}
+    elif one["fusion"] != "none":
+        raise one.refuse("fusion", "none, compile")
+    if one["tensor_par_overlap"] == "pipe":
+        raise one.refuse("tensor_par_overlap", "none, ring")
+    if one["tensor_par_overlap"] == "ring":
+        if not found:
+            raise one.refuse("tensor_par_overlap", "none without fusion: compile")
+        found["compile.enable_async_tensor_parallel"] = True
+    return found
+
+
+def _read_optimizer(one: Reading) -> Fields:
+    """Read the optimizer, which is named since 2024, or made by a class or a function since 2026."""
+    made, stated = one.setting("optimizer"), one.setting("optimizer.name")
+    for found in (made, stated):
+        name = "adam" if found is None else str(found.value).lower()
+        if found is not None and not any(word in name for word in ("adam", "optimizerscontainer")):
+            one.not_modelled(found.name, "taken for AdamW")
+    older = one.setting("optimizer.fused")
+    way = one.setting("optimizer.implementation")
+    if way is not None and str(way.value) not in _IMPLEMENTATIONS:
+        raise one.error(way, f"one of {', '.join(_IMPLEMENTATIONS)}")
+    if way is not None:
+        return {"optimizer": "adam", "optimizer_impl": _IMPLEMENTATIONS[str(way.value)]}
+    loose = older is not None and older.value is False
+    return {"optimizer": "adam", "optimizer_impl": "foreach" if loose else "fused"}
+
+
+def _write_optimizer(one: Writing) -> Fields:
+    if one["optimizer"] != "adam":
+        raise one.refuse("optimizer", "adam")
+    ways = {ours: theirs for theirs, ours in _IMPLEMENTATIONS.items()}
+    way = ways[one["optimizer_impl"]]
+    return {} if way == "fused" else {"optimizer.implementation": way}
+
+
+def _read_launches(one: Reading) -> Fields:
+    """Read whether steps are graphs: as they are since August 2026, unless asked otherwise."""
+    eager = one.switch("training.disable_cuda_graphs")
+    graphs = not eager and any(name in one.parsed.settings for name in (TOKENS, LENGTH))
+    return {"launch_mode": "graph" if graphs else "auto"}
+
+
+def _write_launches(one: Writing) -> Fields:
+    mode, compiled = one["launch_mode"], one["fusion"] == "compile"
+    if mode == "graph":
+        return {}
+    if mode not in ("auto", "compile" if compiled else "eager"):
+        raise one.refuse("launch_mode", "auto, graph")
+    return {"training.disable_cuda_graphs": True}
+
+
+def _read_recipe(one: Reading) -> Fields:
+    """Read products in fewer bits: converters by name and a section of each until 2025, since then by class."""
+    listed = one.get("model.converters", default=[])
+    listed = listed.split(",") if isinstance(listed, str) else listed or []
+    listed = listed if isinstance(listed, list) else [listed]
+    asked = {str(name).strip() for name in listed} - {""}
+    known = {*CONVERTERS, *OF_EXPERTS}
+    if strangers := sorted(asked - known):
+        one.not_modelled("model.converters", f"{', '.join(strangers)} is not known")
+    asked |= {name for name in known if one.setting(f"converters.{name}") is not None}
+    found = [recipe for name, recipe in CONVERTERS.items() if name in asked]
+    if one.get("training.enable_float8_linear", "float8.enable_float8_linear"):
+        found.append("tensorwise")
+    if not found and not asked.isdisjoint(OF_EXPERTS):
+        for name in ("model.converters", *(f"converters.{each}" for each in OF_EXPERTS)):
+            one.not_modelled(name, "products of experts alone in 8 bits: counted in 16")
+    gather, scaled, names = (
+        [one.setting(f"{section}.{option}") for section in QUANTIZED]
+        for option in ("enable_fsdp_float8_all_gather", "recipe_name", "filter_fqns")
+    )
+    one.setting("training.enable_fsdp_float8_all_gather")
+    if not found:
+        return {"fp8_recipe": "none", "fp8_param_gather": False}
+    recipe = found[0]
+    for setting in scaled:
+        if setting is not None and str(setting.value).startswith("rowwise"):
+            one.not_modelled(setting.name, "factors of rows: taken for one of the tensor")
+    for setting in names:
+        if setting is not None and not _usual_exceptions(setting.value):
+            one.not_modelled(setting.name, "more layers than the head keep 16 bits: here none does")
+    wide = any(setting is not None and setting.value is True for setting in gather)
+    return {"fp8_recipe": recipe, "fp8_param_gather": wide and recipe == "tensorwise"}
+
+
+def _usual_exceptions(names: Any) -> bool:
+    """Whether only layers are left out that keep their type here, too: head and router."""
+    listed = names.split(",") if isinstance(names, str) else names
+    return isinstance(listed, list) and {*map(str, listed)} <= KEPT
+
+
+def _write_recipe(one: Writing) -> Fields:
+    recipe = one["fp8_recipe"]
+    if one["fp8_param_gather"]:
+        raise one.refuse("fp8_param_gather", "false: weights are gathered in 16 bits since 2026")
+    if recipe == "none":
+        return {}
+    made = WRITTEN_RECIPES.get(recipe)
+    if made is None:
+        raise one.refuse("fp8_recipe", f"none, {', '.join(WRITTEN_RECIPES)}")
+    chosen = {f"converters.{made}.recipe_name": "rowwise"} if recipe == "tensorwise" else {}
+    return {f"converters.{made}": True, **chosen}
+
+
+KERNELS = (
+    Row(
+        ("fp8_recipe", "fp8_param_gather"),
+        tuple(f"converters.{name}" for name in WRITTEN_RECIPES.values()),
+        _read_recipe,
+        _write_recipe,
+    ),
+    Row(
+        ("activation_recompute", "recompute_modules", "recompute_every"),
+        (_CHECKPOINT,),
+        _read_recompute,
+        _write_recompute,
+    ),
+    Row(
+        ("fusion", "compile_scope", "tensor_par_overlap"),
+        ("compile.enable", _COMPONENTS, "compile.enable_async_tensor_parallel"),
+        _read_compile,
+        _write_compile,
+    ),
+    Row(
+        ("launch_mode",),
+        ("training.disable_cuda_graphs",),
+        _read_launches,
+        _write_launches,
+    ),
+    Row(
+        ("optimizer", "optimizer_impl"),
+        ("optimizer.implementation",),
+        _read_optimizer,
+        _write_optimizer,
+    ),
+)
+"""Rows of recipes, recomputation, compilers, launches and the optimizer."""

@@ -1,0 +1,238 @@
+"""Pipelines of torchtitan: schedules of torch.distributed.pipelining, and how layers are spread over stages.
+
+Source: pytorch/torchtitan, ``distributed/pipeline_parallel.py``, ``generate_llm_fqn_per_model_part``: embedding and
+head count as so many layers, and layers that are left over go one each to the first parts.
+"""
+
+import math
+import re
+from itertools import pairwise
+from typing import Any
+
+from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
+from calculon.launch.titan.torchtitan_files import (
+    blocks_of,
+    flavor_of,
+    indivisible,
+    model_of,
+    parallel,
+)
+from calculon.spec.named_values import ENDS_AS_BLOCKS
+
+_ENDS = {ends: name for name, ends in ENDS_AS_BLOCKS.items()} | {(0, 0): "uniform"}
+"""Layouts by the blocks that the embedding and the head count as."""
+
+_SCHEDULES = {
+    "1f1b": ("1f1b", False, ""),
+    "gpipe": ("gpipe", False, ""),
+    "interleaved1f1b": ("1f1b", True, ""),
+    "loopedbfs": ("1f1b", True, "all forward passes come first: taken for Interleaved1F1B"),
+    "interleavedzerobubble": (
+        "1f1b",
+        True,
+        "gradients of weights fill waiting: taken for Interleaved1F1B",
+    ),
+    "zbvzerobubble": ("zbv", True, ""),
+    "dualpipev": ("dualpipev", True, ""),
+}
+"""Schedules of torch.distributed.pipelining: ours, whether ranks have several chunks, and what is lost."""
+
+_WRITTEN_SCHEDULES = {
+    ("1f1b", False): "1F1B",
+    ("1f1b", True): "Interleaved1F1B",
+    ("gpipe", False): "GPipe",
+    ("zbv", True): "ZBVZeroBubble",
+    ("dualpipev", True): "DualPipeV",
+}
+_USUAL_CHUNKS = 2
+"""Chunks of a rank of schedules with several, where nothing says how many layers a chunk has."""
+
+_LAYER = re.compile(r"(?:.*\.)?layers\.(\d+)")
+
+
+def _read_pipeline(one: Reading) -> Fields:
+    scheduled = one.setting(*parallel("pipeline_parallel_schedule"))
+    listed = one.setting(
+        *parallel("module_fqns_per_model_part"),
+        "parallelism.pipeline_parallel_module_fqns_per_model_part",
+    )
+    points = one.setting(*parallel("pipeline_parallel_split_points"))
+    layers = _counted(one, "pipeline_parallel_layers_per_stage", 1)
+    ends = tuple(
+        _given(_counted(one, name, 0))
+        for name in (
+            "pipeline_parallel_first_stage_less_layers",
+            "pipeline_parallel_last_stage_less_layers",
+        )
+    )
+    found = _pipeline("1f1b", 1)
+    stages = one.execution["pipeline_par"]
+    if stages == 1:
+        return found
+    schedule, several, lost = "1f1b", False, ""
+    if scheduled is not None:
+        key = str(scheduled.value).lower()
+        if key not in _SCHEDULES:
+            raise one.error(scheduled, f"one of {', '.join(_WRITTEN_SCHEDULES.values())}")
+        schedule, several, lost = _SCHEDULES[key]
+        if lost:
+            one.not_modelled(scheduled.name, lost)
+    blocks = blocks_of(model) if (model := model_of(one.parsed.settings)) else 0
+    counts = _listed_blocks(one, listed, points, blocks)
+    if counts:
+        chunks = len(counts) // stages
+        if len(counts) % stages or (chunks > 1) != several:
+            wanted = f"as many parts as {stages} ranks of the schedule have"
+            raise one.error(listed or points, wanted)  # type: ignore[arg-type]
+        return _pipeline(schedule, chunks, "uniform", "-".join(map(str, counts)))
+    chunks = _USUAL_CHUNKS if several else 1
+    if layers and several:
+        chunks = _chunks(one, layers, blocks + sum(ends), stages) if blocks else chunks
+        if not blocks:
+            name = "parallelism.pipeline_parallel_layers_per_stage"
+            one.not_modelled(name, "the layers of the model are not known: 2 chunks on a rank")
+    return _pipeline(schedule, chunks, *_layout(one, ends, blocks, chunks * stages))
+
+
+def _counted(one: Reading, option: str, least: int) -> int | None:
+    """Return a count of layers that is stated."""
+    names = parallel(option)
+    count, found = one.count(*names), one.setting(*names)
+    if found is not None and count is not None and count < least:
+        raise one.error(found, f"a whole number of at least {least}")
+    return count
+
+
+def _given(count: int | None) -> int:
+    """Return a number of layers, 1 where none is stated."""
+    return 1 if count is None else count
+
+
+def _pipeline(schedule: str, chunks: int, layout: str = "uniform", listed: str = "") -> Fields:
+    return {
+        "pp_schedule": schedule,
+        "pipeline_interleaving": chunks,
+        "pp_layout": layout,
+        "stage_blocks": listed,
+        "first_stage_blocks": 0,
+        "last_stage_blocks": 0,
+    }
+
+
+def _listed_blocks(
+    one: Reading, listed: Setting | None, points: Setting | None, blocks: int
+) -> list[int]:
+    """Return the blocks of each part of a model whose modules, or at whose modules it is cut, are listed."""
+    if listed is not None and listed.value:
+        parts: list[Any] = listed.value if isinstance(listed.value, list) else [None]
+        if not all(isinstance(part, list) for part in parts):
+            raise one.error(listed, "a list of the modules of each part")
+        return [sum(bool(_LAYER.fullmatch(str(name))) for name in part) for part in parts]
+    if points is None or not points.value:
+        return []
+    names = points.value.split(",") if isinstance(points.value, str) else points.value
+    if not isinstance(names, list):
+        raise one.error(points, "names of layers, such as layers.4")
+    matches = [_LAYER.fullmatch(str(name).strip()) for name in names]
+    if not all(matches):
+        raise one.error(points, "names of layers, such as layers.4")
+    if not blocks:
+        one.not_modelled(points.name, "the layers of the model are not known: parts alike")
+        return []
+    cuts = [0, *(int(match[1]) for match in matches if match), blocks]
+    return [after - before for before, after in pairwise(cuts)]
+
+
+def _chunks(one: Reading, layers: int, counted: int, stages: int) -> int:
+    """Return the chunks of a rank whose chunks have so many layers, embedding and head counted as the file says."""
+    parts = math.ceil(counted / layers)
+    if parts % stages:
+        name = "parallelism.pipeline_parallel_layers_per_stage"
+        wanted = f"layers such that {stages} ranks have as many parts each"
+        raise indivisible(one, name, f"{wanted} ({parts} parts of {counted} layers)", layers)
+    return parts // stages
+
+
+def _layout(one: Reading, ends: tuple[int, ...], blocks: int, parts: int) -> tuple[str, str]:
+    """Return layout and list of the stages, as torchtitan spreads layers over parts: the first have one more."""
+    uneven = blocks and blocks % parts
+    if ends in _ENDS and not (ends == (0, 0) and uneven):
+        return _ENDS[ends], ""
+    if not blocks:
+        name = "parallelism.pipeline_parallel_first_stage_less_layers"
+        one.not_modelled(name, "the layers of the model are not known: embedding and head as one")
+        return _ENDS[1, 1], ""
+    each, more = divmod(blocks + sum(ends), parts)
+    counts = [each + (part < more) for part in range(parts)]
+    counts[0] -= ends[0]
+    counts[-1] -= ends[1]
+    return "uniform", "-".join(map(str, counts))
+
+
+def _write_pipeline(one: Writing) -> Fields:
+    if one["pipeline_par"] == 1:
+        return {}
+    chunks = one["pipeline_interleaving"]
+    schedule = _WRITTEN_SCHEDULES.get((one["pp_schedule"], chunks > 1))
+    if schedule is None:
+        raise one.refuse("pp_schedule", "1f1b, gpipe without chunks, zbv, dualpipev")
+    for name in ("first_stage_blocks", "last_stage_blocks"):
+        if one[name]:
+            raise one.refuse(name, "0", "stage_blocks lists all stages")
+    found: Fields = {}
+    if schedule != "1F1B":
+        found["parallelism.pipeline_parallel_schedule"] = schedule
+    if one["stage_blocks"]:
+        return {**found, "parallelism.module_fqns_per_model_part": _modules(one["stage_blocks"])}
+    layout = {name: ends for ends, name in _ENDS.items()}
+    if one["pp_layout"] not in layout:
+        raise one.refuse("pp_layout", ", ".join(layout), "both_as_blocks is the nearest")
+    ends = layout[one["pp_layout"]]
+    for place, count in zip(("first", "last"), ends, strict=True):
+        if count != 1:
+            found[f"parallelism.pipeline_parallel_{place}_stage_less_layers"] = count
+    if chunks > _USUAL_CHUNKS:
+        name = "parallelism.pipeline_parallel_layers_per_stage"
+        found[name] = _layers_per_part(one, sum(ends), chunks * one["pipeline_par"])
+    return found
+
+
+def _layers_per_part(one: Writing, ends: int, parts: int) -> int:
+    """Return the layers of a part with which torchtitan makes so many parts of a model that it knows."""
+    if one.model is not None and flavor_of(one.model) is not None:
+        counted = one.model.num_blocks + ends
+        layers = math.ceil(counted / parts)
+        if math.ceil(counted / layers) == parts:
+            return layers
+    hint = "stage_blocks lists all chunks"
+    raise one.refuse("pipeline_interleaving", "2, or chunks of as many layers each", hint)
+
+
+def _modules(listed: str) -> list[list[str]]:
+    """Return the modules of each part of a model whose parts have so many blocks."""
+    parts: list[list[str]] = []
+    first = 0
+    for count in map(int, listed.split("-")):
+        parts.append([f"layers.{number}" for number in range(first, first + count)])
+        first += count
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "output"]
+    return parts
+
+
+PIPELINE = Row(
+    fields=tuple(_pipeline("1f1b", 1)),
+    settings=tuple(
+        f"parallelism.{name}"
+        for name in (
+            "pipeline_parallel_schedule",
+            "module_fqns_per_model_part",
+            "pipeline_parallel_first_stage_less_layers",
+            "pipeline_parallel_last_stage_less_layers",
+            "pipeline_parallel_layers_per_stage",
+        )
+    ),
+    read=_read_pipeline,
+    write=_write_pipeline,
+)
+"""Schedule, chunks and layout of a pipeline."""

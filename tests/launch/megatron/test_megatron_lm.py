@@ -1,0 +1,591 @@
+"""Flags of Megatron-LM: read, written, and read again."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calculon import inputs
+from calculon.errors import Infeasible, SpecError
+from calculon.estimate import estimate
+from calculon.inputs import Changed
+from calculon.launch.dialect import read, settings_of, write
+from calculon.launch.dialects import recognised
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
+from calculon.launch.megatron.megatron_model import expert_pattern
+from calculon.launch.megatron.megatron_parts import layout_blocks
+from calculon.plan.plan import NAMES
+
+SCRIPTS = sorted((Path(__file__).parent.parent / "scripts/megatron_lm").iterdir())
+PROCESSORS = {
+    "gpt3_175b.sh": 128,
+    "deepspeed_gpt_1.3b_moe.sh": 128,
+    "qwen3_30b_slime.sh": 128,
+    "rocm_llama3.sh": 8,
+}
+"""Processors of scripts that do not say them, or say too few for their own degrees."""
+
+VARIABLES = {
+    "pai_llama3_1.sh": dict(
+        zip(
+            map(str, range(1, 26)),
+            [
+                "dsw",
+                "70B",
+                "1",
+                "128",
+                "1e-5",
+                "1e-6",
+                "4096",
+                "4096",
+                "bf16",
+                "4",
+                "2",
+                "1",
+                "true",
+                "true",
+                "true",
+                "false",
+                "sel",
+                "false",
+                "100000",
+                "data",
+                "data",
+                "none",
+                "10000000000",
+                "1000000",
+                "out",
+            ],
+            strict=True,
+        )
+    )
+}
+"""Arguments of scripts that ask for them."""
+
+LEAST = "--micro-batch-size 1 --bf16"
+"""Flags that every script has."""
+
+
+def _launch(flags, num_procs=8, **variables):
+    text = f"torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 1 {LEAST} {flags}"
+    return read(MEGATRON_LM, text, "run.sh", num_procs=num_procs, variables=variables)
+
+
+def _fields(flags, num_procs=8):
+    return _launch(flags, num_procs).execution
+
+
+def _of_script(path):
+    return read(
+        MEGATRON_LM,
+        path.read_text(),
+        path.name,
+        num_procs=PROCESSORS.get(path.name),
+        variables=VARIABLES.get(path.name, {}),
+    )
+
+
+# Public scripts
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_no_setting_of_a_public_script_is_lost(path):
+    launch = _of_script(path)
+    lost = [setting for setting, _ in launch.not_modelled]
+    told = [*launch.used, *launch.ignored, *lost, *launch.unknown, *launch.unresolved]
+    parsed = MEGATRON_LM.parse(path.read_text(), path.name, VARIABLES.get(path.name, {}))
+    assert sorted(one.name for one in told) == sorted(parsed.settings)
+    assert launch.unknown == ()
+    assert len(told) > 10
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_public_scripts_are_recognised_and_say_executions(path):
+    assert recognised(path.read_text(), path.name) is MEGATRON_LM
+    launch = _of_script(path)
+    execution = inputs.execution(launch.execution)
+    degrees = execution.tensor_par * execution.context_par * execution.pipeline_par
+    assert execution.num_procs == degrees * execution.data_par
+    if launch.model:
+        inputs.model(launch.model)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_public_scripts_are_written_and_read_again(path):
+    launch = _of_script(path)
+    execution = inputs.execution(launch.execution)
+    whole = {name: getattr(execution, name) for name in NAMES}
+    if path.name == "bloom_176b.slurm":
+        with pytest.raises(SpecError, match="the nearest"):
+            settings_of(MEGATRON_LM, whole)  # DeepSpeed's optimizer
+        return
+    model = inputs.model(launch.model) if launch.model else None
+    again = read(MEGATRON_LM, write(MEGATRON_LM, whole, model), "again.sh")
+    assert again.execution == launch.execution
+    assert again.model == launch.model
+
+
+# What public scripts say
+
+EXPECTED = {
+    "gpt3_175b.sh": {"tensor_par": 8, "pipeline_par": 16, "data_par": 1, "datatype": "float16"},
+    "llama3_8b_h100_fp8.sh": {
+        **{"data_par": 8, "fp8_recipe": "delayed", "fp8_param_gather": True},
+        **{"zero_stage": "1", "grad_comm_dtype": "bfloat16", "ce_impl": "fused"},
+        **{"tensor_par_comm_type": "ar", "overlap_param_gather": True},
+    },
+    "mixtral_8x7b.sh": {"pipeline_par": 4, "expert_par": 2, "moe_dispatcher": "alltoall"},
+    "bloom_176b.slurm": {
+        **{"num_procs": 384, "tensor_par": 4, "pipeline_par": 12, "data_par": 8},
+        **{"pp_layout": "both_as_blocks", "launch_mode": "blocking", "zero_stage": "1"},
+        **{"activation_recompute": "full", "grad_sums": True, "grad_comm_dtype": "float32"},
+    },
+    "deepseek_v3_fsdp.sh": {
+        **{"zero_stage": "3", "expert_par": 8, "expert_tensor_par": 1, "num_procs": 256},
+        **{"moe_dispatcher": "hybridep", "recompute_modules": "norm+mla_up_proj+mlp+moe"},
+    },
+    "deepseek_v3_gb200.sh": {
+        **{"pipeline_par": 4, "pipeline_interleaving": 4, "fp8_recipe": "mxfp8"},
+        **{"expert_par": 64, "optimizer_offload": True, "recompute_modules": "mlp"},
+    },
+    "deepspeed_gpt_175b_azure.sh": {"zero_stage": "3", "activation_recompute": "full"},
+    "deepspeed_gpt_1.3b_moe.sh": {"expert_par": 128, "moe_capacity_percent": 100},
+    "moonlight_16b_swift.sh": {"tensor_par": 2, "expert_par": 4, "seq_length": 8192},
+    "pai_llama3_1.sh": {
+        **{"tensor_par": 4, "pipeline_par": 2, "tensor_par_overlap": "ring"},
+        **{"activation_recompute": "attn_only", "base": "megatron-lm-ub"},
+    },
+    "qwen3_30b_slime.sh": {"optimizer_offload": True, "expert_tensor_par": 1},
+    "rocm_llama3.sh": {"tensor_par": 8, "grad_fusion": False, "attn_impl": "flash"},
+    "sc21_figure_13.sh": {"num_procs": 64, "tensor_par": 8, "activation_recompute": "full"},
+    "mamba_8b.sh": {"tensor_par": 4, "data_par": 2, "zero_stage": "1"},
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_public_scripts_say_what_they_say(name):
+    launch = _of_script(next(path for path in SCRIPTS if path.name == name))
+    assert {field: launch.execution[field] for field in EXPECTED[name]} == EXPECTED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "catalog"),
+    [
+        *(("gpt3_175b.sh", "gpt3-175B"), ("rocm_llama3.sh", "llama3-70B")),
+        *(("deepseek_v3_gb200.sh", "deepseek-v3"), ("mixtral_8x7b.sh", "mixtral-8x7B")),
+        ("qwen3_30b_slime.sh", "qwen3-30B-A3B"),
+    ],
+)
+def test_models_of_scripts_have_the_shape_of_the_catalog(name, catalog):
+    launch = _of_script(next(path for path in SCRIPTS if path.name == name))
+    found, known = inputs.model(launch.model), inputs.model(catalog)
+    shape = ("hidden", "feedforward", "attn_heads", "attn_size", "num_blocks", "activation")
+    shape += (
+        "expert_feedforward",
+        "num_experts",
+        "experts_per_token",
+        "kv_lora_rank",
+        "mtp_layers",
+    )
+    for field in shape:
+        assert getattr(found, field) == getattr(known, field), field
+    assert found.key_value_heads == known.key_value_heads
+
+
+@pytest.mark.parametrize("name", ["t5_220m.sh", "mamba_8b.sh"])
+def test_models_that_no_file_holds_are_told(name):
+    launch = _of_script(next(path for path in SCRIPTS if path.name == name))
+    assert launch.model == {}
+    assert any(note.startswith("no model file is written") for note in launch.notes)
+
+
+def test_bert_attends_both_ways():
+    launch = _of_script(next(path for path in SCRIPTS if path.name == "bert_340m.sh"))
+    assert launch.model["causal"] is False
+
+
+# Single flags
+
+
+def test_absent_flags_mean_the_defaults_of_the_launcher():
+    found = _fields("")
+    assert found["zero_stage"] == "0"
+    assert found["optimizer_sharding"] is False
+    assert found["data_par_overlap"] is False
+    assert found["batch_size"] == found["data_par"] * found["microbatch_size"]
+    assert found["grad_dtype"] == "float32"
+    assert found["vocab_pad_multiple"] == 128
+    assert found["grad_clip"] is True
+    tensor = _fields("--tensor-model-parallel-size 2")
+    assert (tensor["tensor_par_comm_type"], tensor["tp_async"]) == ("ar", True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "field", "value"),
+    [
+        ("--global-batch-size 64", "batch_size", 64),
+        ("--clip-grad 0", "grad_clip", False),
+        ("--grad-reduce-in-bf16", "grad_dtype", "bfloat16"),
+        ("--ddp-bucket-size 40000000", "ddp_bucket_mib", round(40_000_000 * 4 / 2**20)),
+        (
+            "--ddp-bucket-size 40000000 --grad-reduce-in-bf16",
+            "ddp_bucket_mib",
+            round(40e6 * 2 / 2**20),
+        ),
+        ("--use-distributed-optimizer", "zero_stage", "1"),
+        ("--use-distributed-optimizer --num-distributed-optimizer-instances 4", "dp_shard", 2),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", "zero_stage", "2"),
+        ("--use-torch-fsdp2", "zero_stage", "fsdp"),
+        (
+            "--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward",
+            "reshard_after_forward",
+            False,
+        ),
+        ("--optimizer sgd", "optimizer", "sgd_momentum"),
+        ("--optimizer sgd --sgd-momentum 0", "optimizer", "sgd"),
+        ("--optimizer muon", "optimizer", "muon"),
+        ("--attention-backend unfused", "attn_impl", "eager"),
+        ("--transformer-impl local", "attn_impl", "eager"),
+        ("--transformer-impl local --use-flash-attn", "attn_impl", "flash"),
+        ("--fp8-format hybrid", "fp8_recipe", "delayed"),
+        ("--fp8-format e4m3 --fp8-recipe blockwise", "fp8_recipe", "blockwise"),
+        ("--fp4-format e2m1", "fp8_recipe", "nvfp4"),
+        ("--num-experts 8", "moe_dispatcher", "allgather"),
+        ("--num-experts 8 --moe-token-dispatcher-type flex", "moe_dispatcher", "deepep"),
+        ("--moe-expert-capacity-factor 1.25", "moe_capacity_percent", 125),
+        ("--recompute-activations", "activation_recompute", "attn_only"),
+        ("--recompute-granularity selective", "activation_recompute", "attn_only"),
+        ("--checkpoint-activations", "activation_recompute", "full"),
+        ("--make-vocab-size-divisible-by 64", "vocab_pad_multiple", 64),
+        ("--use-tp-pp-dp-mapping", "mesh_order", "tp-pp-dp"),
+        ("--cuda-graph-impl local", "launch_mode", "graph"),
+        ("--no-gradient-accumulation-fusion", "grad_fusion", False),
+        ("--context-parallel-size 8 --cp-comm-type a2a", "cp_comm", "a2a"),
+        (
+            "--context-parallel-size 8 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 4",
+            "cp_a2a_size",
+            2,
+        ),
+        (
+            "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 4",
+            "p2p_overlap",
+            True,
+        ),
+        (
+            "--pipeline-model-parallel-size 2 --num-layers 32 --num-layers-per-virtual-pipeline-stage 4",
+            "pipeline_interleaving",
+            4,
+        ),
+        (
+            "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout 'Et*3|t|t|tL'",
+            "stage_blocks",
+            "3-1-1-1",
+        ),
+        ("--tensor-model-parallel 2", "tensor_par", 2),
+        ("--tensor_model_parallel_size=2", "tensor_par", 2),
+        ("--tensor-model-parallel-size 4 --tensor-model-parallel-size 2", "tensor_par", 2),
+        ("--sequence-parallel", "tensor_par_comm_type", "ar"),
+    ],
+)
+def test_flags_mean_fields(flags, field, value):
+    assert _fields(flags)[field] == value
+
+
+def test_some_blocks_of_each_chunk_recompute():
+    flags = "--recompute-granularity full --recompute-method block --recompute-num-layers {}"
+    pipeline = (
+        "--num-layers 32 --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 "
+    )
+    found = _fields(pipeline + flags.format(3))
+    assert (found["recompute_every"], found["recompute_blocks"]) == (32 // 4, 3)
+    whole = _fields(pipeline + flags.format(8))
+    assert (whole["recompute_every"], whole["recompute_blocks"]) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "lost"),
+    [
+        (
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
+            "--recompute-num-layers",
+        ),
+        (
+            "--use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp8",
+            "--exp-avg-dtype",
+        ),
+        (
+            "--optimizer-cpu-offload --optimizer-offload-fraction 0.5",
+            "--optimizer-offload-fraction",
+        ),
+        ("--cuda-graph-impl local --cuda-graph-scope attn", "--cuda-graph-scope"),
+        ("--optimizer hybridadam", "--optimizer"),
+        ("--fp8-format e4m3 --fp8-recipe custom", "--fp8-recipe"),
+        ("--no-rope-fusion", "--no-rope-fusion"),
+    ],
+)
+def test_what_is_not_modelled_is_told(flags, lost):
+    launch = _launch(flags)
+    assert lost in [setting.name for setting, effect in launch.not_modelled if effect]
+
+
+def test_unknown_flags_are_told_with_their_place():
+    (found,) = _launch("--never-heard-of 3").unknown
+    assert (found.name, found.value, found.place) == ("--never-heard-of", 3, "run.sh:1")
+
+
+def test_tokens_follow_from_steps_batch_and_sequence():
+    launch = _launch(
+        "--train-iters 100 --global-batch-size 64 --seq-length 2048 --save-interval 10"
+    )
+    assert launch.campaign == {"tokens": 100 * 64 * 2048, "save_interval": 10}
+    samples = _launch("--train-samples 500 --seq-length 2048").campaign
+    assert samples == {"tokens": 500 * 2048}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--tensor-model-parallel-size 3", r"a multiple of 3 x 1 x 1 = 3 .*found 8"),
+        ("--tensor-model-parallel-size -2", r"--tensor-model-parallel-size: expected at least 1"),
+        ("--micro-batch-size 0", r"--micro-batch-size: expected at least 1, found 0"),
+        ("--global-batch-size 12", r"a multiple of 1 x 8 = 8 .*found 12"),
+        ("--tensor-model-parallel-size two", r"a whole number, found 'two'"),
+        ("--tensor-model-parallel-size $TP", r"found \$TP. Hint: import-flags --env TP=VALUE"),
+        ("--data-parallel-sharding-strategy all --use-megatron-fsdp", "one of no_shard"),
+        ("--moe-token-dispatcher-type ring", "one of allgather"),
+        ("--recompute-granularity some", "full or selective"),
+        ("--recompute-granularity selective --recompute-modules all", "all is none"),
+        (
+            "--pipeline-model-parallel-layout XYZ --pipeline-model-parallel-size 2",
+            "letters E, t, m",
+        ),
+        ("--pipeline-model-parallel-layout 't|t|t' --pipeline-model-parallel-size 2", "it has 3"),
+        (
+            "--num-layers-per-virtual-pipeline-stage 3 --pipeline-model-parallel-size 2 --num-layers 32",
+            "a divisor",
+        ),
+        (
+            "--num-layers-per-virtual-pipeline-stage 3 --pipeline-model-parallel-size 2",
+            "--num-layers",
+        ),
+        ("--cp-comm-type ring --context-parallel-size 2", "one of p2p"),
+    ],
+)
+def test_contradictions_and_values_without_meaning_are_errors(flags, words):
+    with pytest.raises(SpecError, match=words):
+        _launch(flags)
+
+
+def test_a_script_without_a_microbatch_or_processors_says_so():
+    with pytest.raises(SpecError, match="--micro-batch-size"):
+        read(MEGATRON_LM, "python x.py --bf16 --num-layers 4", "run.sh", num_procs=8)
+    with pytest.raises(SpecError, match="--procs N"):
+        read(MEGATRON_LM, f"python x.py {LEAST}", "run.sh")
+
+
+@pytest.mark.parametrize(
+    ("value", "pattern"),
+    [
+        *((1, (0, 1)), (2, (0, 2)), ("([0]*3+[1]*5)", (3, 1)), ("[0]*3+[1]*5", (3, 1))),
+        *(("'([1]*8)'", (0, 1)), ("([0]*1+[1]*1)*4", (0, 2)), ("[0,0,1,0,0,1,0,0]", (0, 3))),
+        *(("[1,0,0,1,0,0,1,0]", None), ("[0]*8", None), ("([1]*9999)*9999", None), ("x", None)),
+    ],
+)
+def test_blocks_with_experts_are_in_regular_order_or_in_none(value, pattern):
+    assert expert_pattern(value, 8) == pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("Et*3|(tt|)*29,m|L", [3, *[2] * 29, 0, 0]),
+        ("'Et|t*2|tmL'", [1, 2, 1]),
+        ("E|t|L", [0, 1, 0]),
+        ("x", None),
+        ("t*99999999", None),
+    ],
+)
+def test_layouts_count_blocks(text, blocks):
+    assert layout_blocks(text) == blocks
+
+
+# Laws
+
+MODELS = ("llama3-8B", "mixtral-8x7B", "deepseek-v3", "gpt3-175B")
+CHOICES = {
+    "pipeline_interleaving": (1, 2, 4),
+    "expert_par": (1, 2, 4, 8),
+    "expert_tensor_par": (0, 1, 2),
+    "moe_dispatcher": ("alltoall", "allgather", "deepep", "hybridep"),
+    "moe_capacity_percent": (0, 125),
+    "moe_pad_to_capacity": (False, True),
+    "ep_overlap": ("none", "1f1b"),
+    "delay_wgrad": (False, True),
+    "moe_shared_overlap": (False, True),
+    "cp_comm": ("p2p", "all_gather", "a2a", "a2a_p2p"),
+    "cp_a2a_size": (0, 2),
+    "activation_recompute": ("none", "full", "attn_only"),
+    "recompute_modules": ("none", "norm", "moe_act", "core_attn", "moe", "norm+core_attn"),
+    "recompute_every": (1, 4, 8),
+    "recompute_blocks": (0, 2),
+    "zero_stage": ("0", "1", "2", "3", "fsdp"),
+    "dp_shard": (0, 2),
+    "data_par_overlap": (True, False),
+    "overlap_param_gather": (True, False),
+    "ddp_bucket_mib": (0, 25, 160),
+    "grad_dtype": ("float32", "bfloat16"),
+    "tensor_par_comm_type": ("ar", "rs_ag"),
+    "fp8_recipe": ("none", "delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"),
+    "fp8_param_gather": (False, True),
+    "optimizer": ("adam", "sgd", "sgd_momentum", "muon", "lion"),
+    "optimizer_state_dtype": ("float32", "bfloat16"),
+    "grad_clip": (True, False),
+    "optimizer_offload": (False, True),
+    "activations_offload": (False, True),
+    "ce_impl": ("megatron", "fused"),
+    "grad_fusion": (True, False),
+    "mesh_order": ("tp-dp-pp", "tp-pp-dp"),
+    "p2p_overlap": (False, True),
+    "pp_layout": ("uniform", "both_as_blocks", "embedding_as_block"),
+    "first_stage_blocks": (0, 3),
+    "last_stage_blocks": (0, 3),
+    "attn_impl": ("flash", "eager"),
+    "launch_mode": ("auto", "graph", "blocking"),
+    "vocab_pad_multiple": (128, 64),
+    "datatype": ("bfloat16", "float16"),
+}
+
+
+@st.composite
+def plans(draw):
+    """Executions of preset megatron-lm, most of which can run."""
+    powers = st.sampled_from((1, 1, 2, 4, 8))
+    tensor, pipeline, data = draw(powers), draw(powers), draw(powers)
+    context, microbatch = draw(st.sampled_from((1, 1, 2, 4))), draw(st.sampled_from((1, 2)))
+    plan = {
+        "base": "megatron-lm",
+        "num_procs": tensor * pipeline * context * data,
+        "tensor_par": tensor,
+        "pipeline_par": pipeline,
+        "context_par": context,
+        "data_par": data,
+        "microbatch_size": microbatch,
+        "batch_size": microbatch * data * draw(st.sampled_from((8, 16, 32))),
+    }
+    for name in draw(st.sets(st.sampled_from(sorted(CHOICES)), min_size=1, max_size=4)):
+        plan[name] = draw(st.sampled_from(CHOICES[name]))
+    if "zero_stage" in plan:
+        plan["optimizer_sharding"] = plan["zero_stage"] != "0"
+    if "grad_dtype" in plan:
+        plan["grad_comm_dtype"] = plan["grad_dtype"]
+    return plan
+
+
+@cache
+def _system():
+    return inputs.system(Changed("h100_80g_sxm", {"mem1.GiB": 1e6, "mem2.GiB": 1e6}))
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(MODELS), plans())
+def test_what_is_written_is_read_again_and_costs_the_same(name, plan):
+    model = inputs.model(name)
+    try:
+        execution = inputs.execution(plan)
+        before = estimate(model, execution, _system()).stats
+    except (SpecError, Infeasible):
+        return  # no plan
+    whole = {field: getattr(execution, field) for field in NAMES}
+    try:
+        text = write(MEGATRON_LM, whole, model)
+    except SpecError:
+        return  # refused: tests below say what
+    launch = read(MEGATRON_LM, text, "run.sh")
+    whole["seq_length"] = whole["seq_length"] or model.seq_size
+    assert {f: launch.execution[f] for f in MEGATRON_LM.fields} == {
+        f: whole[f] for f in MEGATRON_LM.fields
+    }
+    assert (launch.unknown, launch.not_modelled, launch.unresolved) == ((), (), ())
+    assert estimate(launch.model, launch.execution, _system()).stats == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "nearest"),
+    [
+        ({"tp_async": False, "tensor_par": 2, "data_par": 4}, "tp_async", "true"),
+        ({"recompute_every": 4, "activation_recompute": "full"}, "recompute_every", "1"),
+        ({"optimizer": "adam_8bit"}, "optimizer", "adam"),
+        ({"rotary_impl": "complex"}, "rotary_impl", "real"),
+        ({"cp_skip": True, "context_par": 2, "data_par": 4}, "cp_skip", "false"),
+        ({"training": False}, "training", "true"),
+        ({"pp_layout": "balanced", "pipeline_par": 2, "data_par": 4}, "pp_layout", "stage_blocks"),
+    ],
+)
+def test_what_no_flag_says_is_refused_by_field_with_the_nearest(changes, field, nearest):
+    plan = {
+        "base": "megatron-lm",
+        "num_procs": 8,
+        "tensor_par": 1,
+        "pipeline_par": 1,
+        "data_par": 8,
+    }
+    execution = inputs.execution({**plan, "batch_size": 64, **changes})
+    with pytest.raises(SpecError) as caught:
+        settings_of(MEGATRON_LM, {name: getattr(execution, name) for name in NAMES})
+    assert caught.value.field == field
+    assert nearest in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["llama3-70B", "deepseek-v3", "mixtral-8x22B", "gpt3-175B-hf", "qwen3-235B-A22B"]
+)
+def test_models_are_written_and_read_again(name):
+    plan = {
+        "base": "megatron-lm",
+        "num_procs": 8,
+        "tensor_par": 8,
+        "pipeline_par": 1,
+        "batch_size": 8,
+    }
+    execution = inputs.execution(plan)
+    model = inputs.model(name)
+    text = write(MEGATRON_LM, {field: getattr(execution, field) for field in NAMES}, model)
+    found = inputs.model(read(MEGATRON_LM, text, "run.sh").model)
+    for field, value in model.to_dict().items():
+        if field != "kv_heads" or value != model.attn_heads:
+            assert getattr(found, field) == value, field
+
+
+def test_models_that_no_flag_describes_are_refused_by_field():
+    plan = {
+        "base": "megatron-lm",
+        "num_procs": 8,
+        "tensor_par": 8,
+        "pipeline_par": 1,
+        "batch_size": 8,
+    }
+    execution = inputs.execution(plan)
+    with pytest.raises(SpecError, match="norms: expected 2"):
+        write(
+            MEGATRON_LM,
+            {field: getattr(execution, field) for field in NAMES},
+            inputs.model("gemma2-9B"),
+        )
+
+
+def test_the_rest_of_a_campaign_is_written():
+    plan = {
+        "base": "megatron-lm",
+        "num_procs": 8,
+        "tensor_par": 1,
+        "pipeline_par": 1,
+        "batch_size": 8,
+    }
+    execution = inputs.execution(plan | {"seq_length": 4096})
+    whole = {field: getattr(execution, field) for field in NAMES}
+    campaign = {"tokens": 4096 * 1000, "save_interval": 50}
+    assert (
+        read(MEGATRON_LM, write(MEGATRON_LM, whole, None, campaign), "run.sh").campaign == campaign
+    )

@@ -1,0 +1,99 @@
+"""What scripts would run, without running them."""
+
+import pytest
+
+from calculon.errors import SpecError
+from calculon.launch.texts.shell import run
+
+
+def _last(text, **given):
+    """Return the words of the last command, what is open of them as the script has it in brackets."""
+    script = run(text, "run.sh", given)
+    words = script.commands[-1].words
+    return [f"<{open_}>" if (open_ := script.open(word)) else word for word in words]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("A=1; run $A ${A} '$A' \"$A x\" \\$A", ["1", "1", "$A", "1 x", "$A"]),
+        ("A='1 2'; run $A \"$A\"", ["1", "2", "1 2"]),
+        ("run ${A:-3} ${A-4}", ["3", "4"]),
+        ("A=; run ${A:-3} x${A-4}x", ["3", "xx"]),
+        ("A=2; run ${A:-3} ${A:+5}", ["2", "5"]),
+        ("run ${A:=3} $A", ["3", "3"]),
+        ("A=AbC; run ${A,,} ${A^^} ${A/b/x}", ["abc", "ABC", "AxC"]),
+        ("A=(1 2 '3 4'); run \"${A[@]}\" ${#A[@]} ${A[1]}", ["1", "2", "3 4", "3", "2"]),
+        ("A=('--x 1'); run ${A[@]}", ["--x", "1"]),
+        ('A=(); run "${A[@]}" ${A[@]} end', ["end"]),
+        ("A=(1); A+=(2); B+=x; B+=y; run ${A[@]} $B", ["1", "2", "xy"]),
+        ("A=2; run $((A * 3)) $(( (A+1) * $A ))", ["6", "6"]),
+        ("export A=7 B=8; run $A$B", ["78"]),
+        ("A=' --x 1 '; run $A$A", ["--x", "1", "--x", "1"]),
+        ("if [ 8 -gt 4 ]; then A=1; else A=2; fi; run $A", ["1"]),
+        ("M=7B; case $M in 8B|7B) A=1;; *) A=2;; esac; run $A", ["1"]),
+        ('[ -z "$Q" ] && Q=4; run $Q', ["4"]),
+        ("if [[ a == b ]] || [[ x == x ]]; then A=1; fi; run $A", ["1"]),
+        ("for i in 5; do A=$i; done; run $A", ["5"]),
+        ("read -r -d '' C <<EOF\n--x 1\nEOF\nrun $C", ["--x", "1"]),
+        ("C='run --x 1'; eval $C", ["--x", "1"]),
+    ],
+)
+def test_values_are_put_in(text, words):
+    assert _last(text) == ["run", *words]
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("run $1", "<$1>"),
+        ("run $SLURM_NNODES", "<$SLURM_NNODES>"),
+        ("run $(nproc)", "<$(nproc)>"),
+        ("run `pwd`/x", "<`pwd`/x>"),
+        ("A=$((N * 2)); run $A", "<$((N * 2))>"),
+        ("if [ $1 = a ]; then A=1; else A=2; fi; run $A", "<1 or 2>"),
+        ("case $1 in a) A=1;; esac; run $A", "<1 or nothing>"),
+        ("for i in 1 2; do A=$i; done; run $A", "<1 or 2>"),
+        ("if [ -f x ]; then A=1; else A=2; fi; run $A", "<1 or 2>"),
+    ],
+)
+def test_what_the_environment_says_is_open(text, word):
+    assert _last(text) == ["run", word]
+
+
+def test_what_is_given_closes_it_and_holds_against_the_script():
+    text = "M=${M:-8B}; N=4; case $M in 8B) A=1;; 70B) A=2;; esac; run $A $1 $N"
+    assert _last(text, **{"M": "70B", "1": "x", "N": "6"}) == ["run", "2", "x", "6"]
+
+
+def test_flags_of_open_branches_are_open_flags_after_those_in_common():
+    text = "A=(--a 1); if [ $SP = 1 ]; then A+=(--b 2); fi; run ${A[@]}"
+    script = run(text, "run.sh", {})
+    words = script.commands[-1].words
+    assert words[:3] == ("run", "--a", "1")
+    opening = script.open(words[3])
+    assert words[3].startswith("--b")
+    assert opening is not None
+    assert (opening.needs, "$SP = 1" in opening.text) == ("SP", True)
+    assert len(words) == 4
+
+
+def test_branches_that_agree_leave_nothing_open():
+    assert _last("if [ $X = 1 ]; then A=3; else A=3; fi; run $A") == ["run", "3"]
+
+
+def test_scripts_in_here_documents_of_batch_systems_are_read():
+    text = 'A="--x 1"\nsbatch <<EOF\n#SBATCH -N 2\nsrun run "${A}"\nEOF'
+    assert _last(text) == ["srun", "run", "--x 1"]
+
+
+@pytest.mark.parametrize("text", ["run " + "$(" * 3000, "if a; then " * 3000, "( " * 3000])
+def test_what_is_nested_too_deeply_is_told(text):
+    with pytest.raises(SpecError):
+        run(text, "run.sh", {})
+
+
+def test_nothing_is_executed(tmp_path):
+    mark = tmp_path / "mark"
+    run(f"touch {mark}; $(touch {mark}); `touch {mark}`; eval 'touch {mark}'", "run.sh", {})
+    assert not mark.exists()

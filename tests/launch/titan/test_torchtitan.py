@@ -1,0 +1,337 @@
+"""torchtitan: TOML of earlier versions and Python since 2026, in and out."""
+
+import ast
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.launch.dialect import read, settings_of, write
+from calculon.launch.dialects import DIALECTS, recognised
+from calculon.launch.titan.torchtitan import TORCHTITAN
+from calculon.launch.titan.torchtitan_files import MODELS, flavor_of
+from calculon.plan.plan import Plan
+from calculon.plan.rules.check import REASONS, check
+from tests.launch.laws import collected, of_all_settings, round_trips, sampled
+
+FILES = collected("torchtitan")
+PROCESSORS = {"405b": 128, "671b": 128, "8xb200": 8, "32b": 8, "fsdp2_tp2": 8, "transformers": 8}
+"""Processors that the comments of files name; 64 of the others."""
+
+SPLIT = """
+[model]
+name = "llama3"
+flavor = "8B"
+[training]
+{training}
+[parallelism]
+{parallelism}
+"""
+PLAIN = {
+    "base": "torchtitan",
+    "num_procs": 16,
+    "tensor_par": 2,
+    "pipeline_par": 2,
+    "data_par": 4,
+    "batch_size": 64,
+    "microbatch_size": 1,
+    "seq_length": 8192,
+}
+
+
+def _procs(name):
+    return next((count for part, count in PROCESSORS.items() if part in name), 64)
+
+
+def _toml(training="local_batch_size = 8\nseq_len = 8192", parallelism="", procs=8):
+    text = SPLIT.format(training=training, parallelism=parallelism)
+    return read(TORCHTITAN, text, "train.toml", num_procs=procs)
+
+
+def _settings(**changes):
+    one = inputs.execution(PLAIN | changes)
+    return settings_of(TORCHTITAN, one.to_dict(), inputs.model("llama3-8B"))
+
+
+def _launch(path):
+    """Read a file; of one with several functions that of the larger model."""
+    several = {"recipe": "deepseek_v3_671b"} if path.name.startswith("deepseek_v3_2026") else {}
+    procs = _procs(path.name)
+    text = path.read_text()
+    return read(TORCHTITAN, text, str(path), num_procs=procs, variables=several)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_setting_of_public_files_is_lost(path):
+    text = path.read_text()
+    assert text.startswith("# Source: ")
+    assert recognised(text, str(path)) is TORCHTITAN
+    launch = _launch(path)
+    several = {"recipe": "deepseek_v3_671b"} if "deepseek_v3_2026" in path.name else {}
+    of_all_settings(launch, TORCHTITAN.parse(text, str(path), several))
+    assert not launch.unknown
+    assert {one.name for one in launch.unresolved} <= {"parallelism.num_pp_microbatches"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_public_files_run_but_for_memory(path):
+    launch = _launch(path)
+    model = launch.model.get("name", "llama3-8B")
+    one, system = inputs.execution(dict(launch.execution)), inputs.system("b200_sxm")
+    reason = check(inputs.model(model), system, Plan.of(one))[0]
+    assert REASONS[int(reason)] in ("", "mem1_capacity")
+
+
+def _read(name):
+    (path,) = (path for path in FILES if path.name.startswith(name))
+    return _launch(path)
+
+
+def test_a_file_of_2025():
+    launch = _read("llama3_405b_2025")
+    found = launch.execution
+    assert (found["tensor_par"], found["data_par"]) == (8, 128 // 8)
+    assert (found["microbatch_size"], found["batch_size"]) == (2, 2 * 128 // 8)
+    assert found["tensor_par_overlap"] == "ring"  # enable_async_tensor_parallel
+    assert (found["fp8_recipe"], found["fp8_param_gather"]) == ("tensorwise", True)
+    assert launch.model == {"name": "llama3.1-405B"}
+    assert launch.campaign == {"tokens": 3000 * 32 * 8192}
+
+
+def test_both_generations_of_one_configuration_are_one_execution():
+    older, newer = _read("llama3_405b_2025"), _read("llama3_405b_2026")
+    different = {n for n, v in newer.execution.items() if older.execution[n] != v}
+    assert different == {"compile_scope"}  # the loss is compiled, too
+
+
+def test_a_file_of_2024_has_its_degrees_in_other_sections():
+    found = _read("llama3_70b_4d_2024").execution
+    assert [found[f"{axis}_par"] for axis in ("tensor", "context", "pipeline")] == [8, 2, 2]
+    assert found["data_par"] == 64 // (8 * 2 * 2)
+    assert found["batch_size"] == 16 * found["data_par"]
+    assert found["microbatch_size"] == 1
+    assert not found["reshard_after_forward"]  # as usual with a pipeline
+
+
+def test_tokens_are_counted_since_2026():
+    found = _read("qwen3_14b").execution
+    assert (found["microbatch_size"], found["batch_size"]) == (4, 4 * 64)
+    assert found["launch_mode"] == "graph"
+
+
+def test_a_configuration_that_is_derived_from_another_says_so():
+    launch = _read("llama3_fsdp2_tp2_pp2")
+    assert launch.execution["batch_size"] == 1 * 8 * 2  # microbatches x replicas
+    assert any("llama3_debugmodel_float8" in note for note in launch.notes)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "fields"),
+    [
+        ("data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1", ("0", 0, True)),
+        ("data_parallel_replicate_degree = 2", ("fsdp", 4, True)),
+        ("data_parallel_shard_degree = 8", ("fsdp", 0, True)),
+        ("tensor_parallel_degree = 8\ndata_parallel_shard_degree = 1", ("0", 0, False)),
+    ],
+)
+def test_replicas_and_shards(parallelism, fields):
+    found = _toml(parallelism=parallelism).execution
+    assert tuple(found[n] for n in ("zero_stage", "dp_shard", "data_par_overlap")) == fields
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "layout"),
+    [
+        ("", ("both_as_blocks", "", 1)),
+        (
+            "pipeline_parallel_first_stage_less_layers = 0\n"
+            "pipeline_parallel_last_stage_less_layers = 0",
+            ("uniform", "", 1),
+        ),
+        ("pipeline_parallel_last_stage_less_layers = 2", ("uniform", "17-15", 1)),
+        ('pipeline_parallel_schedule = "Interleaved1F1B"', ("both_as_blocks", "", 2)),
+        (
+            'pipeline_parallel_schedule = "Interleaved1F1B"\n'
+            "pipeline_parallel_layers_per_stage = 5",
+            None,
+        ),
+        (
+            'pipeline_parallel_schedule = "Interleaved1F1B"\n'
+            "pipeline_parallel_layers_per_stage = 6",
+            ("both_as_blocks", "", 3),
+        ),
+        ('pipeline_parallel_split_points = ["layers.20"]', ("uniform", "20-12", 1)),
+    ],
+)
+def test_layouts_of_stages(parallelism, layout):
+    """Llama 3 8B has 32 layers: 34 with embedding and head, 17 for each of two stages; 18 and 17 of 35."""
+    text = f"pipeline_parallel_degree = 2\n{parallelism}"
+    if layout is None:  # 7 parts of 5 layers on 2 ranks
+        with pytest.raises(SpecError, match=r"as many parts each \(7 parts of 34 layers"):
+            _toml(parallelism=text)
+        return
+    found = _toml(parallelism=text).execution
+    names = ("pp_layout", "stage_blocks", "pipeline_interleaving")
+    assert tuple(found[name] for name in names) == layout
+
+
+@pytest.mark.parametrize(
+    ("training", "parallelism", "message"),
+    [
+        ("seq_len = 8192", "tensor_parallel_degree = 3", "a divisor of 8 processors, found 3"),
+        (
+            "seq_len = 8192",
+            "tensor_parallel_degree = 2\ndata_parallel_shard_degree = 2",
+            r"expected 8 processors, found 4 \(tensor 2 x",
+        ),
+        (
+            "local_batch_size = 3\nglobal_batch_size = 32",
+            "",
+            r"a multiple of 24 \(3 x data 8\), found 32",
+        ),
+        (
+            "num_tokens_per_microbatch_per_dp_rank = 5000\nmax_context_length = 4096",
+            "",
+            "a multiple of max_context_length=4,096, found 5,000",
+        ),
+        ("seq_len = 4096\nmax_context_length = 4096", "", "since tokens are counted"),
+        ('seq_len = "long"', "", "train.toml:6: training.seq_len: expected a whole number"),
+        ("seq_len = 8192", 'fsdp_reshard_after_forward = "sometimes"', "default, always or never"),
+        (
+            "seq_len = 8192",
+            'pipeline_parallel_degree = 2\npipeline_parallel_schedule = "x"',
+            "1F1B",
+        ),
+        (
+            "seq_len = 8192",
+            "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true",
+            "comp",
+        ),
+    ],
+)
+def test_contradictions_have_both_numbers(training, parallelism, message):
+    with pytest.raises(SpecError, match=message):
+        _toml(training, parallelism)
+
+
+def test_processors_are_asked_for_where_shards_are_what_is_left():
+    with pytest.raises(SpecError, match="--procs N says how many"):
+        _toml(procs=None)
+
+
+def test_what_torchtitan_runs_against_its_habits_runs_here():
+    text = 'pipeline_parallel_degree = 2\nfsdp_reshard_after_forward = "always"'
+    launch = _toml(parallelism=text)
+    assert launch.execution["base"] == "common"
+    found = calculon.estimate("llama3-8B", dict(launch.execution), "h100_80g_sxm").execution
+    assert found.reshard_after_forward
+    usual = inputs.execution(dict(_toml(parallelism="pipeline_parallel_degree = 2").execution))
+    theirs = {"preset", "attn_kernel", "reshard_after_forward"}
+    assert {n for n, v in found.to_dict().items() if v != usual.to_dict()[n]} <= theirs
+
+
+@pytest.mark.parametrize(
+    ("model", "num_procs", "options"),
+    [
+        ("llama3-8B", 64, {}),
+        ("llama3-70B", 128, {"add": {"dp_shard": [16], "compile_scope": ["blocks"]}}),
+        ("qwen3-30B-a3B", 32, {"fix": {"expert_tensor_par": 0, "tensor_par": 1}}),
+        ("mistral-7B", 32, {"fix": {"optimizer_impl": "foreach"}}),
+    ],
+)
+def test_what_is_written_is_read_as_it_was(model, num_procs, options):
+    system, executions = sampled(model, num_procs, 256, "torchtitan", **options)
+    assert round_trips(TORCHTITAN, model, system, executions) >= len(executions) // 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pp_schedule": "zbv", "pipeline_interleaving": 2},
+        {"stage_blocks": "17-15"},
+        {"zero_stage": "0", "optimizer_sharding": False, "reshard_after_forward": True},
+        {"context_par": 2, "data_par": 2, "cp_comm": "all_gather", "cp_balance": "contiguous"},
+        {"fp8_recipe": "mxfp8"},
+        {"launch_mode": "graph"},
+        {"optimizer_impl": "foreach", "grad_comm_dtype": "bfloat16"},
+        {"tensor_par_overlap": "ring"},
+    ],
+    ids=str,
+)
+def test_choices_are_read_as_they_were_written(changes):
+    one = inputs.execution(PLAIN | changes)
+    assert round_trips(TORCHTITAN, "llama3-8B", inputs.system("b200_sxm"), [one]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "near"),
+    [
+        ({"zero_stage": "2"}, "zero_stage", "fsdp"),
+        ({"pp_schedule": "zb_h1"}, "pp_schedule", "zbv"),
+        ({"first_stage_blocks": 15, "last_stage_blocks": 17}, "first_stage_blocks", "stage_blocks"),
+        ({"pp_layout": "balanced"}, "pp_layout", "both_as_blocks"),
+        ({"pipeline_interleaving": 5}, "pipeline_interleaving", "stage_blocks"),
+        ({"activation_recompute": "full", "recompute_every": 2}, "recompute_every", "1"),
+        ({"recompute_modules": "norm"}, "recompute_modules", "ops"),
+        ({"fusion": "max"}, "fusion", "compile"),
+        ({"fp8_recipe": "delayed"}, "fp8_recipe", "tensorwise"),
+        ({"optimizer": "lion"}, "optimizer", "adam"),
+        ({"grad_clip": False}, "grad_clip", "true"),
+        ({"optimizer_offload": True}, "optimizer_offload", "false"),
+        ({"context_par": 2, "data_par": 2, "cp_comm": "p2p"}, "cp_comm", "all_gather"),
+        ({"overlap_param_gather": True}, "overlap_param_gather", "false"),
+    ],
+)
+def test_what_it_cannot_say_is_refused_by_field(changes, field, near):
+    with pytest.raises(SpecError) as caught:
+        _settings(**changes)
+    (problem,) = caught.value.problems
+    assert problem.field == field
+    assert near in f"{problem.expected} {problem.hint}"
+
+
+def test_factors_of_rows_are_the_nearest_to_those_of_tensors():
+    text = write(
+        TORCHTITAN,
+        inputs.execution(PLAIN | {"fp8_recipe": "tensorwise"}).to_dict(),
+        inputs.model("llama3-8B"),
+    )
+    launch = read(TORCHTITAN, text, "planned.py")
+    assert launch.execution["fp8_recipe"] == "tensorwise"
+    ((setting, effect),) = launch.not_modelled
+    assert setting.value == "rowwise"
+    assert "factors of rows" in effect
+
+
+def test_the_file_is_a_function_that_torchtitan_imports():
+    one = inputs.execution(PLAIN)
+    text = write(TORCHTITAN, one.to_dict(), inputs.model("llama3-8B"), {"tokens": 10**9})
+    tree = ast.parse(text)
+    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    assert function.name == "llama3_8b_planned"
+    assert "NNODES=2 NGPU=8" in text
+    assert "its main branch of August 2026" in text
+    steps = -(-(10**9) // (64 * 8192))
+    assert f"steps={steps}," in text
+
+
+def test_a_model_that_it_does_not_have_is_handed_in():
+    text = write(TORCHTITAN, inputs.execution(PLAIN).to_dict(), inputs.model("mistral-7B"))
+    assert "def any_planned(config: Trainer.Config, model_registry, flavor)" in text
+    launch = read(TORCHTITAN, text, "planned.py")
+    assert launch.model == {}
+    assert launch.execution["pipeline_par"] == PLAIN["pipeline_par"]
+
+
+@pytest.mark.parametrize(
+    "names", [n for n in MODELS if n[0] != "llama2" and n[1] != "kimi_k2"], ids=str
+)
+def test_models_are_found_by_their_shape(names):
+    assert flavor_of(inputs.model(MODELS[names])) == names
+
+
+def test_an_execution_of_ours_is_no_file_of_a_launcher():
+    text = '{"tensor_par": 8, "pipeline_par": 1, "data_par": 8}'
+    assert recognised(text, "plan.json") is None
+    assert list(DIALECTS)  # the order in which they are tried

@@ -1,0 +1,73 @@
+"""Command lines of torchtitan, and the configuration that they name."""
+
+import pytest
+
+from calculon.launch.dialect import read
+from calculon.launch.dialects import recognised
+from calculon.launch.titan.torchtitan import TORCHTITAN
+
+TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n'
+
+
+def _run(tmp_path, command, toml=TOML):
+    if toml:
+        (tmp_path / "llama3_8b.toml").write_text(toml)
+    script = tmp_path / "run.sh"
+    assert recognised(command, str(script)) is TORCHTITAN
+    return read(TORCHTITAN, command, str(script))
+
+
+def test_options_count_before_those_of_the_configuration(tmp_path):
+    launch = _run(
+        tmp_path,
+        "NGPU=8 NNODES=2 CONFIG_FILE=llama3_8b.toml ./run_train.sh "
+        "--parallelism.tensor_parallel_degree 4 --training.local-batch-size=2 --compile.enable",
+    )
+    found = launch.execution
+    assert (found["num_procs"], found["tensor_par"], found["data_par"]) == (16, 4, 4)
+    assert (found["microbatch_size"], found["seq_length"]) == (2, 8192)
+    assert found["fusion"] == "compile"
+    assert launch.model == {"name": "llama3-8B"}
+    assert launch.unknown == ()
+
+
+def test_torchrun_says_the_processors(tmp_path):
+    text = """
+CONFIG=${CONFIG:-"./llama3_8b.toml"}
+torchrun --nnodes=4 --nproc_per_node=8 -m torchtitan.train --job.config_file ${CONFIG} \\
+  --parallelism.pipeline_parallel_degree 2 --checkpoint.no-enable
+"""
+    launch = _run(tmp_path, text)
+    assert launch.execution["num_procs"] == 4 * 8
+    assert launch.execution["data_par"] == 4 * 8 // 2
+    assert [one.name for one in launch.used if one.value is False] == ["checkpoint.enable"]
+
+
+def test_a_configuration_that_is_elsewhere_is_told(tmp_path):
+    launch = _run(
+        tmp_path,
+        "NGPU=8 CONFIG_FILE=there.toml ./run_train.sh --training.seq_len 4096 --training.steps 10",
+    )
+    assert launch.execution["seq_length"] == 4096
+    assert any("what there.toml says is not read" in note for note in launch.notes)
+
+
+@pytest.mark.parametrize("name", ["train.toml", "", "<stdin>"])
+def test_tables_of_torchtitan_are_recognised_without_a_name(name):
+    text = TOML + "[parallelism]\ntensor_parallel_degree = 2\n"
+    assert recognised(text, name) is TORCHTITAN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[tool.ruff]\nline-length = 100\n",
+        "import torch\n",
+        "tensor_par: 2\n",
+        "[training",
+        "\x00",
+    ],
+)
+def test_other_texts_are_not(text):
+    assert recognised(text, "file") is not TORCHTITAN
