@@ -84,7 +84,6 @@ def test_console_block(block):
 
 
 @pytest.mark.usefixtures("checkout")
-@pytest.mark.filterwarnings("default::calculon.spec.decode.SpecWarning")
 @pytest.mark.parametrize("block", blocks("python"))
 def test_python_block(block):
     test = doctest.DocTestParser().get_doctest(block, {}, "page", "page", 0)

@@ -11,7 +11,6 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Launch
-from calculon.launch.launch_files import tell_lost
 from calculon.planner.shorthand import Mine, read_mine
 from calculon.presets import COMMON, Preset, find_preset
 from calculon.spec import catalog
@@ -138,7 +137,6 @@ def ask(
     counts = _counts(num_procs, machine)
     own = None if mine is None else read_mine(mine, counts[0])
     if own is not None and own.launch is not None:
-        tell_lost(own.file, own.launch)
         asked = {"seq": seq, "preset": preset, "dtype": dtype, "batch": batch}
         said = {name: one for name, one in _said_by(own.launch).items() if asked[name] is None}
         assumed |= {f"--{name}": f"{words}, as {own.file}" for name, (_, words) in said.items()}

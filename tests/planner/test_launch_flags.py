@@ -9,9 +9,7 @@ from calculon.errors import SpecError
 from calculon.launch.dialect import nearest_settings
 from calculon.launch.dialects import DIALECTS
 from calculon.plan.plan import NAMES
-from calculon.planner.ask import ask
 from calculon.planner.launch_flags import launch_in, settings_between
-from calculon.spec.decode import SpecWarning
 
 PLAN = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 4, "pipeline_par": 2}
 PLAN |= {"batch_size": 128, "activation_recompute": "full"}
@@ -115,11 +113,3 @@ def test_settings_in_another_dialect(answer):
     assert found.dialect.name == "megatron-bridge"
     assert not any(one.place for one in found.changes)
     assert any(one.name.startswith("model.") for one in found.changes)
-
-
-def test_what_is_lost_of_a_launch_file_is_told(tmp_path):
-    file = tmp_path / "run.sh"
-    text = "torchrun --nproc-per-node 8 --nnodes 8 pretrain_gpt.py --micro-batch-size 1 --global-batch-size 256"
-    file.write_text(f"{text} --seq-length 8192 --no-masked-softmax-fusion\n")
-    with pytest.warns(SpecWarning, match="--no-masked-softmax-fusion: changes the result"):
-        ask(MODEL, 64, "h100", mine=str(file))

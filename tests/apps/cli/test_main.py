@@ -51,6 +51,8 @@ def test_the_examples_run(run, name, monkeypatch, tmp_path):
         (tmp_path / folder).symlink_to(ROOT / folder)
     (tmp_path / "config.json").write_text(json.dumps(llama()))
     monkeypatch.chdir(tmp_path)
+    script = ("llama3-8B_h100x64", "llama3-8B", "-o", "run.sh")
+    assert run("export-flags", "megatron-lm", *script).code == 0
     if name == "llm-validation":  # takes long: tests/apps/validate
         parser = complete_parser()
         for line in found:

@@ -25,7 +25,8 @@ def configure(parser: Parser) -> None:
         "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g "
         "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
         "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected\n"
-        "calculon compare mine=run.sh best=best.json",
+        "calculon plan llama-3-8b 64 h100 -o plan.json\n"
+        "calculon compare mine=run.sh best=plan.json",
     )
     add_result_arguments(parser)
     parser.add_argument(

@@ -23,8 +23,7 @@ def configure(parser: Parser) -> None:
         "calculon import-flags run.sh\n"
         "calculon import-flags run.sh -o plan.json -m model.json\n"
         "calculon import-flags megatron-lm run.sh --procs 1024 -o plan.json\n"
-        "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw\n"
-        "calculon import-flags - --format json < run.sh",
+        "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw",
     )
     parser.add_argument(
         "dialect", metavar="FORMAT", nargs="?", default="", help="its format (default: by looking)"

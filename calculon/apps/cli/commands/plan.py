@@ -20,7 +20,7 @@ def configure(parser: Parser) -> None:
         "calculon plan llama-3.1-70b 1k h100 --preset megatron-lm --tokens 15T --batch 4M\n"
         'calculon plan llama-3.1-405b 16384 h100 --batch 16M --mine "tp=8 pp=16 mbs=1"\n'
         "calculon plan qwen2.5-7b 8,16,32 a100-40 --seq 4k -o plan.json\n"
-        "calculon plan llama-3-8b 64 h100 --batch 4M --emit megatron-lm > run.sh\n"
+        "calculon plan llama-3-8b 64 h100 --batch 4M --emit megatron-lm:run.sh\n"
         "calculon plan llama-3-8b 64 h100 --mine run.sh\n"
         "calculon plan ./config.json 64 mi300x --dtype fp8",
     )
@@ -84,6 +84,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if emitted is not None and not emitted.file and output == STDOUT:
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
+    from calculon.launch.launch_files import tell_lost
     from calculon.planner.answer import plan
     from calculon.planner.unfit import why_none
     from calculon.search.restrict import parse
@@ -102,6 +103,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         fix=parse("fix", arguments.fix),
         add=parse("add", arguments.add),
     )
+    if (own := answer.question.mine) is not None and own.launch is not None:
+        tell_lost(own.file, own.launch)
     if output is None and emitted is not None and not emitted.file and answer.best is not None:
         pass  # the launch file alone
     elif output is None:
