@@ -22,7 +22,7 @@ def configure(parser: Parser) -> None:
         "one the file tells it. Every command that takes an execution takes such a file, too.",
         "calculon import-flags run.sh\n"
         "calculon import-flags run.sh -o plan.json -m model.json\n"
-        "calculon import-flags megatron-lm run.sh --procs 1024 -o plan.json\n"
+        "calculon import-flags megatron-lm run.sh --procs 128 -o plan.json\n"
         "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw",
     )
     parser.add_argument(
