@@ -364,16 +364,18 @@ class SensitivityPage:
         )
         price = stairs["shadow_price_of_1_GiB"]
         told = grid("left", "right", "text")
-        rows = [(_capacity(step["capacity"], here), step) for step in _steps(stairs)]
         if now > 0:
-            below = f"below {_capacity(steps[now]['capacity'], here)}"
+            below = f"{steps[now - 1]['capacity'] / GIB:,.4g} to "
+            below += _capacity(steps[now]["capacity"], here)
             told.add_row(below, *self._step(steps[now - 1]))
-        more = steps[now]["value"] - (price or 0.0)
-        told.add_row(
-            _capacity(here + GIB, here), change(more, self.now), "" if price else "no other plan"
+        more = here + GIB
+        same = (
+            change(steps[now]["value"] - (price or 0.0), self.now),
+            "" if price else "no other plan",
         )
-        for words, step in rows:
-            told.add_row(words, *self._step(step))
+        rows = [(step["capacity"], self._step(step)) for step in _steps(stairs)]
+        for size, words in sorted([(more, same), *rows], key=lambda row: row[0]):
+            told.add_row(_capacity(size, here), *words)
         yield indented(told)
 
     def _step(self, step: Document) -> tuple[str, str]:

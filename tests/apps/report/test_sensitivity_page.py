@@ -75,6 +75,23 @@ def test_what_was_searched_again_fits_the_width(width):
     assert any("Memory: 80 GiB" in line for line in lines)
 
 
+def test_the_staircase_rises_and_says_both_ends_of_the_step_below():
+    gib, fields = 2**30, searched()["question"]["execution"]["fields"]
+    sizes = (20.25, 40.5, 80.5, 90.0)
+    steps = [
+        {"capacity": size * gib, "value": 1 / size, "kept": False, "execution": fields}
+        for size in sizes
+    ]
+    stairs = {"capacity": 80 * gib, "withheld": 0.0, "now": 1, "steps": steps}
+    stairs["shadow_price_of_1_GiB"] = steps[1]["value"] - steps[2]["value"]
+    again = searched()["replanned"] | {"capacity": stairs}
+    text = page(160, {**searched(), "value": steps[1]["value"], "replanned": again})
+    lines = text.partition("Memory: ")[2].splitlines()[1:]
+    assert lines[0].split()[:5] == ["20.25", "to", "40.5", "GiB", "(-39.5)"]
+    assert f"{100 * (40.5 / 20.25 - 1):+.1f} %" in lines[0]
+    assert [float(line.split()[0]) for line in lines[1:4]] == [80.5, 81.0, 90.0]
+
+
 @pytest.mark.parametrize("width", [10, 20, 34])
 def test_folded_paths_lose_nothing(width):
     path = "ext.kernels.attention.bfloat16.kernels.cudnn.backward.causal_lead"
