@@ -396,6 +396,7 @@ class SensitivityPage:
 
     def _break_even(self, even: Document) -> Iterator[RenderableType]:
         yield heading(f"As good as {even['with']}", "with one figure alone at")
+        yield indented(Text(f"Compared: {even['compared']}.", "dim"))
         units = {row["path"]: row for row in even["figures"]}
         known = [row for row in units.values() if row["value"] is not None]
         told = grid("left", "right", "right")
