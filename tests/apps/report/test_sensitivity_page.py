@@ -129,6 +129,38 @@ def test_diamonds_are_the_best_plans():
     assert marked == sorted(end for end in ends if end is not None)
 
 
+def test_texts_are_beyond_the_diamonds():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import draw
+
+    content, (row, *rest) = searched(), searched()["figures"]
+    now = content["value"]
+    ends = {"at_low": 1.1 * now, "at_high": 0.9 * now}
+    best = {"replanned_at_low": 1.2 * now, "replanned_at_high": 0.8 * now}
+    axes, *_ = draw({**content, "figures": [row | ends | best, *rest]}).axes
+    place = next(round(bar.get_y() + bar.get_height() / 2) for bar in axes.patches)
+    factor = axes.lines[0].get_xdata()[0] / best["replanned_at_low"]
+    said = sorted(text.xy[0] for text in axes.texts if text.xy[1] == place)
+    assert said == pytest.approx([0.8 * now * factor, 1.2 * now * factor])
+
+
+def test_shares_that_end_at_1_say_so():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import draw
+
+    name = "ext.kernels.product.bfloat16.max_efficiency"
+    row = next(one for one in document()["figures"] if one["path"] == name)
+    assert row["high"] == 1 < 1.25 * row["value"]
+    line = next(line for line in page(160, document()).splitlines() if name in line)
+    assert f"to 1: {100 * (row['at_high'] / document()['value'] - 1):+.1f} %" in line
+    free = [one for one in document()["figures"] if one["high"] != 1]
+    for figures, told in ((document()["figures"], True), (free, False)):
+        picture = draw({**document(), "figures": figures})
+        texts = [text.get_text() for text in picture.legends[0].get_texts()]
+        assert any("shares at most 1" in text for text in texts) is told
+    assert "to 1: " not in page(160, {**document(), "figures": free})
+
+
 def test_a_plan_that_nothing_changes_has_a_picture():
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     from calculon.apps.report.pictures.tornado import draw
