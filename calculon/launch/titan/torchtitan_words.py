@@ -1,6 +1,5 @@
 """Words of torchtitan: converters, modes, and settings that no row reads."""
 
-
 from calculon.launch.rows import Harmless
 
 RECOMPUTES = {
