@@ -299,9 +299,8 @@ def estimate(
     asked = inputs.asked_execution(execution, edition=known, preset=preset)
     warn_of_differences(asked.place, asked.question, shape, machine)
     _warn_of_length(asked, shape)
-    one = Request(shape, machine, asked.execution)
+    one, plan = Request(shape, machine, asked.execution), Plan.of(asked.execution)
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
-    plan = Plan.of(one.execution)
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
