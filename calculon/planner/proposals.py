@@ -17,6 +17,7 @@ from calculon.planner.in_words import figures
 from calculon.planner.moves import (
     QUESTION,
     SWITCHES,
+    TIMES_PROCESSORS,
     Move,
     fields_of,
     moves,
@@ -253,7 +254,8 @@ class Changes:
 
         Those on the same processors with the same batch first, then another batch, then other processors; by the number
         of changes, their distance, and time. Three changes are tried where fewer do not do. Where a broken rule names
-        the batch, the last is another batch, if that does with fewer.
+        the batch, the last is another batch, if that does with fewer. Where one is about the number of processors,
+        another number is a change like any other, of which one or two are tried before three changes without it.
         """
         found: dict[frozenset[str], Proposal] = {}
         for tried, enough in self._levels():
@@ -287,19 +289,41 @@ class Changes:
 
     def _levels(self) -> Iterator[tuple[Tried, bool]]:
         """Yield tables of variations, and whether what was found up to there is enough, however little it is."""
+        numbers = self._numbers if self._ask_for_processors else ()
         yield self.single, False
-        yield self.pairs, True
+        yield from ((tried, False) for tried in numbers[:1])
+        yield self.pairs, not numbers
+        yield from ((tried, True) for tried in numbers[1:])
         yield from ((tried, True) for tried in self.triples())
         yield from ((tried, True) for tried in repaired(self, self.moves, self.pairs))
         yield from ((tried, True) for tried in self._batches(MOST_CHANGES - 1))
-        fits = not self.broken
-        for move in of_processors(self.execution, fewer=not fits):
+        if not numbers:
+            yield from ((tried, True) for tried in self._numbers)
+        for move in self._other_processors:
             times = max(1, move.value // self.execution.num_procs)
             split = of_larger_split(self.model, self.execution, times)
             moved = (move, *dict.fromkeys((*split, *self.moves)))
             first = self.tried(moved, np.zeros((1, 1), np.int64))
-            yield first, True
             yield from ((tried, True) for tried in repaired(self, moved, first))
+
+    @property
+    def _ask_for_processors(self) -> bool:
+        """Whether a broken rule is about the number of processors."""
+        return any(one.fields[:1] == ("num_procs",) for one in self.broken)
+
+    @cached_property
+    def _other_processors(self) -> tuple[Move, ...]:
+        return of_processors(self.execution, fewer=not self.broken)
+
+    @cached_property
+    def _numbers(self) -> tuple[Tried, Tried]:
+        """The variations on another number of processors: by themselves, and with one change beside it."""
+        numbers = self._other_processors
+        split = of_larger_split(self.model, self.execution, TIMES_PROCESSORS[-1])
+        beside = (one for one in (*split, *self.moves) if one.field != "num_procs")
+        moved = (*numbers, *dict.fromkeys(beside))
+        alone = np.arange(len(numbers))[:, None]
+        return self.tried(moved, alone), self.tried(moved, choices_of(moved, 2, len(numbers)))
 
     def proposal(self, tried: Tried, row: int) -> Proposal:
         """Return a variation as a proposal."""

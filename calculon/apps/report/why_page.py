@@ -91,7 +91,8 @@ class WhyPage:
             text = Text(one["message"])
             if one["hint"]:
                 text.append(f" ({one['hint']})", "dim")
-            table.add_row(Text(one["field"] or "system", "bold"), text)
+            place = one["field"] or next(iter(one["fields"]), "system")
+            table.add_row(Text(place, "bold"), text)
         yield indented(table)
 
     def _short(self, tier: int) -> Iterator[RenderableType]:
