@@ -13,6 +13,7 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
+from calculon.launch.rows import Harmless, only_with, row
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in
 
@@ -412,7 +413,7 @@ def _write_campaign(one: Writing) -> Fields:
     return found
 
 
-_ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
+_ONLY_WITH: Harmless = {
     "attn_implementation": (
         ("flash_attention_2", "flash_attention_3", "sdpa"),
         "eager attention, which stores scores",
@@ -429,16 +430,6 @@ _ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "load_in_8bit": ((False,), "weights in 8 bits"),
     "use_cpu": ((False,), "no accelerator"),
 }
-"""Settings whose value alone decides whether they change the result: values that do not, and how others do."""
-
-
-def _read_values(one: Reading) -> Fields:
-    for name, (harmless, effect) in _ONLY_WITH.items():
-        found = one.setting(name)
-        if found is not None and found.value not in harmless:
-            one.not_modelled(name, effect)
-    return {}
-
 
 _QUIET_FSDP = (
     *("cpu_ram_efficient_loading", "state_dict_type", "sync_module_states", "use_orig_params"),
@@ -472,17 +463,13 @@ _OF_RUNS = (
 """Options of trainers without effect on a step."""
 
 
-def _row(fields: str, settings: tuple[str, ...], read: Any, write: Any) -> Row:
-    return Row(tuple(fields.split()), settings, read, write)
-
-
 ACCELERATE = Dialect(
     name="accelerate",
     title="accelerate",
     version="1.11 (2025), with transformers 4.57",
     preset="huggingface",
     rows=(
-        _row(
+        row(
             "num_procs tensor_par context_par pipeline_par data_par zero_stage optimizer_sharding "
             "data_par_overlap dp_shard reshard_after_forward cp_comm",
             (
@@ -494,21 +481,21 @@ ACCELERATE = Dialect(
             _read_degrees,
             _write_degrees,
         ),
-        _row(
+        row(
             "microbatch_size batch_size seq_length",
             (_MICRO[0], _STEPS[0], _LENGTHS[0]),
             _read_batch,
             _write_batch,
         ),
-        _row("datatype fp8_recipe", ("mixed_precision",), _read_precision, _write_precision),
-        _row(
+        row("datatype fp8_recipe", ("mixed_precision",), _read_precision, _write_precision),
+        row(
             "activation_recompute activations_offload",
             ("gradient_checkpointing", f"{_FSDP}.fsdp_activation_checkpointing"),
             _read_recompute,
             _write_recompute,
         ),
-        _row("fsdp_prefetch", (f"{_FSDP}.fsdp_backward_prefetch",), _read_prefetch, lambda one: {}),
-        _row(
+        row("fsdp_prefetch", (f"{_FSDP}.fsdp_backward_prefetch",), _read_prefetch, lambda one: {}),
+        row(
             "fusion",
             ("dynamo_config.dynamo_backend",),
             _read_compile,
@@ -516,20 +503,20 @@ ACCELERATE = Dialect(
                 {"dynamo_config.dynamo_backend": "INDUCTOR"} if one["fusion"] == "compile" else {}
             ),
         ),
-        _row("optimizer optimizer_impl", ("optim",), _read_optimizer, _write_optimizer),
-        _row(
+        row("optimizer optimizer_impl", ("optim",), _read_optimizer, _write_optimizer),
+        row(
             "grad_clip",
             ("max_grad_norm",),
             _read_clipping,
             lambda one: {} if one["grad_clip"] else {"max_grad_norm": 0},
         ),
-        _row(
+        row(
             "ce_impl",
             ("use_liger_kernel",),
             lambda one: {"ce_impl": "fused" if one.switch("use_liger_kernel") else "eager"},
             lambda one: {"use_liger_kernel": True} if one["ce_impl"] == "fused" else {},
         ),
-        _row(
+        row(
             "optimizer_offload",
             (f"{_DEEPSPEED}.offload_optimizer_device",),
             _read_offload,
@@ -542,7 +529,7 @@ ACCELERATE = Dialect(
             _write_campaign,
             "campaign",
         ),
-        Row((), tuple(_ONLY_WITH), _read_values, lambda one: {}, "campaign"),
+        only_with(_ONLY_WITH),
     ),
     no_effect=(
         *("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank"),

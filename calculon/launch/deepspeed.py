@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.errors import Problem, SpecError
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
+from calculon.launch.rows import Harmless, only_with, row
 from calculon.spec.fields import shown
 from calculon.spec.named_values import DATATYPE_BYTES
 from calculon.spec.parse import parse as parse_document
@@ -424,7 +425,7 @@ def _read_clipping(one: Reading) -> Fields:
     return {"grad_clip": found is not None and bool(found.value)}
 
 
-_ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
+_ONLY_WITH: Harmless = {
     f"{_ZERO}.zero_hpz_partition_size": (
         (0, 1),
         "a second copy of the weights in groups, out of which the backward pass gathers",
@@ -460,20 +461,6 @@ _ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "amp.enabled": ((False,), "mixed precision of Apex"),
     "sequence_parallel.tiling.enabled": ((False,), "MLP and loss in tiles, with less memory"),
 }
-"""Settings whose value alone decides whether they change the result: values that do not, and how others do."""
-
-
-def _read_values(one: Reading) -> Fields:
-    for name, (harmless, effect) in _ONLY_WITH.items():
-        found = one.setting(name)
-        if found is not None and found.value not in harmless:
-            one.not_modelled(name, effect)
-    return {}
-
-
-def _row(fields: str, settings: tuple[str, ...], read: Any, write: Any) -> Row:
-    return Row(tuple(fields.split()), settings, read, write)
-
 
 DEEPSPEED = Dialect(
     name="deepspeed",
@@ -481,14 +468,14 @@ DEEPSPEED = Dialect(
     version="0.17 (2025)",
     preset="deepspeed",
     rows=(
-        _row(
+        row(
             "num_procs tensor_par context_par pipeline_par data_par microbatch_size batch_size cp_comm",
             (_BATCH, _MICRO, _STEPS, _TENSOR, _SEQUENCES[0]),
             _read_degrees,
             _write_degrees,
         ),
-        _row("expert_par expert_tensor_par", (_EXPERT,), _read_experts, _write_experts),
-        _row(
+        row("expert_par expert_tensor_par", (_EXPERT,), _read_experts, _write_experts),
+        row(
             "zero_stage optimizer_sharding data_par_overlap dp_shard fsdp_prefetch",
             tuple(
                 f"{_ZERO}.{name}"
@@ -502,39 +489,39 @@ DEEPSPEED = Dialect(
             _read_sharding,
             _write_sharding,
         ),
-        _row("datatype", ("bf16.enabled", "fp16.enabled"), _read_datatype, _write_datatype),
-        _row(
+        row("datatype", ("bf16.enabled", "fp16.enabled"), _read_datatype, _write_datatype),
+        row(
             "grad_dtype grad_comm_dtype",
             ("data_types.grad_accum_dtype", "communication_data_type"),
             _read_gradients,
             _write_gradients,
         ),
-        _row("ddp_bucket_mib", (_BUCKET,), _read_bucket, _write_bucket),
-        _row(
+        row("ddp_bucket_mib", (_BUCKET,), _read_bucket, _write_bucket),
+        row(
             "optimizer_offload weight_offload",
             (f"{_ZERO}.offload_optimizer.device",),
             _read_offload,
             _write_offload,
         ),
-        _row(
+        row(
             "activation_recompute activations_offload",
             ("activation_checkpointing.cpu_checkpointing",),
             _read_recompute,
             _write_recompute,
         ),
-        _row(
+        row(
             "optimizer optimizer_impl",
             ("optimizer.type", "optimizer.params.torch_adam"),
             _read_optimizer,
             _write_optimizer,
         ),
-        _row(
+        row(
             "grad_clip",
             ("gradient_clipping",),
             _read_clipping,
             lambda one: {"gradient_clipping": 1.0} if one["grad_clip"] else {},
         ),
-        Row((), tuple(_ONLY_WITH), _read_values, lambda one: {}, "campaign"),
+        only_with(_ONLY_WITH),
     ),
     no_effect=(
         *("optimizer.params.*", "scheduler.*", "steps_per_print", "dump_state", "tensorboard.*"),

@@ -1,9 +1,22 @@
-"""Rows of settings that are one field each: a number, a switch, or a name."""
+"""Rows of settings: of one field each (a number, a switch, a name), of several fields, and of none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon.launch.dialect import Fields, Reading, Row, Writing
+
+Harmless = Mapping[str, tuple[tuple[Any, ...], str]]
+"""Settings whose value alone decides whether they change the result: values that do not, and how others do."""
+
+
+def row(
+    fields: str,
+    settings: tuple[str, ...],
+    read: Callable[[Reading], Fields],
+    write: Callable[[Writing], Fields],
+) -> Row:
+    """Return the row of fields of the execution that are named in one text: ``"zero_stage dp_shard"``."""
+    return Row(tuple(fields.split()), settings, read, write)
 
 
 def number(setting: str, name: str, default: int = 1, *others: str) -> Row:
@@ -47,3 +60,16 @@ def named(setting: str, name: str, ours: Mapping[Any, Any], default: Any) -> Row
         return {} if one[name] == ours[default] else {setting: theirs[one[name]]}
 
     return Row((name,), (setting,), read_name, write_name)
+
+
+def only_with(harmless: Harmless) -> Row:
+    """Return the row of settings without field that are told as not modelled where their value matters."""
+
+    def read_values(one: Reading) -> Fields:
+        for name, (values, effect) in harmless.items():
+            found = one.setting(name)
+            if found is not None and found.value not in values:
+                one.not_modelled(name, effect)
+        return {}
+
+    return Row((), tuple(harmless), read_values, lambda one: {}, "campaign")

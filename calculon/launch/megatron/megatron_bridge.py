@@ -24,7 +24,8 @@ from calculon.launch.megatron.megatron_lm import MEGATRON_LM, ROWS
 from calculon.launch.megatron.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
-from calculon.launch.texts import python_recipe, yaml_config
+from calculon.launch.texts import yaml_config
+from calculon.launch.texts.python_config import read_configuration
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import parse_script
 from calculon.launch.texts.tree import TARGET, Leaf, Tree
@@ -85,8 +86,11 @@ def parse(
     """Return the settings of a recipe, of overrides in YAML, or of a command line; and the processors."""
     if _is_shell(text, file):
         return _parse_command(text, file, variables, rename)
+    notes: tuple[str, ...] = ()
     if _is_python(text, file):
-        tree = python_recipe.settings_in(text, file, variables, variables.get("recipe", ""))
+        configuration = read_configuration(text, file, variables)
+        tree: Tree = configuration.root
+        notes = configuration.notes
     else:
         tree = yaml_config.settings_in(text, file, variables)
     settings: dict[str, Setting] = {}
@@ -95,7 +99,7 @@ def parse(
             settings[rename(path)] = Setting(path, leaf.value, f"{file}:{leaf.line}")
     _name_precision(settings)
     _name_recipe(settings)
-    return Parsed(file, _without_usual(settings), _processors(tree, text))
+    return Parsed(file, _without_usual(settings), _processors(tree, text), notes)
 
 
 _OWN = ("_pretrain_common", "ConfigContainer", "megatron.bridge.training.config.ConfigContainer")

@@ -1,67 +1,109 @@
 """Configurations that are written in Python, read without executing them.
 
 A configuration is a tree of calls with keyword arguments (``Config(training=Training(steps=10))``), and assignments to
-parts of it (``config.training.steps = 20``). Constants, arithmetic of constants, names of them, and calls of functions
-in the same file are followed; everything else stays as it is written, and is told as such where a setting needs it.
+parts of it (``cfg.model.tensor_model_parallel_size = 4``). Followed are constants, arithmetic of constants, names of
+them, conditions on them, and functions of the same file with their arguments. A value that rests on anything else is
+:class:`~calculon.launch.dialect.Unresolved`, and a statement that was not followed is told as such.
 """
 
 import ast
 import operator
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import field
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.launch.dialect import Setting, Unresolved
+from calculon.launch.dialect import Unresolved
+from calculon.launch.texts.python_entry import Function, entry, returns
+from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
 
-_DEEPEST = 20
-"""Calls of functions of one file inside of each other."""
+Scope = dict[str, Any]
+
+_DEEPEST = 30
+"""Calls of functions of the file in each other."""
+
+_MOST_CALLS = 10_000
+"""Calls of functions of the file in all."""
+
+_MOST_SETTINGS = 50_000
+
+_LONGEST = 10_000
+"""Elements of a list, or letters of a text, that arithmetic may make."""
 
 _LARGEST = 10**18
 """Numbers above are no settings."""
 
-_ARITHMETIC: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+_COURSES = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
+"""Statements that are not followed."""
+
+_WRAPPER = re.compile(r"(?:[a-z_]\w*\.)*(?:Config|Partial|partial)")
+"""Functions whose first argument is what they configure, of NeMo-Run and functools; no class inside of a class."""
+
+_DTYPES = {"half": "float16", "float": "float32", "double": "float64"}
+"""Types of torch that have two names."""
+
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
     ast.Div: operator.truediv,
-    ast.Mod: operator.mod,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: lambda number, by: divmod(number, by)[1],  # of no text
+}
+_UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+}
+_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda value, several: value in several,
+    ast.NotIn: lambda value, several: value not in several,
+}
+_CASTS: Mapping[str, Callable[..., Any]] = {
+    "int": int,
+    "float": float,
+    "str": str,
+    "bool": bool,
+    "max": max,
+    "min": min,
+    "len": len,
 }
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
+class Call(Tree):
+    """What a call makes: its keyword arguments, and what was assigned to its attributes, by name.
 
-@dataclass(frozen=True)
-class Call:
-    """A call in a configuration.
+    The name ``_target_`` has what is called, with its dots, such as ``SelectiveAC.Config``; a dictionary, and an
+    argument without value, have no such name.
 
     Attributes
     ----------
-    name : str
-        What is called, with its dots, such as ``SelectiveAC.Config``.
-    line : int
-        Where.
-    positional : list
-        Its positional arguments.
-    parts : dict
-        Its keyword arguments, and what was assigned to its attributes; a value is a constant, a list, another call or
-        :class:`~calculon.launch.dialect.Unresolved`, each with its line.
+    positional : tuple
+        Its positional arguments: constants, lists, calls, or :class:`~calculon.launch.dialect.Unresolved`.
     """
 
-    name: str
-    line: int
-    positional: list[Any] = field(default_factory=list)
-    parts: dict[str, tuple[Any, int]] = field(default_factory=dict)
+    positional: tuple[Any, ...] = ()
 
     @property
-    def short(self) -> str:
-        """The name of the class or function: without its package, and without ``Config`` inside of a class."""
-        names = [one for one in self.name.split(".") if one != "Config"] or ["Config"]
-        return names[-1]
+    def name(self) -> str:
+        """What is called; empty where nothing is."""
+        made = self.get(TARGET)
+        return str(made.value) if isinstance(made, Leaf) else ""
+
+    @property
+    def line(self) -> int:
+        """The line of the call; that of the first setting where nothing is called."""
+        return next((leaf.line for _, leaf in self.leaves()), 0)
 
 
 @dataclass(frozen=True)
@@ -86,265 +128,462 @@ class Configuration:
     notes: tuple[str, ...] = ()
 
 
-def read_configuration(text: str, file: str, name: str = "") -> Configuration:
-    """Read a configuration.
+def read_configuration(text: str, file: str, variables: Mapping[str, str]) -> Configuration:
+    """Read a configuration: that which the statements of a file make, or else one of its functions.
 
     Parameters
     ----------
     text, file : str
         What a file contains, and its name.
-    name : str
-        The function that returns the configuration; empty where there is one.
+    variables : mapping of str to str
+        Values of arguments of that function, in place of their defaults; ``recipe`` names the function, where there
+        are several.
 
     Raises
     ------
     SpecError
-        For what is not Python, where there is no such function, or several and none is named.
+        For what is not Python or too large, and where it is not clear which function is meant.
     """
+    wanted = "a configuration in Python"
     try:
-        return _configuration(text, file, name)
+        found = _configuration(_parsed(text, file, wanted), file, variables)
+        count = _size(found.root)
     except RecursionError:
-        wanted = "a configuration that a person wrote"
         raise SpecError(file, Problem("", wanted, "one that is nested too deeply")) from None
+    if count > _MOST_SETTINGS:
+        raise SpecError(file, Problem("", f"at most {_MOST_SETTINGS:,} settings", "more"))
+    return found
 
 
-def _configuration(text: str, file: str, name: str) -> Configuration:
-    reader = _Reader(parsed(text, file), file)
-    returning = [one for one in reader.functions.values() if _returns(one)]
-    returning = [one for one in returning if not _required(one)] or returning
-    if name:
-        if name not in reader.functions:
-            hint = nearest(name, list(reader.functions))
-            raise SpecError(file, Problem("", "a function of the file", f"{name!r}", hint))
-        chosen: Function | None = reader.functions[name]
-    elif len(returning) > 1:
-        names = ", ".join(one.name for one in returning[:8]) + (", ..." * (len(returning) > 8))
-        hint = f"import-flags --env recipe={returning[-1].name} reads that one"
-        found = f"{len(returning)}: {names}"
-        raise SpecError(file, Problem("", "one function that returns a configuration", found, hint))
-    else:
-        chosen = returning[0] if returning else None
-    root = reader.run(chosen) if chosen else reader.result(reader.statements)
-    if root is None:
-        wanted = "a configuration: a call with settings as keyword arguments"
-        raise SpecError(file, Problem(chosen.name if chosen else "", wanted, "none"))
-    imports = reader.imports
-    return Configuration(chosen.name if chosen else "", root, imports, tuple(reader.notes))
-
-
-def parsed(text: str, file: str) -> ast.Module:
-    """Return the tree of a text of Python.
-
-    Raises
-    ------
-    SpecError
-        With the line of what is none.
-    """
+def _parsed(text: str, file: str, wanted: str) -> ast.Module:
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         place = f"{file}:{line}" if line else file
         found = getattr(error, "msg", None) or str(error)
-        raise SpecError(place, Problem("", "Python", str(found))) from None
+        raise SpecError(place, Problem("", wanted, found)) from None
 
 
-def settings(
-    root: Call, file: str, prefix: str = "", above: tuple[Call, ...] = ()
-) -> Iterator[Setting]:
-    """Yield the constants of a tree by dotted names, and as what each part is made, where its name does not say it.
+def _configuration(module: ast.Module, file: str, variables: Mapping[str, str]) -> Configuration:
+    reader = _Reader(module, file)
+    recipe, name = variables.get("recipe", ""), ""
+    root = _largest(reader.scope.values())
+    functions = reader.functions
+    if recipe or not root or (any(map(returns, functions.values())) and not _acts(module, reader)):
+        function = entry(functions, file, recipe, variables)
+        name = function.name
+        root = reader.entered(function, {key: literal(one) for key, one in variables.items()})
+    if not root:
+        raise SpecError(file, Problem(name, "a configuration: a call with settings", "none"))
+    return Configuration(name, root, reader.imports, tuple(reader.told(root)))
 
-    ``training=TrainingConfig(steps=10)`` is ``training.steps`` alone, ``loss=Chunked.Config(n=8)`` is ``loss`` and
-    ``loss.n``; calls in a list are named by what is called.
+
+def short_name(target: str) -> str:
+    """Return the name of a class or function without its package, and without ``Config`` inside of a class.
+
+    >>> short_name("SelectiveAC.Config"), short_name("nl.MegatronStrategy"), short_name("Config")
+    ('SelectiveAC', 'MegatronStrategy', 'Config')
     """
-    above = (*above, root)
-    for key, (value, line) in root.parts.items():
-        name = f"{prefix}{key}"
-        place = f"{file}:{line}"
-        calls = [one for one in value if isinstance(one, Call)] if isinstance(value, list) else []
-        if isinstance(value, Call):
-            if value.short.lower() not in ("config", f"{key.replace('_', '')}config"):
-                yield Setting(name, value.short, place)
-            if not any(value is one for one in above):  # an assignment may make a ring
-                yield from settings(value, file, f"{name}.", above)
-        elif calls:
-            yield from _listed(calls, file, name, above)
-        else:
-            yield Setting(name, value, place)
+    names = [one for one in target.split(".") if one != "Config"] or ["Config"]
+    return names[-1]
 
 
-def _listed(
-    calls: list[Call], file: str, prefix: str, above: tuple[Call, ...]
-) -> Iterator[Setting]:
-    """Yield the calls of a list, each by its short name, with a number where there are several of one."""
-    seen: Counter[str] = Counter()
-    for one in calls:
-        seen[one.short] += 1
-        name = f"{prefix}.{one.short}" + (f"#{seen[one.short]}" if seen[one.short] > 1 else "")
-        yield Setting(name, True, f"{file}:{one.line}")
-        if not any(one is other for other in above):
-            yield from settings(one, file, f"{name}.", above)
+def literal(text: str) -> Any:
+    """Return the constant that a text is in Python; the text where it is none."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+
+
+def _size(tree: Tree) -> int:
+    """Return the number of settings, as far as it matters."""
+    return sum(1 for _ in islice(tree.leaves(), _MOST_SETTINGS + 1))
+
+
+def _largest(values: Iterable[Any]) -> Call:
+    """Return the call with the most settings among values; an empty one where none has any."""
+    return max((one for one in values if isinstance(one, Call)), key=_size, default=Call())
+
+
+def _acts(module: ast.Module, reader: "_Reader") -> bool:
+    """Whether statements of a file make the configuration: change one, hand one on, or call a function of the file.
+
+    Others only make constants for its functions.
+    """
+    for statement in module.body:
+        if isinstance(statement, Function | ast.ClassDef):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                return True
+            names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+            if isinstance(node, ast.Call) and not names.isdisjoint(reader.functions):
+                return True
+            if isinstance(node, ast.Expr) and any(
+                isinstance(reader.scope.get(name), Call) for name in names
+            ):
+                return True
+    return False
+
+
+class _ReturnedError(Exception):
+    """The end of a function, with what it returns."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class _Reader:
-    """Follows the statements of a file."""
+    """Follows a module, keeping what is known of its names.
 
-    def __init__(self, tree: ast.Module, file: str) -> None:
+    Values are plain Python values, :class:`Call` for objects with settings, and
+    :class:`~calculon.launch.dialect.Unresolved`.
+    """
+
+    def __init__(self, module: ast.Module, file: str) -> None:
         self.file = file
         self.notes: list[str] = []
-        self.statements = tree.body
+        self.functions = {one.name: one for one in module.body if isinstance(one, Function)}
         self.imports: dict[str, str] = {}
-        self.functions = {one.name: one for one in tree.body if isinstance(one, Function)}
-        self.constants: dict[str, Any] = {}
-        self._depth = 0
-        for statement in ast.walk(tree):
-            if isinstance(statement, ast.ImportFrom):
-                module = "." * statement.level + (statement.module or "")
-                self.imports |= {one.asname or one.name: module for one in statement.names}
-        for statement in tree.body:
-            if isinstance(statement, ast.Assign | ast.AnnAssign):
-                self._assign(statement, self.constants)
+        for one in ast.walk(module):
+            if isinstance(one, ast.ImportFrom):
+                source = "." * one.level + (one.module or "")
+                self.imports |= {each.asname or each.name: source for each in one.names}
+        self.begun: list[tuple[Call, ast.expr]] = []
+        self.arguments: dict[str, Call] = {}
+        self.depth = self.calls = 0
+        self.scope: Scope = {}
+        self.follow(module.body, self.scope)
 
-    def run(self, function: Function) -> Call | None:
-        """Follow a function as it is called without arguments; what it needs is taken for a configuration."""
-        needed = {one.arg: Call(one.arg, function.lineno) for one in _required(function)}
-        return self.result(function.body, {**self._defaults(function, {}), **needed})
+    def entered(self, function: Function, given: Mapping[str, Any]) -> Call:
+        """Return the configuration that a function returns, or makes where it returns none."""
+        self.notes.clear()
+        self.begun.clear()
+        scope = self.bound(function, (), given)
+        found = self.follow(function.body, scope)
+        return _largest(found if isinstance(found, list) else [found]) or _largest(scope.values())
 
-    def result(self, body: list[ast.stmt], names: dict[str, Any] | None = None) -> Call | None:
-        """Follow statements, and return what they return, or the last configuration that they make."""
-        known = dict(self.constants) | (names or {})
-        for statement in body:
-            if isinstance(statement, ast.Assign | ast.AnnAssign):
-                self._assign(statement, known)
-            elif isinstance(statement, ast.Return) and statement.value is not None:
-                found = self._value(statement.value, known)
-                return found if isinstance(found, Call) else None
-            elif isinstance(statement, ast.If | ast.For | ast.While | ast.With | ast.Try):
-                kind = type(statement).__name__.lower()
-                self.notes.append(f"{self.file}:{statement.lineno}: '{kind}' was not followed")
-        made = [one for one in known.values() if isinstance(one, Call) and one.parts]
-        return made[-1] if made else None
+    def told(self, root: Call) -> list[str]:
+        """Return what was passed over; assignments that are no part of a configuration, too."""
+        parts = {id(one) for one in root.trees()}
+        lost = [target for tree, target in self.begun if id(tree) not in parts]
+        for one in lost:
+            self.note(one, f"'{ast.unparse(one)}' belongs to nothing that was read")
+        return self.notes
 
-    def _assign(self, statement: ast.Assign | ast.AnnAssign, known: dict[str, Any]) -> None:
-        """Follow an assignment to a name, or to a part of a configuration."""
-        if statement.value is None:
-            return
-        value = self._value(statement.value, known)
-        single = isinstance(statement, ast.AnnAssign)
-        for target in [statement.target] if single else statement.targets:  # type: ignore[union-attr]
-            if isinstance(target, ast.Name):
-                known[target.id] = value
-            elif isinstance(target, ast.Attribute):
-                owner = self._owner(target.value, known)
-                if owner is not None:
-                    owner.parts[target.attr] = value, target.lineno
-                else:
-                    written = ast.unparse(target)
-                    place = f"{self.file}:{target.lineno}"
-                    self.notes.append(f"{place}: '{written}' belongs to nothing that was read")
+    def note(self, node: ast.stmt | ast.expr, text: str) -> None:
+        """Note what was passed over."""
+        self.notes.append(f"{self.file}:{node.lineno}: {text}")
 
-    def _owner(self, node: ast.expr, known: Mapping[str, Any]) -> Call | None:
-        """Return the part of a configuration that an attribute is assigned to; made where it is not there yet."""
-        if isinstance(node, ast.Name):
-            found = known.get(node.id)
-            return found if isinstance(found, Call) else None
-        if not isinstance(node, ast.Attribute):
-            return None
-        owner = self._owner(node.value, known)
-        if owner is None:
-            return None
-        part, line = owner.parts.get(node.attr, (None, node.lineno))
-        if not isinstance(part, Call):
-            part = Call("Config", line)
-            owner.parts[node.attr] = part, line
-        return part
-
-    def _value(self, node: ast.expr, known: Mapping[str, Any]) -> Any:
-        """Return the value of an expression: a constant, a list, a call, or what is written."""
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Name) and node.id in known:
-            return known[node.id]
-        if isinstance(node, ast.List | ast.Tuple):
-            return [self._value(one, known) for one in node.elts]
-        if isinstance(node, ast.Call):
-            return self._call(node, known)
-        if isinstance(node, ast.Dict):
-            return self._mapping(node, known)
-        found = self._computed(node, known)
-        return Unresolved(ast.unparse(node)) if found is None else found
-
-    def _computed(self, node: ast.expr, known: Mapping[str, Any]) -> Any:
-        """Return the value of arithmetic, or of an attribute; None where it is not known."""
-        if isinstance(node, ast.Attribute):
-            owner = self._value(node.value, known)
-            if isinstance(owner, Call) and node.attr in owner.parts:
-                return owner.parts[node.attr][0]
-            return None
-        if isinstance(node, ast.UnaryOp):
-            one = self._value(node.operand, known)
-            negative = isinstance(node.op, ast.USub) and _number(one)
-            return -one if negative else None
-        if not isinstance(node, ast.BinOp) or type(node.op) not in _ARITHMETIC:
-            return None
-        left, right = self._value(node.left, known), self._value(node.right, known)
-        with suppress(ArithmeticError):
-            if _number(left) and _number(right):
-                return _ARITHMETIC[type(node.op)](left, right)
+    def follow(self, statements: Iterable[ast.stmt], scope: Scope) -> Any:
+        """Follow statements, and return what they return."""
+        try:
+            self.run(statements, scope)
+        except _ReturnedError as end:
+            return end.value
         return None
 
-    def _mapping(self, node: ast.Dict, known: Mapping[str, Any]) -> Call:
-        found = Call("Config", node.lineno)
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant):
-                found.parts[str(key.value)] = self._value(value, known), value.lineno
+    def run(self, statements: Iterable[ast.stmt], scope: Scope) -> None:
+        """Follow statements."""
+        for one in statements:
+            if isinstance(one, ast.Assign):
+                value = self.value(one.value, scope)
+                for target in one.targets:
+                    self.assign(target, value, scope)
+            elif isinstance(one, ast.AnnAssign) and one.value is not None:
+                self.assign(one.target, self.value(one.value, scope), scope)
+            elif isinstance(one, ast.AugAssign):
+                held = self.value(_loaded(one.target), scope)
+                value = _computed(
+                    one, _BINARY.get(type(one.op)), held, self.value(one.value, scope)
+                )
+                self.assign(one.target, value, scope)
+            elif isinstance(one, ast.Expr):
+                self.value(one.value, scope)
+            elif isinstance(one, ast.Return):
+                raise _ReturnedError(one.value and self.value(one.value, scope))
+            elif isinstance(one, ast.If):
+                self.branch(one, scope)
+            elif isinstance(one, _COURSES):
+                self.doubt(one, scope)
+
+    def branch(self, one: ast.If, scope: Scope) -> None:
+        """Follow the branch of a condition that is known; of any other, what both agree on is known."""
+        test = self.value(one.test, scope)
+        if "__main__" in ast.unparse(one.test):
+            test = True
+        if isinstance(test, Unresolved):
+            self.doubt(one, scope)
+        else:
+            self.run(one.body if test else one.orelse, scope)
+
+    def doubt(self, one: ast.stmt, scope: Scope) -> None:
+        """Hold what a statement may assign, whose course is not known, for unknown."""
+        self.note(one, f"'{type(one).__name__.lower()}' was not followed")
+        parts = (getattr(one, name, None) for name in ("test", "iter"))
+        condition = ast.unparse(next((part for part in parts if part is not None), one))
+        for node in ast.walk(one):
+            if not isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) or not node.value:
+                continue
+            text = f"{ast.unparse(node.value)} (where {condition.partition(chr(10))[0]})"
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                self.assign(target, Unresolved(text), scope)
+
+    def assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
+        """Bind a name, or state a setting."""
+        if isinstance(target, ast.Name):
+            scope[target.id] = value
+            return
+        if isinstance(target, (ast.Tuple, ast.List)):
+            parts: list[Any] = [Unresolved(ast.unparse(part)) for part in target.elts]
+            if isinstance(value, list) and len(value) == len(parts):
+                parts = value
+            elif isinstance(value, Call):  # what a call was given, whatever it returns
+                parts[:1] = [value]
+            for part, one in zip(target.elts, parts, strict=True):
+                self.assign(part, one, scope)
+            return
+        names = _path(target)
+        if not names:
+            self.note(target, f"'{ast.unparse(target)}' belongs to nothing that was read")
+            return
+        first, *rest = names
+        tree = self.known(first, scope)
+        if not isinstance(tree, Call):
+            needs = tree.needs if isinstance(tree, Unresolved) else ""
+            tree = scope[first] = Call()
+            self.begun.append((tree, target))
+            if needs:
+                self.arguments[needs] = tree
+        tree.put(tuple(rest), held(value, target.lineno))
+
+    def value(self, node: ast.expr, scope: Scope) -> Any:
+        """Return the value of an expression, as far as it is known."""
+        read = _EXPRESSIONS.get(type(node))
+        return Unresolved(ast.unparse(node)) if read is None else read(self, node, scope)
+
+    def name(self, node: ast.Name, scope: Scope) -> Any:
+        """Return the value of a name."""
+        return self.known(node.id, scope)
+
+    def known(self, name: str, scope: Scope) -> Any:
+        """Return the value of a name; of an argument without value what was assigned to its attributes."""
+        found = scope[name] if name in scope else self.scope.get(name, Unresolved(name))
+        if isinstance(found, Unresolved) and found.needs:
+            return self.arguments.get(found.needs, found)
         return found
 
-    def _call(self, node: ast.Call, known: Mapping[str, Any]) -> Any:
-        """Return a call; of a function of the file what it returns."""
-        name = ast.unparse(node.func)
-        given = {one.arg: self._value(one.value, known) for one in node.keywords if one.arg}
-        function = self.functions.get(name)
-        if function is not None and self._depth < _DEEPEST:
-            self._depth += 1
-            defaults = self._defaults(function, known)
-            positional = (self._value(one, known) for one in node.args)
-            named = zip((one.arg for one in function.args.args), positional, strict=False)
-            found = self.result(function.body, {**defaults, **dict(named), **given})
-            self._depth -= 1
+    def attribute(self, node: ast.Attribute, scope: Scope) -> Any:
+        """Return a setting of a tree, or the name of a type of torch."""
+        below = self.value(node.value, scope)
+        if isinstance(below, Tree):
+            found = below.get(node.attr)
             if found is not None:
-                return found
-        found = Call(name, node.lineno, [self._value(one, known) for one in node.args])
-        for one in node.keywords:
-            if one.arg:
-                found.parts[one.arg] = given[one.arg], one.value.lineno
+                return found.value if isinstance(found, Leaf) else found
+        if ast.unparse(node.value) == "torch":
+            return _DTYPES.get(node.attr, node.attr)
+        return Unresolved(ast.unparse(node))
+
+    def several(self, node: ast.List | ast.Tuple, scope: Scope) -> Any:
+        """Return a list."""
+        return [self.value(one, scope) for one in node.elts]
+
+    def mapping(self, node: ast.Dict, scope: Scope) -> Any:
+        """Return a dictionary as a tree."""
+        tree = Call()
+        for key, one in zip(node.keys, node.values, strict=True):
+            value = self.value(one, scope)
+            if key is not None:
+                tree[str(self.value(key, scope))] = held(value, one.lineno)
+            elif isinstance(value, Tree):
+                tree.update(value.copy())
             else:
-                written = ast.unparse(one.value)
-                self.notes.append(f"{self.file}:{node.lineno}: '**{written}' was not followed")
+                self.note(one, f"'**{ast.unparse(one)}' was not followed")
+        return tree
+
+    def binary(self, node: ast.BinOp, scope: Scope) -> Any:
+        """Return a sum, a product or the like."""
+        left, right = self.value(node.left, scope), self.value(node.right, scope)
+        return _computed(node, _BINARY.get(type(node.op)), left, right)
+
+    def unary(self, node: ast.UnaryOp, scope: Scope) -> Any:
+        """Return a negative number, or the opposite of a switch."""
+        return _computed(node, _UNARY.get(type(node.op)), self.value(node.operand, scope))
+
+    def compare(self, node: ast.Compare, scope: Scope) -> Any:
+        """Return whether a comparison holds."""
+        values = [self.value(one, scope) for one in (node.left, *node.comparators)]
+        found: Any = True
+        for i, sign in enumerate(node.ops):
+            held = _computed(node, _COMPARED.get(type(sign)), values[i], values[i + 1])
+            if isinstance(held, Unresolved):
+                return held
+            found = found and held
         return found
 
-    def _defaults(self, function: Function, known: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the default values of the parameters of a function."""
-        places = function.args
-        named = dict(zip(reversed(places.args), reversed(places.defaults), strict=False))
-        only = {k: v for k, v in zip(places.kwonlyargs, places.kw_defaults, strict=True) if v}
-        return {one.arg: self._value(value, known) for one, value in {**named, **only}.items()}
+    def logic(self, node: ast.BoolOp, scope: Scope) -> Any:
+        """Return the first value that decides an *and* or an *or*."""
+        wanted = isinstance(node.op, ast.Or)
+        value: Any = not wanted
+        for one in node.values:
+            value = self.value(one, scope)
+            if isinstance(value, Unresolved) or bool(value) is wanted:
+                return value
+        return value
+
+    def choice(self, node: ast.IfExp, scope: Scope) -> Any:
+        """Return one of two values."""
+        test = self.value(node.test, scope)
+        if isinstance(test, Unresolved):
+            return Unresolved(ast.unparse(node))
+        return self.value(node.body if test else node.orelse, scope)
+
+    def made(self, node: ast.Call, scope: Scope) -> Any:
+        """Return what a call makes: a tree of its keyword arguments, or what a function of the file returns."""
+        given = [self.value(one, scope) for one in node.args]
+        words: dict[str, Any] = {}
+        lines = {one.arg: one.value.lineno for one in node.keywords}
+        for one in node.keywords:
+            value = self.value(one.value, scope)
+            if one.arg is not None:
+                words[one.arg] = value
+            elif isinstance(value, Tree):
+                words |= {k: v.value if isinstance(v, Leaf) else v for k, v in value.items()}
+            else:
+                self.note(node, f"'**{ast.unparse(one.value)}' was not followed")
+        text = ast.unparse(node.func)
+        if text in self.functions and text not in scope:
+            return self.called(self.functions[text], given, words)
+        if text in _CASTS and not words:
+            return _computed(node, _CASTS[text], *given)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "append" and given:
+            self.append(node.func.value, given[0], scope)
+            return None
+        if _WRAPPER.fullmatch(text) and given:
+            text, given = ast.unparse(node.args[0]), given[1:]
+        for one in given:
+            if isinstance(one, Tree):  # which the function may change
+                one.put((CALLS, text), Leaf(True, node.lineno))
+        made = Call({TARGET: Leaf(text, node.lineno)} if text != "dict" else {})
+        made.positional = tuple(given)
+        for key, value in words.items():
+            made[key] = held(value, lines.get(key, node.lineno))
+        return made
+
+    def append(self, target: ast.expr, value: Any, scope: Scope) -> None:
+        """Follow an addition to a list, of which one of configurations is a tree."""
+        several = self.value(target, scope)
+        if isinstance(several, list):
+            nested = isinstance(value, list) and any(isinstance(one, list) for one in value)
+            several.append(Unresolved("a list of lists") if nested else value)
+            self.assign(target, several, scope)
+        elif isinstance(several, Tree) and isinstance(value, Tree):
+            _add(several, value)
+        else:
+            self.note(target, f"'{ast.unparse(target)}.append' was not followed")
+
+    def called(self, function: Function, given: Iterable[Any], words: Mapping[str, Any]) -> Any:
+        """Return what a function of the file returns."""
+        self.calls += 1
+        if self.depth > _DEEPEST or self.calls > _MOST_CALLS:
+            return Unresolved(function.name)
+        scope = self.bound(function, given, words)
+        self.depth += 1
+        try:
+            return self.follow(function.body, scope)
+        finally:
+            self.depth -= 1
+
+    def bound(self, function: Function, given: Iterable[Any], words: Mapping[str, Any]) -> Scope:
+        """Return the arguments of a function by name."""
+        spec = function.args
+        names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+        late = zip(names[len(names) - len(spec.defaults) :], spec.defaults, strict=True)
+        only = [one.arg for one in spec.kwonlyargs]
+        scope: Scope = {one: Unresolved(one, one) for one in (*names, *only)}
+        for name, default in (*late, *zip(only, spec.kw_defaults, strict=True)):
+            if default is not None:
+                scope[name] = self.value(default, self.scope)
+        scope |= dict(zip(names, given, strict=False))
+        others = {name: one for name, one in words.items() if name not in scope}
+        scope |= {name: one for name, one in words.items() if name in scope}
+        if spec.kwarg is not None:
+            scope[spec.kwarg.arg] = Call({k: held(v, function.lineno) for k, v in others.items()})
+        return scope
 
 
-def _required(function: Function) -> list[ast.arg]:
-    """Return the parameters of a function without default."""
-    places = function.args
-    only = [a for a, b in zip(places.kwonlyargs, places.kw_defaults, strict=True) if b is None]
-    return [*places.args[: len(places.args) - len(places.defaults)], *only]
+_EXPRESSIONS: Mapping[type[ast.expr], Callable[[_Reader, Any, Scope], Any]] = {
+    ast.Constant: lambda _, node, __: node.value,
+    ast.Name: _Reader.name,
+    ast.Attribute: _Reader.attribute,
+    ast.List: _Reader.several,
+    ast.Tuple: _Reader.several,
+    ast.Dict: _Reader.mapping,
+    ast.BinOp: _Reader.binary,
+    ast.UnaryOp: _Reader.unary,
+    ast.Compare: _Reader.compare,
+    ast.BoolOp: _Reader.logic,
+    ast.IfExp: _Reader.choice,
+    ast.Call: _Reader.made,
+}
 
 
-def _returns(function: Function) -> bool:
-    """Whether a function returns a configuration: a call, or a name."""
-    last = next((one for one in reversed(function.body) if isinstance(one, ast.Return)), None)
-    return last is not None and isinstance(last.value, ast.Call | ast.Name)
+def _computed(node: ast.AST, apply: Callable[..., Any] | None, *values: Any) -> Any:
+    """Return what a function gives for known values; an unknown value where it cannot be told."""
+    if apply is None or any(isinstance(one, Unresolved) for one in values):
+        return Unresolved(ast.unparse(node))
+    counts = [one for one in values if isinstance(one, int)]
+    longest = max((len(one) for one in values if isinstance(one, (list, str))), default=0)
+    if apply is operator.mul and longest * max(counts, default=0) > _LONGEST:
+        return Unresolved(ast.unparse(node))
+    try:
+        found = apply(*values)
+    except (TypeError, ValueError, ArithmeticError):
+        return Unresolved(ast.unparse(node))
+    number = isinstance(found, (int, float))
+    small = (
+        abs(found) < _LARGEST
+        if number
+        else not isinstance(found, (list, str)) or len(found) <= _LONGEST
+    )
+    return found if small else Unresolved(ast.unparse(node))
 
 
-def _number(value: object) -> bool:
-    """Whether a value is a number of a size that settings have."""
-    sized = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return sized and abs(value) < _LARGEST  # type: ignore[arg-type]
+def held(value: Any, line: int) -> Leaf | Tree:
+    """Return a value as a tree has it; configurations in a list are below the names of what makes them."""
+    if isinstance(value, Tree):
+        return value
+    if not isinstance(value, list) or not any(isinstance(one, Tree) for one in value):
+        return Leaf(value, line)
+    found = Tree()
+    for one in value:
+        if isinstance(one, Tree):
+            _add(found, one)
+    if others := [one for one in value if not isinstance(one, Tree)]:
+        found[""] = Leaf(others, line)
+    return found
+
+
+def _add(several: Tree, one: Tree) -> None:
+    """Add a configuration to those of a list, with a number where there are more of its name."""
+    made = one.get(TARGET)
+    name = short_name(str(made.value)) if isinstance(made, Leaf) else str(len(several))
+    number = 1 + sum(key.partition("#")[0] == name for key in several)
+    several[name if number == 1 else f"{name}#{number}"] = one
+
+
+def _path(target: ast.expr) -> list[str]:
+    """Return the names of an attribute, outermost first; nothing for what is none."""
+    names: list[str] = []
+    while isinstance(target, ast.Attribute):
+        names.insert(0, target.attr)
+        target = target.value
+    return [target.id, *names] if isinstance(target, ast.Name) else []
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """Return the expression that reads what a target writes."""
+    found = ast.parse(ast.unparse(target), mode="eval").body
+    return ast.copy_location(found, target)

@@ -47,11 +47,25 @@ class Tree(dict[str, Any]):
         copied = ((name, v.copy() if isinstance(v, Tree) else v) for name, v in self.items())
         return Tree(copied)
 
-    def leaves(self, above: str = "") -> Iterator[tuple[str, Leaf]]:
-        """Yield every setting with the names of its path, joined by dots."""
+    def leaves(
+        self, above: str = "", around: tuple["Tree", ...] = ()
+    ) -> Iterator[tuple[str, Leaf]]:
+        """Yield every setting with the names of its path, joined by dots; a tree inside of itself is passed over."""
+        around = (*around, self)
         for name, one in self.items():
             path = ".".join(filter(None, (above, name)))
-            if isinstance(one, Tree):
-                yield from one.leaves(path)
-            else:
+            if not isinstance(one, Tree):
                 yield path, one
+            elif not any(one is each for each in around):
+                yield from one.leaves(path, around)
+
+    def trees(self) -> "Iterator[Tree]":
+        """Yield the tree itself and all below it, each once."""
+        found: dict[int, Tree] = {}
+        left = [self]
+        while left:
+            one = left.pop()
+            if id(one) not in found:
+                found[id(one)] = one
+                left += (below for below in one.values() if isinstance(below, Tree))
+        yield from found.values()

@@ -7,7 +7,7 @@ sequences: they are written.
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
-from calculon.launch.rows import named
+from calculon.launch.rows import named, only_with
 from calculon.launch.titan.torchtitan_files import (
     flavor_of,
     indivisible,
@@ -317,15 +317,6 @@ def _read_preset(one: Reading) -> Fields:
     return {**whole, "preset": COMMON}
 
 
-def _read_values(one: Reading) -> Fields:
-    """Say of settings whose value alone decides whether they are modelled that they are not."""
-    for name, (harmless, effect) in ONLY_WITH.items():
-        found = one.setting(name)
-        if found is not None and found.value not in harmless:
-            one.not_modelled(name, effect)
-    return {}
-
-
 _ROWS = (
     Row(
         (
@@ -405,7 +396,7 @@ _ROWS = (
         "campaign",
     ),
     Row((), (), _read_preset, lambda one: {}),
-    Row((), tuple(ONLY_WITH), _read_values, lambda one: {}, "campaign"),
+    only_with(ONLY_WITH),
 )
 
 TORCHTITAN = Dialect(

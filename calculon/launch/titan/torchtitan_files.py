@@ -11,8 +11,9 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Fields, Parsed, Reading, Setting
-from calculon.launch.texts.python_config import Call, read_configuration, settings
+from calculon.launch.texts.python_config import Call, held, read_configuration, short_name
 from calculon.launch.texts.shell_flags import PROGRAM, parse_script
+from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
 from calculon.spec import catalog
 from calculon.spec.files import read_bytes
 from calculon.spec.model import Model
@@ -116,7 +117,7 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
     if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
         return _of_script(text, file, variables)
     if file.endswith(".py") or (not file.endswith(".toml") and _is_python(text)):
-        return _of_python(text, file, variables.get("recipe", ""))
+        return _of_python(text, file, variables)
     return _of_toml(text, file)
 
 
@@ -269,35 +270,50 @@ def _lines(text: str) -> dict[str, int]:
     return found
 
 
-def _of_python(text: str, file: str, function: str) -> Parsed:
-    one = read_configuration(text, file, function)
+def _of_python(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    one = read_configuration(text, file, variables)
     root, notes = one.root, list(one.notes)
-    if (
-        root.short == "apply_transforms"
-        and root.positional
-        and isinstance(root.positional[0], Call)
-    ):
-        given = root.positional[1] if len(root.positional) > 1 else []
-        root = root.positional[0]
-        root.parts["transforms"] = given, one.root.line
-    if root.short[:1].islower() and root.name not in ("config", "cfg"):
+    given = root.positional
+    if short_name(root.name) == "apply_transforms" and given and isinstance(given[0], Call):
+        root = given[0]
+        if len(given) > 1:
+            root["transforms"] = held(given[1], one.root.line)
+    made_by = short_name(root.name) if root.name else ""
+    if made_by[:1].islower():
         module = one.imports.get(root.name, "another file")
         notes.append(f"{file}:{root.line}: what {root.name} of {module} sets is not read")
-        if "seq_len" in root.parts:
-            root.parts["model"] = (
-                Call(_MADE_BY[0], root.line, [], {"seq_len": root.parts.pop("seq_len")}),
-                root.line,
-            )
-    model = root.parts.pop("model_spec", None) or root.parts.get("model")
-    found = {_renamed(each.name): each for each in settings(root, file)}
-    if model is not None and isinstance(model[0], Call) and model[0].short in _MADE_BY:
+        if "seq_len" in root:
+            root["model"] = registry = Call(seq_len=root.pop("seq_len"))
+            registry[TARGET] = Leaf(_MADE_BY[0], root.line)
+    model = root.pop("model_spec", None) or root.get("model")
+    found = {_renamed(each.name): each for each in _settings(root, file)}
+    if isinstance(model, Call) and short_name(model.name) in _MADE_BY:
         found.pop("model", None)
-        for each in settings(model[0], file, "model."):
+        for each in _settings(model, file, "model"):
             found[_renamed(each.name)] = each
-        found |= _model_names(model[0], one.name, one.imports, f"{file}:{model[1]}")
+        found |= _model_names(model, one.name, one.imports, f"{file}:{model.line}")
     return Recipe(
         file, {n: Setting(n, s.value, s.place) for n, s in found.items()}, notes=tuple(notes)
     )
+
+
+def _settings(root: Tree, file: str, section: str = "") -> Iterator[Setting]:
+    """Yield the constants of a configuration, and as what each part is made where its name does not say it.
+
+    ``training=TrainingConfig(steps=10)`` is ``training.steps`` alone, ``loss=Chunked.Config(n=8)`` is ``loss`` and
+    ``loss.n``; of those in a list, each is switched on by its name.
+    """
+    for path, leaf in root.leaves(section):
+        place = f"{file}:{leaf.line}"
+        above, _, last = path.rpartition(".")
+        if last != TARGET:
+            if CALLS not in path.split("."):
+                yield Setting(path, leaf.value, place)
+            continue
+        key, kind = above.rpartition(".")[2].partition("#")[0], short_name(str(leaf.value))
+        usual = ("config", f"{key.replace('_', '')}config")
+        if above and above != section and kind.lower() not in usual:
+            yield Setting(above, True if kind == key else kind, place)
 
 
 def _renamed(name: str) -> str:

@@ -1,7 +1,6 @@
 """Words of torchtitan: converters, modes, and settings that no row reads."""
 
-from collections.abc import Mapping
-from typing import Any
+from calculon.launch.rows import Harmless
 
 RECOMPUTES = {
     "None": "none",
@@ -54,7 +53,7 @@ QUANTIZED = (
 KEPT = {"output", "lm_head", "router.gate", "moe.router.gate", "auto_filter_small_kn"}
 """Layers that keep 16 bits here, too, and small ones."""
 
-ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
+ONLY_WITH: Harmless = {
     "training.enable_cpu_offload": (
         (False,),
         "weights, gradients and optimizer in host memory: counted on the processor",
@@ -83,8 +82,6 @@ ONLY_WITH: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "model.attn_mask_type": (("causal",), "documents do not see each other: packed_percent"),
     "fault_tolerance.enable": ((False,), "replicas that may leave"),
 }
-"""Settings whose value alone decides whether they change the result: values that do not, and how others do."""
-
 NO_EFFECT = (
     *("job.*", "profil*", "metrics*", "lr_scheduler*", "validat*", "comm.*", "dump_folder"),
     *("dataloader*", "dataset.*", "tokenizer*", "hf_assets_path", "checkpoint*", "debug.*"),

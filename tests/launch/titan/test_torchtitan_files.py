@@ -5,6 +5,7 @@ import pytest
 from calculon.launch.dialect import read
 from calculon.launch.dialects import recognised
 from calculon.launch.titan.torchtitan import TORCHTITAN
+from calculon.launch.titan.torchtitan_files import parse
 
 TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n'
 
@@ -71,3 +72,48 @@ def test_tables_of_torchtitan_are_recognised_without_a_name(name):
 )
 def test_other_texts_are_not(text):
     assert recognised(text, "file") is not TORCHTITAN
+
+
+def test_names_of_classes_are_settings_where_they_say_more():
+    text = """
+def config():
+    return Trainer.Config(
+        training=TrainingConfig(steps=10),
+        loss=Chunked.Config(n=8),
+        several=[A.Config(x=1), A.Config(x=2), B()],
+        size=measured(8),
+    )
+"""
+    found = parse(text, "config.py", {}).settings
+    assert {name: one.value for name, one in found.items()} == {
+        "training.steps": 10,
+        "loss": "Chunked",
+        "loss.n": 8,
+        "several.A": True,
+        "several.A.x": 1,
+        "several.A#2": True,
+        "several.A#2.x": 2,
+        "several.B": True,
+        "size": "measured",
+    }
+    assert {found[name].place for name in ("loss", "loss.n")} == {"config.py:5"}
+
+
+def test_a_model_is_known_by_what_makes_it():
+    text = """
+from torchtitan.models.llama3 import model_registry
+def tuned(seq_len=4096):
+    spec = model_registry("8B", seq_len=seq_len)
+    config = Trainer.Config(model_spec=spec, loss=Loss.Config(size=vocabulary(spec)))
+    return apply_transforms(config, [Float8.Config(recipe="rowwise")])
+"""
+    found = parse(text, "config.py", {"seq_len": "8192"}).settings
+    assert {name: one.value for name, one in found.items()} == {
+        "model.name": "llama3",
+        "model.flavor": "8B",
+        "model.seq_len": 8192,
+        "loss": "Loss",
+        "loss.size": "vocabulary",
+        "transforms.Float8": True,
+        "transforms.Float8.recipe": "rowwise",
+    }
