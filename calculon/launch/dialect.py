@@ -388,6 +388,10 @@ class Launch(Displayed):
     notes: tuple[str, ...] = ()
     stated: Mapping[str, Setting] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        lost = len(self.not_modelled) + len(self.unknown) + len(self.unresolved)
+        return f"<Launch {self.dialect.name}: {len(self.stated)} settings, {lost} not read>"
+
     def to_dict(self) -> Fields:
         """Return it as plain data: format, what was read, and all settings by what became of them."""
         document: Fields = {"format": self.dialect.name, "version": self.dialect.version}

@@ -36,7 +36,7 @@ def with_listed_stages(execution: Execution, model: Model) -> Execution:
     >>> plan = {"base": "megatron-lm", "num_procs": 4, "pipeline_par": 4, "tensor_par": 1, "batch_size": 16}
     >>> one = inputs.execution(plan | {"pp_layout": "balanced"})
     >>> with_listed_stages(one, inputs.model("llama3-8B")).stage_blocks
-    '9-9-8-6'
+    '8-9-9-6'
     """
     if execution.pp_layout != "balanced" or execution.pipeline_par == 1:
         return execution

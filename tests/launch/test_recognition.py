@@ -25,3 +25,11 @@ def test_a_public_file_finds_its_dialect(path):
 def test_what_is_ours_is_of_none(path):
     if path.suffix != ".gz":
         assert recognised(path.read_text(), str(path)) is None
+
+
+def test_a_toml_is_of_torchtitan_whatever_its_settings_are_called():
+    text = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nglobal_batch_size = 64\n'
+    found = recognised(text, "train.toml")
+    assert found is not None
+    assert found.name == "torchtitan"
+    assert recognised("[tool]\nglobal_batch_size = 64\n", "other.toml") is None

@@ -36,6 +36,7 @@ def test_what_is_exported_is_imported_again(script):
     again = calculon.estimate(MODEL, PLAN, SYSTEM)
     assert {**mine.stats} == {**again.stats}
     assert launch.unknown == ()
+    assert repr(launch) == f"<Launch megatron-lm: {len(launch.stated)} settings, 0 not read>"
     assert set(launch.to_dict()) >= {"format", "execution", "model", "used", "ignored"}
 
 

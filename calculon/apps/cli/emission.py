@@ -1,6 +1,7 @@
 """``--emit FORMAT[:FILE]``: the launch file of the best plan of an answer."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser
@@ -10,6 +11,7 @@ from calculon.frozen import dataclass
 from calculon.spec.files import check_writable, replacing
 
 if TYPE_CHECKING:
+    from calculon.launch.dialect import Dialect
     from calculon.planner.answer import Answer
 
 OPTION = "--emit"
@@ -23,6 +25,22 @@ def add_emission(parser: Parser) -> None:
         help="write the launch file of the best plan: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, "
         "accelerate; without FILE it is printed in place of the page",
     )
+
+
+def check_launch_file(path: str, dialect: "Dialect") -> None:
+    """Check that a launch file of this name could be written, and that its suffix is none of another language.
+
+    Raises
+    ------
+    SpecError
+        For a place that cannot be written, for a folder, and for TOML where the launcher is configured in Python.
+    """
+    check_writable(path)
+    if Path(path).is_dir():
+        raise SpecError(path, Problem("", "a file", "a folder", "name a file in it"))
+    if path.endswith(".toml") and dialect.suffix != ".toml":
+        wanted = f"a name such as run{dialect.suffix}, in which {dialect.title} is written"
+        raise SpecError(path, Problem("", wanted, ".toml"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +77,7 @@ class Emission:
         if colon and not file:
             raise SpecError(OPTION, Problem("", "a file after the colon", repr(text)))
         if file:
-            check_writable(file)
+            check_launch_file(file, dialect)
         return cls(dialect.name, file, dialect.preset)
 
     def write(self, answer: "Answer", log: Log) -> None:
@@ -80,7 +98,9 @@ class Emission:
 
     def _text(self, answer: "Answer") -> str:
         """Return the launch file; without the settings of a model that the launcher cannot describe, which is told."""
+        from calculon.launch.dialects import find_dialect
         from calculon.planner.launch_flags import export_flags
+        from calculon.planner.launch_text import with_listed_stages
 
         tokens, model = answer.question.tokens, answer.question.model.name
         try:
@@ -91,6 +111,8 @@ class Emission:
             told = "; ".join(map(str, error.problems))
         try:
             alone = replace(answer.best.execution, seq_length=answer.question.model.seq_size)
+            if "stage_blocks" in find_dialect(self.dialect).fields:
+                alone = with_listed_stages(alone, answer.question.model)
             text = export_flags(alone, self.dialect, tokens=tokens)
         except SpecError as error:
             raise self._refusal(error) from None
@@ -99,15 +121,17 @@ class Emission:
 
     def _refusal(self, error: SpecError) -> SpecError:
         """Return the error of a plan that the launcher cannot express; a search of what it can avoids it."""
-        found = [
-            replace(
-                one, hint=f"--fix {one.field}={one.expected.partition(_NEAREST)[0].strip(_QUOTE)}"
-            )
-            if _NEAREST in one.expected
-            else one
-            for one in error.problems
-        ]
-        return SpecError(f"{OPTION} {self.dialect}", found)
+        return SpecError(f"{OPTION} {self.dialect}", [_fixed(one) for one in error.problems])
+
+
+def _fixed(one: Problem) -> Problem:
+    """Return a problem whose hint is an option of the search."""
+    if _NEAREST in one.expected:
+        value = one.expected.partition(_NEAREST)[0].strip(_QUOTE)
+        return replace(one, hint=f"--fix {one.field}={value}")
+    if one.field == "pp_layout":
+        return replace(one, hint="--fix pp_layout=uniform")
+    return replace(one, hint=one.hint.replace("--set ", "--fix "))
 
 
 _NEAREST = ", the nearest"

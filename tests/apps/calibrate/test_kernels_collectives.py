@@ -36,7 +36,10 @@ def test_the_catalog_has_what_the_fit_gives(name):
             for key in ("latency", "rank_latency"):
                 assert law.get(key, 0) == pytest.approx(found.get(key, 0), rel=0.02)
             for one, other in zip(law["rates"], found["rates"], strict=True):
-                assert one == pytest.approx(other, rel=0.02, abs=2e-8)
+                assert one[:2] == pytest.approx(other[:2], rel=0.02)
+                assert one[2:] == pytest.approx(
+                    other[2:], rel=0.02, abs=1e-6
+                )  # flat optimum: processors differ
     off = abs(part.rows.predicted / part.rows.measured - 1)
     assert set(part.rows.group) == {f"collectives, {one}" for one in MEASURABLE}
     assert off[part.rows.held_out].median() <= 0.07

@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 import calculon
+from calculon.apps.cli.emission import Emission
+from calculon.errors import Problem, SpecError
 
 PLAN = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 4, "pipeline_par": 2}
 PLAN |= {"batch_size": 128, "activation_recompute": "full"}
@@ -138,6 +140,8 @@ def test_a_file_is_emitted_beside_the_page(run, tmp_path):
         (("--emit", "megatron"), "expected one of megatron-lm"),
         (("--emit", "nemo:"), "expected a file after the colon"),
         (("--emit", "nemo:/nowhere/x.yaml"), "expected a folder that exists"),
+        (("--emit", "nemo:/tmp"), "/tmp: expected a file, found a folder"),
+        (("--emit", "torchtitan:run.toml"), "run.toml: expected a name such as run.py"),
         (("--emit", "nemo", "-o", "-"), "expected one output on standard output"),
         (
             ("--emit", "megatron-bridge", "--fix", "tp_async=false", "--fix", "tensor_par=4"),
@@ -165,3 +169,19 @@ def test_nothing_is_emitted_where_nothing_fits(run):
     assert code == 1
     assert "#!/bin/bash" not in out
     assert "no plan fits" in err
+
+
+def test_nothing_is_printed_on_standard_output_where_nothing_fits(run):
+    code, out, err = run(
+        "plan", "llama3-8B", "1", "a100_40g", "--batch", "1", "--emit", "megatron-lm"
+    )
+    assert (code, out) == (1, "")
+    assert "no plan fits" in err
+
+
+def test_a_field_without_a_setting_is_to_be_fixed_in_the_search():
+    refusal = Emission("deepspeed", "", "deepspeed")._refusal
+    stated = Problem("grad_flat", "true", "false", "--set grad_flat=true")
+    balanced = Problem("pp_layout", "uniform, or stage_blocks", "'balanced'", "list them")
+    found = refusal(SpecError("execution", [stated, balanced])).problems
+    assert [one.hint for one in found] == ["--fix grad_flat=true", "--fix pp_layout=uniform"]

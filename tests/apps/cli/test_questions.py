@@ -52,7 +52,7 @@ def test_a_search_says_what_was_asked(best):
     found = _read(best)
     assert list(found) == ["0", "1", "2"]
     for entry in found.values():
-        assert list(entry) == ["execution", "stats", "belief", "question"]
+        assert list(entry) == ["execution", "stats", "belief", "order", "question"]
         question = entry["question"]
         assert (question["calculon"], question["edition"]) == (__version__, "corrected")
         assert (question["model"]["name"], question["system"]["name"]) == (MODEL, SYSTEM)

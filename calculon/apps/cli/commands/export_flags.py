@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.emission import check_launch_file
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, naming
 from calculon.apps.cli.streams import tell
 from calculon.errors import Problem, SpecError
-from calculon.spec.files import check_writable, reason, replacing
+from calculon.spec.files import reason, replacing
 from calculon.spec.result_selection import split
 
 
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     dialect = find_dialect(arguments.dialect)
     output, source = arguments.output, arguments.execution
     if output != STDOUT:
-        check_writable(output)
+        check_launch_file(output, dialect)
         if Path(output).resolve() == Path(split(source)[0]).resolve():
             raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
     changed = with_changes(arguments.changes, execution=source)["execution"]

@@ -105,8 +105,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     )
     if (own := answer.question.mine) is not None and own.launch is not None:
         tell_lost(own.file, own.launch)
-    if output is None and emitted is not None and not emitted.file and answer.best is not None:
-        pass  # the launch file alone
+    if output is None and emitted is not None and not emitted.file:
+        pass  # the launch file alone, or the error that nothing fits
     elif output is None:
         from calculon.apps.report.plan_page import PlanPage
         from calculon.apps.views.estimate_result import result_of
