@@ -255,7 +255,9 @@ class PlanPage:
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
         said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
-        if "order" in mine and alike:
+        if best is not mine and mine["execution"] == best["execution"]:
+            said += ": the same plan as the best"
+        elif "order" in mine and alike:
             ratio = mine["stats"]["total_time"] / best["stats"]["total_time"]
             said += f": {_against(ratio - 1)}, {order_in_words(mine['order'])}"
         elif "order" in mine:
