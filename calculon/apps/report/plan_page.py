@@ -19,6 +19,7 @@ from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
 from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
+from calculon.presets import plain
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import (
     NO_RECOMPUTE,
@@ -273,6 +274,10 @@ class PlanPage:
         section = waterfall_section(waterfall, digits)
         yield from (Text(), heading(section.title, ""), indented(section.table))
         yield from (indented(Text(note, "dim")) for note in section.notes)
+        if untried := [f"{name}={plain(one)}" for name, one in self.answer["untried"].items()]:
+            said = f"Not tried by the search: {', '.join(untried)}"
+            options = " ".join(f"--add {one}" for one in untried)
+            yield indented(Text(f"{said} ({options})", "dim"))
 
     def _settings(self, settings: Document) -> Iterator[RenderableType]:
         """Show what to change in one's own launch file."""

@@ -153,3 +153,12 @@ def test_the_simplest_of_equally_fast_plans_says_what_it_costs():
     for one in others:
         longer = one["stats"]["total_time"] / best["stats"]["total_time"] - 1
         assert f"the simplest of them ({100 * longer:.0f} % slower as predicted): " in text
+
+
+def test_a_faster_value_that_the_search_did_not_try_is_named():
+    found = page(mine="tp=2 dp=32 ce_impl=fused")
+    (loss,) = (step for step in found.answer["waterfall"]["steps"] if "ce_impl" in step["fields"])
+    assert loss["seconds"] > 0
+    text = " ".join(drawn(found, 80).split())
+    assert "Not tried by the search: ce_impl=fused (--add ce_impl=fused)" in text
+    assert "Not tried" not in drawn(page(mine="tp=8 pp=2 mbs=1 recompute=full"), 80)
