@@ -1,5 +1,6 @@
 """Estimate one execution: its statistics, its layers, and which processors work together."""
 
+import warnings
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from calculon.plan.rules.rule import Request
 from calculon.presets import Preset, find_preset
 from calculon.records import only_values
 from calculon.spec.axes import AXES, PUBLISHED_AXES
+from calculon.spec.decode import SpecWarning
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import PUBLISHED
@@ -296,9 +298,9 @@ def estimate(
     known = None if edition is None else find_edition(edition).name
     asked = inputs.asked_execution(execution, edition=known, preset=preset)
     warn_of_differences(asked.place, asked.question, shape, machine)
-    one = Request(shape, machine, asked.execution)
+    _warn_of_length(asked, shape)
+    one, plan = Request(shape, machine, asked.execution), Plan.of(asked.execution)
     layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
-    plan = Plan.of(one.execution)
     code = check(one.model, one.system, plan)
     raise_for(one, int(code[0]))
     batch = evaluate_one(one.model, one.system, plan, edition)
@@ -315,3 +317,15 @@ def estimate(
         preset=asked.preset,
         origin=asked.origin,
     )
+
+
+def _warn_of_length(asked: inputs.Asked, model: Model) -> None:
+    """Warn where the length of sequences was set in the model, while the execution states another."""
+    length = asked.execution.seq_length
+    chosen = model.origin is not None and "seq_size" in model.origin.changes
+    if chosen and asked.origin is not None and length not in (0, model.seq_size):
+        text = (
+            f"{asked.place}: seq_length {length:,} counts, not the seq_size {model.seq_size:,} that was set for the "
+            "model; set seq_length instead"
+        )
+        warnings.warn(text, SpecWarning, stacklevel=3)

@@ -55,12 +55,15 @@ class Rival:
         The other plan, on its machine.
     words : str
         What it is called.
+    compared : str
+        Which two plans are compared.
     same_machine : bool
         Its machine is the one whose figures change.
     """
 
     case: Case
     words: str
+    compared: str
     same_machine: bool
 
 

@@ -10,12 +10,12 @@ from calculon.plan.plan import Plan
 from calculon.planner.moves import Move
 from calculon.planner.trials import Trials
 from calculon.planner.variations import Variations
-from calculon.units import Array
+from calculon.units import Array, Seconds
 
 AT_ONCE = 65_536
 """Of more, so many are tried at a time: the nearest may do."""
 
-_DIGITS = 9
+DIGITS = 9
 """Digits of distances that count: sums of logarithms are rounded."""
 
 
@@ -47,6 +47,12 @@ class Tried:
     def distances(self) -> Array:
         """The sum of the distances of the moves of each variation."""
         return distances_of(self.moves, self.choices)
+
+    @cached_property
+    def paces(self) -> Seconds:
+        """Seconds of a sample: batches may differ."""
+        found: Seconds = self.trials.time / self.plan.batch_size
+        return found
 
     @cached_property
     def real(self) -> Array:
@@ -99,7 +105,7 @@ def choices_of(moved: Sequence[Move], size: int, needed: int) -> Array:
         first = np.repeat(np.arange(needed)[:, None], len(found), axis=0)
         found = np.concatenate([first, np.tile(found, (needed, 1))], axis=1)
         found = found[(fields[found[:, 1:]] != fields[found[:, :1]]).all(axis=1)]
-    order = np.argsort(np.round(distances_of(moved, found), _DIGITS), kind="stable")
+    order = np.argsort(np.round(distances_of(moved, found), DIGITS), kind="stable")
     return found[order]
 
 
@@ -126,7 +132,14 @@ def parts_of(choices: Array) -> Iterator[Array]:
 def in_order(tried: Tried) -> list[int]:
     """Return the variations that run: the practised first, then the nearest, then the fastest."""
     rows = np.flatnonzero(tried.trials.runs & tried.real)
-    near = np.round(tried.distances[rows], _DIGITS)
-    by = tried.trials.time[rows], near, ~tried.practised[rows]
+    near = np.round(tried.distances[rows], DIGITS)
+    by = tried.paces[rows], near, ~tried.practised[rows]
     order: list[int] = rows[np.lexsort(by)].tolist()
     return order
+
+
+def firsts(tried: Tried, rows: Sequence[int]) -> list[int]:
+    """Return of some variations the first of each set of changed fields, in their order."""
+    fields = np.sort(numbers_of_fields(tried.moves)[tried.choices[rows]], axis=1)
+    places = np.sort(np.unique(fields, axis=0, return_index=True)[1])
+    return [rows[place] for place in places.tolist()]

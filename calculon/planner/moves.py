@@ -104,9 +104,15 @@ def of_batch(execution: Execution) -> tuple[Move, ...]:
 
 
 def of_processors(execution: Execution, *, fewer: bool) -> tuple[Move, ...]:
-    """Return other numbers of processors, the nearest first: multiples, and `fewer` where too many may be the cause."""
-    now = execution.num_procs
+    """Return other numbers of processors, the nearest first: multiples, and `fewer` where too many may be the cause.
+
+    Multiples of the number of now, and, where the degrees need another, that one and its multiples.
+    """
+    now, needed = execution.num_procs, _product(execution)
     values = {now * times for times in TIMES_PROCESSORS}
+    values |= (
+        {needed * times for times in (1, *TIMES_PROCESSORS)} - {now} if now % needed else set()
+    )
     if fewer:
         values |= {now // times for times in TIMES_PROCESSORS if now % times == 0}
         values |= {1 << k for k in range(now.bit_length())}
@@ -117,6 +123,7 @@ def of_larger_split(model: Model, execution: Execution, times: int) -> tuple[Mov
     """Return the degrees that so many times the processors may have, and what needs less memory."""
     several = [k for k in divisors(times) if k > 1]
     values: list[tuple[str, Any]] = [
+        *((move.field, move.value) for move in _of_split(model, execution, times)),
         *(("tensor_par", execution.tensor_par * k) for k in several),
         *(("pipeline_par", execution.pipeline_par * k) for k in several),
         *(("microbatch_size", size) for size in divisors(execution.microbatch_size)[:-1]),
@@ -158,9 +165,12 @@ def _fields(model: Model, execution: Execution) -> list[str]:
     return found
 
 
-def _of_split(model: Model, execution: Execution) -> Iterator[Move]:
-    """Yield other degrees: divisors of the processors, and those with which the stated ones multiply to them."""
-    procs = execution.num_procs
+def _of_split(model: Model, execution: Execution, times: int = 1) -> Iterator[Move]:
+    """Yield other degrees: divisors of the processors, and those with which the stated ones multiply to them.
+
+    Of so many `times` the processors that there are.
+    """
+    procs = execution.num_procs * times
     widths = [model.hidden, *([model.attn_heads] if model.attends else [])]
     degrees = {
         "tensor_par": [d for d in divisors(procs) if not any(w % d for w in widths)],

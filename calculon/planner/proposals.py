@@ -12,11 +12,20 @@ from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import check
 from calculon.plan.rules.failures import Failure, failures
-from calculon.planner.combinations import Tried, choices_of, in_order, parts_of, table_of
-from calculon.planner.in_words import figures
+from calculon.planner.combinations import (
+    DIGITS,
+    Tried,
+    choices_of,
+    firsts,
+    in_order,
+    parts_of,
+    table_of,
+)
+from calculon.planner.in_words import figures, gib
 from calculon.planner.moves import (
     QUESTION,
     SWITCHES,
+    TIMES_PROCESSORS,
     Move,
     fields_of,
     moves,
@@ -58,7 +67,7 @@ class Proposal:
         The fields that follow from them.
     distance : float
         Sum over the changes: the binary logarithm of the ratio of two numbers, 1 for anything else.
-    time : float
+    total_time : float
         Seconds of a step.
     memory : tuple of float
         Bytes that are needed of both tiers.
@@ -66,6 +75,9 @@ class Proposal:
         Conditions of practice that its degrees do not meet: what people keep to who run the framework.
     execution : Execution
         All of its fields.
+    longer : float or None
+        Relative difference of the time of a sample: to the fastest of the proposals that it is one of, or to the
+        execution itself where that runs.
     """
 
     model: Model
@@ -73,10 +85,26 @@ class Proposal:
     changes: Mapping[str, Any]
     follows: Mapping[str, Any]
     distance: float
-    time: float
+    total_time: float
     memory: tuple[float, float]
     unusual: tuple[str, ...]
     execution: Execution
+    longer: float | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of changes."""
+        return len(self.changes)
+
+    @property
+    def sample_time(self) -> float:
+        """Seconds of a sample: other batches compare by it."""
+        return self.total_time / self.execution.batch_size
+
+    @property
+    def order(self) -> tuple[int, bool, float, float]:
+        """Order among those of the same question: number of changes, practice, distance, and time of a sample."""
+        return self.count, not self.practised, round(self.distance, DIGITS), self.sample_time
 
     @property
     def practised(self) -> bool:
@@ -98,15 +126,20 @@ class Proposal:
         return {
             "changes": dict(self.changes),
             "follows": dict(self.follows),
-            "count": len(self.changes),
+            "count": self.count,
             "distance": self.distance,
-            "total_time": self.time,
+            "total_time": self.total_time,
             "proc_mem_tier1_cap_req": self.memory[0],
             "proc_mem_tier2_cap_req": self.memory[1],
             "unusual": list(self.unusual),
             "asks_for_another": self.asks_for_another,
             "execution": self.execution.to_dict(),
+            "longer": self.longer,
         }
+
+    def __repr__(self) -> str:
+        text = ", ".join(f"{name}={plain(value)}" for name, value in self.changes.items())
+        return f"<Proposal {text}: {gib(self.memory[0])}, {self.total_time:.4g} s>"
 
     def __str__(self) -> str:
         fields = {**self.changes, **self._processors}
@@ -253,20 +286,49 @@ class Changes:
 
         Those on the same processors with the same batch first, then another batch, then other processors; by the number
         of changes, their distance, and time. Three changes are tried where fewer do not do. Where a broken rule names
-        the batch, the last is another batch, if that does with fewer.
+        the batch, the last is another batch, if that does with fewer. Where one is about the number of processors,
+        another number is a change like any other; changes without it are told beside it, however many they are.
         """
         found: dict[frozenset[str], Proposal] = {}
-        for tried, enough in self._levels():
-            for row in in_order(tried):
+        for tables, asks in ((self._few(), ()), (self._several(), ("",))):
+            if not _enough(found, asks):
+                self._add(found, tables, asks, most)
+        by = dict(sorted(found.items(), key=lambda item: item[1].order))
+        if not _enough(by, ("", *QUESTION)):
+            self._add(by, self._elsewhere(), ("", *QUESTION), most)
+        shown = [*by.values()]
+        batch = [*self._with_batch(shown)] if most > 1 else []
+        if batch and len(shown) == most:
+            del shown[-2]  # the last may be the fastest
+        return (*shown, *batch)
+
+    def _add(
+        self,
+        found: dict[frozenset[str], Proposal],
+        tables: Iterator[Tried],
+        asks: Collection[str],
+        most: int,
+    ) -> None:
+        """Add the variations that run of tables, one for each set of fields, until they are enough or so many.
+
+        Where a table has more than there are places for, the fastest of its practised ones has the last.
+        """
+        while len(found) < most and (tried := next(tables, None)) is not None:
+            sets: dict[frozenset[str], int] = {}
+            for row in firsts(tried, in_order(tried)):
                 fields = frozenset(tried.moves[number].field for number in tried.choices[row])
                 needless = (fields > fewer and one.practised for fewer, one in found.items())
                 if fields not in found and not any(needless):
-                    found[fields] = self.proposal(tried, row)
-                if len(found) == most:
-                    return tuple(found.values())
-            if enough and any(one.practised for one in found.values()):
-                break
-        return (*found.values(), *self._with_batch([*found.values()]))[:most]
+                    sets[fields] = row
+            places = most - len(found)
+            chosen = [*sets][:places]
+            usual = [fields for fields, row in sets.items() if tried.practised[row]]
+            if len(sets) > places > 1 and usual:
+                fastest = min(usual, key=lambda fields: tried.paces[sets[fields]])
+                chosen = chosen if fastest in chosen else [*chosen[:-1], fastest]
+            found |= {fields: self.proposal(tried, sets[fields]) for fields in chosen}
+            if _enough(found, asks):
+                return
 
     def _with_batch(self, found: Sequence[Proposal]) -> Iterator[Proposal]:
         """Yield another batch that does with fewer changes, where a broken rule names the batch."""
@@ -285,21 +347,51 @@ class Changes:
             moved = (*batches, *self.moves)
             yield self.tried(moved, choices_of(moved, size, len(batches)))
 
-    def _levels(self) -> Iterator[tuple[Tried, bool]]:
-        """Yield tables of variations, and whether what was found up to there is enough, however little it is."""
-        yield self.single, False
-        yield self.pairs, True
-        yield from ((tried, True) for tried in self.triples())
-        yield from ((tried, True) for tried in repaired(self, self.moves, self.pairs))
-        yield from ((tried, True) for tried in self._batches(MOST_CHANGES - 1))
-        fits = not self.broken
-        for move in of_processors(self.execution, fewer=not fits):
+    def _few(self) -> Iterator[Tried]:
+        """Yield the variations of one change and of two; on other processors, too, where a rule asks for them."""
+        yield self.single
+        if self._ask_for_processors:
+            yield self._numbers[0]
+        yield self.pairs
+        if self._ask_for_processors:
+            yield self._numbers[1]
+
+    def _several(self) -> Iterator[Tried]:
+        """Yield the variations of more changes on the same processors with the same batch."""
+        yield from self.triples()
+        yield from repaired(self, self.moves, self.pairs)
+
+    def _elsewhere(self) -> Iterator[Tried]:
+        """Yield the variations of another batch, then of other processors."""
+        yield from self._batches(MOST_CHANGES - 1)
+        if not self._ask_for_processors:
+            yield from self._numbers
+        for move in self._other_processors:
             times = max(1, move.value // self.execution.num_procs)
             split = of_larger_split(self.model, self.execution, times)
             moved = (move, *dict.fromkeys((*split, *self.moves)))
             first = self.tried(moved, np.zeros((1, 1), np.int64))
-            yield first, True
-            yield from ((tried, True) for tried in repaired(self, moved, first))
+            yield first
+            yield from repaired(self, moved, first)
+
+    @property
+    def _ask_for_processors(self) -> bool:
+        """Whether a broken rule is about the number of processors."""
+        return any(one.fields[:1] == ("num_procs",) for one in self.broken)
+
+    @cached_property
+    def _other_processors(self) -> tuple[Move, ...]:
+        return of_processors(self.execution, fewer=not self.broken)
+
+    @cached_property
+    def _numbers(self) -> tuple[Tried, Tried]:
+        """The variations on another number of processors: by themselves, and with one change beside it."""
+        numbers = self._other_processors
+        split = of_larger_split(self.model, self.execution, TIMES_PROCESSORS[-1])
+        beside = (one for one in (*split, *self.moves) if one.field != "num_procs")
+        moved = (*numbers, *dict.fromkeys(beside))
+        alone = np.arange(len(numbers))[:, None]
+        return self.tried(moved, alone), self.tried(moved, choices_of(moved, 2, len(numbers)))
 
     def proposal(self, tried: Tried, row: int) -> Proposal:
         """Return a variation as a proposal."""
@@ -313,11 +405,16 @@ class Changes:
             changes={name: changed[name] for name in asked},
             follows={name: value for name, value in changed.items() if name not in asked},
             distance=float(tried.distances[row]),
-            time=float(tried.trials.time[row]),
+            total_time=float(tried.trials.time[row]),
             memory=(float(tried.trials.memory[0, row]), float(tried.trials.memory[1, row])),
             unusual=() if tried.practised[row] else self._unusual(tried.plan.take([row])),
             execution=execution,
         )
+
+
+def _enough(found: Mapping[frozenset[str], Proposal], asks: Collection[str]) -> bool:
+    """Whether one of the proposals keeps to practice, of those that ask for nothing else but this."""
+    return any(one.practised and one.asks_for_another in asks for one in found.values())
 
 
 def hint(model: Model, execution: Execution, system: System) -> str:

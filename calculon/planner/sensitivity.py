@@ -44,6 +44,8 @@ TIME = "total_time"
 Seen = Callable[[int], None]
 """What is told after each search of how many it is one."""
 
+WHY = "calculon why says what would make it run"
+
 CALIBRATED = "calibrated"
 """Range that is, where residuals of a calibration say so, that of the part."""
 
@@ -113,6 +115,8 @@ class Sensitivity(Displayed):
         The same with the plan searched again.
     rival : str
         What the break-even is with; empty without one.
+    compared : str
+        Which two plans it compares, in words.
     break_evens : tuple of BreakEven
         Values of figures at which the plan is as good as the rival.
     """
@@ -129,6 +133,7 @@ class Sensitivity(Displayed):
     total: Total | None
     searched: Searched | None = None
     rival: str = ""
+    compared: str = ""
     break_evens: tuple[BreakEven, ...] = field(default=())
 
     def __getitem__(self, path: str) -> Effect:
@@ -202,6 +207,7 @@ class Sensitivity(Displayed):
         if self.rival:
             found["break_even"] = {
                 "with": self.rival,
+                "compared": self.compared,
                 "figures": [
                     {
                         "path": one.figure.path,
@@ -369,7 +375,7 @@ def _asked(
             raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
         best = answer.best
         return best.model, best.system, best.execution, answer.question.preset
-    found = estimate(model, execution, system, edition=edition, preset=preset)
+    found = _estimated("", model, execution, system, edition=edition, preset=preset)
     assert found.preset is not None
     return found.model, found.system, found.execution, found.preset
 
@@ -410,7 +416,8 @@ def _searched(found: Sensitivity, seen: Seen) -> Searched:
 def _beside(found: Sensitivity, against: Any, against_system: Any) -> Sensitivity:
     """Return it with the break-even with another plan, or another machine."""
     rival = _rival(found, against, against_system)
-    return replace(found, rival=rival.words, break_evens=_even(found, rival))
+    even = _even(found, rival)
+    return replace(found, rival=rival.words, compared=rival.compared, break_evens=even)
 
 
 def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
@@ -422,11 +429,14 @@ def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
         When it cannot run.
     """
     plan: Any = found.execution
+    mine = "this plan"
     if against is not None:
-        other = estimate(found.model, against, found.system)
         words = against if isinstance(against, str) else "the other plan"
-        return Rival(_case(other, found), words, same_machine=True)
+        other = _estimated(words, found.model, against, found.system)
+        compared = f"{mine} against {words}"
+        return Rival(_case(other, found), words, compared, same_machine=True)
     machine = inputs.system(against_system)
+    compared = f"{mine} on both machines"
     if found.searched is not None:
         there = Case(found.model, plan, machine, found.statistic.name)
         value = there.on(machine)
@@ -435,8 +445,29 @@ def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
         if best is None:
             raise Infeasible("nothing", f"no plan fits on {machine.name}")
         plan = inputs.execution(best.execution)
-    other = estimate(found.model, plan, machine)
-    return Rival(_case(other, found), machine.name, same_machine=False)
+        mine += "" if found.searched.now.kept else ", which is not the best here,"
+        compared = f"{mine} against the best plan of {machine.name}"
+    other = _estimated("", found.model, plan, machine)
+    return Rival(_case(other, found), machine.name, compared, same_machine=False)
+
+
+def _estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
+    """Return an estimate; errors say by name which execution they are of, where it has one.
+
+    Raises
+    ------
+    SpecError, Infeasible
+        As :func:`calculon.estimate`; where the execution cannot run, with a hint to ``calculon why``.
+    """
+    try:
+        return estimate(model, execution, system, **terms)
+    except SpecError as error:
+        own = name and error.file == "execution"  # fields that contradict each other
+        raise SpecError(name if own else error.file, error.problems) from None
+    except Infeasible as error:
+        text = f"{name}: {error}" if name else f"{error}"
+        sizes = error.needed, error.available, error.tier
+        raise Infeasible(error.reason, f"{text}. Hint: {WHY}", *sizes) from None
 
 
 def _case(other: Estimate, found: Sensitivity) -> Case:

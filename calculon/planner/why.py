@@ -98,11 +98,6 @@ class Why(Displayed):
         )
         return " and ".join(parts)
 
-    @property
-    def fastest(self) -> float | None:
-        """Seconds of a step of the fastest proposal."""
-        return min((one.time for one in self.proposals), default=None)
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
         asked = question(
@@ -119,24 +114,18 @@ class Why(Displayed):
             "unread": dict(self.unread),
             "short": {str(t): [one.stage for one in found] for t, found in self.short.items()},
             "stages": [one.to_dict() for one in self.stages],
-            "proposals": [self._told(one) for one in self.proposals],
+            "proposals": [one.to_dict() for one in self.proposals],
             "stats": None if self.estimate is None else dict(self.estimate.stats),
-            "better": [self._told(one) for one in self.better],
+            "better": [one.to_dict() for one in self.better],
             "contributions": [one.to_dict() for one in self.contributions],
             QUESTION: asked,
         }
-
-    def _told(self, one: Proposal) -> dict[str, Any]:
-        """Return a proposal with what it costs: against the fastest, or of an execution that runs against that."""
-        now = self.estimate.stats["total_time"] if self.estimate else self.fastest
-        longer = one.time / now - 1 if now else None
-        return one.to_dict() | {"longer": longer}
 
     def to_frame(self) -> "pd.DataFrame":
         """Return the proposals, or the better ones of an execution that runs, as a DataFrame: a row for each."""
         import pandas as pd  # only for people who want frames
 
-        rows = [self._told(one) for one in self.proposals or self.better]
+        rows = [one.to_dict() for one in self.proposals or self.better]
         names = [name for name in rows[0] if name != "execution"] if rows else []
         return pd.DataFrame([{name: row[name] for name in names} for row in rows])
 
@@ -197,14 +186,15 @@ def why(
     )
     changes = Changes(shape, whole, machine, found.failures, read.left_out)
     if broken or found.short or read.left_out:
-        return replace(found, proposals=_with(unread, changes.proposals()))
+        return replace(found, proposals=_compared(_with(unread, changes.proposals())))
     if problems:
-        return replace(found, proposals=(_as_read(changes, unread),))
+        return replace(found, proposals=_compared((_as_read(changes, unread),)))
     now = estimate(shape, whole, machine)
+    step = now.stats["total_time"] or 0.0
     return replace(
         found,
         estimate=now,
-        better=_better(changes, now.stats["total_time"] or 0.0),
+        better=_compared(_better(changes, step), step / whole.batch_size),
         contributions=contributions(shape, whole, machine),
     )
 
@@ -214,6 +204,16 @@ def _with(unread: Mapping[str, Any], proposals: tuple[Proposal, ...]) -> tuple[P
     if not unread:
         return proposals
     return tuple(replace(one, changes={**unread, **one.changes}) for one in proposals)
+
+
+def _compared(
+    proposals: tuple[Proposal, ...], against: float | None = None
+) -> tuple[Proposal, ...]:
+    """Return proposals with what a sample takes longer than so many seconds, or than of the fastest of them."""
+    least = min((one.sample_time for one in proposals), default=0.0) if against is None else against
+    if not least:
+        return proposals
+    return tuple(replace(one, longer=one.sample_time / least - 1) for one in proposals)
 
 
 def _as_read(changes: Changes, unread: Mapping[str, Any]) -> Proposal:
@@ -227,7 +227,7 @@ def _better(changes: Changes, now: float) -> tuple[Proposal, ...]:
     found: list[Proposal] = []
     for tried in (changes.single, changes.pairs):
         row = _fastest(tried)
-        limit = min((one.time for one in found), default=now) * (1 - LEAST_GAIN)
+        limit = min((one.total_time for one in found), default=now) * (1 - LEAST_GAIN)
         if row is not None and tried.trials.time[row] < limit:
             found.append(changes.proposal(tried, row))
     return tuple(found)

@@ -27,8 +27,8 @@ class Objective:
     sense: str
 
     @classmethod
-    def parse(cls, text: str) -> "Objective":
-        """Read ``STATISTIC[:max|min]``; the sense defaults to what is better for it.
+    def parse(cls, text: str, where: str = "objective") -> "Objective":
+        """Read ``STATISTIC[:max|min]``; the sense defaults to what is better for it. Errors name the argument `where`.
 
         Raises
         ------
@@ -36,11 +36,11 @@ class Objective:
             For an unknown statistic (with the nearest names) or sense.
         """
         name, colon, sense = text.partition(":")
-        statistic = known_statistic(name, "objective")
+        statistic = known_statistic(name, where)
         if not colon:
             sense = _natural_sense(statistic)
         if sense not in SENSES:
-            raise SpecError("objective", Problem(name, "max or min after the colon", repr(sense)))
+            raise SpecError(where, Problem(name, "max or min after the colon", repr(sense)))
         return cls(statistic, sense)
 
     def score(self, batch: Batch) -> Array:

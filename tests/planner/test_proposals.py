@@ -10,6 +10,7 @@ import calculon
 from calculon import inputs
 from calculon.errors import Infeasible
 from calculon.plan.rules.failures import failures
+from calculon.planner.combinations import in_order
 from calculon.planner.moves import QUESTION
 from calculon.planner.proposals import Changes, hint
 from calculon.planner.variations import Variations
@@ -62,13 +63,13 @@ def test_proposals_run_and_change_what_they_say(name):
     assert 1 <= len(found) <= 5
     for one in found:
         again = calculon.estimate(model, one.execution, system)
-        assert again.stats["total_time"] == one.time
+        assert again.stats["total_time"] == one.total_time
         assert again.stats["proc_mem_tier1_cap_req"] == one.memory[0]
         fields = by_hand.fields_of(execution) | one.changes | one.follows
         assert by_hand.fields_of(one.execution) == fields
         assert by_hand.followed(model, execution, dict(one.changes)) == fields
         assert "batch_size" not in one.changes
-    order = [(len(one.changes), not one.practised, one.distance, one.time) for one in found]
+    order = [(len(one.changes), not one.practised, one.distance, one.total_time) for one in found]
     assert order == sorted(order)
     assert len({frozenset(one.changes) for one in found}) == len(found)
 
@@ -166,6 +167,93 @@ def test_more_processors_where_nothing_else_does():
         fewer = {n: v for n, v in last.changes.items() if n != name}
         row = by_hand.followed(model, execution, fewer)
         assert row is None or not by_hand.runs(model, row, system)
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "system", "changes"),
+    [
+        ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", {"num_procs": 1}),
+        (
+            *("mixtral-8x7B", "mixtral-8x7B_h100x64", "mi300x"),
+            {"num_procs": 2, "pipeline_par": 3, "activation_recompute": "full"},
+        ),
+    ],
+    ids=["alone", "with another split"],
+)
+def test_processors_are_a_change_like_others_where_there_are_too_few(model, base, system, changes):
+    """By hand: another number of processors, or else that and another degree, do."""
+    fields = document("examples", base) | changes
+    fields.pop("data_par", None)
+    numbers = [fields["num_procs"] << k for k in range(1, 7)]
+    splits = [{}, *({"pipeline_par": degree} for degree in (1, 2, 4, 8))]
+    rows = [fields | {"num_procs": number} | split for number in numbers for split in splits]
+    fewest = min(
+        1 + (row["pipeline_par"] != fields["pipeline_par"])
+        for row in rows
+        if _runs(model, row, system)
+    )
+    found = calculon.why(model, fields, system).proposals
+    assert found[0].asks_for_another == "num_procs"
+    assert found[0].count == fewest
+    assert _runs(model, found[0].execution, system)
+    assert [one.order for one in found] == sorted(one.order for one in found)
+
+
+def _runs(model, execution, system):
+    try:
+        calculon.estimate(model, execution, system)
+    except (calculon.SpecError, Infeasible):
+        return False
+    return True
+
+
+def test_what_one_set_of_processors_can_do_is_told_beside_more_of_them():
+    fields = document("examples", "llama3-8B_h100x64") | {"num_procs": 1}
+    fields.pop("data_par", None)
+    found = calculon.why("llama3-8B", fields, "h100_80g_sxm").proposals
+    assert {one.asks_for_another for one in found} == {"", "num_procs"}
+
+
+def test_the_fastest_of_equally_many_changes_is_told():
+    """Of all pairs on the same processors that keep to practice, one of each set of fields, in the last place."""
+    changes = _changes(*_read(("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")))
+    found, pairs = changes.proposals(), changes.pairs
+    rows = [row for row in in_order(pairs) if pairs.practised[row]]
+    first = {}
+    for row in rows:
+        fields = frozenset(pairs.moves[number].field for number in pairs.choices[row])
+        first.setdefault(fields, pairs.trials.time[row])
+    single = {*found[0].changes}
+    assert len(first) > len(found)
+    least = min(
+        time for fields, time in first.items() if not (found[0].practised and fields > single)
+    )
+    assert min(one.total_time for one in found if one.count == 2) == least
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"pipeline_par": 2, "data_par": 16, "pipeline_interleaving": 2}],
+    ids=["there is room", "five others do"],
+)
+def test_another_batch_with_fewer_changes_is_the_last_and_compared_by_samples(changes):
+    """No split of 64 processors divides a batch of 511 as it is."""
+    mine = document("examples", "llama3-8B_h100x64") | {"batch_size": 511} | changes
+    found = calculon.why("llama3-8B", mine, "h100_80g_sxm").proposals
+    assert [one.asks_for_another for one in found] == [""] * (len(found) - 1) + ["batch_size"]
+    assert found[-1].count < min(one.count for one in found[:-1])
+    assert len(found) <= 5
+    rates = [one.found.stats["sample_rate"] for one in found]
+    for one, rate in zip(found, rates, strict=True):
+        assert one.longer == pytest.approx(max(rates) / rate - 1, abs=1e-12)
+
+
+def test_a_proposal_is_short_in_a_shell():
+    one = _changes(*_read(CASES["ZeRO on 64"])).proposals(1)[0]
+    assert "tensor_par=32" in repr(one)
+    assert len(repr(one)) < 80
+    told = one.to_dict()
+    assert (one.total_time, one.count) == (told["total_time"], told["count"])
 
 
 def test_another_batch_is_told_only_where_nothing_else_does():

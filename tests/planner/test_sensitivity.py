@@ -238,6 +238,7 @@ def test_plans_are_equal_at_the_break_even():
     found = sensitivity(MODEL, PLAN, SYSTEM, against=other)
     back = sensitivity(MODEL, other, SYSTEM, against=PLAN)
     assert (found.rival, back.rival) == ("the other plan", PLAN)
+    assert back.compared == f"this plan against {PLAN}"
     values = {one.figure.path: one.value for one in found.break_evens}
     assert values.keys() == {one.figure.path for one in back.break_evens}
     assert any(value is not None for value in values.values())
@@ -269,6 +270,7 @@ def test_machines_are_equal_at_the_break_even():
     found = sensitivity(*PUBLISHED, against_system="h100_80g_sxm")
     level = calculon.estimate(*PUBLISHED[:2], "h100_80g_sxm").stats["total_time"]
     assert found.rival == "h100_80g_sxm"
+    assert found.compared == "this plan on both machines"
     known = {one.figure.path: one for one in found.break_evens}
     peak = known["matrix.float16.tflops"]
     changed = Changed(PUBLISHED[2], {"matrix.float16.tflops": peak.value})
@@ -359,8 +361,10 @@ def test_plans_of_inference_are_not_searched():
 
 
 def test_plans_that_cannot_run_are_no_plans():
-    with pytest.raises(calculon.Infeasible):
+    with pytest.raises(calculon.Infeasible, match="calculon why") as caught:
         sensitivity(*PUBLISHED[:2], Changed(PUBLISHED[2], {"mem1.GiB": 10}))
+    assert (caught.value.reason, caught.value.tier) == ("mem1_capacity", 1)
+    assert caught.value.needed > caught.value.available
     with pytest.raises(calculon.Infeasible, match="no plan fits"):
         sensitivity("llama-3.1-405b", 8, SYSTEM)
 

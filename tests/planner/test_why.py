@@ -75,7 +75,7 @@ def test_what_runs_as_it_is_read_says_so():
     (proposal,) = calculon.why("llama3-8B", wrong, "h100_80g_sxm").proposals
     assert dict(proposal.changes) == {"microbatch_size": 1}
     right = calculon.estimate("llama3-8B", wrong | {"microbatch_size": 1}, "h100_80g_sxm")
-    assert proposal.time == right.stats["total_time"]
+    assert proposal.total_time == right.stats["total_time"]
 
 
 def test_replicas_that_are_left_out_follow():
@@ -112,11 +112,11 @@ def test_better_changes_are_the_best_of_one_and_of_two_fields(running):
     times = calculon.evaluate(model, system, rows)["total_time"]
     first, *more = running.better
     assert len(first.changes) == 1
-    assert first.time == pytest.approx(np.nanmin(times))
-    for one, count, before in zip(more, (2,), (first.time,), strict=True):
+    assert first.total_time == pytest.approx(np.nanmin(times))
+    for one, count, before in zip(more, (2,), (first.total_time,), strict=True):
         assert len(one.changes) == count
-        assert one.time < before
-    assert first.time < now
+        assert one.total_time < before
+    assert first.total_time < now
 
 
 def test_published_executions_know_published_options_only():
@@ -134,7 +134,7 @@ def test_it_is_plain_data(which, request):
     assert told["runs"] is found.runs
     rows = told["better"] if found.runs else told["proposals"]
     assert [row["total_time"] for row in rows] == [
-        one.time for one in (found.better if found.runs else found.proposals)
+        one.total_time for one in (found.better if found.runs else found.proposals)
     ]
     fastest = min(row["total_time"] for row in rows)
     against = told["stats"]["total_time"] if found.runs else fastest
@@ -145,6 +145,6 @@ def test_it_is_plain_data(which, request):
 
 def test_proposals_are_a_frame(large):
     frame = large.to_frame()
-    assert frame["total_time"].tolist() == [one.time for one in large.proposals]
+    assert frame["total_time"].tolist() == [one.total_time for one in large.proposals]
     assert frame["changes"].tolist() == [dict(one.changes) for one in large.proposals]
     assert "5 proposals" in repr(large)

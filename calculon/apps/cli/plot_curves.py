@@ -144,7 +144,7 @@ def pareto(arguments: argparse.Namespace) -> Pareto:
     Infeasible
         When there is nothing to draw.
     """
-    y, x = axis(arguments.rate), axis(arguments.against)
+    y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
     tables = frames(arguments, (y[0], x[0], *DEGREES))
     if len(tables) > 1:
         raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))

@@ -90,7 +90,7 @@ def _scatter(one: Evaluation, x: str, y: str) -> Any:
     if not one.feasible.any():
         raise Infeasible("nothing", f"none of {len(one):,} executions can run")
     title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
-    return front(title, axis(y), axis(x), [one.column], _terms(one.plan), complete=True)
+    return front(title, axis(y, "y"), axis(x, "x"), [one.column], _terms(one.plan), complete=True)
 
 
 def _front(one: SearchResult, x: str, y: str) -> Any:
@@ -104,7 +104,9 @@ def _front(one: SearchResult, x: str, y: str) -> Any:
         raise Infeasible(
             "nothing", f"{title}: no execution was found, so that there is nothing to draw"
         )
-    drawn = front(title, axis(y), axis(x), [one.evaluation.column], _terms(one.plan), complete=True)
+    drawn = front(
+        title, axis(y, "y"), axis(x, "x"), [one.evaluation.column], _terms(one.plan), complete=True
+    )
     return replace(drawn, complete=len(drawn.front) < len(one))
 
 

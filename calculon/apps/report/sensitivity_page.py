@@ -42,6 +42,7 @@ _MOST_IDLE = 4
 _NARROW_BAR, _WIDEST_BAR, _GAP = 10, 40, 2
 _NOW = 1  # column that is left out first
 _LEAST_SHARE = 1e-4
+_ROUNDING = 1e-9
 
 _COLUMNS = (
     Column("path", "figure"),
@@ -97,6 +98,20 @@ def stated(value: float, unit: str) -> str:
         return duration(value)
     text = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
     return f"{text} {unit}".rstrip()
+
+
+def capped(row: Document, share: float) -> bool:
+    """Whether a figure ends at its limit before the end of the range, as shares do at 1.
+
+    >>> capped({"value": 0.84, "unit": "", "high": 1.0}, 0.25)
+    True
+    >>> capped({"value": 0.6, "unit": "", "high": 0.75}, 0.25)
+    False
+    """
+    high, value = row["high"], row["value"]
+    if row["unit"] or isinstance(value, int) or high is None:
+        return False
+    return bool(high < value * (1 + share) * (1 - _ROUNDING))
 
 
 def folded(path: str, width: int) -> list[str]:
@@ -290,12 +305,17 @@ class SensitivityPage:
         return cells
 
     def _end(self, row: Document, end: str, name: str) -> str:
-        """Write the change at an end of a range; counts say their value there."""
+        """Write the change at an end of a range; counts, and shares that end at 1, say their value there."""
         if row[end] is None:
             return "-"
         text = change(row[name], self.now)
+        if end == "high" and self._capped(row):
+            return f"to {stated(row[end], row['unit'])}: {text}"
         count = row["hardware"] and isinstance(row["value"], int)
         return f"{row[end]:,}: {text}" if count else text
+
+    def _capped(self, row: Document) -> bool:
+        return capped(row, self.document["range"]["share"])
 
     def _ends(self, row: Document) -> tuple[float, float]:
         """Return the relative changes at both ends; 0 where the plan does not run."""
@@ -364,16 +384,18 @@ class SensitivityPage:
         )
         price = stairs["shadow_price_of_1_GiB"]
         told = grid("left", "right", "text")
-        rows = [(_capacity(step["capacity"], here), step) for step in _steps(stairs)]
         if now > 0:
-            below = f"below {_capacity(steps[now]['capacity'], here)}"
+            below = f"{steps[now - 1]['capacity'] / GIB:,.4g} to "
+            below += _capacity(steps[now]["capacity"], here)
             told.add_row(below, *self._step(steps[now - 1]))
-        more = steps[now]["value"] - (price or 0.0)
-        told.add_row(
-            _capacity(here + GIB, here), change(more, self.now), "" if price else "no other plan"
+        more = here + GIB
+        same = (
+            change(steps[now]["value"] - (price or 0.0), self.now),
+            "" if price else "no other plan",
         )
-        for words, step in rows:
-            told.add_row(words, *self._step(step))
+        rows = [(step["capacity"], self._step(step)) for step in _steps(stairs)]
+        for size, words in sorted([(more, same), *rows], key=lambda row: row[0]):
+            told.add_row(_capacity(size, here), *words)
         yield indented(told)
 
     def _step(self, step: Document) -> tuple[str, str]:
@@ -394,6 +416,7 @@ class SensitivityPage:
 
     def _break_even(self, even: Document) -> Iterator[RenderableType]:
         yield heading(f"As good as {even['with']}", "with one figure alone at")
+        yield indented(Text(f"Compared: {even['compared']}.", "dim"))
         units = {row["path"]: row for row in even["figures"]}
         known = [row for row in units.values() if row["value"] is not None]
         told = grid("left", "right", "right")

@@ -33,7 +33,10 @@ _MOST_STAGES = 4
 _LEAST_SHARE = 0.001
 """Share of the time from which on a part is told, and a change of it."""
 
-_ANOTHER = {"batch_size": "another batch", "num_procs": "other processors"}
+_ANOTHER = {
+    "batch_size": "another batch: compared by the time of a sample",
+    "num_procs": "other processors",
+}
 
 
 class WhyPage:
@@ -91,7 +94,8 @@ class WhyPage:
             text = Text(one["message"])
             if one["hint"]:
                 text.append(f" ({one['hint']})", "dim")
-            table.add_row(Text(one["field"] or "system", "bold"), text)
+            place = one["field"] or next(iter(one["fields"]), "system")
+            table.add_row(Text(place, "bold"), text)
         yield indented(table)
 
     def _short(self, tier: int) -> Iterator[RenderableType]:
@@ -137,7 +141,10 @@ class WhyPage:
             words = "No three changes of it, no other batch, and no more processors up to 64 times as many."
             yield indented(Text(words))
             return
-        yield heading("What would do", "the fewest changes first, then the nearest")
+        last = (
+            "; another batch last" if any("batch_size" in one["changes"] for one in found) else ""
+        )
+        yield heading("What would do", f"the fewest changes first, then the nearest{last}")
         yield indented(self._changes(found, "slower"))
 
     def _changes(self, rows: Sequence[Document], title: str) -> RenderableType:
@@ -150,7 +157,7 @@ class WhyPage:
                 Text("\n".join(self._change(name, v) for name, v in one["changes"].items())),
                 self.digits.gib(one["proc_mem_tier1_cap_req"]),
                 self.digits.duration(one["total_time"]),
-                "fastest" if longer == 0 else _percent(longer),
+                "fastest of these" if longer == 0 else _percent(longer),
             )
             follows = [f"{name}={plain(value)}" for name, value in one["follows"].items()]
             notes = [f"with {', '.join(follows)}"] if follows else []

@@ -59,8 +59,8 @@ def front(
     return Pareto(title, x[0], y[0], columns, unbeaten, names, complete, editions)
 
 
-def axis(text: str) -> Axis:
-    """Read ``STATISTIC[:max|min]``, or a number of the execution.
+def axis(text: str, where: str) -> Axis:
+    """Read ``STATISTIC[:max|min]``, or a number of the execution; errors name the argument `where`.
 
     Raises
     ------
@@ -69,8 +69,8 @@ def axis(text: str) -> Axis:
     """
     name, colon, sense = text.partition(":")
     if name not in COUNTED:
-        objective = Objective.parse(text)
+        objective = Objective.parse(text, where)
         return objective.statistic.name, 1.0 if objective.sense == "max" else -1.0
     if colon and sense not in SENSES:
-        raise SpecError("objective", Problem(name, "max or min after the colon", repr(sense)))
+        raise SpecError(where, Problem(name, "max or min after the colon", repr(sense)))
     return name, 1.0 if sense == "max" else -1.0

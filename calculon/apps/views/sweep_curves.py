@@ -16,7 +16,7 @@ def curves(found: Sweep, x: str, y: str, by: str | None, editions: Sequence[str]
     """Return a statistic over a column, with a curve for each value of another (:meth:`calculon.Sweep.plot`)."""
     if not found.feasible.any():
         raise Infeasible("nothing", f"none of {len(found):,} rows can run")
-    statistic, sign = axis(y)
+    statistic, sign = axis(y, "y")
     x = x or _widest(found)
     across, names = _places(_column(found, x, "x"))
     apart = [by] if by else [name for name in found.axes if name != x] if by is None else []

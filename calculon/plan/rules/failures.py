@@ -75,6 +75,7 @@ class Failure:
         return {
             "reason": self.reason,
             "field": self.field,
+            "fields": list(self.fields),
             "message": self.message,
             "hint": self.hint,
             "malformed": self.malformed,

@@ -85,6 +85,22 @@ def test_an_estimate_is_that_of_the_changed_files(run, tmp_path):
     assert [json.loads(out)[n] for n in names] == [json.loads(same.out)[n] for n in names]
 
 
+@pytest.mark.parametrize(("stated", "warned"), [(2048, True), (4096, False), (0, False)])
+def test_a_length_of_the_model_that_does_not_count_is_told(run, tmp_path, stated, warned):
+    (tmp_path / "plan.json").write_text(json.dumps({"base": LLAMA[1], "seq_length": stated}))
+    specs = LLAMA[0], "plan.json", LLAMA[2]
+    done = run("llm", *specs, "-", "-f", "json", "--set", "model.seq_size=4096")
+    assert done.code == 0
+    told = "plan.json: seq_length 2,048 counts, not the seq_size 4,096" in " ".join(
+        done.err.split()
+    )
+    assert told is warned
+    assert bool(done.err) is warned
+    if warned:
+        alone = run("llm", *specs, "-", "-f", "json")
+        assert json.loads(alone.out)["total_time"] == json.loads(done.out)["total_time"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "titles"),
     [

@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 import calculon
-from calculon.launch import launch_files
 
 PLAN = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 4, "pipeline_par": 2}
 PLAN |= {"batch_size": 128, "activation_recompute": "full"}
@@ -103,8 +102,7 @@ def test_a_launch_file_as_mine(run, files):
     assert "Settings of Megatron-LM, from mine to the best: " in out
 
 
-def test_what_is_lost_of_mine_is_told(run, files, tmp_path, monkeypatch):
-    monkeypatch.setattr(launch_files, "_TOLD", set())
+def test_what_is_lost_of_mine_is_told(run, files, tmp_path):
     own = Path(files[0].partition("=")[2])
     (tmp_path / "run.sh").write_text(own.read_text().rstrip() + " --no-masked-softmax-fusion\n")
     code, _, err = run(*QUESTION, "--mine", tmp_path / "run.sh")

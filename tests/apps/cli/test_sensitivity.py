@@ -73,6 +73,29 @@ def test_break_even_with_another_machine(run):
     assert "Never within 1/16 to 16 times: " in page
 
 
+def test_a_plan_that_is_not_the_best_here_is_compared_with_the_best_there(run):
+    small = ("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm", "--replan")
+    done = run("sensitivity", *small, "--against-system", "h100_80g_sxm", "-f", "json")
+    found = json.loads(done.out)
+    best, compared = found["replanned"]["now"], found["break_even"]["compared"]
+    assert ("not the best here" in compared) is (best["value"] < found["value"])
+    assert compared.startswith("this plan")
+    assert compared.endswith("against the best plan of h100_80g_sxm")
+
+
+@pytest.mark.parametrize(
+    ("size", "code", "text"), [(3, 2, "expected a divisor"), (16, 1, "tier-1 memory")]
+)
+def test_errors_of_the_other_plan_have_its_name(run, tmp_path, size, code, text):
+    other = calculon.estimate(*TODAY).execution.to_dict()
+    (tmp_path / "other.json").write_text(json.dumps(other | {"microbatch_size": size}))
+    done = run("sensitivity", *TODAY, "--against", "other.json")
+    assert (done.code, done.out) == (code, "")
+    assert "other.json: " in done.err
+    assert text in done.err
+    assert TODAY[1] not in done.err
+
+
 def test_changes_hold_for_this_call(run, found):
     set_to = ("--set", "system.matrix.float16.tflops=624")
     changed = json.loads(run("sensitivity", *EXAMPLE, *set_to, "-f", "json").out)

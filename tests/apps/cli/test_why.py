@@ -39,6 +39,14 @@ def test_every_broken_rule_is_told(run):
         assert words in out
 
 
+def test_a_rule_of_several_sides_is_told_under_a_field_that_it_names(run):
+    code, out, _ = run("why", *TODAY, "--set", "pipeline_interleaving=9")
+    wrong, _, _ = out.partition("What would do")
+    assert code == 1
+    assert "\n  pipeline_interleaving  the 32 blocks of a pipeline stage" in wrong
+    assert "\n  system " not in wrong
+
+
 def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, tmp_path):
     fields = document("examples", "llama3-8B_h100x64") | {"microbatch_size": "two", "zero_stag": 2}
     path = tmp_path / "mine.json"

@@ -146,10 +146,13 @@ def test_names_have_places_in_their_order(content):
         (lambda e, f, s: e.plot(microbatches=3), "expected none for breakdown"),
         (lambda e, f, s: e.plot("schedule", microbatches=10**6), "at most the"),
         (lambda e, f, s: f.plot(x="sampl_rate"), "did you mean 'sample_rate'"),
-        (lambda e, f, s: f.evaluation.plot(y="num_procs:upwards"), "max or min"),
+        (
+            lambda e, f, s: f.evaluation.plot(y="num_procs:upwards"),
+            "y: num_procs: expected max or min",
+        ),
         (lambda e, f, s: s.plot("microbatch_siz"), "did you mean 'microbatch_size'"),
         (lambda e, f, s: s.plot(by="mem1"), "expected a column"),
-        (lambda e, f, s: s.plot(y="tim"), "expected a statistic"),
+        (lambda e, f, s: s.plot(y="tim"), "y: expected a statistic"),
     ],
 )
 def test_what_cannot_be_drawn_says_why(estimate, found, swept, call, said):

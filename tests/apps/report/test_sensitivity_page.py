@@ -75,6 +75,23 @@ def test_what_was_searched_again_fits_the_width(width):
     assert any("Memory: 80 GiB" in line for line in lines)
 
 
+def test_the_staircase_rises_and_says_both_ends_of_the_step_below():
+    gib, fields = 2**30, searched()["question"]["execution"]["fields"]
+    sizes = (20.25, 40.5, 80.5, 90.0)
+    steps = [
+        {"capacity": size * gib, "value": 1 / size, "kept": False, "execution": fields}
+        for size in sizes
+    ]
+    stairs = {"capacity": 80 * gib, "withheld": 0.0, "now": 1, "steps": steps}
+    stairs["shadow_price_of_1_GiB"] = steps[1]["value"] - steps[2]["value"]
+    again = searched()["replanned"] | {"capacity": stairs}
+    text = page(160, {**searched(), "value": steps[1]["value"], "replanned": again})
+    lines = text.partition("Memory: ")[2].splitlines()[1:]
+    assert lines[0].split()[:5] == ["20.25", "to", "40.5", "GiB", "(-39.5)"]
+    assert f"{100 * (40.5 / 20.25 - 1):+.1f} %" in lines[0]
+    assert [float(line.split()[0]) for line in lines[1:4]] == [80.5, 81.0, 90.0]
+
+
 @pytest.mark.parametrize("width", [10, 20, 34])
 def test_folded_paths_lose_nothing(width):
     path = "ext.kernels.attention.bfloat16.kernels.cudnn.backward.causal_lead"
@@ -110,6 +127,38 @@ def test_diamonds_are_the_best_plans():
     marked = sorted(x for line in axes.lines if line.get_marker() == "D" for x in line.get_xdata())
     ends = (row[f"replanned_at_{end}"] for row in panel.rows for end in ("low", "high"))
     assert marked == sorted(end for end in ends if end is not None)
+
+
+def test_texts_are_beyond_the_diamonds():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import draw
+
+    content, (row, *rest) = searched(), searched()["figures"]
+    now = content["value"]
+    ends = {"at_low": 1.1 * now, "at_high": 0.9 * now}
+    best = {"replanned_at_low": 1.2 * now, "replanned_at_high": 0.8 * now}
+    axes, *_ = draw({**content, "figures": [row | ends | best, *rest]}).axes
+    place = next(round(bar.get_y() + bar.get_height() / 2) for bar in axes.patches)
+    factor = axes.lines[0].get_xdata()[0] / best["replanned_at_low"]
+    said = sorted(text.xy[0] for text in axes.texts if text.xy[1] == place)
+    assert said == pytest.approx([0.8 * now * factor, 1.2 * now * factor])
+
+
+def test_shares_that_end_at_1_say_so():
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import draw
+
+    name = "ext.kernels.product.bfloat16.max_efficiency"
+    row = next(one for one in document()["figures"] if one["path"] == name)
+    assert row["high"] == 1 < 1.25 * row["value"]
+    line = next(line for line in page(160, document()).splitlines() if name in line)
+    assert f"to 1: {100 * (row['at_high'] / document()['value'] - 1):+.1f} %" in line
+    free = [one for one in document()["figures"] if one["high"] != 1]
+    for figures, told in ((document()["figures"], True), (free, False)):
+        picture = draw({**document(), "figures": figures})
+        texts = [text.get_text() for text in picture.legends[0].get_texts()]
+        assert any("shares at most 1" in text for text in texts) is told
+    assert "to 1: " not in page(160, {**document(), "figures": free})
 
 
 def test_a_plan_that_nothing_changes_has_a_picture():

@@ -40,6 +40,8 @@ def test_each_of_several_independent_ones_is_named():
     found = {one.reason: one for one in _failures(changes | {"pipeline_interleaving": 4})}
     assert {"batch_split", "interleaving_split", "attn_heads_split"} <= {*found}
     assert "pipeline_interleaving=4" in found["interleaving_split"].message
+    assert found["interleaving_split"].field == ""
+    assert found["interleaving_split"].to_dict()["fields"] == ["pipeline_interleaving"]
     assert found["batch_split"].message.endswith("found 33")
     assert "microbatch_split" not in found  # which has no meaning before
 

@@ -11,7 +11,7 @@ from calculon.apps.report.pictures.canvas import (
     figure,
     note_edition,
 )
-from calculon.apps.report.sensitivity_page import SHOWN, change, folded, stated
+from calculon.apps.report.sensitivity_page import SHOWN, capped, change, folded, stated
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
@@ -92,6 +92,8 @@ def _panel(axes: "Axes", panel: Panel, labels: Sequence[str], document: Document
     """Draw the bars of a panel, and say the values of figures at their ends."""
     factor, now = Quantity(document["statistic"]).factor, document["value"]
     for place, row in enumerate(panel.rows):
+        again = (row.get(f"replanned_at_{end}") for end in _LOOKS)
+        best = [one for one in again if one is not None]
         for end, look in _LOOKS.items():
             value = row[f"at_{end}"]
             if row[end] is None or value == now:
@@ -101,9 +103,11 @@ def _panel(axes: "Axes", panel: Panel, labels: Sequence[str], document: Document
             axes.barh(place, width, left=left, height=0.58, edgecolor="white", lw=0.6, **look)
             right = end == "low" if value is None else value > now
             said = f"{_figure(row, end)}: {change(value, now)}"
-            _say(axes, to * factor, place, said, right=right)
-        again = (row.get(f"replanned_at_{end}") for end in _LOOKS)
-        found = [one * factor for one in again if one is not None]
+            beyond = (
+                max([to, *best]) if right else min([to, *best])
+            )  # diamonds would cover the text
+            _say(axes, beyond * factor, place, said, right=right)
+        found = [one * factor for one in best]
         axes.plot(found, [place] * len(found), marker="D", color=BLACK, ls="none", ms=3.2, zorder=4)
     axes.axvline(now * factor, color=BLACK, linewidth=0.8, zorder=3)
     axes.set_yticks(range(len(labels)), labels)
@@ -159,6 +163,8 @@ def _legend(document: Document) -> list[Any]:
 
     share = document["range"]["share"]
     words = {"low": f"figure {100 * share:g} % lower", "high": f"{100 * share:g} % higher"}
+    if any(capped(row, share) for panel in panels(document) for row in panel.rows):
+        words["high"] += ", shares at most 1"
     if document["range"]["calibrated"]:
         words = {"low": "lower end of its range", "high": "higher end"}
     handles: list[Any] = [
