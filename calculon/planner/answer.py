@@ -117,6 +117,10 @@ class Mine:
         return None if self.estimate is None else of_estimate(self.estimate)
 
 
+_ASKED = ("batch_size", "seq_length")
+"""Fields that are the question, whatever a plan of one's own has."""
+
+
 @dataclass(frozen=True)
 class Answer(Displayed):
     """A plan and what a planner asks next.
@@ -163,6 +167,23 @@ class Answer(Displayed):
             return None
         q = self.question
         return waterfall(q.model, mine, self.best.execution, q.system)
+
+    @cached_property
+    def untried(self) -> dict[str, Any]:
+        """The values of the plan of one's own that are faster than those of the best, and that no plan tried had."""
+        tried = self.found.space.switches
+        losses = (
+            (one.fields for one in self.waterfall.steps if one.seconds > 0)
+            if self.waterfall
+            else ()
+        )
+        return {
+            name: values[0]
+            for fields in losses
+            if "preset" not in fields
+            for name, values in fields.items()
+            if name not in _ASKED and name in tried and values[0] not in tried[name]
+        }
 
     @cached_property
     def settings(self) -> Difference | None:
@@ -242,6 +263,7 @@ class Answer(Displayed):
                 answer["mine"]["order"] = self.order_of_mine.to_dict()
         if self.waterfall is not None:
             answer["waterfall"] = self.waterfall.to_dict()
+            answer["untried"] = self.untried
         if self.settings is not None:
             answer["settings"] = self.settings.to_dict()
         known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}

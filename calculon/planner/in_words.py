@@ -1,6 +1,6 @@
 """Plans and their figures in words."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.estimate import Estimate
@@ -35,11 +35,21 @@ _SIZES = {
 }
 """Fields that a number says all of, with their words."""
 
+_UNSTATED = {"seq_length": "the model's own", "expert_tensor_par": "as TP"}
+"""What 0 means in fields that have a value without being stated."""
+
+PRESET = "preset"
+
 
 def change_in_words(
-    before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str]
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    names: Sequence[str],
+    along: Collection[str] = (),
 ) -> str:
     """Write what somebody decided who changed some fields of an execution; what follows from them goes without saying.
+
+    But for what goes along with another preset, of which its name says nothing.
 
     Parameters
     ----------
@@ -47,6 +57,8 @@ def change_in_words(
         Fields of the execution before and after.
     names : sequence of str
         The fields that were decided; ``data_par`` is told with other degrees.
+    along : collection of str
+        The fields that follow; those of a preset are told.
 
     Returns
     -------
@@ -61,13 +73,28 @@ def change_in_words(
     'TP 2 -> 4, DP 32 -> 16'
     >>> change_in_words(one, {**one, "zero_stage": "fsdp"}, ["zero_stage"])
     'ZeRO-1 -> FSDP'
+    >>> change_in_words({**one, "seq_length": 4096}, one, ["seq_length"])
+    "sequences of 4,096 -> the model's own"
     """
     told = [name for name in _SIZES if name in names]
     if before["data_par"] != after["data_par"] and "data_par" not in told:
         told.append("data_par")
-    words = [f"{_SIZES[n]} {before[n]:,} -> {after[n]:,}" for n in told]
+    words = [_size_in_words(name, before, after) for name in told]
     rest = [name for name in names if name not in _SIZES]
-    return ", ".join((*words, *_choices_in_words(before, after, rest)))
+    said = ", ".join((*words, *_choices_in_words(before, after, rest)))
+    if PRESET not in names:
+        return said
+    others = [name for name in along if name not in (*names, *told)]
+    sizes = [_size_in_words(name, before, after) for name in _SIZES if name in others]
+    choices = [name for name in others if name not in _SIZES]
+    also = (*sizes, *_choices_in_words(before, after, choices))
+    return f"{said}, with {', '.join(also)}" if also else said
+
+
+def _size_in_words(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    ends = (one[name] for one in (before, after))
+    values = (_UNSTATED[name] if name in _UNSTATED and not n else f"{n:,}" for n in ends)
+    return f"{_SIZES[name]} {' -> '.join(values)}"
 
 
 def _choices_in_words(

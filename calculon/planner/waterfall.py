@@ -257,7 +257,8 @@ def waterfall(
         now, then = points[-1].execution, point.execution
         points.append(point)
         fields = {name: (now[name], then[name]) for name in NAMES if now[name] != then[name]}
-        steps.append(Step(change_in_words(now, then, some[0].names), fields, *points[-2:]))
+        words = change_in_words(now, then, some[0].names, fields)
+        steps.append(Step(words, fields, *points[-2:]))
     return Waterfall(
         model=model,
         system=system,

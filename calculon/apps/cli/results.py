@@ -339,9 +339,11 @@ def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options)
             raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
         if not told:
             version = (one.question or {}).get("calculon", "another version")
-            _warn(
-                f"{place}: calculon {__version__} computes {name} = {mine:.6g}, {version} had {theirs:.6g}"
-            )
+            who = f"calculon {__version__} computes {name} = {mine:.6g}"
+            if version == __version__:  # it computes the same for the same question
+                who = f"it is of another model or system than {made.model.name} on {made.system.name}: {who}"
+                version = "the file"
+            _warn(f"{place}: {who}, {version} had {theirs:.6g}")
         return None
     return made
 

@@ -179,6 +179,13 @@ class Comparison(Displayed):
         numbers = range(1, len(self.results))
         return [self.orders[i]["told_apart"] if i in self.orders else None for i in numbers]
 
+    def are_same(self, number: int) -> bool:
+        """Whether a result is of the same execution, model, system and edition as the first."""
+        first, other = self.results[0], self.results[number]
+        known = first.inputs is not None and first.execution is not None
+        same = first.execution == other.execution and machine(first) == machine(other)
+        return known and same and first.stats == other.stats
+
     def longer(self, one: int, other: int) -> float:
         """Return by what share of the time of a sample of one result another takes longer."""
         rates = [self.results[i].value("sample_rate") for i in (one, other)]
@@ -196,8 +203,13 @@ class Comparison(Displayed):
         ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
         if ends:
             yield f"Intervals of the time (90 %): {', '.join(ends)}"
-        for i, order in self.orders.items():
-            letter, ratio = self.letters[i], 1 + order["longer"]
+        for i, letter in enumerate(self.letters[1:], start=1):
+            if self.are_same(i):
+                yield f"A and {letter} are the same plan"
+                continue
+            if (order := self.orders.get(i)) is None:
+                continue
+            ratio = 1 + order["longer"]
             by = percent(max(ratio, 1 / ratio) - 1)
             yield (
                 f"A and {letter} are {order_in_words(order, 'A', letter)}: they differ by {by} a sample; "

@@ -19,6 +19,7 @@ from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
 from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
+from calculon.presets import plain
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import (
     NO_RECOMPUTE,
@@ -170,7 +171,8 @@ class PlanPage:
         longer = simplest["stats"]["total_time"] / best["stats"]["total_time"] - 1
         words = degrees_words(simplest["execution"])
         also = self._beside(simplest, best)
-        return f"{said}; the simplest: {', '.join((words, *also))}, {_percent(longer)}."
+        slower = f"{_percent(longer).removeprefix('+')} slower"
+        return f"{said}; the simplest of them ({slower} as predicted): {', '.join((words, *also))}."
 
     def _table(self, rows: Sequence[Document], best: Document, digits: Digits) -> Table:
         columns = (
@@ -239,10 +241,11 @@ class PlanPage:
             yield indented(Text(mine["problem"]))
             return
         best = self.plans.get("0", mine)
-        yield heading("Mine", self._words(mine["execution"]))
+        alike = _processors(mine) == _processors(best)
+        where = "" if alike else f", on {counted(_processors(mine), 'processor')}"
+        yield heading("Mine", self._words(mine["execution"]) + where)
         digits = _digits(mine["stats"])
         time = digits.duration(mine["stats"]["total_time"])
-        ratio = mine["stats"]["total_time"] / best["stats"]["total_time"]
         memory = f"{mine['stats']['proc_mem_tier1_cap_req'] / GIB:.1f} GiB"
         low, high = (mine["stats"].get(name) for name in BOUNDS)
         ends = () if low is None or high is None else (low, high)
@@ -253,8 +256,13 @@ class PlanPage:
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
         said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
-        if "order" in mine:
+        if best is not mine and mine["execution"] == best["execution"]:
+            said += ": the same plan as the best"
+        elif "order" in mine and alike:
+            ratio = mine["stats"]["total_time"] / best["stats"]["total_time"]
             said += f": {_against(ratio - 1)}, {order_in_words(mine['order'])}"
+        elif "order" in mine:
+            said += f": {_percent(_each(best) / _each(mine) - 1)} processor time a sample against the best"
         yield indented(Text(said))
 
     def _waterfall(self, waterfall: Document) -> Iterator[RenderableType]:
@@ -266,12 +274,16 @@ class PlanPage:
         section = waterfall_section(waterfall, digits)
         yield from (Text(), heading(section.title, ""), indented(section.table))
         yield from (indented(Text(note, "dim")) for note in section.notes)
+        if untried := [f"{name}={plain(one)}" for name, one in self.answer["untried"].items()]:
+            said = f"Not tried by the search: {', '.join(untried)}"
+            options = " ".join(f"--add {one}" for one in untried)
+            yield indented(Text(f"{said} ({options})", "dim"))
 
     def _settings(self, settings: Document) -> Iterator[RenderableType]:
         """Show what to change in one's own launch file."""
         mine, best = self.answer["mine"], self.plans["0"]
         margin, longer = mine.get("order", {}).get("margin"), None
-        if "stats" in mine:
+        if "stats" in mine and _processors(mine) == _processors(best):
             longer = best["stats"]["total_time"] / mine["stats"]["total_time"] - 1
         section = settings_section(settings, ("mine", "the best"), longer, margin)
         yield from (Text(), heading(section.title, ""), indented(section.table))
@@ -298,6 +310,15 @@ def _tokens(count: float) -> str:
     """
     number, _, prefix = scaled(count).partition(" ")
     return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip()
+
+
+def _processors(plan: Document) -> int:
+    return int(plan["execution"]["num_procs"])
+
+
+def _each(plan: Document) -> float:
+    """Return the samples that each processor of a plan computes a second."""
+    return float(plan["stats"]["sample_rate"] / _processors(plan))
 
 
 def _against(longer: float) -> str:

@@ -26,7 +26,7 @@ def settings_section(
     longer : float, optional
         By what share of the time of the first the second takes longer.
     margin : float, optional
-        By what share their times have to differ for their order to be sure.
+        By what share the longer time has to exceed the other for their order to be sure.
     """
     title = f"Settings of {difference['title']}, from {names[0]} to {names[1]}"
     title += "" if longer is None else f": {gained(longer, margin)}"
@@ -41,17 +41,19 @@ def settings_section(
 
 
 def gained(longer: float, margin: float | None = None) -> str:
-    """Write what a change of plans saves, and how sure that is.
+    """Write what a change of plans saves, and how sure that is; the margin of what is saved is a share of more time.
 
     >>> gained(-0.079), gained(0.5, 0.35)
     ('-7.9 %', '+50.0 % (tie margin 35.0 %)')
-    >>> gained(-0.079, 0.021), gained(-0.079, 0.35)
-    ('-7.9 % (tie margin 2.1 %)', '-7.9 %, not told apart (tie margin 35.0 %)')
+    >>> gained(-0.079, 0.025), gained(-0.079, 0.25)
+    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, not told apart (tie margin 20.0 %)')
     """
     said = f"{longer * 100:+.1f} %"
     if margin is None:
         return said
-    sure = max(1 + longer, 1 / (1 + longer)) >= 1 + margin
+    sure = max(1 + longer, 1 / (1 + longer)) > 1 + margin
+    if longer < 0:
+        margin = 1 - 1 / (1 + margin)
     return f"{said}{'' if sure else ', not told apart'} (tie margin {margin * 100:.1f} %)"
 
 

@@ -51,7 +51,8 @@ def falls(results: Sequence[Result]) -> "list[Fall]":
     Raises
     ------
     SpecError
-        For fewer than two results, for results that cannot be estimated again, and for other models or systems.
+        For fewer than two results, for results that cannot be estimated again, for other models or systems, and for
+        the same plan.
     """
     from calculon.planner.waterfall import waterfall
 
@@ -65,7 +66,11 @@ def falls(results: Sequence[Result]) -> "list[Fall]":
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
             raise SpecError(one.label, Problem("", wanted, "statistics alone", hint))
     mine, *others = known
-    pairs = ((best, waterfall(mine.estimate, best.estimate).to_dict()) for best in others)
+    pairs = [(best, waterfall(mine.estimate, best.estimate).to_dict()) for best in others]
+    for best, told in pairs:
+        if not told["steps"]:
+            wanted = f"another plan than {mine.label}"
+            raise SpecError(best.label, Problem("", wanted, "the same plan"))
     return [fall_of(mine, best, told) for best, told in pairs]
 
 

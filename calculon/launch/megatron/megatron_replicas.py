@@ -327,6 +327,8 @@ def _write_recompute(one: Writing) -> Fields:
         return found
     chosen = modules_of(modules) | (modules_of("core_attn") if kind == "attn_only" else set())
     names = [_NAMES.get(name, name) for name in MODULES if name in chosen]
+    if not names:  # single operators, as torchtitan has them
+        raise one.refuse("recompute_modules", f"none, or some of {', '.join(MODULES)}")
     return found | {_MODULES: names[0] if len(names) == 1 else names}
 
 

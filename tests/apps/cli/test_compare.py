@@ -245,6 +245,15 @@ def test_results_that_are_not_told_apart_say_so(run, other):
     assert all(one["interval"]["low"] < one["interval"]["high"] for one in found["results"])
 
 
+@pytest.mark.parametrize("edition", ["sc23", "corrected"])
+def test_equal_plans_are_called_the_same(run, edition):
+    text = run("compare", A, A, "--edition", edition).out
+    assert text.count("A and B are the same plan") == 1
+    assert "told apart" not in text
+    assert "one change at a time" not in text
+    assert "the same plan" not in run("compare", A, B, "--edition", edition).out
+
+
 def test_plans_of_one_question_are_led_from_one_to_the_other(run, other):
     far = other(activation_recompute="full", tensor_par=8, data_par=8, tensor_par_overlap="none")
     found = json.loads(run("compare", TODAY, far, "-f", "json").out)

@@ -151,6 +151,7 @@ def test_a_waterfall_needs_two_plans_of_one_question(run):
     assert "expected 2 results or more: a plan, and what it becomes, found 1" in error(TRIPLE)
     machine = error(TRIPLE, TRIPLE.replace("a100_80g", "h100_80g_nvl8"))
     assert "system: expected one system for both plans" in machine
+    assert "found the same plan" in error(TRIPLE, TRIPLE)
     assert run("llm", *ARGUMENTS, "stats.json").code == 0
     assert "expected an execution whose model and system are known" in error(TRIPLE, "stats.json")
 

@@ -205,6 +205,21 @@ def test_another_version_is_told(run, best):
     assert one.stats == {name: stats[name] for name in one.stats}
 
 
+def test_a_result_of_this_version_that_differs_is_of_another_model(run, best):
+    found = _read(best)
+    assert found["0"]["question"]["calculon"] == __version__
+    stats = found["0"]["stats"]
+    stats["fw_time"], stats["total_time"] = (
+        stats["fw_time"] * 2,
+        stats["total_time"] + stats["fw_time"],
+    )
+    _write(best, found)
+    with pytest.warns(
+        SpecWarning, match="best#0: it is of another model or system than .*the file"
+    ):
+        read_results([best])
+
+
 def test_results_are_estimated_with_changes(run, best):
     (plain,), (changed,) = (
         read_results([best]),

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 import calculon
 from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.how_sure import chance, order_in_words
-from calculon.apps.report.plan_page import PlanPage, _tokens
+from calculon.apps.report.plan_page import PlanPage, _percent, _tokens
 from calculon.apps.views.estimate_result import result_of
 from calculon.planner.answer import plan
 from tests.helpers import document
@@ -130,3 +130,35 @@ def test_a_plan_that_recomputes_nothing_says_so_beside_one_that_does():
     beside, plain = page()._beside, _spread(recompute_modules="none")
     assert "no recompute" in beside(plain, _spread(recompute_modules="moe_act"))
     assert "no recompute" not in beside(plain, plain)
+
+
+def test_a_plan_of_ones_own_on_other_processors_is_compared_by_the_processor():
+    found = page(mine="num_procs=128 tp=2 dp=64 mbs=2")
+    text = " ".join(drawn(found, 160).split())
+    mine, best = (found.answer["mine"], found.answer["plans"]["0"])
+    assert mine["execution"]["num_procs"] == 2 * best["execution"]["num_procs"]
+    ratio = best["stats"]["sample_rate"] * 2 / mine["stats"]["sample_rate"] - 1
+    assert f": {_percent(ratio)} processor time a sample against the best" in text
+    section = text[text.index("Mine:") : text.index("From mine to")]
+    assert ", on 128 processors" in section
+    assert "told apart" not in section
+
+
+def test_the_simplest_of_equally_fast_plans_says_what_it_costs():
+    ties = [tie for tie in page().answer["ties"] if tie["plans"] > 1]
+    best = page().answer["plans"]["0"]
+    text = " ".join(drawn(page(), 160).split())
+    others = [tie["simplest"] for tie in ties if tie["simplest"]["execution"] != best["execution"]]
+    assert others
+    for one in others:
+        longer = one["stats"]["total_time"] / best["stats"]["total_time"] - 1
+        assert f"the simplest of them ({100 * longer:.0f} % slower as predicted): " in text
+
+
+def test_a_faster_value_that_the_search_did_not_try_is_named():
+    found = page(mine="tp=2 dp=32 ce_impl=fused")
+    (loss,) = (step for step in found.answer["waterfall"]["steps"] if "ce_impl" in step["fields"])
+    assert loss["seconds"] > 0
+    text = " ".join(drawn(found, 80).split())
+    assert "Not tried by the search: ce_impl=fused (--add ce_impl=fused)" in text
+    assert "Not tried" not in drawn(page(mine="tp=8 pp=2 mbs=1 recompute=full"), 80)

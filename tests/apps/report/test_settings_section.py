@@ -1,5 +1,7 @@
 """Changes of settings, as a table."""
 
+import pytest
+
 from calculon.apps.report.settings_section import gained, settings_section
 from calculon.errors import Problem
 from calculon.launch.dialects import DIALECTS
@@ -16,7 +18,7 @@ TOLD = Difference(DIALECTS["megatron-lm"], CHANGES, REFUSED).to_dict()
 
 
 def test_a_row_for_each_change_and_a_sentence_for_each_refusal():
-    section = settings_section(TOLD, ("A", "B"), -0.079, 0.021)
+    section = settings_section(TOLD, ("A", "B"), -0.079, 1 / (1 - 0.021) - 1)
     assert section.title == "Settings of Megatron-LM, from A to B: -7.9 % (tie margin 2.1 %)"
     assert [row["kind"] for row in section.table.rows] == ["change", "add", "drop", "add"]
     first = section.table.rows[0]
@@ -30,3 +32,14 @@ def test_a_gain_within_the_margin_is_no_order():
     assert "not told apart" in gained(-0.05, 0.1)
     assert "not told apart" not in gained(-0.2, 0.1)
     assert "not told apart" not in gained(0.2, 0.1)
+
+
+@pytest.mark.parametrize("margin", [0.1, 0.25, 0.4])
+def test_the_margin_of_a_reduction_is_a_share_of_the_longer_time(margin):
+    least = 1 / (1 + margin) - 1  # what a plan saves that is just not told apart
+    assert (
+        gained(least, margin)
+        == f"{100 * least:.1f} %, not told apart (tie margin {-100 * least:.1f} %)"
+    )
+    assert "not told apart" not in gained(least - 0.01, margin)
+    assert "not told apart" in gained(least + 0.01, margin)

@@ -518,6 +518,7 @@ def test_what_is_written_is_read_again_and_costs_the_same(name, plan):
         ({"recompute_every": 4, "activation_recompute": "full"}, "recompute_every", "1"),
         ({"optimizer": "adam_8bit"}, "optimizer", "adam"),
         ({"rotary_impl": "complex"}, "rotary_impl", "real"),
+        ({"recompute_modules": "ops"}, "recompute_modules", "core_attn"),
         ({"cp_skip": True, "context_par": 2, "data_par": 4}, "cp_skip", "false"),
         ({"training": False}, "training", "true"),
         ({"pp_layout": "balanced", "pipeline_par": 2, "data_par": 4}, "pp_layout", "stage_blocks"),

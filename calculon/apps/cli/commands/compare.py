@@ -15,7 +15,7 @@ def configure(parser: Parser) -> None:
         "iteration time and of the memory that differ (the largest difference first), and every statistic with "
         "its difference and ratio. The others are compared with the first result. In edition corrected it says "
         "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
-        "the other, one change at a time.",
+        "the other, one change at a time: the largest first, as far as each can be made alone.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"

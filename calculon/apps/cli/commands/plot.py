@@ -131,7 +131,8 @@ KINDS = (
     ),
     Kind(
         "waterfall",
-        "from one plan to another, one change at a time: what each saves, and what memory it takes",
+        "from one plan to another, one change at a time, the largest first, as far as each can be made alone: "
+        "what each saves, and what memory it takes",
         add_result_arguments,
         "results:asked_falls",
         "waterfall_bars",
