@@ -268,7 +268,9 @@ class Layer:
         return system.move(moved, self.launched(stage), backward=stage != "fw")
 
     def launched(self, stage: Stage) -> float:
-        """Kernels of a pass, at least one if anything moves."""
+        """Kernels of a pass, at least one if anything moves; none of a layer that moves nothing in any pass."""
+        if self.kernels is not None and not any(self.traffic[one] for one in PASSES):
+            return 0
         if self.kernels is not None:
             return self.rounds * self.kernels[PASSES.index(stage)]
         return self.rounds * int(self.traffic[stage] != 0)

@@ -126,7 +126,10 @@ def _tokens_split(r: Requests) -> Array:
     length = sequence_lengths(r.model, r.plan.seq_length)
     tokens = r.plan.microbatch_size.astype(float) * length
     even = np.mod(tokens, r.plan.tensor_par * r.plan.context_par) == 0
-    return r.plan.is_choice("tensor_par_comm_type", "ar") | even
+    parts = (
+        np.mod(tokens, r.plan.context_par) == 0
+    )  # else the sequence is split wrongly, not its part
+    return r.plan.is_choice("tensor_par_comm_type", "ar") | even | ~parts
 
 
 def _explain_tokens(one: Request) -> Problem:
