@@ -47,7 +47,9 @@ def test_blocks_and_steps_are_found_where_they_are_laid(case):
                 ):
                     found += len(part)
                     form = plan.values("zero_stage")[part]
-                    own = ~np.isin(form, ("3", "fsdp"))  # gathered weights are copied, by batch
+                    own = ~np.isin(
+                        form, ("3", "fsdp", "owner")
+                    )  # weights that arrive are copied, by batch
                     for column in OF_BLOCK:
                         same = column.of(block)[part] == column.of(batch)
                         assert same[own].all(), column.name
