@@ -8,10 +8,14 @@ from calculon.launch.dialect import Launch
 from calculon.launch.dialects import read_launch, recognised
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN, read_bytes
+from calculon.spec.model import Model
 
 _LOST = "changes the result, and is not modelled"
 _MOST = 3
 """Settings that a warning names."""
+
+_SHAPE = ("num_blocks", "hidden", "feedforward", "attn_heads", "num_experts", "sliding_window")
+"""Figures by which two models are told apart."""
 
 
 def launch_text(path: str) -> str:
@@ -68,6 +72,15 @@ def tell_lost(path: str, launch: Launch) -> None:
     """Warn of the settings of a file that are not in its result."""
     if lost := lost_in_words(launch):
         warnings.warn(printable(f"{path}: {lost}"), SpecWarning, stacklevel=3)
+
+
+def tell_other_model(path: str, launch: Launch, model: Model) -> None:
+    """Warn where a file describes another model than the one that is asked about."""
+    other = {name: launch.model[name] for name in _SHAPE if name in launch.model}
+    if wrong := [name for name, value in other.items() if value != getattr(model, name)]:
+        found = ", ".join(f"{name} {other[name]:,}, not {getattr(model, name):,}" for name in wrong)
+        words = f"{path}: it describes another model than {model.name} ({found}), which counts here"
+        warnings.warn(printable(words), SpecWarning, stacklevel=3)
 
 
 def lost_in_words(launch: Launch) -> str:

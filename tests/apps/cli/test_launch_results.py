@@ -112,6 +112,14 @@ def test_what_is_lost_of_mine_is_told(run, files, tmp_path):
     assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
 
 
+def test_another_model_than_that_of_mine_is_told(run, files):
+    own = files[0].partition("=")[2]
+    code, _, err = run("plan", "llama2-13B", "64", "h100", "--mine", own)
+    assert code == 0
+    assert "it describes another model than llama2-13B" in err
+    assert "num_blocks 32, not 40" in err
+
+
 @pytest.mark.parametrize("dialect", ["megatron-lm", "megatron-bridge", "nemo"])
 def test_the_best_plan_is_emitted(run, best, dialect):
     code, out, err = run(*QUESTION, "--emit", dialect)

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if emitted is not None and not emitted.file and output == STDOUT:
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
-    from calculon.launch.launch_files import tell_lost
+    from calculon.launch.launch_files import tell_lost, tell_other_model
     from calculon.planner.answer import plan
     from calculon.planner.unfit import why_none
     from calculon.search.restrict import parse
@@ -105,6 +105,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     )
     if (own := answer.question.mine) is not None and own.launch is not None:
         tell_lost(own.file, own.launch)
+        tell_other_model(own.file, own.launch, answer.question.model)
     if output is None and emitted is not None and not emitted.file:
         pass  # the launch file alone, or the error that nothing fits
     elif output is None:
