@@ -32,8 +32,9 @@ class Ring(NamedTuple):
     @property
     def later(self) -> Fraction:
         """Share of the work of each later step."""
-        others = np.maximum(self.steps - 1, 1.0)
-        return np.where(self.steps > 1, (1 - self.first) / others, 1.0)
+        several = self.steps > 1  # not always whole: a mean over blocks
+        others = np.where(several, self.steps - 1, 1.0)
+        return np.where(several, (1 - self.first) / others, 1.0)
 
 
 MeanKeys = Callable[[Model, Array], Count]
