@@ -69,7 +69,7 @@ def ring_exposed(link: Seconds, steps: RingSteps, usage: Fraction) -> Seconds:
     ``AttnFuncWithCPAndKVP2P``: the next transfer is started before a step's attention, and waited for after it.
     """
     others = steps.steps - 1
-    sent = np.maximum(others, 1.0)
+    sent = np.where(others > 0, others, 1.0)  # not always whole: a mean over blocks
     once = np.minimum(others, 1.0)
     first, later = steps.first, steps.later
     exposed = np.zeros_like(link)
