@@ -106,7 +106,8 @@ class Declaration:
 
     ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
     number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
-    ``forgiving`` one, whose type decodes itself, is worth a warning, and left out.
+    ``forgiving`` one, whose type decodes itself, is worth a warning, and left out. ``source`` says where a default that
+    was measured is from, and when.
 
     Of an execution also:
 
@@ -141,6 +142,7 @@ class Declaration:
     choices: Sequence[str] = ()
     optional: bool = False
     forgiving: bool = False
+    source: str = ""
     scope: Scope = _NOTHING
     label: str = ""
     mark: str | Mapping[Any, str] = ""

@@ -1,0 +1,152 @@
+"""Amounts in the files of campaigns: numbers in the unit of their field, or words (``15T``, ``60d``, ``4M``)."""
+
+from dataclasses import replace
+from typing import Any
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.spec.fields import LARGEST_NUMBER, Declaration, shown
+from calculon.spec.spellings import duration, global_batch, sequence_length, tokens
+
+CHINCHILLA = 20.0
+"""Tokens for each parameter that a compute budget is best spent on. Source: Hoffmann et al., arXiv:2203.15556, table 3."""
+
+_CHINCHILLA = "chinchilla"
+
+
+class TimeSpan(float):
+    """A time in seconds; in files a number in the unit of its field, or words such as ``60d`` and ``90 min``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "TimeSpan":
+        """Decode a time."""
+        if isinstance(raw, str):
+            return cls(_read(lambda: duration(raw), path, problems))
+        problem = Declaration(help="", at_least=0).problem(float, raw, path)
+        if problem is not None:
+            wanted = "a time of at least 0, or words such as 60d, 12h or 90min"
+            problems.append(Problem(path, wanted, shown(raw)))
+            return cls(0.0)
+        number: Any = raw
+        return cls(number * scale)
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of a time."""
+        return {"type": ["number", "string"], "minimum": 0, "maximum": LARGEST_NUMBER}
+
+
+@dataclass(frozen=True, slots=True)
+class TokenGoal:
+    """Tokens of a run: a number, or so many for each parameter of the model.
+
+    Attributes
+    ----------
+    tokens : float
+        Tokens; 0 where they follow from the parameters.
+    per_parameter : float
+        Tokens for each parameter; 0 where they are stated.
+    """
+
+    tokens: float = 0.0
+    per_parameter: float = 0.0
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "TokenGoal":
+        """Decode ``15e12``, ``15T``, ``chinchilla`` (20 for each parameter), ``100x``."""
+        wanted = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
+        if not isinstance(raw, str):
+            if Declaration(help="", at_least=0).problem(float, raw, path) is not None:
+                problems.append(Problem(path, wanted, shown(raw)))
+                return cls()
+            number: Any = raw
+            return cls(tokens=float(number))
+        if raw.strip().lower() == _CHINCHILLA:
+            return cls(per_parameter=CHINCHILLA)
+        if raw.strip().lower().endswith("x"):
+            try:
+                factor = float(raw.strip()[:-1])
+            except ValueError:
+                factor = 0.0
+            if not 0 < factor < LARGEST_NUMBER:
+                problems.append(Problem(path, wanted, shown(raw)))
+            return cls(per_parameter=factor)
+        return cls(tokens=_read(lambda: tokens(raw), path, problems))
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of tokens."""
+        return {"type": ["number", "string"], "minimum": 1}
+
+    def of(self, parameters: float) -> float:
+        """Return the tokens for a model of so many parameters."""
+        return self.tokens or self.per_parameter * parameters
+
+
+@dataclass(frozen=True, slots=True)
+class BatchGoal:
+    """A global batch: sequences as a number, or tokens as words (``4M``); which of them, the length decides."""
+
+    text: str
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "BatchGoal":
+        """Decode a batch."""
+        problem = None
+        if not isinstance(raw, str):
+            problem = Declaration(help="", at_least=1).problem(int, raw, path)
+        if problem is not None:
+            problems.append(problem)
+            return cls("1")
+        found = cls(str(raw))
+        _read(lambda: found.sequences(1), path, problems)
+        return found
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of a batch."""
+        return {"type": ["integer", "string"], "minimum": 1}
+
+    def sequences(self, seq_size: int, path: str = "batch") -> int:
+        """Return its sequences of so many tokens.
+
+        Raises
+        ------
+        SpecError
+            For less than half a sequence.
+        """
+        return global_batch(self.text, seq_size, path).sequences
+
+
+class Length(int):
+    """Tokens of a sequence; in files a number, or words such as ``8k``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Length":
+        """Decode a length."""
+        if isinstance(raw, str):
+            return cls(_read(lambda: sequence_length(raw), path, problems))
+        problem = Declaration(help="", at_least=1).problem(int, raw, path)
+        if problem is not None:
+            problems.append(problem)
+            return cls(1)
+        number: Any = raw
+        return cls(number)
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of a length."""
+        return {"type": ["integer", "string"], "minimum": 1}
+
+
+def _read(read: Any, path: str, problems: list[Problem]) -> Any:
+    """Return what a reader of words makes of them; where it refuses, 1, and what is wrong goes to the problems."""
+    try:
+        return read()
+    except SpecError as error:
+        problems += [replace(one, field=path) for one in error.problems]
+        return 1

@@ -1,0 +1,90 @@
+"""Checkpoints: their bytes, how long a save stops the steps, and how often one can be taken."""
+
+import numpy as np
+
+from calculon.architecture.optimizer import MOMENT_BYTES, OPTIMIZERS, QUANTIZED_BYTES
+from calculon.campaign.record import Checkpoints
+from calculon.expression import Lookup
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.spec.named_values import DATATYPE_BYTES, MASTER_BYTES
+from calculon.units import Array, Bytes, BytesPerSecond, Count, Seconds
+
+
+def bytes_per_param(datatype: str, lookup: Lookup) -> Array:
+    """Return what a checkpoint has of each parameter: the weight, its master copy, the moments of the optimizer.
+
+    Of bfloat16 weights under Adam 2 + 4 + 8 = 14. Source: Rajbhandari et al., *ZeRO*, arXiv:1910.02054, section 3.1.
+
+    Parameters
+    ----------
+    datatype : str
+        Type of the weights.
+    lookup : callable
+        Columns of fields of executions by name: ``optimizer`` and ``optimizer_state_dtype``.
+    """
+    weight = DATATYPE_BYTES[datatype]
+    master = MASTER_BYTES if weight < MASTER_BYTES else 0
+    optimizer, moment = np.asarray(lookup("optimizer")), np.asarray(lookup("optimizer_state_dtype"))
+    size = np.zeros(np.broadcast_shapes(optimizer.shape, moment.shape))
+    for name, one in OPTIMIZERS.items():
+        each = np.where(moment == "bfloat16", MOMENT_BYTES["bfloat16"], MOMENT_BYTES["float32"])
+        if name.endswith("8bit"):
+            each = np.full_like(each, QUANTIZED_BYTES, dtype=float)
+        size = np.where(optimizer == name, weight + master + one.moments * each, size)
+    return size
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """How checkpoints of a job are saved and loaded, as columns.
+
+    Attributes
+    ----------
+    size : array
+        Bytes of a checkpoint.
+    pause : array
+        Seconds that steps wait for a save.
+    least_interval : array
+        Seconds that the storage needs for one, of which a new one waits for the last; 0 where steps wait for it.
+    load : array
+        Seconds to load one.
+    memory_pause : array
+        Seconds that steps wait for a copy in the memory of another node.
+    """
+
+    size: Bytes
+    pause: Seconds
+    least_interval: Seconds
+    load: Seconds
+    memory_pause: Seconds
+
+
+def saving(
+    checkpoints: Checkpoints, system: System, size: Bytes, num_procs: Count, nodes: Count
+) -> Saving:
+    """Return how checkpoints of some bytes are saved and loaded.
+
+    Every rank saves its part: it copies it to its host, from where it goes to the storage.
+    """
+    share = size / num_procs
+    copy = system.mem2.time(share) if system.ext.host is None else system.ext.host.time(share, num_procs)
+    rate = storage_rate(checkpoints, nodes)
+    write = size / rate
+    waits = checkpoints.mode == "sync"
+    to_peer = share / system.networks[-1].bandwidth
+    return Saving(
+        size=size,
+        pause=checkpoints.pause + (write if waits else copy),
+        least_interval=np.zeros_like(write) if waits else write,
+        load=write if checkpoints.load_time is None else np.full_like(write, checkpoints.load_time),
+        memory_pause=np.asarray(copy + to_peer),
+    )
+
+
+def storage_rate(checkpoints: Checkpoints, nodes: Count) -> BytesPerSecond:
+    """Return the rate of the storage: of all nodes, at most what is stated for all together."""
+    rate = np.asarray(nodes * checkpoints.bandwidth_per_node, float)
+    if checkpoints.bandwidth is not None:
+        rate = np.minimum(rate, checkpoints.bandwidth)
+    return rate

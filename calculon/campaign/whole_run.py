@@ -1,0 +1,134 @@
+"""The figures of a whole run from the steps that it takes: one code path for one execution and for a hundred million.
+
+Every argument and result is a column: an array whose last axis is *execution*, or a number.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from calculon.campaign.checkpoint import Saving, saving
+from calculon.campaign.end_of_run import end_of_run
+from calculon.campaign.figures import CampaignFigures, DaysByUse
+from calculon.campaign.goodput import Segment, best_interval, segment
+from calculon.campaign.job_mtbf import job_mtbf
+from calculon.campaign.record import DAY, HOUR, Campaign
+from calculon.campaign.spares import fewest_spares, probability_of_waiting
+from calculon.campaign.stragglers import slowdown
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.units import TERA, Array, Bytes, Count, Flops, FlopsPerSecond, Fraction, Seconds
+
+NODE = 8
+"""Processors that fail together, where a system does not say which share a host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Steps with the same batch and length of sequences.
+
+    Attributes
+    ----------
+    steps, step_time : array
+        How many there are, and seconds of one.
+    tokens : array
+        Tokens of all of them.
+    working : array
+        Share of a step in which the engines work; else they wait for others.
+    utilisation : array
+        Executed arithmetic over the peak, of a step.
+    """
+
+    steps: Count
+    step_time: Seconds
+    tokens: Count
+    working: Fraction
+    utilisation: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What runs on what.
+
+    Attributes
+    ----------
+    system : System
+        The machine.
+    num_procs, replicas : array
+        Processors, and replicas of the model.
+    parameters : float
+        Parameters of the model.
+    checkpoint_size : array
+        Bytes of a checkpoint.
+    peak : float
+        FLOP/s of a processor in the type of products.
+    """
+
+    system: System
+    num_procs: Count
+    replicas: Count
+    parameters: float
+    checkpoint_size: Bytes
+    peak: FlopsPerSecond
+
+    @property
+    def node(self) -> int:
+        """Processors of a node, which fail together and share a host."""
+        host = self.system.ext.host
+        return min(NODE, self.system.networks[0].size) if host is None else host.processors
+
+    @property
+    def nodes(self) -> Count:
+        """Nodes of the job."""
+        return np.ceil(np.asarray(self.num_procs) / self.node)
+
+    @property
+    def arithmetic(self) -> Flops:
+        """FLOP for a token, 6 for each parameter. Source: Kaplan et al., arXiv:2001.08361, section 2.1."""
+        return np.asarray(6.0 * self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """What failures and checkpoints make of the work of a run, as columns."""
+
+    mtbf: Seconds
+    interval: Seconds
+    recovery: Seconds
+    spent: Segment
+
+
+def whole_run(
+    campaign: Campaign,
+    job: Job,
+    stretches: Sequence[Stretch],
+    *,
+    pauses: int = 0,
+    rounded: bool = True,
+) -> CampaignFigures:
+    """Return the figures of a whole run.
+
+    Parameters
+    ----------
+    stretches : sequence of Stretch
+        The steps, in their order.
+    pauses : int
+        Changes of the execution, each of which is a restart from a checkpoint.
+    rounded : bool
+        Whether intervals between checkpoints are whole steps. A run whose intervals are not is never longer: the
+        least time of a step then gives the least time of a run.
+    """
+    steps = sum(np.asarray(one.steps) for one in stretches)
+    useful = sum(one.steps * one.step_time for one in stretches)
+    tokens = sum(np.asarray(one.tokens) for one in stretches)
+    saves = saving(campaign.checkpoints, job.system, job.checkpoint_size, job.num_procs, job.nodes)
+    slow = slowdown(campaign.reliability, job.nodes) - 1
+    step = useful / steps
+    evaluation = np.zeros_like(useful)
+    if campaign.evaluate_every:
+        evaluation = steps // campaign.evaluate_every * float(campaign.evaluate_time)
+    spikes = campaign.spikes * tokens / TERA
+    repeated = spikes * campaign.rollback_steps * step
+    work = useful * (1 + slow) + evaluation + repeated
+    found = _failures(campaign, job, saves, step, rounded=rounded)
+    ...
