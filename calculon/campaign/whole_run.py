@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from calculon.campaign.checkpoint import Saving, saving
-from calculon.campaign.end_of_run import end_of_run
 from calculon.campaign.figures import CampaignFigures, DaysByUse
-from calculon.campaign.goodput import Segment, best_interval, segment
+from calculon.campaign.goodput import best_interval
 from calculon.campaign.job_mtbf import job_mtbf
-from calculon.campaign.record import DAY, HOUR, Campaign
-from calculon.campaign.spares import fewest_spares, probability_of_waiting
-from calculon.campaign.stragglers import slowdown
+from calculon.campaign.record import DAY, HOUR, Campaign, Reliability
+from calculon.campaign.spent import spent
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.units import TERA, Array, Bytes, Count, Flops, FlopsPerSecond, Fraction, Seconds
@@ -88,16 +86,6 @@ class Job:
         return np.asarray(6.0 * self.parameters)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failures:
-    """What failures and checkpoints make of the work of a run, as columns."""
-
-    mtbf: Seconds
-    interval: Seconds
-    recovery: Seconds
-    spent: Segment
-
-
 def whole_run(
     campaign: Campaign,
     job: Job,
@@ -118,17 +106,49 @@ def whole_run(
         Whether intervals between checkpoints are whole steps. A run whose intervals are not is never longer: the
         least time of a step then gives the least time of a run.
     """
-    steps = sum(np.asarray(one.steps) for one in stretches)
-    useful = sum(one.steps * one.step_time for one in stretches)
-    tokens = sum(np.asarray(one.tokens) for one in stretches)
+    steps, useful, tokens = _totals(stretches)
     saves = saving(campaign.checkpoints, job.system, job.checkpoint_size, job.num_procs, job.nodes)
-    slow = slowdown(campaign.reliability, job.nodes) - 1
+    mtbf = _mtbf(campaign.reliability, job)
     step = useful / steps
+    interval = _interval(campaign, saves, mtbf, step, rounded=rounded)
+    recovery = campaign.reliability.detect + campaign.reliability.restart + saves.load
     evaluation = np.zeros_like(useful)
     if campaign.evaluate_every:
         evaluation = steps // campaign.evaluate_every * float(campaign.evaluate_time)
     spikes = campaign.spikes * tokens / TERA
     repeated = spikes * campaign.rollback_steps * step
-    work = useful * (1 + slow) + evaluation + repeated
-    found = _failures(campaign, job, saves, step, rounded=rounded)
+    work = useful + evaluation + repeated
+    share = spent(interval, saves.pause, recovery, mtbf)
+    restarts = (pauses + spikes) * recovery
+    wall = work * (1.0 + share.saving + share.lost + share.restart) + restarts
     ...
+
+
+def _totals(stretches: Sequence[Stretch]) -> tuple[Count, Seconds, Count]:
+    """Return the steps of a run, their time and their tokens."""
+    steps = sum((np.asarray(one.steps) for one in stretches), start=np.zeros(()))
+    useful = sum((np.asarray(one.steps * one.step_time) for one in stretches), start=np.zeros(()))
+    tokens = sum((np.asarray(one.tokens) for one in stretches), start=np.zeros(()))
+    return steps, useful, tokens
+
+
+def _mtbf(reliability: Reliability, job: Job) -> Seconds:
+    """Return the mean time between interruptions of a job."""
+    common = reliability.mtbf_common
+    others = () if common is None else (common / HOUR,)
+    return job_mtbf(job.num_procs, reliability.mtbf_processor / HOUR, *others)
+
+
+def _interval(
+    campaign: Campaign, saves: Saving, mtbf: Seconds, step: Seconds, *, rounded: bool
+) -> Seconds:
+    """Return the time of steps between checkpoints: as stated, or the best that the storage can take."""
+    c = campaign.checkpoints
+    if c.interval_steps is not None:
+        return np.asarray(c.interval_steps * step)
+    best = best_interval(saves.pause, mtbf) if c.interval is None else float(c.interval)
+    least = np.maximum(best, saves.least_interval)
+    if not rounded:
+        return least
+    whole = np.maximum(1.0, np.round(least / step))
+    return np.where(whole * step < saves.least_interval, whole + 1.0, whole) * step

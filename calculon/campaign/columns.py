@@ -1,0 +1,80 @@
+"""From the columns of executions, one or a hundred million, to the steps and the job of a whole run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calculon.campaign.checkpoint import bytes_per_param
+from calculon.campaign.figures import CampaignFigures
+from calculon.campaign.record import Campaign
+from calculon.campaign.whole_run import Job, Stretch, whole_run
+from calculon.hardware.system import System
+from calculon.units import Count, Seconds
+
+Lookup = Callable[[str], Any]
+"""Returns a column by name: a statistic of edition ``corrected``, or a field of executions."""
+
+_WORK = ("fw_time", "bw_time", "recompute_time", "optim_step_time")
+"""Statistics of the time in which engines work; in the rest of a step they wait for others."""
+
+
+def steps_of(tokens: float, tokens_per_step: Count) -> Count:
+    """Return the steps in which a run sees so many tokens."""
+    return np.ceil(tokens / np.asarray(tokens_per_step, float))
+
+
+def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup) -> Stretch:
+    """Return so many steps of executions."""
+    time: Seconds = np.asarray(lookup("total_time"))
+    working = sum(lookup(name) for name in _WORK) / time
+    return Stretch(
+        steps=steps,
+        step_time=time,
+        tokens=steps * tokens_per_step,
+        working=working,
+        utilisation=np.asarray(lookup("hfu")),
+    )
+
+
+def job(campaign: Campaign, system: System, datatype: str, lookup: Lookup) -> Job:
+    """Return what runs on what.
+
+    Parameters
+    ----------
+    datatype : str
+        Type of the weights.
+    """
+    parameters = np.asarray(lookup("parameters"))
+    stated = campaign.checkpoints.bytes_per_param
+    each = bytes_per_param(datatype, lookup) if stated is None else stated
+    return Job(
+        system=system,
+        num_procs=np.asarray(lookup("num_procs")),
+        replicas=np.asarray(lookup("data_par")),
+        parameters=parameters,
+        checkpoint_size=each * parameters,
+        peak=np.asarray(lookup("model_flops_per_second_per_proc") / lookup("mfu")),
+    )
+
+
+def figures(
+    campaign: Campaign,
+    system: System,
+    datatype: str,
+    tokens: float,
+    tokens_per_step: Count,
+    lookup: Lookup,
+) -> CampaignFigures:
+    """Return the figures of runs of one stretch each: all of a search, or one execution.
+
+    Parameters
+    ----------
+    tokens : float
+        Tokens of the run.
+    tokens_per_step : array
+        Tokens of a step of each execution.
+    """
+    steps = steps_of(tokens, tokens_per_step)
+    whole = stretch(steps, tokens_per_step, lookup)
+    return whole_run(campaign, job(campaign, system, datatype, lookup), [whole])

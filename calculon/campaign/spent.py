@@ -1,0 +1,46 @@
+"""What failures and checkpoints add to the work of a run, by what the time goes to."""
+
+import numpy as np
+
+from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio
+from calculon.frozen import dataclass
+from calculon.units import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Times for each unit of work, which add up to :func:`~calculon.campaign.goodput.wall_per_useful` less 1.
+
+    Attributes
+    ----------
+    saving : array
+        Work that waits for saves.
+    lost : array
+        Work, and saves, that failures destroy.
+    restart : array
+        Restarts, those that fail again, too.
+    """
+
+    saving: Array
+    lost: Array
+    restart: Array
+
+    @property
+    def total(self) -> Array:
+        """All of it."""
+        return self.saving + self.lost + self.restart
+
+
+def spent(interval: Values, save: Values, restart: Values, mtbf: Values) -> Spent:
+    """Split the exact law of Daly (2006, equation 20) into what its time goes to.
+
+    With x = (τ + δ)/M and r = R/M there are e^x - 1 failures at work for each interval τ. A restart that nothing may
+    interrupt takes M (e^r - 1) until it succeeds; M (e^x - 1) - (τ + δ) of work is lost. Arguments as in
+    :func:`~calculon.campaign.goodput.wall_per_useful`.
+    """
+    with quiet:
+        held_up = 1.0 + ratio(save, interval)
+        x, r = ratio(np.add(interval, save), mtbf), ratio(restart, mtbf)
+        lost = held_up * x * curvature(x)
+        again = held_up * growth(x) * r * growth(r)
+    return Spent(np.asarray(ratio(save, interval)), np.asarray(lost), np.asarray(again))
