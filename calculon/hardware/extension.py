@@ -18,6 +18,8 @@ from calculon.hardware.kernels.stated_kernels import FAMILY, StatedKernels
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory_use import MemoryUse
+from calculon.hardware.power import Power
+from calculon.hardware.price import Price
 from calculon.hardware.recipe_use import RecipeUse
 from calculon.hardware.torus import Torus
 from calculon.spec.fields import check_record, declare
@@ -182,6 +184,10 @@ class Extension:
     host: Host | None = declare(
         "host of a node, whose memory and links offloading shares with other traffic", default=None
     )
+    power: Power | None = declare(
+        "power of a processor and of a node, for the energy of a whole run", default=None
+    )
+    price: Price | None = declare("what processors cost, for the cost of a whole run", default=None)
     rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

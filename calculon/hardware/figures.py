@@ -32,6 +32,9 @@ IN_FORMULAS = frozenset(
 )
 """Counts that are terms of formulas, as other figures are; any other one may decide which groups there are."""
 
+OF_WHOLE_RUNS = ("ext.power.", "ext.price.")
+"""Beginnings of paths of figures on which no step depends: what whole runs take in energy and money."""
+
 _SHARES = "efficiencies"
 """Attribute of a curve."""
 
@@ -87,15 +90,22 @@ class Figure:
         return self.declaration.problem(self.kind, value, place or self.path)
 
 
-def figures_of(system: System, *, points: bool = False) -> dict[str, Figure]:
+def figures_of(
+    system: System, *, points: bool = False, whole_runs: bool = False
+) -> dict[str, Figure]:
     """Return every scalar figure that a system states, by path, in the order of declarations.
 
     Figures of optional parts are there where the system has the part. With `points` the shares of curves are, too, as
     ``mem1.MB_efficiency[0][1]``; rows of tables are not, nor numbers that stand for something else, as the number of a
-    network.
+    network. With `whole_runs` those are that no step depends on, prices and powers.
     """
     found = _in_record(system, "", ())
-    return {one.path: one for one in found if points or not one.of_curve}
+    left_out = () if whole_runs else OF_WHOLE_RUNS
+    return {
+        one.path: one
+        for one in found
+        if (points or not one.of_curve) and not one.path.startswith(left_out)
+    }
 
 
 def _in_record(record: Any, path: str, place: Place) -> Iterator[Figure]:
@@ -167,7 +177,7 @@ def with_figures(system: System, values: Mapping[str, float | Array]) -> System:
     SpecError
         For a path that is no figure of the system, and what a record says of figures that do not go together.
     """
-    known = figures_of(system, points=True)
+    known = figures_of(system, points=True, whole_runs=True)
     tree: dict[Any, Any] = {}
     for path, value in values.items():
         if path not in known:
