@@ -1,0 +1,1 @@
+"""The whole run: from the time of a step to days, money and energy, under failures."""
