@@ -29,6 +29,7 @@ ROOMS = (
     ("evaluate",),
     ("inspect",),
     ("estimate", "sweep"),
+    ("campaign",),
     ("search",),
     ("planner",),
 )

@@ -17,6 +17,9 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.units import TERA, Array, Bytes, Count, Flops, FlopsPerSecond, Fraction, Seconds
 
+_TENTH = 1.2815515655446004
+"""Standard deviations below which a tenth of a normal distribution is."""
+
 NODE = 8
 """Processors that fail together, where a system does not say which share a host."""
 
@@ -120,8 +123,55 @@ def whole_run(
     work = useful + evaluation + repeated
     share = spent(interval, saves.pause, recovery, mtbf)
     restarts = (pauses + spikes) * recovery
-    wall = work * (1.0 + share.saving + share.lost + share.restart) + restarts
-    ...
+    wall = work * (1.0 + share.total) + restarts
+    failures = np.where(np.isinf(mtbf), 0.0, wall / mtbf) + np.zeros_like(wall)
+    low, middle, high = _spread(wall, failures, interval, recovery)
+    spares = np.zeros_like(wall)
+    processors = job.num_procs + spares * job.node
+    hours = processors * wall / HOUR
+    none = np.full_like(wall, np.nan)
+    shape = np.zeros_like(wall)
+
+    def days(seconds: Seconds) -> Array:
+        return np.asarray(seconds / DAY + shape)
+
+    return CampaignFigures(
+        days=days(wall),
+        days_p10=days(low),
+        days_p50=days(middle),
+        days_p90=days(high),
+        processor_hours=hours,
+        goodput=useful / wall,
+        failures=failures,
+        mtbf_hours=mtbf / HOUR + shape,
+        checkpoint_interval=interval + shape,
+        checkpoint_time=saves.pause + shape,
+        checkpoint_size=saves.size + shape,
+        spare_nodes=spares,
+        mfu_effective=job.arithmetic * tokens / (job.peak * hours * HOUR),
+        usd=none,
+        tokens_per_usd=none,
+        mwh=none,
+        t_co2=none,
+        by_use=DaysByUse(
+            useful=days(useful),
+            evaluation=days(evaluation),
+            saving=days(work * share.saving),
+            lost=days(work * share.lost),
+            restart=days(work * share.restart + restarts),
+            waiting=days(0.0 * work),
+            repeated=days(repeated),
+            slowed=days(0.0 * work),
+        ),
+    )
+
+
+def _spread(
+    wall: Seconds, failures: Count, interval: Seconds, recovery: Seconds
+) -> tuple[Seconds, Seconds, Seconds]:
+    """Return the times that failures leave in one run of ten, of two, and in nine of ten."""
+    deviation = np.sqrt(failures * (interval**2 / 12 + (recovery + interval / 2) ** 2))
+    return wall - _TENTH * deviation, wall, wall + _TENTH * deviation
 
 
 def _totals(stretches: Sequence[Stretch]) -> tuple[Count, Seconds, Count]:

@@ -1,0 +1,75 @@
+"""What is left of exponentials of small numbers, without cancellation; of huge ones, infinity without warnings."""
+
+import math
+
+import numpy as np
+
+from calculon.units import Array
+
+Values = float | Array
+"""A number or an array of them; the laws of this room broadcast their arguments against each other."""
+
+_SMALL = 0.5  # below it the series, whose last term is then under 1e-17
+_TERMS = 14
+
+
+def quiet() -> np.errstate:
+    """Return a context without warnings: what overflows is meant to be infinite, and 0/0 is replaced."""
+    return np.errstate(over="ignore", divide="ignore", invalid="ignore")
+
+
+def ratio(amount: Values, per: Values) -> Array:
+    """Return an amount per another, where 0/0 and ∞/∞ are 0: a share of nothing, or of what never happens.
+
+    >>> float(ratio(0.0, 0.0)), float(ratio(1.0, 0.0)), float(ratio(3.0, np.inf))
+    (0.0, inf, 0.0)
+    """
+    with quiet():
+        found = np.divide(amount, per)
+    return np.where(np.isnan(found), 0.0, found)[()]
+
+
+def _series(x: Array, first: int, step: int = 1) -> Array:
+    """Return Σ x^k / (first + k step)! for small x."""
+    found = np.zeros_like(x)
+    for k in range(_TERMS, -1, -1):
+        found = found * x + 1.0 / math.factorial(first + k * step)
+    return found
+
+
+def growth(x: Values) -> Array:
+    """Return (e^x − 1)/x: how much longer an exponential growth is than a linear one; 1 at 0.
+
+    >>> float(growth(0.0)), float(growth(1e4))
+    (1.0, inf)
+    """
+    x = np.asarray(x, float)
+    with quiet():
+        found = np.where(np.isposinf(x), np.inf, np.expm1(x) / x)
+    return np.where(x == 0, 1.0, found)[()]
+
+
+def curvature(x: Values) -> Array:
+    """Return (e^x − 1 − x)/x²; 1/2 at 0.
+
+    >>> float(curvature(0.0))
+    0.5
+    """
+    x = np.asarray(x, float)
+    small = np.abs(x) < _SMALL
+    with quiet():
+        found = np.where(np.isposinf(x), np.inf, (np.expm1(x) - x) / (x * x))
+        return np.where(small, _series(np.where(small, x, 0.0), 2), found)[()]
+
+
+def sine_excess(x: Values) -> Array:
+    """Return (sinh x − x)/x³; 1/6 at 0.
+
+    >>> float(sine_excess(0.0)) == 1 / 6
+    True
+    """
+    x = np.asarray(x, float)
+    small = np.abs(x) < _SMALL
+    with quiet():
+        found = np.where(np.isinf(x), np.inf, (np.sinh(x) - x) / x**3)
+        return np.where(small, _series(np.where(small, x * x, 0.0), 3, 2), found)[()]

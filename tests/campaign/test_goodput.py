@@ -1,0 +1,117 @@
+"""Goodput: the exact law, its first order, its limits, and the interval that makes it best."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import lambertw
+
+from calculon.campaign.goodput import best_interval, daly, first_order, wall_per_useful, young
+from calculon.campaign.job_mtbf import job_mtbf
+
+LLAMA_3 = float(job_mtbf(16384, 16384 * 54 * 24 / 419))
+MEAN_TIMES = st.floats(1e2, 1e9)
+INTERVALS = st.floats(1.0, 1e5)
+TIMES = st.floats(0.0, 3600.0)
+
+
+def test_llama_3_as_published():
+    assert pytest.approx(3.09 * 3600, rel=1e-3) == LLAMA_3
+    assert young(30.0, LLAMA_3) == pytest.approx(817.0, rel=1e-3)
+    assert best_interval(30.0, LLAMA_3) == pytest.approx(daly(30.0, LLAMA_3), rel=1e-4)
+    cost = wall_per_useful(
+        best_interval(30.0, LLAMA_3), 30.0, np.array([300, 345, 346, 1800]), LLAMA_3
+    )
+    assert 1 / cost[0] == pytest.approx(0.904, rel=1e-3)
+    assert 1 / cost[3] == pytest.approx(0.790, rel=1e-3)
+    assert list(1 / cost > 0.90) == [True, True, False, False]
+
+
+def test_a_save_of_bloom_every_three_hours():
+    size, bandwidth = 176.247e9 * 13.05, 57.5e9
+    cost = wall_per_useful(3 * 3600.0, size / bandwidth, 0.0, np.inf)
+    assert cost - 1 == pytest.approx(0.0037, rel=5e-3)
+    assert size / bandwidth == pytest.approx(40.0, rel=1e-3)
+
+
+@given(INTERVALS, TIMES, TIMES, MEAN_TIMES)
+def test_fewer_failures_and_shorter_times_are_never_worse(interval, save, restart, mtbf):
+    cost = wall_per_useful(interval, save, restart, mtbf)
+    assert cost >= first_order(interval, save, restart, mtbf) * (1 - 1e-14) >= 1 - 1e-14
+    assert wall_per_useful(interval, save, restart, 1.01 * mtbf) <= cost
+    assert wall_per_useful(interval, save + 1, restart, mtbf) >= cost
+    assert wall_per_useful(interval, save, restart + 1, mtbf) >= cost
+    if np.isfinite(cost):
+        assert wall_per_useful(interval, save + 1, restart, mtbf) > cost
+
+
+@given(st.floats(1.0, 3600.0), st.floats(0.0, 10.0), TIMES, st.floats(1e5, 1e12))
+def test_the_first_order_is_the_limit_of_rare_failures(interval, save, restart, mtbf):
+    difference = wall_per_useful(interval, save, restart, mtbf) - first_order(
+        interval, save, restart, mtbf
+    )
+    held_up = save / interval
+    lost = (interval + save + restart) / mtbf
+    save_and_failure = (save / 2 + held_up * (interval / 2 + save / 2 + restart)) / mtbf
+    assert difference == pytest.approx(save_and_failure, abs=(1 + held_up) * lost**2 + 1e-13)
+
+
+def test_without_failures_only_saves_cost():
+    assert wall_per_useful(np.inf, 30.0, 300.0, np.inf) == 1
+    assert wall_per_useful(100.0, 0.0, 300.0, np.inf) == 1
+    assert wall_per_useful(100.0, 10.0, 300.0, np.inf) == 1.1
+    assert wall_per_useful(100.0, 0.0, 0.0, 1e300) == 1
+    assert wall_per_useful(0.0, 0.0, 10.0, 20.0) == pytest.approx(np.exp(0.5))
+
+
+def test_hopeless_runs_never_end():
+    assert wall_per_useful(100.0, 1.0, 1.0, np.array([0.0, 1e-300, 0.1])).tolist() == [np.inf] * 3
+    assert wall_per_useful(np.inf, 1.0, 1.0, 1e6) == np.inf
+    assert wall_per_useful(0.0, 1.0, 1.0, 1e6) == np.inf
+
+
+@given(st.floats(1e-6, 1e4), st.floats(1.0, 1e8))
+def test_at_the_best_interval_the_derivative_is_zero(save, mtbf):
+    y = (best_interval(save, mtbf) + save) / mtbf
+    assert np.exp(-y) - (1 - best_interval(save, mtbf) / mtbf) == pytest.approx(
+        0, abs=1e-15 + 1e-9 * y**2
+    )
+
+
+@given(st.floats(1e-3, 1e4), st.floats(1e2, 1e6), st.floats(0.5, 1.5))
+def test_no_other_interval_is_better(save, mtbf, factor):
+    best = best_interval(save, mtbf)
+    other = wall_per_useful(factor * best, save, 0.0, mtbf)
+    assert wall_per_useful(best, save, 0.0, mtbf) <= other * (1 + 1e-14)
+
+
+@given(st.floats(1e-4, 20.0))
+def test_newton_is_lambert(share):
+    mtbf = 1e4
+    by_lambert = mtbf * (1 + lambertw(-np.exp(-1 - share)).real)
+    assert best_interval(share * mtbf, mtbf) == pytest.approx(by_lambert, rel=1e-9)
+
+
+def test_known_approximations_are_its_expansion():
+    mtbf, save = 1e6, np.geomspace(1e-6, 10.0, 15)
+    w = np.sqrt(2 * save / mtbf)
+    assert best_interval(save, mtbf) == pytest.approx(young(save, mtbf), rel=1e-2)
+    assert np.all(np.abs(young(save, mtbf) / best_interval(save, mtbf) - 1 - w / 3) < w**2)
+    assert np.all(np.abs(daly(save, mtbf) / best_interval(save, mtbf) - 1) < w**3 + 1e-12)
+    assert daly(save=3.0, mtbf=1.0) == 1
+
+
+def test_limits_of_the_best_interval():
+    assert best_interval(0.0, 3600.0) == 0
+    assert best_interval(np.array([0.0, 30.0]), np.inf).tolist() == [np.inf, np.inf]
+    assert best_interval(1e9, 1.0) == 1
+    assert best_interval(1e-12, 1e12) == pytest.approx(np.sqrt(2), rel=1e-12)
+    assert young(np.array([0.0, 2.0]), 4.0).tolist() == [0, 4]
+
+
+def test_arguments_broadcast():
+    save, mtbf = np.array([[1.0], [30.0]]), np.array([1e3, 1e4, 1e5])
+    table = best_interval(save, mtbf)
+    assert table.shape == (2, 3)
+    assert table[1, 2] == best_interval(30.0, 1e5)
+    assert wall_per_useful(table, save, 60.0, mtbf).shape == (2, 3)
