@@ -251,7 +251,7 @@ def _estimated(base: Estimate, changed: Mapping[str, Any]) -> Estimate:
     try:
         return estimate(base.model, replace(base.execution, **changed), base.system)
     except SpecError as error:
-        plain = {**changed, "pipeline_interleaving": 1}
+        plain = {**changed, "pipeline_interleaving": 1, "p2p_overlap": False}
         if base.execution.pipeline_interleaving == 1 or error.field != "pipeline_interleaving":
             raise
         return estimate(base.model, replace(base.execution, **plain), base.system)
