@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from calculon.errors import Problem, SpecError, printable
 from calculon.launch.dialect import Launch, read
-from calculon.launch.dialects import recognised
+from calculon.launch.dialects import read_launch, recognised
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN, read_bytes
 from calculon.spec.model import Model
