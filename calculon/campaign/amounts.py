@@ -42,6 +42,7 @@ class Money(float):
     """US dollars; in files a number, or words such as ``5M`` and ``500k``."""
 
     __slots__ = ()
+    WANTED: ClassVar = "US dollars above 0, such as 5M or 500k"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Money":
@@ -50,7 +51,7 @@ class Money(float):
             return cls(_read(lambda: dollars(raw), path, problems))
         problem = Declaration(help="", above=0).problem(float, raw, path)
         if problem is not None:
-            problems.append(Problem(path, "US dollars above 0, such as 5M or 500k", shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(1.0)
         number: Any = raw
         return cls(number)
@@ -77,9 +78,7 @@ class TokenGoal:
         Tokens for each parameter; 0 where they are stated.
     """
 
-    WANTED: ClassVar = (
-        "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
-    )
+    WANTED: ClassVar = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
 
     tokens: float = 0.0
     per_parameter: float = 0.0

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
+from calculon.campaign.assumptions import counts
 from calculon.campaign.columns import job, steps_of, stretch
+from calculon.campaign.interval_choice import IntervalChoice, interval_choice
+from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
-from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.record import DAY, HOUR, Campaign
 from calculon.campaign.schedule import Rung, rungs
-from calculon.campaign.whole_run import whole_run
+from calculon.campaign.whole_run import Job, whole_run
 from calculon.display import Displayed
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
@@ -20,6 +23,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.presets import Preset
 from calculon.records import only_values
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
@@ -111,9 +115,35 @@ class TrainingRun(Displayed):
         return self.main.estimate.system
 
     @property
+    def preset(self) -> Preset:
+        """Framework that runs it."""
+        preset = self.main.estimate.preset
+        assert preset is not None
+        return preset
+
+    @property
     def tokens(self) -> float:
         """Tokens of the run: whole steps of them."""
         return sum(one.steps * one.tokens_per_step for one in self.parts)
+
+    @cached_property
+    def job(self) -> Job:
+        """What runs on what."""
+        main = self.main.estimate
+        return job(self.campaign, self.system, main.execution.datatype, _lookup(main))
+
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that the campaign states."""
+        return limits(self.campaign, self.figures)
+
+    @cached_property
+    def interval_choice(self) -> IntervalChoice:
+        """Why checkpoints are as far apart as they are."""
+        pause, mtbf = self.figures["checkpoint_time"], self.figures["mtbf_hours"]
+        assert pause is not None
+        assert mtbf is not None
+        return interval_choice(self.campaign, self.job, pause, mtbf * HOUR)
 
     @cached_property
     def days_between(self) -> tuple[float, float] | None:
@@ -128,18 +158,20 @@ class TrainingRun(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         main = self.main.estimate
-        assert main.preset is not None
         known = {} if main.origin is None else main.origin.to_dict()
         asked = {"execution": {**known, "fields": main.execution.to_dict()}}
         return {
-            QUESTION: question(main.model, main.system, main.edition, main.preset, **asked)
+            QUESTION: question(main.model, main.system, main.edition, self.preset, **asked)
             | {"campaign": dict(self.campaign.document)},
             "tokens": self.tokens,
             "figures": dict(self.figures),
             "days_between": None if self.days_between is None else list(self.days_between),
+            "limits": [one.to_dict() for one in self.limits],
+            "checkpoint": self.interval_choice.to_dict(),
             "parts": [one.to_dict() for one in self.parts],
             "assumed": [
                 {"field": path, "value": value, "unit": unit, "source": source}
+                | {"counts": counts(self.campaign, path)}
                 for path, value, unit, source in self.campaign.defaults
             ],
         }
@@ -155,7 +187,7 @@ class TrainingRun(Displayed):
 
 def campaign(
     model: Source | Model,
-    execution: Source | Execution,
+    execution: Source | Execution | int,
     system: Source | System,
     run: CampaignSource | None = None,
     *,
@@ -167,7 +199,8 @@ def campaign(
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; the edition is ``corrected``.
+        As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
+        execution the best plan is taken, as of :func:`calculon.plan`.
     run : str, path, mapping or Campaign, optional
         The campaign: a name of the catalog, a file, or its fields.
     preset : str, optional
@@ -179,15 +212,33 @@ def campaign(
     Raises
     ------
     SpecError
-        For a malformed request, such as a run without tokens.
+        For a malformed request, such as a run without tokens, or a budget without a price.
     Infeasible
-        When a part of the run does not fit; the message says which.
+        When a part of the run does not fit; the message says which. A run beyond its limits is none: it says so in
+        ``limits``.
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
-    shape, machine = inputs.model(model), inputs.system(system)
-    base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
+    if isinstance(execution, int):
+        base = _planned(model, execution, system, preset)
+    else:
+        shape, machine = inputs.model(model), inputs.system(system)
+        base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
     return training_run(asked, base)
+
+
+def _planned(
+    model: Source | Model, num_procs: int, system: Source | System, preset: str | None
+) -> Estimate:
+    """Return the best plan on so many processors."""
+    from calculon.planner.answer import plan  # what a given plan does without
+    from calculon.planner.unfit import why_none
+
+    answer = plan(model, num_procs, system, preset=preset)
+    if answer.best is None:
+        reason = why_none(answer.found.counts)
+        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
+    return answer.best
 
 
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
@@ -204,8 +255,9 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
         for one in parts
     ]
     of_job = job(asked, base.system, e.datatype, _lookup(main))
-    found = whole_run(asked, of_job, stretches)
-    return TrainingRun(asked, parts, only_values(found))
+    found = TrainingRun(asked, parts, only_values(whole_run(asked, of_job, stretches)))
+    limits(asked, found.figures)  # those that cannot be checked are refused
+    return found
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:

@@ -7,8 +7,8 @@ from typing import Any
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity
 from calculon.architecture.parameters import parameter_count
-from calculon.hardware.memory import Memory
 from calculon.campaign.read import read_campaign
+from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
 from calculon.presets import find_preset
 from calculon.spec import catalog
@@ -188,7 +188,9 @@ def _campaigns() -> Table:
         asked = read_campaign(name)
         stated = asked.document
         about = stated.get("about", "")
-        length = next((f"{stated[key]}" for key in ("tokens", "loss", "steps") if key in stated), "")
+        length = next(
+            (f"{stated[key]}" for key in ("tokens", "loss", "steps") if key in stated), ""
+        )
         rows.append(
             {
                 "name": name,

@@ -18,9 +18,7 @@ from calculon.spec.files import json_text
 SHOW = "show"
 """First word of a call that asks for one page."""
 
-_WANTED = (
-    "a kind (models, systems, executions, presets, studies, campaigns), a name of the catalog or a part of one"
-)
+_WANTED = "a kind (models, systems, executions, presets, studies, campaigns), a name of the catalog or a part of one"
 
 
 def configure(parser: Parser) -> None:
