@@ -318,7 +318,7 @@ class WholeRun:
     @derived
     def _quantiles(self) -> Array:
         """Days by which runs have ended; with two levels by the law of one, scaled to their mean."""
-        c, scale = self.campaign.checkpoints, 1.0
+        c, scale = self.campaign.checkpoints, np.asarray(1.0)
         times = self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf
         if c.levels > 1:
             recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
