@@ -3,13 +3,11 @@
 from typing import Any
 
 from calculon.campaign.checkpoint import storage_rate
-from calculon.campaign.goodput import best_interval
-from calculon.campaign.record import Campaign
-from calculon.campaign.whole_run import Job
+from calculon.campaign.whole_run import WholeRun
 from calculon.frozen import dataclass
 
-STATED, BEST, STORAGE = "stated", "best", "storage"
-"""Reasons of an interval: the campaign says it; the run is the shortest; the storage takes no more."""
+STATED, BEST, STORAGE, RUN = "stated", "best", "storage", "run"
+"""Reasons of an interval: the campaign says it; the run is the shortest; the storage takes no more; the run ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +17,7 @@ class IntervalChoice:
     Attributes
     ----------
     reason : str
-        ``stated``, ``best`` or ``storage``.
+        ``stated``, ``best``, ``storage`` or ``run``.
     best : float
         Seconds between checkpoints with which the run is the shortest.
     write : float
@@ -28,6 +26,8 @@ class IntervalChoice:
         Rate of the storage in B/s.
     bandwidth_needed : float
         Rate with which the storage takes the best interval, in B/s.
+    memory_interval : float or None
+        Seconds between copies in the memory of other nodes; None without.
     """
 
     reason: str
@@ -35,6 +35,7 @@ class IntervalChoice:
     write: float
     bandwidth: float
     bandwidth_needed: float
+    memory_interval: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -44,28 +45,33 @@ class IntervalChoice:
             "write_time": self.write,
             "storage_bandwidth": self.bandwidth,
             "storage_bandwidth_needed": self.bandwidth_needed,
+            "memory_interval": self.memory_interval,
         }
 
 
-def interval_choice(campaign: Campaign, job: Job, pause: float, mtbf: float) -> IntervalChoice:
-    """Return why checkpoints are as far apart as they are.
-
-    Parameters
-    ----------
-    pause : float
-        Seconds that steps wait for a save.
-    mtbf : float
-        Mean seconds between interruptions of the job.
-    """
-    c = campaign.checkpoints
-    best = float(best_interval(pause, mtbf))
-    bandwidth = float(storage_rate(c, job.nodes))
-    size = float(job.checkpoint_size)
-    write = size / bandwidth
-    stated = c.interval is not None or c.interval_steps is not None
-    limited = c.mode == "async" and write > best
-    reason = STATED if stated else STORAGE if limited else BEST
-    needed = size / best if best else float("inf")
+def interval_choice(whole: WholeRun) -> IntervalChoice:
+    """Return why checkpoints of a run, of one execution, are as far apart as they are."""
+    c = whole.campaign.checkpoints
+    best, least = float(whole.best_interval), float(whole.saves.least_interval)
+    bandwidth = float(storage_rate(c, whole.job.nodes))
+    size = float(whole.saves.size)
     return IntervalChoice(
-        reason=reason, best=best, write=write, bandwidth=bandwidth, bandwidth_needed=needed
+        reason=_reason(whole, best, least),
+        best=best,
+        write=size / bandwidth,
+        bandwidth=bandwidth,
+        bandwidth_needed=size / best if best else float("inf"),
+        memory_interval=float(whole.memory_interval) if c.levels > 1 else None,
     )
+
+
+def _reason(whole: WholeRun, best: float, least: float) -> str:
+    c = whole.campaign.checkpoints
+    if c.interval_steps is not None:
+        return STATED
+    wanted = best if c.interval is None else float(c.interval)
+    if float(whole.useful) <= max(wanted, least):
+        return RUN
+    if least > wanted:
+        return STORAGE
+    return BEST if c.interval is None else STATED

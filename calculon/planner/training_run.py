@@ -1,5 +1,6 @@
 """A whole training run of a plan: its parts, its figures, and what was assumed."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -9,13 +10,13 @@ import numpy as np
 
 from calculon import inputs
 from calculon.campaign.assumptions import counts
-from calculon.campaign.columns import job, steps_of, stretch
-from calculon.campaign.interval_choice import IntervalChoice, interval_choice
+from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import DAY, HOUR, Campaign
-from calculon.campaign.schedule import Rung, rungs
-from calculon.campaign.whole_run import Job, whole_run
+from calculon.campaign.run_columns import job, steps_of, stretch
+from calculon.campaign.rungs import Rung, rungs
+from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
@@ -23,6 +24,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.planner.run_details import energy_details, money_details, node_details
 from calculon.presets import Preset
 from calculon.records import only_values
 from calculon.spec.execution import Execution
@@ -90,14 +92,18 @@ class TrainingRun(Displayed):
         What was asked.
     parts : tuple of Part
         Its steps, in their order.
-    figures : mapping
-        The figures of the run by name (:class:`~calculon.campaign.figures.CampaignFigures`); None where one is not
-        known, such as the price.
+    whole : WholeRun
+        What it takes, with money and energy by their parts.
     """
 
     campaign: Campaign
     parts: tuple[Part, ...]
-    figures: Mapping[str, float | None]
+    whole: WholeRun
+
+    @cached_property
+    def figures(self) -> dict[str, float | None]:
+        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`); None of what is not known."""
+        return only_values(self.whole.figures())
 
     @property
     def main(self) -> Part:
@@ -115,35 +121,21 @@ class TrainingRun(Displayed):
         return self.main.estimate.system
 
     @property
+    def tokens(self) -> float:
+        """Tokens of the run: whole steps of them."""
+        return sum(one.steps * one.tokens_per_step for one in self.parts)
+
+    @property
     def preset(self) -> Preset:
         """Framework that runs it."""
         preset = self.main.estimate.preset
         assert preset is not None
         return preset
 
-    @property
-    def tokens(self) -> float:
-        """Tokens of the run: whole steps of them."""
-        return sum(one.steps * one.tokens_per_step for one in self.parts)
-
-    @cached_property
-    def job(self) -> Job:
-        """What runs on what."""
-        main = self.main.estimate
-        return job(self.campaign, self.system, main.execution.datatype, _lookup(main))
-
     @cached_property
     def limits(self) -> tuple[Limit, ...]:
         """The limits that the campaign states."""
         return limits(self.campaign, self.figures)
-
-    @cached_property
-    def interval_choice(self) -> IntervalChoice:
-        """Why checkpoints are as far apart as they are."""
-        pause, mtbf = self.figures["checkpoint_time"], self.figures["mtbf_hours"]
-        assert pause is not None
-        assert mtbf is not None
-        return interval_choice(self.campaign, self.job, pause, mtbf * HOUR)
 
     @cached_property
     def days_between(self) -> tuple[float, float] | None:
@@ -167,7 +159,10 @@ class TrainingRun(Displayed):
             "figures": dict(self.figures),
             "days_between": None if self.days_between is None else list(self.days_between),
             "limits": [one.to_dict() for one in self.limits],
-            "checkpoint": self.interval_choice.to_dict(),
+            "nodes": node_details(self.whole),
+            "checkpoint": interval_choice(self.whole).to_dict(),
+            "money": money_details(self.whole),
+            "energy": energy_details(self.whole),
             "parts": [one.to_dict() for one in self.parts],
             "assumed": [
                 {"field": path, "value": value, "unit": unit, "source": source}
@@ -214,8 +209,8 @@ def campaign(
     SpecError
         For a malformed request, such as a run without tokens, or a budget without a price.
     Infeasible
-        When a part of the run does not fit; the message says which. A run beyond its limits is none: it says so in
-        ``limits``.
+        When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
+        A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
@@ -250,14 +245,24 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
         _part(base, one) for one in rungs(asked, tokens, parameters, e.batch_size, seq_size)
     )
     main = max(parts, key=lambda one: one.days).estimate
-    stretches = [
+    stretches = tuple(
         stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
         for one in parts
-    ]
+    )
     of_job = job(asked, base.system, e.datatype, _lookup(main))
-    found = TrainingRun(asked, parts, only_values(whole_run(asked, of_job, stretches)))
-    limits(asked, found.figures)  # those that cannot be checked are refused
+    found = TrainingRun(asked, parts, WholeRun(asked, of_job, stretches))
+    _check(found)
     return found
+
+
+def _check(found: TrainingRun) -> None:
+    """Refuse a run that never ends, and one with limits that cannot be checked."""
+    if not math.isfinite(found.figures["days"] or 0.0):
+        mtbf = (found.figures["mtbf_hours"] or 0.0) * HOUR
+        said = f"a failure each {mtbf:.3g} s, and {float(found.whole.recovery):.3g} s to restart"
+        hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
+        raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
+    limits(found.campaign, found.figures)
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
