@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from calculon.planner.answer import Answer, plan
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.sensitivity import Sensitivity, sensitivity
+    from calculon.planner.training_run import TrainingRun, campaign
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
@@ -54,10 +55,12 @@ __all__ = [
     "SpecError",
     "Sweep",
     "System",
+    "TrainingRun",
     "Waterfall",
     "Why",
     "__version__",
     "bounds",
+    "campaign",
     "catalog",
     "compare",
     "estimate",
@@ -92,6 +95,7 @@ _MODULES = {
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
     "planner.launch_flags": ("export_flags", "import_flags"),
+    "planner.training_run": ("TrainingRun", "campaign"),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "planner.why": ("Why", "why"),

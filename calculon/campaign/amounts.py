@@ -9,7 +9,7 @@ from calculon.spec.fields import LARGEST_NUMBER, Declaration, shown
 from calculon.spec.spellings import duration, global_batch, sequence_length, tokens
 
 CHINCHILLA = 20.0
-"""Tokens for each parameter that a compute budget is best spent on. Source: Hoffmann et al., arXiv:2203.15556, table 3."""
+"""Tokens for each parameter on which compute is best spent. Source: Hoffmann et al., arXiv:2203.15556, table 3."""
 
 _CHINCHILLA = "chinchilla"
 

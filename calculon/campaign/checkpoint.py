@@ -68,7 +68,11 @@ def saving(
     Every rank saves its part: it copies it to its host, from where it goes to the storage.
     """
     share = size / num_procs
-    copy = system.mem2.time(share) if system.ext.host is None else system.ext.host.time(share, num_procs)
+    copy = (
+        system.mem2.time(share)
+        if system.ext.host is None
+        else system.ext.host.time(share, num_procs)
+    )
     rate = storage_rate(checkpoints, nodes)
     write = size / rate
     waits = checkpoints.mode == "sync"

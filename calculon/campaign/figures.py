@@ -23,7 +23,9 @@ class DaysByUse:
     evaluation: Days = stat("evaluations")
     saving: Days = stat("steps that wait for checkpoints")
     lost: Days = stat("work that failures destroy: since the last checkpoint")
-    restart: Days = stat("from failures to the next step: detection, restart, loading of the checkpoint")
+    restart: Days = stat(
+        "from failures to the next step: detection, restart, loading of the checkpoint"
+    )
     waiting: Days = stat("waiting for nodes in repair, with no spare left")
     repeated: Days = stat("steps that loss spikes and silent corruptions take back")
     slowed: Days = stat("steps that slow nodes and variation between ranks make longer")

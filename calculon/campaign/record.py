@@ -28,7 +28,7 @@ class Reliability:
         source=f"419 interruptions in 54 days on 16,384 H100: {_LLAMA_3}",
     )
     mtbf_common: TimeSpan | None = declare(
-        "hours between interruptions of the whole fleet, whatever its size (file system, power, planned); none if absent",
+        "hours between interruptions of the whole fleet, of any size (file system, power, planned); none if absent",
         unit="h",
         scale=HOUR,
         default=None,
@@ -78,12 +78,8 @@ class Reliability:
         default=TimeSpan(24 * HOUR),
         source="assumption; of effect only where silent is stated",
     )
-    slow_share: float = declare(
-        "share of nodes that are slow", at_least=0, below=1, default=0.0
-    )
-    slow_factor: float = declare(
-        "how much longer slow nodes take", at_least=1, default=1.0
-    )
+    slow_share: float = declare("share of nodes that are slow", at_least=0, below=1, default=0.0)
+    slow_factor: float = declare("how much longer slow nodes take", at_least=1, default=1.0)
     slow_detect: TimeSpan = declare(
         "hours until a slow node is replaced",
         unit="h",
@@ -92,7 +88,7 @@ class Reliability:
         source="assumption; of effect only where slow_share is stated",
     )
     jitter: float = declare(
-        "variation of the time of a step between ranks: standard deviation over mean; runs that were measured contain it",
+        "variation of the time of a step between ranks: standard deviation over mean; measured runs contain it",
         at_least=0,
         below=1,
         default=0.0,
@@ -170,7 +166,7 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """What processors cost, what power they draw, and where; ``ext.price`` and ``ext.power`` of the system if absent."""
+    """What processors cost, what power they draw, and where; as the system says (``ext``) where absent."""
 
     price: float | None = declare(
         "US dollars for an hour of a processor; if absent ext.price of the system",
@@ -204,14 +200,22 @@ class Fleet:
         "carbon of the electricity, by its grid", unit="g/kWh", at_least=0, default=None
     )
     g_co2_per_kwh_market: float | None = declare(
-        "carbon of the electricity by contracts, told beside", unit="g/kWh", at_least=0, default=None
+        "carbon of the electricity by contracts, told beside",
+        unit="g/kWh",
+        at_least=0,
+        default=None,
     )
     usd_per_kwh: float | None = declare(
-        "price of electricity, of processors that one owns", unit="USD/kWh", at_least=0, default=None
+        "price of electricity, of processors that one owns",
+        unit="USD/kWh",
+        at_least=0,
+        default=None,
     )
-    wue: float | None = declare(
-        "water usage effectiveness", unit="L/kWh", at_least=0, default=None
-    )
+    wue: float | None = declare("water usage effectiveness", unit="L/kWh", at_least=0, default=None)
+
+
+PARTS = ("reliability", "checkpoints", "fleet")
+"""Fields of a campaign that have fields of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +234,8 @@ class Phase:
         "global batch in sequences, or tokens (4M); if absent as the execution says", default=None
     )
     execution: str | None = declare(
-        "an execution of the catalog, a file, or search; if absent that of the command", default=None
+        "an execution of the catalog, a file, or search; if absent that of the command",
+        default=None,
     )
     document_mean: float | None = declare(
         "mean tokens of the documents that fill sequences, which do not attend to each other",
@@ -251,7 +256,9 @@ class Campaign:
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
     tokens: TokenGoal | None = declare(
-        "tokens of the run (15T), or for each parameter (chinchilla, 100x)", unit="tokens", default=None
+        "tokens of the run (15T), or for each parameter (chinchilla, 100x)",
+        unit="tokens",
+        default=None,
     )
     loss: float | None = declare(
         "loss to reach, instead of tokens: by both published laws", above=0, default=None
@@ -261,7 +268,8 @@ class Campaign:
         "parts of the run, in their order; one if absent", default=()
     )
     batch_ramp: BatchRamp | None = declare(
-        "smaller batches at the start: a list of {from: tokens, batch}, or {start, step, tokens}", default=None
+        "smaller batches at the start: a list of {from: tokens, batch}, or {start, step, tokens}",
+        default=None,
     )
     seq_ramp: tuple[SequenceRung, ...] = declare(
         "shorter sequences at the start: a list of {from: tokens, seq_size}", default=()
@@ -290,7 +298,7 @@ class Campaign:
     )
     budget_mwh: float | None = declare("energy that it may take", unit="MWh", above=0, default=None)
     name: str = field(default="campaign", compare=False)
-    stated: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check what the fields say together.
@@ -312,7 +320,7 @@ class Campaign:
         if problems:
             raise SpecError("campaign", problems)
 
-    def _phase_problems(self, whole: bool) -> Iterator[Problem]:  # noqa: FBT001
+    def _phase_problems(self, whole: bool) -> Iterator[Problem]:
         """Yield what phases leave open, where the run states its length or not."""
         for i, phase in enumerate(self.phases):
             if (phase.tokens is None) == (phase.share is None):
@@ -322,27 +330,32 @@ class Campaign:
         if self.phases and len(shares) == len(self.phases) and abs(sum(shares) - 1) > 1e-6:
             yield Problem("phases", "shares that are 1 together", f"{sum(shares):g}")
         if shares and not whole:
-            yield Problem("tokens", "the tokens of the run, as phases have shares of them", "nothing")
+            yield Problem(
+                "tokens", "the tokens of the run, as phases have shares of them", "nothing"
+            )
         if whole and self.phases and len(shares) < len(self.phases):
             hint = "give every phase a share, or state no tokens of the run"
             yield Problem("phases", "shares of the tokens of the run", "tokens of a phase", hint)
 
     @property
+    def stated(self) -> frozenset[str]:
+        """The paths of the fields that its document states, of itself and of its parts."""
+        parts = ((key, part) for key, part in self.document.items() if isinstance(part, Mapping))
+        inside = (f"{key}.{one}" for key, part in parts for one in part)
+        return frozenset((*map(str, self.document), *inside))
+
+    @property
     def defaults(self) -> list[tuple[str, Any, str, str]]:
         """The defaults with a source that nobody stated: path, value in the unit of its field, unit, source."""
         found = []
-        for name in ("reliability", "checkpoints"):
-            part = getattr(self, name)
-            for one in spec_fields(type(part)):
+        stated = self.stated
+        for name in PARTS:
+            part: Any = getattr(self, name)
+            kind: Any = type(part)
+            for one in spec_fields(kind):
                 path, declared = f"{name}.{one.key}", one.declaration
-                if declared.source and path not in self.stated:
+                if declared.source and path not in stated:
                     value = getattr(part, one.name)
                     value = value if isinstance(value, str) else value / declared.scale
                     found.append((path, value, declared.unit, declared.source))
         return found
-
-
-def stated_in(raw: Mapping[Any, Any]) -> frozenset[str]:
-    """Return the paths of the fields that a document states, of itself and of its parts."""
-    inside = (f"{key}.{one}" for key, part in raw.items() if isinstance(part, Mapping) for one in part)
-    return frozenset((*map(str, raw), *inside))

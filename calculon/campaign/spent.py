@@ -38,7 +38,7 @@ def spent(interval: Values, save: Values, restart: Values, mtbf: Values) -> Spen
     interrupt takes M (e^r - 1) until it succeeds; M (e^x - 1) - (τ + δ) of work is lost. Arguments as in
     :func:`~calculon.campaign.goodput.wall_per_useful`.
     """
-    with quiet:
+    with quiet():
         held_up = 1.0 + ratio(save, interval)
         x, r = ratio(np.add(interval, save), mtbf), ratio(restart, mtbf)
         lost = held_up * x * curvature(x)

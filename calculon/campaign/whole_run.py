@@ -57,18 +57,18 @@ class Job:
         The machine.
     num_procs, replicas : array
         Processors, and replicas of the model.
-    parameters : float
+    parameters : array
         Parameters of the model.
     checkpoint_size : array
         Bytes of a checkpoint.
-    peak : float
+    peak : array
         FLOP/s of a processor in the type of products.
     """
 
     system: System
     num_procs: Count
     replicas: Count
-    parameters: float
+    parameters: Count
     checkpoint_size: Bytes
     peak: FlopsPerSecond
 

@@ -15,7 +15,11 @@ from calculon.spec.overlay import BASE, resolved
 KINDS = {"model": "models", "system": "systems", "execution": "examples"}
 """Folder of the catalog for each kind of spec."""
 
-FOLDERS = KINDS | {"preset": "examples/presets", "study": "examples/studies"}
+FOLDERS = KINDS | {
+    "preset": "examples/presets",
+    "study": "examples/studies",
+    "campaign": "examples/campaigns",
+}
 """Folder of the catalog for everything that has a name there."""
 
 _TELLING = {
@@ -24,6 +28,7 @@ _TELLING = {
     "execution": ("tensor_par", "pipeline_par", "data_par", "microbatch_size"),
     "preset": ("title", "framework", "fields", "limits"),
     "study": ("models", "systems", "vary", "summary"),
+    "campaign": ("reliability", "checkpoints", "phases", "fleet", "batch_ramp"),
     "validation study": ("evidence", "measured", "calibration", "choices"),
 }
 """Fields that only one kind of spec has."""

@@ -1,0 +1,66 @@
+"""Read campaigns: a name of the catalog, a file, a mapping, with options of the command line over it."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from calculon import inputs
+from calculon.campaign.record import PARTS, Campaign
+from calculon.errors import Problem, SpecError
+from calculon.inputs import Changed
+from calculon.spec import catalog
+from calculon.spec.decode import decode
+from calculon.spec.fields import shown
+from calculon.spec.override import override
+
+CampaignSource = str | os.PathLike[str] | Mapping[str, Any] | Changed | Campaign
+
+
+def read_campaign(
+    source: CampaignSource | None = None, options: Mapping[str, Any] | None = None
+) -> Campaign:
+    """Return a campaign.
+
+    Parameters
+    ----------
+    source : str, path, mapping or Campaign, optional
+        A name of the catalog, a file, the fields of one, or a record; without it all fields have their defaults.
+    options : mapping, optional
+        Values by path (``"reliability.mtbf_processor"``) that count instead of those of the source, as a file would
+        state them.
+
+    Raises
+    ------
+    SpecError
+        When there is no such campaign, and for everything wrong with it.
+    """
+    changes = {name: value for name, value in (options or {}).items() if value is not None}
+    if isinstance(source, Campaign):
+        if not changes:
+            return source
+        name, raw, file = source.name, source.document, "campaign"
+    else:
+        if isinstance(source, Changed):
+            changes, source = {**source.changes, **changes}, source.source
+        name, raw, file = _document(source)
+    whole = override(_with_parts(raw, changes), changes, file, Campaign) if changes else raw
+    return decode(Campaign, whole, file, name=name, document=whole)
+
+
+def _document(source: str | os.PathLike[str] | Mapping[str, Any] | None) -> tuple[str, Any, str]:
+    """Return the name of a campaign, its document, and where it is from."""
+    if source is None:
+        return "campaign", {}, "campaign"
+    if (fields := inputs.as_mapping(source)) is not None:
+        return "campaign", dict(fields), "campaign"
+    file = os.fsdecode(source)  # type: ignore[arg-type]
+    name, raw = catalog.load("campaign", file)
+    if not isinstance(raw, Mapping):
+        raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
+    return name, raw, file
+
+
+def _with_parts(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document that has the parts in which values are changed."""
+    heads = {path.partition(".")[0] for path in changes if "." in path}
+    return {**{name: {} for name in sorted(heads & {*PARTS})}, **raw}

@@ -1,0 +1,268 @@
+"""A whole training run of a plan: its parts, its figures, and what was assumed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.campaign.columns import job, steps_of, stretch
+from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.schedule import Rung, rungs
+from calculon.campaign.whole_run import whole_run
+from calculon.display import Displayed
+from calculon.errors import Infeasible, Problem, SpecError
+from calculon.estimate import Estimate, estimate
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.inspect.question import question
+from calculon.records import only_values
+from calculon.spec.execution import Execution
+from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED
+from calculon.spec.result_selection import QUESTION
+
+
+@dataclass(frozen=True)
+class Part:
+    """Steps of a run with the same execution, batch and length of sequences.
+
+    Attributes
+    ----------
+    rung : Rung
+        What it trains.
+    estimate : Estimate
+        A step of it.
+    steps : float
+        How many there are.
+    """
+
+    rung: Rung
+    estimate: Estimate
+    steps: float
+
+    @property
+    def step_time(self) -> float:
+        """Seconds of a step."""
+        return float(self.estimate.stats["total_time"] or 0.0)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step."""
+        return self.rung.batch_size * self.rung.seq_size
+
+    @property
+    def days(self) -> float:
+        """Days of its steps, without failures."""
+        return self.steps * self.step_time / DAY
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "phase": self.rung.phase,
+            "name": self.rung.name,
+            "tokens": self.rung.tokens,
+            "batch_size": self.rung.batch_size,
+            "seq_size": self.rung.seq_size,
+            "steps": self.steps,
+            "step_time": self.step_time,
+            "days": self.days,
+            "mfu": self.estimate.stats.get("mfu"),
+            "execution": self.estimate.execution.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class TrainingRun(Displayed):
+    """A whole training run.
+
+    Attributes
+    ----------
+    campaign : Campaign
+        What was asked.
+    parts : tuple of Part
+        Its steps, in their order.
+    figures : mapping
+        The figures of the run by name (:class:`~calculon.campaign.figures.CampaignFigures`); None where one is not
+        known, such as the price.
+    """
+
+    campaign: Campaign
+    parts: tuple[Part, ...]
+    figures: Mapping[str, float | None]
+
+    @property
+    def main(self) -> Part:
+        """The part that takes the longest."""
+        return max(self.parts, key=lambda one: one.days)
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.main.estimate.model
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+        return self.main.estimate.system
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of the run: whole steps of them."""
+        return sum(one.steps * one.tokens_per_step for one in self.parts)
+
+    @cached_property
+    def days_between(self) -> tuple[float, float] | None:
+        """Where measured runs put the days of the run: as the interval of the steps of the longest part."""
+        belief, days = self.main.estimate.belief, self.figures["days"]
+        if belief is None or days is None:
+            return None
+        ends = (end / self.main.step_time * days for end in (belief.low, belief.high))
+        low, high = ends
+        return low, high
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        main = self.main.estimate
+        assert main.preset is not None
+        known = {} if main.origin is None else main.origin.to_dict()
+        asked = {"execution": {**known, "fields": main.execution.to_dict()}}
+        return {
+            QUESTION: question(main.model, main.system, main.edition, main.preset, **asked)
+            | {"campaign": dict(self.campaign.document)},
+            "tokens": self.tokens,
+            "figures": dict(self.figures),
+            "days_between": None if self.days_between is None else list(self.days_between),
+            "parts": [one.to_dict() for one in self.parts],
+            "assumed": [
+                {"field": path, "value": value, "unit": unit, "source": source}
+                for path, value, unit, source in self.campaign.defaults
+            ],
+        }
+
+    def __repr__(self) -> str:
+        e = self.main.estimate
+        days, goodput = self.figures["days"], self.figures["goodput"]
+        return (
+            f"<TrainingRun of {e.model.name} on {e.execution.num_procs:,} x {e.system.name}: "
+            f"{days:.1f} days, goodput {goodput:.1%}>"
+        )
+
+
+def campaign(
+    model: Source | Model,
+    execution: Source | Execution,
+    system: Source | System,
+    run: CampaignSource | None = None,
+    *,
+    preset: str | None = None,
+    **options: Any,
+) -> TrainingRun:
+    """Return the whole training run of a plan: days, failures, checkpoints, money and energy.
+
+    Parameters
+    ----------
+    model, execution, system : str, path, mapping or record
+        As in :func:`calculon.estimate`; the edition is ``corrected``.
+    run : str, path, mapping or Campaign, optional
+        The campaign: a name of the catalog, a file, or its fields.
+    preset : str, optional
+        As in :func:`calculon.estimate`.
+    **options
+        Fields of the campaign that count instead of those of `run`: ``tokens="15T"``, ``deadline="60d"``; of a part of
+        it with two underscores: ``fleet__price=2.0``.
+
+    Raises
+    ------
+    SpecError
+        For a malformed request, such as a run without tokens.
+    Infeasible
+        When a part of the run does not fit; the message says which.
+    """
+    stated = {name.replace("__", "."): value for name, value in options.items()}
+    asked = read_campaign(run, stated)
+    shape, machine = inputs.model(model), inputs.system(system)
+    base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
+    return training_run(asked, base)
+
+
+def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
+    """Return the whole run of an estimated plan."""
+    e, parameters = base.execution, float(base.stats["parameters"] or 0.0)
+    seq_size = e.seq_length or base.model.seq_size
+    tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
+    parts = tuple(
+        _part(base, one) for one in rungs(asked, tokens, parameters, e.batch_size, seq_size)
+    )
+    main = max(parts, key=lambda one: one.days).estimate
+    stretches = [
+        stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
+        for one in parts
+    ]
+    of_job = job(asked, base.system, e.datatype, _lookup(main))
+    found = whole_run(asked, of_job, stretches)
+    return TrainingRun(asked, parts, only_values(found))
+
+
+def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
+    """Return the tokens of a run; 0 where its phases state theirs.
+
+    Raises
+    ------
+    SpecError
+        Where nothing says how long it is.
+    """
+    if asked.tokens is not None:
+        return asked.tokens.of(parameters)
+    if asked.steps is not None:
+        return float(asked.steps * tokens_per_step)
+    if not asked.phases:
+        wanted = "the length of the run: tokens, steps or loss"
+        hint = "add --tokens 15T, or tokens: 15T to the campaign"
+        raise SpecError(asked.name, Problem("tokens", wanted, "nothing", hint))
+    return 0.0
+
+
+def _part(base: Estimate, rung: Rung) -> Part:
+    """Estimate a part of a run."""
+    e, own = base.execution, base.model.seq_size
+    length = 0 if rung.seq_size == own and e.seq_length == 0 else rung.seq_size
+    where = f"{rung.name or 'the run'} at batch {rung.batch_size:,}, {rung.seq_size:,} tokens"
+    if (rung.batch_size, length) == (e.batch_size, e.seq_length):
+        found = base
+    else:
+        changed = {"batch_size": rung.batch_size, "seq_length": length}
+        try:
+            found = _estimated(base, changed)
+        except SpecError as error:
+            raise SpecError(where, error.problems) from None
+        except Infeasible as error:
+            raise Infeasible(error.reason, f"{where}: {error}") from None
+    steps = float(steps_of(rung.tokens, np.asarray(rung.batch_size * rung.seq_size)))
+    return Part(rung, found, steps)
+
+
+def _estimated(base: Estimate, changed: Mapping[str, Any]) -> Estimate:
+    """Estimate a plan with another batch and length; without chunks where the batch has too few microbatches."""
+    try:
+        return estimate(base.model, replace(base.execution, **changed), base.system)
+    except SpecError as error:
+        plain = {**changed, "pipeline_interleaving": 1, "p2p_overlap": False}
+        if base.execution.pipeline_interleaving == 1 or error.field != "pipeline_interleaving":
+            raise
+        return estimate(base.model, replace(base.execution, **plain), base.system)
+
+
+def _lookup(one: Estimate) -> Any:
+    """Return the columns of an estimate, of one row, by name."""
+
+    def value(name: str) -> Any:
+        if name in one.stats:
+            return np.asarray(one.stats[name], float)
+        return np.asarray(getattr(one.execution, name))
+
+    return value
