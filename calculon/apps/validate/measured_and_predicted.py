@@ -248,7 +248,8 @@ def _added_up(names: Sequence[str], rows: Sequence[Row], estimated: Array) -> Ar
     groups = [tuple(row.cells[name] for name in names) for row in rows]
     numbers = {group: i for i, group in enumerate(dict.fromkeys(groups))}
     group = np.array([numbers[one] for one in groups], int)
-    return np.bincount(group, estimated)[group]
+    total: Array = np.bincount(group, estimated)[group]
+    return total
 
 
 def _references(
