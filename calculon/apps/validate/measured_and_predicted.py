@@ -20,6 +20,7 @@ from calculon.apps.validate.study_rows import (
 from calculon.editions import find_edition
 from calculon.expression import Expression
 from calculon.frozen import dataclass
+from calculon.inspect.kernel_residuals import Sides
 from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import Array
@@ -197,6 +198,7 @@ def _read(
     statistics = [key for q in study.quantities for key in q.keys.values()]
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
     if edition != PUBLISHED:
+        statistics += Sides.statistics if any(q.is_run for q in study.quantities) else ()
         statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, "total_time")
     found = predict(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)

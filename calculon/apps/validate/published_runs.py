@@ -10,20 +10,26 @@ from typing import Any
 import numpy as np
 
 from calculon.apps.validate.measured_and_predicted import Comparison, Result
+from calculon.campaign.checkpoint import bytes_per_param, storage_rate
+from calculon.campaign.energy import carbon, card_energy
 from calculon.campaign.goodput import wall_per_useful, young
 from calculon.campaign.job_mtbf import HOUR, job_mtbf
+from calculon.campaign.money import rent
 from calculon.campaign.published import (
     PublishedFailures,
     PublishedFootprint,
     published_failures,
     published_footprints,
 )
-from calculon.campaign.record import Reliability
+from calculon.campaign.record import Checkpoints, Reliability
 from calculon.campaign.spent import spent
+from calculon.campaign.whole_run import NODE
 from calculon.frozen import dataclass
+from calculon.inspect.kernel_residuals import Sides
 from calculon.inspect.validated_runs import factors
 from calculon.plan.plan import Plan
 from calculon.spec.named_values import PUBLISHED
+from calculon.units import KILO, MEGA, TERA
 
 Record = dict[str, Any]
 
@@ -34,6 +40,10 @@ WIDEST = 1.6
 """Hours of a source over those of steps alone that failures, checkpoints, evaluation and downtime may account for."""
 
 HALF_A_PERCENT, TENTH_OF_A_PERCENT = 0.005, 0.001
+
+BY_HAND = "worked out by hand from what the source prints"
+
+_ADAM = {"optimizer": "adam", "optimizer_state_dtype": "float32"}
 
 SAVE, RESTART = 30.0, 300.0
 """Seconds of a save and of a restart in checks of Llama 3, whose source prints neither."""
@@ -101,7 +111,7 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
         here = place[row.number]
         case = found.cases[here]
         plan = Plan.from_records([{**case.execution, "edition": result.edition}])
-        stats = {name: column[here] for name, column in found.values.items()}
+        stats = {name: found.values[name][here] for name in Sides.statistics}
         low, high = (
             steps * float(end[0]) for end in factors(case.model, case.system, plan, stats)
         )
@@ -171,3 +181,133 @@ def every_check() -> list[Check]:
         *_of_bloom(runs["BLOOM 176B"]),
         *(check for one in published_footprints() for check in _of_footprint(one)),
     ]
+
+
+def _of_llama_3(one: PublishedFailures) -> Iterator[Check]:
+    """Yield the checks of the window of Llama 3 405B, with the defaults of campaigns."""
+    reliability = Reliability()
+    mtbf = float(job_mtbf(one.num_procs or 0, reliability.mtbf_processor / HOUR))
+    interval = float(young(SAVE, mtbf))
+    share = 1 / float(wall_per_useful(interval, SAVE, RESTART, mtbf))
+    at_once = float(wall_per_useful(interval, SAVE, 0.0, mtbf))
+    yield Check(
+        name="Llama 3 405B: time between failures",
+        unit="h",
+        published=one.mtbf_hours or 0,
+        ours=mtbf / HOUR,
+        tolerance=TENTH_OF_A_PERCENT,
+        source=one.source,
+    )
+    yield Check(
+        name=f"Llama 3 405B: interval by Young, {SAVE:g} s a save",
+        unit="s",
+        published=817,
+        ours=interval,
+        tolerance=TENTH_OF_A_PERCENT,
+        source=BY_HAND,
+    )
+    yield Check(
+        name=f"Llama 3 405B: effective time, restarts of {RESTART:g} s",
+        unit="",
+        published=one.goodput or 0,
+        ours=share,
+        tolerance=0,
+        at_least=True,
+        source=one.source,
+    )
+    yield Check(
+        name="Llama 3 405B: the same by the exact law",
+        unit="",
+        published=0.904,
+        ours=share,
+        tolerance=TENTH_OF_A_PERCENT,
+        source=BY_HAND,
+    )
+    yield Check(
+        name="Llama 3 405B: longest restart for 0.90",
+        unit="s",
+        published=345,
+        ours=mtbf * float(np.log(1 / ((one.goodput or 1) * at_once))),
+        tolerance=HALF_A_PERCENT,
+        source=BY_HAND,
+    )
+
+
+def _of_rsc(nodes: PublishedFailures, jobs: Sequence[PublishedFailures]) -> Iterator[Check]:
+    """Yield the checks of times to a failure that RSC-1's source projects from the failures of its nodes."""
+    for one in jobs:
+        yield Check(
+            name=f"{one.run}: time to a failure",
+            unit="h",
+            published=one.mttf_hours or 0,
+            ours=float(job_mtbf(one.num_procs or 0, nodes.mtbf_processor or 0)) / HOUR,
+            tolerance=0.01,
+            digits=0.1 if (one.mttf_hours or 0) > 1 else 0.01,
+            source=one.source,
+        )
+
+
+def _of_bloom(one: PublishedFailures) -> Iterator[Check]:
+    """Yield the checks of BLOOM's checkpoints."""
+    interval, save, size = one.interval or 0, one.save or 0, one.checkpoint_bytes or 0
+    state = float(bytes_per_param("bfloat16", _ADAM.__getitem__)) * (one.parameters or 0)
+    rate = float(storage_rate(Checkpoints(), np.asarray((one.num_procs or 0) / NODE)))
+    yield Check(
+        name="BLOOM 176B: time that saving takes",
+        unit="%",
+        published=0.37,
+        ours=100 * float(spent(interval, save, 0.0, np.inf).saving),
+        tolerance=HALF_A_PERCENT,
+        source=BY_HAND,
+    )
+    yield Check(
+        name="BLOOM 176B: time of a save by the default rate",
+        unit="s",
+        published=save,
+        ours=size / rate,
+        tolerance=HALF_A_PERCENT,
+        source=one.source,
+    )
+    yield Check(
+        name="BLOOM 176B: size of a checkpoint",
+        unit="TB",
+        published=size / TERA,
+        ours=state / TERA,
+        tolerance=0.08,
+        source=one.source,
+    )
+
+
+def _of_footprint(one: PublishedFootprint) -> Iterator[Check]:
+    """Yield the checks of energy, CO2 and money of a run, by the conventions of its source."""
+    tolerance = 0.02 if "estimate by others" in one.note else HALF_A_PERCENT
+    energy = float(card_energy(one.processor_hours, one.watts or 0, one.pue or 1))
+    if one.energy_kwh:
+        yield Check(
+            name=f"{one.run}: energy",
+            unit="MWh",
+            published=one.energy_kwh / KILO,
+            ours=energy / KILO,
+            tolerance=tolerance,
+            digits=1.0,
+            source=one.source,
+        )
+    if one.co2_t:
+        yield Check(
+            name=f"{one.run}: CO2",
+            unit="t",
+            published=one.co2_t,
+            ours=float(carbon(energy, one.carbon or 0)),
+            tolerance=tolerance,
+            digits=1.0 if one.co2_t == round(one.co2_t) else 0.01,
+            source=one.source,
+        )
+    if one.usd:
+        yield Check(
+            name=f"{one.run}: cost",
+            unit="M USD",
+            published=one.usd / MEGA,
+            ours=float(rent(one.processor_hours, one.usd_per_hour or 0)) / MEGA,
+            tolerance=HALF_A_PERCENT,
+            source=one.source,
+        )
