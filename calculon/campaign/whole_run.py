@@ -13,11 +13,11 @@ from calculon.campaign.checkpoint import Saving, saving
 from calculon.campaign.end_of_run import quantiles
 from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
 from calculon.campaign.exponentials import Values, ratio
-from calculon.campaign.figures import CampaignFigures, DaysByUse
 from calculon.campaign.goodput import best_interval
 from calculon.campaign.job_mtbf import combined, job_mtbf
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage
 from calculon.campaign.record import DAY, HOUR, Campaign
+from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.silent import rework
 from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
 from calculon.campaign.spent import Spent, spent
