@@ -9,6 +9,7 @@ from calculon.campaign.checkpoint import bytes_per_param
 from calculon.campaign.figures import CampaignFigures
 from calculon.campaign.record import Campaign
 from calculon.campaign.whole_run import Job, Stretch, whole_run
+from calculon.estimate import Estimate
 from calculon.hardware.system import System
 from calculon.units import Count, Seconds
 
@@ -17,6 +18,17 @@ Lookup = Callable[[str], Any]
 
 _WORK = ("fw_time", "bw_time", "recompute_time", "optim_step_time")
 """Statistics of the time in which engines work; in the rest of a step they wait for others."""
+
+
+def of_estimate(one: Estimate) -> Lookup:
+    """Return the columns of an estimate, of one row, by name."""
+
+    def value(name: str) -> Any:
+        if name in one.stats:
+            return np.asarray(one.stats[name], float)
+        return np.asarray(getattr(one.execution, name))
+
+    return value
 
 
 def steps_of(tokens: float, tokens_per_step: Count) -> Count:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.campaign.columns import job, steps_of, stretch
+from calculon.campaign.columns import job, of_estimate, steps_of, stretch
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.schedule import Rung, rungs
@@ -200,10 +200,10 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     )
     main = max(parts, key=lambda one: one.days).estimate
     stretches = [
-        stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
+        stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), of_estimate(one.estimate))
         for one in parts
     ]
-    of_job = job(asked, base.system, e.datatype, _lookup(main))
+    of_job = job(asked, base.system, e.datatype, of_estimate(main))
     found = whole_run(asked, of_job, stretches)
     return TrainingRun(asked, parts, only_values(found))
 
@@ -255,14 +255,3 @@ def _estimated(base: Estimate, changed: Mapping[str, Any]) -> Estimate:
         if base.execution.pipeline_interleaving == 1 or error.field != "pipeline_interleaving":
             raise
         return estimate(base.model, replace(base.execution, **plain), base.system)
-
-
-def _lookup(one: Estimate) -> Any:
-    """Return the columns of an estimate, of one row, by name."""
-
-    def value(name: str) -> Any:
-        if name in one.stats:
-            return np.asarray(one.stats[name], float)
-        return np.asarray(getattr(one.execution, name))
-
-    return value
