@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from calculon.campaign.amounts import TimeSpan
-from calculon.campaign.checkpoint import saving
-from calculon.campaign.columns import Lookup, job, of_estimate, steps_of, stretch
-from calculon.campaign.figures import CampaignFigures
+from calculon.campaign.goals import TimeSpan
+from calculon.campaign.job_mtbf import SMALL_JOB
 from calculon.campaign.record import HOUR, Campaign
-from calculon.campaign.whole_run import Stretch, whole_run
+from calculon.campaign.run_columns import steps_of
+from calculon.campaign.whole_run import Stretch, WholeRun
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.training_run import Part, TrainingRun
 from calculon.spec.result_selection import QUESTION
 from calculon.spec.spellings import processor_counts
 from calculon.units import Array, Count
@@ -25,12 +24,6 @@ MULTIPLES = (0.5, 1.0, 2.0)
 
 SIZES = (1 / 16, 8.0)
 """Least and most processors where none are asked for, as multiples of those of the plan."""
-
-SMALL_JOB = 2_000
-"""Processors below which jobs stop more often than their hardware fails: on 1,024 after 7.9 h and not after 28.8 h.
-
-Source: Kokolis et al. 2024, arXiv:2410.21680 (recalled).
-"""
 
 LARGEST_MEASURED = 16_384
 """Processors of the largest job whose interruptions are published. Source: arXiv:2407.21783, table 5."""
@@ -44,15 +37,30 @@ class GoodputCurve:
     ----------
     mtbf_processor : float
         That time, in hours.
-    figures : CampaignFigures
-        The figures of the runs; the last axis is the size.
-    storage_limits : array of bool, shape (sizes,)
-        Whether the storage could not take checkpoints more often.
+    whole : WholeRun
+        The runs; the last axis is the size.
     """
 
     mtbf_processor: float
-    figures: CampaignFigures
-    storage_limits: Array
+    whole: WholeRun
+
+    @property
+    def storage_limits(self) -> Array:
+        """Whether the storage takes checkpoints less often than they are wanted; bool, shape (sizes,)."""
+        checkpoints = self.whole.campaign.checkpoints
+        wanted = self.whole.best_interval if checkpoints.interval is None else checkpoints.interval
+        if checkpoints.interval_steps is not None:
+            return np.zeros(self.whole.wall.shape, bool)
+        return np.asarray(self.whole.saves.least_interval > wanted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data: a list for each figure, with an entry for each size."""
+        names = ("goodput", "mtbf_hours", "checkpoint_interval", "checkpoint_time", "spare_nodes")
+        columns = {name: getattr(self.whole, name) for name in names}
+        columns["storage_limits"] = self.storage_limits
+        shape = self.whole.wall.shape
+        told = {name: np.broadcast_to(one, shape).tolist() for name, one in columns.items()}
+        return {"mtbf_processor": self.mtbf_processor, **told}
 
 
 @dataclass(frozen=True)
@@ -94,17 +102,8 @@ class GoodputBySize:
             "interval_stated": stated,
             "measured_num_procs": [SMALL_JOB, LARGEST_MEASURED],
             "mtbf_of_campaign": self.run.campaign.reliability.mtbf_processor / HOUR,
-            "curves": [_told(one) for one in self.curves],
+            "curves": [one.to_dict() for one in self.curves],
         }
-
-
-def _told(one: GoodputCurve) -> dict[str, Any]:
-    names = ("goodput", "mtbf_hours", "checkpoint_interval", "checkpoint_time")
-    return {
-        "mtbf_processor": one.mtbf_processor,
-        **{name: getattr(one.figures, name).tolist() for name in names},
-        "storage_limits": one.storage_limits.tolist(),
-    }
 
 
 def goodput_by_size(
@@ -166,33 +165,19 @@ def _times(campaign: Campaign, mtbf: Sequence[float | str] | None) -> list[float
 def _curve(run: TrainingRun, mtbf: float, num_procs: Count) -> GoodputCurve:
     """Return the runs of all sizes with a time between failures."""
     reliability = replace(run.campaign.reliability, mtbf_processor=TimeSpan(mtbf))
-    asked = replace(run.campaign, reliability=reliability)
-    main = run.main.estimate
-    factor = num_procs / main.execution.num_procs
-    larger = job(asked, run.system, main.execution.datatype, _scaled(of_estimate(main), factor))
-    found = whole_run(asked, larger, _stretches(run, factor))
-    saves = saving(
-        asked.checkpoints, run.system, larger.checkpoint_size, larger.num_procs, larger.nodes
+    factor = num_procs / run.whole.job.num_procs
+    pairs = zip(run.whole.stretches, run.parts, strict=True)
+    whole = replace(
+        run.whole,
+        campaign=replace(run.campaign, reliability=reliability),
+        job=replace(run.whole.job, num_procs=num_procs, replicas=run.whole.job.replicas * factor),
+        stretches=tuple(_scaled(one, part, factor) for one, part in pairs),
     )
-    limits = found.checkpoint_interval < saves.least_interval + run.main.step_time
-    return GoodputCurve(mtbf / HOUR, found, np.broadcast_to(limits, num_procs.shape))
+    return GoodputCurve(mtbf / HOUR, whole)
 
 
-def _stretches(run: TrainingRun, factor: Array) -> list[Stretch]:
-    """Return the steps of a run, with multiples of its batch."""
-    found = []
-    for part in run.parts:
-        tokens_per_step = part.tokens_per_step * factor
-        steps = steps_of(part.rung.tokens, tokens_per_step)
-        found.append(stretch(steps, tokens_per_step, of_estimate(part.estimate)))
-    return found
-
-
-def _scaled(lookup: Lookup, factor: Array) -> Lookup:
-    """Return columns of an estimate with multiples of its replicas."""
-
-    def value(name: str) -> Any:
-        found = lookup(name)
-        return found * factor if name in ("num_procs", "data_par") else found
-
-    return value
+def _scaled(one: Stretch, part: Part, factor: Array) -> Stretch:
+    """Return steps with multiples of their batch."""
+    tokens_per_step = part.tokens_per_step * factor
+    steps = steps_of(part.rung.tokens, tokens_per_step)
+    return replace(one, steps=steps, tokens=steps * tokens_per_step)

@@ -26,7 +26,7 @@ def run():
 def test_the_size_of_the_plan_has_the_figures_of_the_run(run):
     (curve,) = goodput_by_size(run, 64, [run.campaign.reliability.mtbf_processor / HOUR]).curves
     for name in ("goodput", "mtbf_hours", "checkpoint_interval", "checkpoint_time"):
-        (found,) = getattr(curve.figures, name)
+        (found,) = np.broadcast_to(getattr(curve.whole, name), 1)
         assert found == pytest.approx(run.figures[name], rel=1e-12)
 
 
@@ -34,20 +34,20 @@ def test_goodput_is_that_of_the_exact_law(run):
     found = goodput_by_size(run, "64:65536:x4", ["50000h"])
     (curve,) = found.curves
     n = np.array(found.num_procs, float)
-    assert curve.figures.mtbf_hours == pytest.approx(50_000 / n)
-    mtbf, save = 50_000 * HOUR / n, curve.figures.checkpoint_time
+    assert curve.whole.mtbf_hours == pytest.approx(50_000 / n)
+    mtbf, save = 50_000 * HOUR / n, curve.whole.checkpoint_time
     r = run.campaign.reliability
     storage = run.campaign.checkpoints.bandwidth_per_node * n / 8
-    restart = r.detect + r.restart + curve.figures.checkpoint_size / storage
-    wall = wall_per_useful(curve.figures.checkpoint_interval, save, restart, mtbf)
-    assert curve.figures.goodput == pytest.approx(1 / wall, rel=1e-9)
-    shortest = np.maximum(best_interval(save, mtbf), curve.figures.checkpoint_size / storage)
-    assert np.all(np.abs(curve.figures.checkpoint_interval - shortest) <= run.main.step_time)
+    restart = r.detect + r.restart + curve.whole.checkpoint_size / storage
+    wall = wall_per_useful(curve.whole.checkpoint_interval, save, restart, mtbf)
+    assert curve.whole.goodput == pytest.approx(1 / wall, rel=1e-9)
+    shortest = np.maximum(best_interval(save, mtbf), curve.whole.checkpoint_size / storage)
+    assert np.all(np.abs(curve.whole.checkpoint_interval - shortest) <= run.main.step_time)
 
 
 def test_fewer_failures_and_fewer_processors_are_better(run):
     found = goodput_by_size(run, "64:65536:x2", ["25000h", 50_000, "100000h"])
-    shares = np.array([one.figures.goodput for one in found.curves])
+    shares = np.array([one.whole.goodput for one in found.curves])
     assert np.all(np.diff(shares, axis=0) > 0)
     assert np.all(np.diff(shares, axis=1) < 0)
 
@@ -65,12 +65,12 @@ def test_half_once_and_twice_the_time_between_failures_where_none_is_asked_for(r
 def test_says_where_the_storage_takes_no_more_checkpoints(run):
     slow = run_of(checkpoints__bandwidth=0.1)
     (curve,) = goodput_by_size(slow, "64:4096:x2", [50_000]).curves
-    least = curve.figures.checkpoint_size / 0.1e9
-    mtbf = curve.figures.mtbf_hours * HOUR
-    best = best_interval(curve.figures.checkpoint_time, mtbf)
+    least = curve.whole.checkpoint_size / 0.1e9
+    mtbf = curve.whole.mtbf_hours * HOUR
+    best = best_interval(curve.whole.checkpoint_time, mtbf)
     assert curve.storage_limits.tolist() == (best < least).tolist()
     assert set(curve.storage_limits.tolist()) == {False, True}
-    assert np.all(curve.figures.checkpoint_interval >= least)
+    assert np.all(curve.whole.checkpoint_interval >= least)
     (fast,) = goodput_by_size(run, "64", [50_000]).curves
     assert not fast.storage_limits.any()
 

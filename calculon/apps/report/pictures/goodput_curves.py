@@ -145,7 +145,12 @@ def _curve(panels: Sequence["Axes"], document: Document, curve: Document, number
 def _limited(axes: "Axes", document: Document) -> None:
     """Explain hollow marks, if there are some."""
     if any(any(curve["storage_limits"]) for curve in document["curves"]):
-        look: dict[str, Any] = {"color": GREY, "marker": "o", "linestyle": "none", "markerfacecolor": "white"}
+        look: dict[str, Any] = {
+            "color": GREY,
+            "marker": "o",
+            "linestyle": "none",
+            "markerfacecolor": "white",
+        }
         axes.plot([], [], label="storage takes no more checkpoints", markersize=4.5, **look)
 
 
