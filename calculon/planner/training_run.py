@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.campaign.columns import job, steps_of, stretch
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.schedule import Rung, rungs
+from calculon.campaign.run_columns import job, steps_of, stretch
+from calculon.campaign.rungs import Rung, rungs
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed
 from calculon.errors import Infeasible, Problem, SpecError
@@ -96,7 +96,7 @@ class TrainingRun(Displayed):
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Its figures by name (:class:`~calculon.campaign.figures.CampaignFigures`); None of what is not known."""
+        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`); None of what is not known."""
         return only_values(self.whole.figures())
 
     @property
