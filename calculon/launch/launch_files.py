@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 
 from calculon.errors import Problem, SpecError, printable
-from calculon.launch.dialect import Launch
+from calculon.launch.dialect import Launch, read
 from calculon.launch.dialects import read_launch, recognised
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN, read_bytes
@@ -57,7 +57,8 @@ def launched_execution(path: str, num_procs: int | None = None) -> Launch | None
         text = launch_text(path)
     except SpecError:
         return None  # whoever reads it as a spec says what is wrong
-    return read_launch(text, path, num_procs=num_procs) if recognised(text, path) else None
+    found = recognised(text, path)
+    return None if found is None else read(found, text, path, num_procs=num_procs)
 
 
 def is_launch_file(path: str) -> bool:

@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calculon import inputs
-from calculon.campaign.columns import steps_of
 from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.schedule import Rung, rungs
+from calculon.campaign.run_columns import steps_of
+from calculon.campaign.rungs import Rung, rungs
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
@@ -116,7 +116,9 @@ class _Steps:
         microbatches = asked.batch_size // (asked.data_par * asked.microbatch_size)
         plain = replace(asked, pipeline_interleaving=1, p2p_overlap=False)
         of = f"{microbatches:,} microbatches, no multiple of the {asked.pipeline_par:,} stages"
-        return self._estimated(plain), f"one chunk in each stage instead of {asked.pipeline_interleaving:,}: {of}"
+        return self._estimated(
+            plain
+        ), f"one chunk in each stage instead of {asked.pipeline_interleaving:,}: {of}"
 
     def _estimated(self, execution: Execution) -> Estimate:
         if execution == self.base.execution:
@@ -232,7 +234,9 @@ def _fields(base: Estimate, execution: Execution, rung: Rung) -> dict[str, Any]:
 
 def _layout(execution: Execution) -> Hashable:
     """Return what stays as it is while a run goes on without a restart."""
-    return replace(execution, **dict.fromkeys(_OF_A_STEP[:2], 1), **dict.fromkeys(_OF_A_STEP[2:], 100))
+    return replace(
+        execution, **dict.fromkeys(_OF_A_STEP[:2], 1), **dict.fromkeys(_OF_A_STEP[2:], 100)
+    )
 
 
 def _stated(asked: Campaign, base: Estimate) -> dict[int, Execution]:
@@ -290,9 +294,7 @@ def _best(
     return found[0].execution
 
 
-def _tried(
-    steps: _Steps, options: Sequence[Execution], rung: Rung
-) -> list[tuple[Estimate, str]]:
+def _tried(steps: _Steps, options: Sequence[Execution], rung: Rung) -> list[tuple[Estimate, str]]:
     """Return the steps of a rung by those of some executions that can run it.
 
     Raises

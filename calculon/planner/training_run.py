@@ -1,6 +1,5 @@
 """A whole training run of a plan: its parts, its figures, and what was assumed."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -8,18 +7,20 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.campaign.columns import job, steps_of, stretch
+from calculon.architecture.parameters import active_count
 from calculon.campaign.read import CampaignSource, read_campaign
-from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.schedule import Rung, rungs
-from calculon.campaign.whole_run import whole_run
+from calculon.campaign.record import Campaign
+from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
+from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed
-from calculon.errors import Infeasible, Problem, SpecError
+from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.planner.run_parts import Part, parts_of
 from calculon.records import only_values
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
@@ -37,14 +38,18 @@ class TrainingRun(Displayed):
         What was asked.
     parts : tuple of Part
         Its steps, in their order.
-    figures : mapping
-        The figures of the run by name (:class:`~calculon.campaign.figures.CampaignFigures`); None where one is not
-        known, such as the price.
+    whole : WholeRun
+        What it takes, with money and energy by their parts.
     """
 
     campaign: Campaign
     parts: tuple[Part, ...]
-    figures: Mapping[str, float | None]
+    whole: WholeRun
+
+    @cached_property
+    def figures(self) -> dict[str, float | None]:
+        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`); None of what is not known."""
+        return only_values(self.whole.figures())
 
     @property
     def main(self) -> Part:
@@ -171,16 +176,16 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
     tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
-    planned = job(asked, base.system, e.datatype, _lookup(base))
-    parts = parts_of(asked, base, tokens, parameters, restart_time(asked, planned))
+    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base)), ())
+    parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
-    stretches = [
+    stretches = tuple(
         stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
         for one in parts
-    ]
+    )
     of_job = job(asked, base.system, e.datatype, _lookup(main))
-    found = whole_run(asked, of_job, stretches, pauses=sum(one.restarts for one in parts))
-    return TrainingRun(asked, parts, only_values(found))
+    pauses = sum(one.restarts for one in parts)
+    return TrainingRun(asked, parts, replace(run, job=of_job, stretches=stretches, pauses=pauses))
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:

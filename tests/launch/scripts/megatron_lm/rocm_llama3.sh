@@ -56,7 +56,7 @@ if [ "$FSDP" -eq 1 ]; then
     fi
 fi
 
-DATA_DIR="${DATA_DIR:-/root/.cache/data}"
+DATA_DIR="${DATA_DIR:-/data}"
 TOKENIZER_MODEL="${TOKENIZER_MODEL:-"$DATA_DIR/tokenizer_llama3"}"
 # Download the tokenizer model
 if ! [ -d "$TOKENIZER_MODEL" ]; then

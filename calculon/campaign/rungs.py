@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
-from calculon.campaign.amounts import BatchGoal
+from calculon.campaign.goals import BatchGoal
 from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.record import Campaign, Phase
 from calculon.errors import Problem, SpecError
