@@ -5,6 +5,7 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 from calculon.campaign.goals import BatchGoal, Length, Money, TimeSpan, TokenGoal
+from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.ramps import BatchRamp, SequenceRung
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -233,8 +234,9 @@ class Phase:
     batch: BatchGoal | None = declare(
         "global batch in sequences, or tokens (4M); if absent as the execution says", default=None
     )
-    execution: str | None = declare(
-        "an execution of the catalog, a file, or search; if absent that of the command",
+    execution: PhaseExecution | None = declare(
+        "an execution of the catalog, a file, its fields, or search, with options {search: {preset, fix, add}}; if "
+        "absent that of the command",
         default=None,
     )
     document_mean: float | None = declare(

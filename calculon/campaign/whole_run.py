@@ -271,10 +271,14 @@ class WholeRun:
         return spent_with_copies(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
 
     @derived
+    def planned_restart(self) -> Seconds:
+        """Time of a restart that is no failure, which nobody has to detect."""
+        return self.campaign.reliability.restart + self.saves.load
+
+    @derived
     def restarts(self) -> Seconds:
         """Time of restarts that are no failures: changes of the execution, and loss spikes."""
-        planned = self.campaign.reliability.restart + self.saves.load
-        return (self.pauses + self.spikes) * planned
+        return (self.pauses + self.spikes) * self.planned_restart
 
     @derived
     def away(self) -> Count:

@@ -4,7 +4,7 @@ Processor-hours are those of studies with a figure of whole runs. Checks have no
 :mod:`calculon.campaign`, at what a source states, beside what the source prints of the result.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,9 +112,7 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
         case = found.cases[here]
         plan = Plan.from_records([{**case.execution, "edition": result.edition}])
         stats = {name: found.values[name][here] for name in Sides.statistics}
-        low, high = (
-            steps * float(end[0]) for end in factors(case.model, case.system, plan, stats)
-        )
+        low, high = (steps * float(end[0]) for end in factors(case.model, case.system, plan, stats))
         known, whole = row.cells["configuration"] == "known", row.cells["hours_of"] == "run"
         judged = steps < published <= WIDEST * steps if whole else low <= published <= high
         yield {
