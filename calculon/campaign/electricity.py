@@ -68,7 +68,7 @@ class Carbon(float):
             except SpecError as error:
                 problems += error.problems
         else:
-            problems.append(Problem(path, "g/kWh, or the name of a grid", shown(raw)))
+            problems.append(Problem(path, "a number of g/kWh, or the name of a grid", shown(raw)))
         return cls.of(Grid(name="", g_co2_per_kwh=0.0))
 
     @classmethod
@@ -110,8 +110,8 @@ def carbon_of(text: str | float, place: str = "carbon") -> Grid:
         spelled = " ".join(word.replace("_", " ").split())
         if spelled in known:
             return known[spelled]
-        wanted = "g/kWh, or a grid: " + ", ".join(grids())
-        hint = nearest(spelled, list(known))
+        wanted = "a number of g/kWh, or a grid of systems/grids.csv such as france"
+        hint = nearest(spelled, list(known)) or "known are " + ", ".join(grids())
         raise SpecError("grid", Problem(place, wanted, shown(text), hint)) from None
     if problem := _GRAMS.problem(float, number, place):
         raise SpecError("grid", problem)
