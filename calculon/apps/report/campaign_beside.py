@@ -32,7 +32,7 @@ def published_section(
         Column("figure", "figure"),
         Column("published", "published", right=True),
         Column("ours", "ours", right=True),
-        Column("source", "source", fold=True, drop=1),
+        Column("source", "source", fold=True),
     )
     yield heading("Published beside", "ours for as many tokens, or as many processors and hours")
     yield indented(Table(columns, [_cells(row, digits) for row in rows]))
@@ -46,7 +46,10 @@ def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
         published, ours = scaled(row["published"], digits=2), digits.rate(row["ours"])
     elif figure == "goodput":
         words = "goodput"
-        published, ours = (f"{100 * row[key]:.0f} %" for key in ("published", "ours"))
+        published, ours = (
+            f"{100 * row['published']:g} %",
+            f"{100 * row['ours']:.1f} %",
+        )
     elif figure == "failures":
         words = f"failures in {per / 24:,.4g} d"
         published, ours = (f"{row[key]:,.3g}" for key in ("published", "ours"))
