@@ -98,3 +98,98 @@ def best_interval(save: Values, mtbf: Values) -> Array:
             y = y - ratio(excess, -np.expm1(-y))
         found = np.where(share > 0, -np.expm1(-y) * mtbf, _root(save, mtbf))
     return np.where(np.isinf(mtbf), np.inf, found)[()]
+
+
+def best_steps(step_time: Values, save: Values, mtbf: Values, shortest: Values = 0.0) -> Array:
+    """Return the best whole number of steps between two saves, at least 1.
+
+    It is one of the two around :func:`best_interval`, since the wall time has only one minimum.
+
+    Parameters
+    ----------
+    step_time
+        Time of one step, above 0.
+    save, mtbf
+        As for :func:`best_interval`.
+    shortest
+        Time that has to pass between two saves: that of writing one in the background, which the next waits for.
+
+    Returns
+    -------
+    Array
+        Infinite where nothing fails.
+
+    >>> float(best_steps(10.0, 30.0, 3600.0)), float(best_steps(10.0, 30.0, 3600.0, shortest=901.0))
+    (46.0, 91.0)
+    """
+    with quiet():
+        wanted = np.divide(best_interval(save, mtbf), step_time)
+        fewest = np.maximum(np.ceil(np.divide(shortest, step_time)), 1.0)
+        below = np.maximum(np.floor(wanted), fewest)
+        above = np.maximum(np.ceil(wanted), fewest)
+    costs = [wall_per_useful(steps * step_time, save, 0.0, mtbf) for steps in (below, above)]
+    return np.where(costs[0] <= costs[1], below, above)[()]
+
+
+Pair = tuple[Values, Values]
+"""A figure of checkpoints in memory, and of those on storage."""
+
+
+def two_levels(
+    intervals: Pair, saves: Pair, restarts: Pair, mtbf: Values, beyond_memory: Values
+) -> Array:
+    """Return the wall time per useful time with frequent copies in memory and rarer ones on storage, exactly.
+
+    A failure sends the job back to the last copy in memory, or, a share of them, to the last one on storage. Failures
+    during a restart are counted as well: from memory, such a share of them sends the job to storage. The copies in
+    memory are states of a chain, and the expected time through all of them, from one copy on storage to the next, is
+    closed. It is :func:`wall_per_useful` where no failure goes beyond memory, and where all do. To first order it is
+    ``1 + δ₁/τ₁ + δ₂/τ₂ + (1−q)(τ₁/2 + R₁)/M + q(τ₂/2 + R₂)/M``.
+
+    Parameters
+    ----------
+    intervals
+        Useful work between two copies (τ); that of storage counts as at least that of memory.
+    saves, restarts
+        As for :func:`wall_per_useful`.
+    mtbf
+        Mean time between failures of all kinds.
+    beyond_memory
+        Share of the failures that copies in memory do not survive (q).
+    """
+    inner, outer = intervals[0], np.maximum(intervals[0], intervals[1])
+    with quiet():
+        copies = np.where(np.isinf(inner), 1.0, np.divide(outer, inner))
+        work = _stage(np.add(inner, saves[0]), restarts, mtbf, beyond_memory)
+        storing = _stage(np.asarray(saves[1], float), restarts, mtbf, beyond_memory)
+        log = np.log1p(work[1])
+        shape = np.where(work[1] > 0, log / work[1], 1.0)  # of a geometric sum
+        through = copies * growth(copies * log) * shape * work[0]
+        found = (through * (1.0 + storing[1]) + storing[0]) / (copies * inner)
+    return np.where(np.isnan(found), np.inf, found)[()]
+
+
+def _stage(length: Array, restarts: Pair, mtbf: Values, beyond: Values) -> tuple[Array, Array]:
+    """Return the time of a stage and its restarts until it is done, and how often all is lost to the first stage.
+
+    With ``x = length/M`` it fails ``e^x − 1`` times. A restart from memory ends well with probability
+    ``1/(1 + q (e^(R₁/M) − 1))``, and else in one from storage.
+    """
+    fails = np.expm1(ratio(length, mtbf))
+    memory, storage = (np.multiply(restart, growth(ratio(restart, mtbf))) for restart in restarts)
+    well = 1.0 / (1.0 + beyond * np.expm1(ratio(restarts[0], mtbf)))
+    kept = 1.0 - np.asarray(beyond, float)
+    lost = fails * (kept * (1.0 - well) + beyond)
+    time = length * growth(ratio(length, mtbf)) + fails * kept * memory * well + lost * storage
+    return time, lost
+
+
+def best_two_levels(saves: Pair, mtbf: Values, beyond_memory: Values) -> tuple[Array, Array]:
+    """Return the useful times between copies in memory and between those on storage that are best, each for itself.
+
+    The first order of :func:`two_levels` is a sum of two independent ones, each with the failures that it answers:
+    ``√(2 δ₁ M/(1−q))`` and ``√(2 δ₂ M/q)``; here each is :func:`best_interval`. Both together could be better by less
+    than 0.03 % with 3 h between failures and saves up to 30 s and 300 s, and by 0.7 % with 1,000 s between failures.
+    """
+    inner = best_interval(saves[0], ratio(mtbf, 1.0 - np.asarray(beyond_memory, float)))
+    return inner, np.maximum(inner, best_interval(saves[1], ratio(mtbf, beyond_memory)))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calculon.campaign.amounts import BatchGoal, Length, TokenGoal
+from calculon.campaign.goals import BatchGoal, Length, TokenGoal
 from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.spec.decode import decode_part

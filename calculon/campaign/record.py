@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
-from calculon.campaign.amounts import BatchGoal, Length, Money, TimeSpan, TokenGoal
+from calculon.campaign.goals import BatchGoal, Length, Money, TimeSpan, TokenGoal
 from calculon.campaign.ramps import BatchRamp, SequenceRung
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass

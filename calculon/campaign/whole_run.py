@@ -3,22 +3,39 @@
 Every argument and result is a column: an array whose last axis is *execution*, or a number.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
+from calculon.arrays import derived
 from calculon.campaign.checkpoint import Saving, saving
-from calculon.campaign.figures import CampaignFigures, DaysByUse
+from calculon.campaign.end_of_run import quantiles
+from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
+from calculon.campaign.exponentials import Values, ratio
 from calculon.campaign.goodput import best_interval
-from calculon.campaign.job_mtbf import job_mtbf
-from calculon.campaign.record import DAY, HOUR, Campaign, Reliability
-from calculon.campaign.spent import spent
+from calculon.campaign.job_mtbf import combined, job_mtbf
+from calculon.campaign.money import Money, Quote, money, own_price, quote, storage
+from calculon.campaign.record import DAY, HOUR, Campaign
+from calculon.campaign.run_figures import CampaignFigures, DaysByUse
+from calculon.campaign.silent import rework
+from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
+from calculon.campaign.spent import Spent, spent
+from calculon.campaign.stragglers import jitter, slow_nodes
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.units import TERA, Array, Bytes, Count, Flops, FlopsPerSecond, Fraction, Seconds
-
-_TENTH = 1.2815515655446004
-"""Standard deviations below which a tenth of a normal distribution is."""
+from calculon.records import apply, record_of
+from calculon.units import (
+    KILO,
+    TERA,
+    Array,
+    Bytes,
+    Count,
+    Flops,
+    FlopsPerSecond,
+    Fraction,
+    Seconds,
+)
 
 NODE = 8
 """Processors that fail together, where a system does not say which share a host."""
@@ -36,15 +53,12 @@ class Stretch:
         Tokens of all of them.
     working : array
         Share of a step in which the engines work; else they wait for others.
-    utilisation : array
-        Executed arithmetic over the peak, of a step.
     """
 
     steps: Count
     step_time: Seconds
     tokens: Count
     working: Fraction
-    utilisation: Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,25 +97,18 @@ class Job:
         """Nodes of the job."""
         return np.ceil(np.asarray(self.num_procs) / self.node)
 
-    @property
-    def arithmetic(self) -> Flops:
-        """FLOP for a token, 6 for each parameter. Source: Kaplan et al., arXiv:2001.08361, section 2.1."""
-        return np.asarray(6.0 * self.parameters)
 
+@dataclass(frozen=True)
+class WholeRun:
+    """A whole run: its figures by the names of :class:`CampaignFigures`, each computed when it is asked for.
 
-def whole_run(
-    campaign: Campaign,
-    job: Job,
-    stretches: Sequence[Stretch],
-    *,
-    pauses: int = 0,
-    rounded: bool = True,
-) -> CampaignFigures:
-    """Return the figures of a whole run.
-
-    Parameters
+    Attributes
     ----------
-    stretches : sequence of Stretch
+    campaign : Campaign
+        What was asked.
+    job : Job
+        What runs on what.
+    stretches : tuple of Stretch
         The steps, in their order.
     pauses : int
         Changes of the execution, each of which is a restart from a checkpoint.
@@ -109,96 +116,318 @@ def whole_run(
         Whether intervals between checkpoints are whole steps. A run whose intervals are not is never longer: the
         least time of a step then gives the least time of a run.
     """
-    steps, useful, tokens = _totals(stretches)
-    saves = saving(campaign.checkpoints, job.system, job.checkpoint_size, job.num_procs, job.nodes)
-    mtbf = _mtbf(campaign.reliability, job)
-    step = useful / steps
-    interval = _interval(campaign, saves, mtbf, step, rounded=rounded)
-    recovery = campaign.reliability.detect + campaign.reliability.restart + saves.load
-    evaluation = np.zeros_like(useful)
-    if campaign.evaluate_every:
-        evaluation = steps // campaign.evaluate_every * float(campaign.evaluate_time)
-    spikes = campaign.spikes * tokens / TERA
-    repeated = spikes * campaign.rollback_steps * step
-    work = useful + evaluation + repeated
-    share = spent(interval, saves.pause, recovery, mtbf)
-    restarts = (pauses + spikes) * recovery
-    wall = work * (1.0 + share.total) + restarts
-    failures = np.where(np.isinf(mtbf), 0.0, wall / mtbf) + np.zeros_like(wall)
-    low, middle, high = _spread(wall, failures, interval, recovery)
-    spares = np.zeros_like(wall)
-    processors = job.num_procs + spares * job.node
-    hours = processors * wall / HOUR
-    none = np.full_like(wall, np.nan)
-    shape = np.zeros_like(wall)
 
-    def days(seconds: Seconds) -> Array:
-        return np.asarray(seconds / DAY + shape)
+    campaign: Campaign
+    job: Job
+    stretches: tuple[Stretch, ...]
+    pauses: int = 0
+    rounded: bool = True
 
-    return CampaignFigures(
-        days=days(wall),
-        days_p10=days(low),
-        days_p50=days(middle),
-        days_p90=days(high),
-        processor_hours=hours,
-        goodput=useful / wall,
-        failures=failures,
-        mtbf_hours=mtbf / HOUR + shape,
-        checkpoint_interval=interval + shape,
-        checkpoint_time=saves.pause + shape,
-        checkpoint_size=saves.size + shape,
-        spare_nodes=spares,
-        mfu_effective=job.arithmetic * tokens / (job.peak * hours * HOUR),
-        usd=none,
-        tokens_per_usd=none,
-        mwh=none,
-        t_co2=none,
-        by_use=DaysByUse(
-            useful=days(useful),
-            evaluation=days(evaluation),
-            saving=days(work * share.saving),
-            lost=days(work * share.lost),
-            restart=days(work * share.restart + restarts),
-            waiting=days(0.0 * work),
-            repeated=days(repeated),
-            slowed=days(0.0 * work),
-        ),
-    )
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    @derived
+    def steps(self) -> Count:
+        """Steps that count."""
+        return _total(self.stretches, lambda one: one.steps)
+
+    @derived
+    def useful(self) -> Seconds:
+        """Time of the steps that count."""
+        return _total(self.stretches, lambda one: one.steps * one.step_time)
+
+    @derived
+    def tokens(self) -> Count:
+        """Tokens of the run."""
+        return _total(self.stretches, lambda one: one.tokens)
+
+    @derived
+    def working(self) -> Fraction:
+        """Share of the time of steps in which engines work."""
+        return (
+            _total(self.stretches, lambda one: one.steps * one.step_time * one.working)
+            / self.useful
+        )
+
+    @derived
+    def step(self) -> Seconds:
+        """Mean time of a step."""
+        return self.useful / self.steps
+
+    @derived
+    def evaluation(self) -> Seconds:
+        """Time of evaluations."""
+        asked = self.campaign
+        if not asked.evaluate_every:
+            return np.zeros_like(self.useful)
+        return self.steps // asked.evaluate_every * float(asked.evaluate_time)
+
+    @derived
+    def slowed(self) -> Seconds:
+        """What slow nodes, until they are replaced, and variation between ranks add to the steps."""
+        r, n = self.campaign.reliability, self.job
+        slower = slow_nodes(n.nodes, r.slow_share, r.slow_factor) - 1.0
+        varied = jitter(n.num_procs, r.jitter) - 1.0 if r.jitter else 0.0
+        return slower * np.minimum(self.useful, float(r.slow_detect)) + varied * self.useful
+
+    @derived
+    def spikes(self) -> Count:
+        """Loss spikes."""
+        return self.campaign.spikes * self.tokens / TERA
+
+    @derived
+    def repeated(self) -> Seconds:
+        """Time of steps that loss spikes and silent corruptions take back."""
+        back = self.spikes * self.campaign.rollback_steps * self.step
+        done = self.useful + self.slowed + self.evaluation + back
+        return back + done * (self._rework - 1.0)
+
+    @derived
+    def _rework(self) -> Array:
+        r = self.campaign.reliability
+        between = ratio(HOUR, r.silent * np.asarray(self.job.num_procs)) if r.silent else np.inf
+        return rework(float(r.silent_detect), self.checkpoint_interval, self.recovery, between)
+
+    @derived
+    def work(self) -> Seconds:
+        """All that the steps of the run take, without failures and checkpoints."""
+        return self.useful + self.slowed + self.evaluation + self.repeated
+
+    # -- failures and checkpoints -------------------------------------------------------------------------------------
+
+    @derived
+    def mtbf(self) -> Seconds:
+        """Mean time between interruptions of the job: failures, and spot processors that are taken back."""
+        r = self.campaign.reliability
+        own: Values = r.mtbf_processor / HOUR
+        if self.quote is not None and self.quote.mtbf_hours is not None:
+            own = combined(own, self.quote.mtbf_hours)
+        others = () if r.mtbf_common is None else (r.mtbf_common / HOUR,)
+        return job_mtbf(self.job.num_procs, own, *others)
+
+    @derived
+    def saves(self) -> Saving:
+        """How checkpoints are saved and loaded."""
+        job = self.job
+        size = job.checkpoint_size
+        return saving(self.campaign.checkpoints, job.system, size, job.num_procs, job.nodes)
+
+    @derived
+    def recovery(self) -> Seconds:
+        """From a failure to the next step."""
+        r = self.campaign.reliability
+        return r.detect + r.restart + self.saves.load
+
+    @derived
+    def best_interval(self) -> Seconds:
+        """The time between checkpoints with which a run is the shortest, if the storage could take them."""
+        return best_interval(self.saves.pause, self.mtbf)
+
+    @derived
+    def checkpoint_interval(self) -> Seconds:
+        """The time of steps between checkpoints: as stated, or the best that the storage can take."""
+        c = self.campaign.checkpoints
+        if c.interval_steps is not None:
+            return c.interval_steps * self.step
+        wanted = self.best_interval if c.interval is None else float(c.interval)
+        least = np.minimum(np.maximum(wanted, self.saves.least_interval), self.useful)
+        if not self.rounded:
+            return least
+        whole = np.maximum(1.0, np.round(least / self.step))
+        late = whole * self.step < np.minimum(self.saves.least_interval, self.useful)
+        return np.where(late, whole + 1.0, whole) * self.step
+
+    @derived
+    def spent(self) -> Spent:
+        """What failures and checkpoints take for each second of work."""
+        return spent(self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf)
+
+    @derived
+    def restarts(self) -> Seconds:
+        """Time of restarts that are no failures: changes of the execution, and loss spikes."""
+        planned = self.campaign.reliability.restart + self.saves.load
+        return (self.pauses + self.spikes) * planned
+
+    @derived
+    def away(self) -> Count:
+        """Mean number of nodes in repair."""
+        r, n = self.campaign.reliability, self.job
+        node_mtbf = ratio(r.mtbf_processor, r.hardware_share * n.node)
+        return away(n.nodes, node_mtbf, float(r.repair))
+
+    @derived
+    def spare_nodes(self) -> Count:
+        """Nodes that stand by: as stated, or the fewest with which the job hardly waits."""
+        r = self.campaign.reliability
+        if r.spares is not None:
+            return np.asarray(float(r.spares))
+        return np.zeros(()) if r.elastic else np.asarray(fewest_spares(self.away))
+
+    @derived
+    def _complete(self) -> Fraction:
+        """Share of its time in which the job has all of its nodes, or what rate it has without."""
+        if self.campaign.reliability.elastic:
+            return elastic_rate(self.away, self.spare_nodes, self.job.replicas, self.job.nodes)
+        return 1.0 - share_of_time_waiting(self.away, self.spare_nodes)
+
+    @derived
+    def running(self) -> Seconds:
+        """Time of the run without waiting for nodes."""
+        return self.work * (1.0 + self.spent.total) + self.restarts
+
+    @derived
+    def wall(self) -> Seconds:
+        """Expected time of the run."""
+        return self.running / self._complete
+
+    # -- figures ------------------------------------------------------------------------------------------------------
+
+    @derived
+    def days(self) -> Array:
+        """See :class:`CampaignFigures`, as of all that follows."""
+        return self.wall / DAY
+
+    @derived
+    def _quantiles(self) -> Array:
+        times = self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf
+        return (quantiles(self.work, *times) + self.restarts) / self._complete / DAY
+
+    @property
+    def days_p10(self) -> Array:  # noqa: D102
+        return self._quantiles[0]
+
+    @property
+    def days_p50(self) -> Array:  # noqa: D102
+        return self._quantiles[1]
+
+    @property
+    def days_p90(self) -> Array:  # noqa: D102
+        return self._quantiles[2]
+
+    @derived
+    def processor_hours(self) -> Array:  # noqa: D102
+        return (self.job.num_procs + self.spare_nodes * self.job.node) * self.wall / HOUR
+
+    @derived
+    def goodput(self) -> Fraction:  # noqa: D102
+        return self.useful / self.wall
+
+    @derived
+    def failures(self) -> Count:  # noqa: D102
+        return ratio(self.running, self.mtbf)
+
+    @property
+    def mtbf_hours(self) -> Array:  # noqa: D102
+        return self.mtbf / HOUR
+
+    @property
+    def checkpoint_time(self) -> Seconds:  # noqa: D102
+        return self.saves.pause
+
+    @property
+    def checkpoint_size(self) -> Bytes:  # noqa: D102
+        return self.saves.size
+
+    @derived
+    def mfu_effective(self) -> Fraction:  # noqa: D102
+        done: Flops = 6.0 * self.job.parameters * self.tokens
+        return done / (self.job.peak * self.processor_hours * HOUR)
+
+    @derived
+    def quote(self) -> Quote | None:
+        """The price of an hour of a processor; None where none is known."""
+        fleet, stated = self.campaign.fleet, self.job.system.ext.price
+        owned = None
+        if stated is not None and stated.own is not None:
+            power = self.draw
+            watts = (
+                0.0 if power is None else power.per_processor(self.job.num_procs, self.job.nodes)
+            )
+            owned = own_price(
+                stated.own,
+                self.job.node,
+                power_kw=watts / KILO,
+                usd_per_kwh=fleet.usd_per_kwh or 0.0,
+                pue=fleet.pue or 1.0,
+            )
+        return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
+
+    @derived
+    def money(self) -> Money | None:
+        """US dollars by what they are for; None where no price is known."""
+        if self.quote is None:
+            return None
+        fleet, stated = self.campaign.fleet, self.job.system.ext.price
+        per_month = fleet.storage
+        if per_month is None:
+            known = None if stated is None else stated.storage
+            per_month = 0.0 if known is None else known.usd
+        kept = self.campaign.checkpoints.kept
+        stored = storage(self.saves.size, kept, self.days, per_month)
+        return money(
+            self.processor_hours, self.quote, stored=stored, experiments=self.campaign.experiments
+        )
+
+    @derived
+    def usd(self) -> Array:  # noqa: D102
+        return np.full_like(self.wall, np.nan) if self.money is None else self.money.run
+
+    @derived
+    def tokens_per_usd(self) -> Array:  # noqa: D102
+        return self.tokens / self.usd
+
+    @derived
+    def draw(self) -> Draw | None:
+        """The power of processors and nodes; None where nothing is known of it."""
+        return draw(self.job.system.ext.power, self.working, tdp=self.campaign.fleet.tdp)
+
+    @derived
+    def energy(self) -> Energy | None:
+        """Energy by what takes it; None where no power is known."""
+        if self.draw is None:
+            return None
+        busy = self.work * (1.0 + self.spent.lost)
+        return energy(
+            self.draw,
+            self.job.num_procs,
+            self.job.nodes,
+            busy_hours=busy / HOUR,
+            waiting_hours=(self.wall - busy) / HOUR,
+            spare_nodes=self.spare_nodes,
+            pue=self.campaign.fleet.pue or 1.0,
+        )
+
+    @derived
+    def mwh(self) -> Array:  # noqa: D102
+        return np.full_like(self.wall, np.nan) if self.energy is None else self.energy.total / KILO
+
+    @derived
+    def t_co2(self) -> Array:  # noqa: D102
+        grams = self.campaign.fleet.g_co2_per_kwh
+        return np.full_like(self.wall, np.nan) if grams is None else carbon(self.mwh * KILO, grams)
+
+    @derived
+    def by_use(self) -> DaysByUse:
+        """Days by what they are spent on."""
+        work, share = self.work, self.spent
+        return DaysByUse(
+            useful=self.useful / DAY,
+            evaluation=self.evaluation / DAY,
+            saving=work * share.saving / DAY,
+            lost=work * share.lost / DAY,
+            restart=(work * share.restart + self.restarts) / DAY,
+            waiting=(self.wall - self.running) / DAY,
+            repeated=self.repeated / DAY,
+            slowed=self.slowed / DAY,
+        )
+
+    def figures(self) -> CampaignFigures:
+        """Return all figures, each a whole column."""
+        shape = self.wall.shape
+        found = record_of(CampaignFigures, self)
+        return apply(lambda column: np.broadcast_to(np.asarray(column, float), shape), [found])
 
 
-def _spread(
-    wall: Seconds, failures: Count, interval: Seconds, recovery: Seconds
-) -> tuple[Seconds, Seconds, Seconds]:
-    """Return the times that failures leave in one run of ten, of two, and in nine of ten."""
-    deviation = np.sqrt(failures * (interval**2 / 12 + (recovery + interval / 2) ** 2))
-    return wall - _TENTH * deviation, wall, wall + _TENTH * deviation
-
-
-def _totals(stretches: Sequence[Stretch]) -> tuple[Count, Seconds, Count]:
-    """Return the steps of a run, their time and their tokens."""
-    steps = sum((np.asarray(one.steps) for one in stretches), start=np.zeros(()))
-    useful = sum((np.asarray(one.steps * one.step_time) for one in stretches), start=np.zeros(()))
-    tokens = sum((np.asarray(one.tokens) for one in stretches), start=np.zeros(()))
-    return steps, useful, tokens
-
-
-def _mtbf(reliability: Reliability, job: Job) -> Seconds:
-    """Return the mean time between interruptions of a job."""
-    common = reliability.mtbf_common
-    others = () if common is None else (common / HOUR,)
-    return job_mtbf(job.num_procs, reliability.mtbf_processor / HOUR, *others)
-
-
-def _interval(
-    campaign: Campaign, saves: Saving, mtbf: Seconds, step: Seconds, *, rounded: bool
-) -> Seconds:
-    """Return the time of steps between checkpoints: as stated, or the best that the storage can take."""
-    c = campaign.checkpoints
-    if c.interval_steps is not None:
-        return np.asarray(c.interval_steps * step)
-    best = best_interval(saves.pause, mtbf) if c.interval is None else float(c.interval)
-    least = np.maximum(best, saves.least_interval)
-    if not rounded:
-        return least
-    whole = np.maximum(1.0, np.round(least / step))
-    return np.where(whole * step < saves.least_interval, whole + 1.0, whole) * step
+def _total(stretches: Sequence[Stretch], part: Callable[[Stretch], Array]) -> Array:
+    """Return the sum of a figure of stretches, from the first to the last."""
+    parts = (np.asarray(part(one), float) for one in stretches)
+    return reduce(np.add, parts)

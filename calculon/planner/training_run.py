@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.campaign.columns import job, steps_of, stretch
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.schedule import Rung, rungs
-from calculon.campaign.whole_run import whole_run
+from calculon.campaign.run_columns import job, steps_of, stretch
+from calculon.campaign.rungs import Rung, rungs
+from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
@@ -86,14 +86,18 @@ class TrainingRun(Displayed):
         What was asked.
     parts : tuple of Part
         Its steps, in their order.
-    figures : mapping
-        The figures of the run by name (:class:`~calculon.campaign.figures.CampaignFigures`); None where one is not
-        known, such as the price.
+    whole : WholeRun
+        What it takes, with money and energy by their parts.
     """
 
     campaign: Campaign
     parts: tuple[Part, ...]
-    figures: Mapping[str, float | None]
+    whole: WholeRun
+
+    @cached_property
+    def figures(self) -> dict[str, float | None]:
+        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`); None of what is not known."""
+        return only_values(self.whole.figures())
 
     @property
     def main(self) -> Part:
@@ -199,13 +203,12 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
         _part(base, one) for one in rungs(asked, tokens, parameters, e.batch_size, seq_size)
     )
     main = max(parts, key=lambda one: one.days).estimate
-    stretches = [
+    stretches = tuple(
         stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
         for one in parts
-    ]
+    )
     of_job = job(asked, base.system, e.datatype, _lookup(main))
-    found = whole_run(asked, of_job, stretches)
-    return TrainingRun(asked, parts, only_values(found))
+    return TrainingRun(asked, parts, WholeRun(asked, of_job, stretches))
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:

@@ -21,11 +21,14 @@ UNITS = {
     "Gb/s": 1 / 8,
     "GT/s x16": 16 * 128 / 130 / 8,  # PCIe of 16 lanes, 130 bits for 16 bytes
     "processors": 1,
+    "W": 1,
 }
 """How vendors print figures, and the factor to the unit of a system file: dense, and in one direction."""
 
-TOLD = re.compile(r"(ext\.)?matrix\.\w+\.tflops|mem1\.(GiB|GBps)|networks\[\d+\]\.(bandwidth|size)")
-"""Figures that need a row: peak rates of the matrix engine, capacity and bandwidth of the memory, links."""
+TOLD = re.compile(
+    r"(ext\.)?matrix\.\w+\.tflops|mem1\.(GiB|GBps)|networks\[\d+\]\.(bandwidth|size)|ext\.power\.tdp"
+)
+"""Figures that need a row: peak rates of the matrix engine, capacity and bandwidth of the memory, links, power."""
 
 UNBOUNDED = 65536
 """Size of a network that ends nowhere: not a figure of a datasheet."""
@@ -74,3 +77,10 @@ def test_every_figure_that_a_file_states_has_a_row(name):
         if TOLD.fullmatch(path) and not (path.endswith("size") and value == UNBOUNDED)
     }
     assert stated - {row["figure"] for row in ROWS if row["system"] == name} == set()
+
+
+def test_powers_have_the_source_and_the_date_of_their_rows():
+    for row in ROWS:
+        if row["figure"] == "ext.power.tdp":
+            stated = document("systems", row["system"])["ext"]["power"]
+            assert (stated["source"], stated["date"]) == (row["source"], row["date"])

@@ -1,11 +1,14 @@
 """Prices and powers of system files: what they may be, and that no step depends on them."""
 
+import re
+
 import pytest
 
 import calculon
 from calculon import inputs
 from calculon.apps.cli.main import main
 from calculon.hardware.figures import figures_of, with_figures
+from calculon.spec import catalog
 from tests.helpers import document
 
 POWER = {"tdp": 700, "source": "a data sheet", "date": "2023"}
@@ -88,3 +91,68 @@ def test_they_are_described(capsys):
     page = capsys.readouterr().out
     for path in ("ext.power.tdp", "ext.price.on_demand.usd", "ext.price.own.node_usd"):
         assert path in page
+
+
+NO_TDP = {
+    "a100_80e": "as published, without additions",
+    "a100_80g": "as published, without additions",
+    "h100_80g_nvl8": "as published, without additions",
+    "tpu_v5e": "Google has not published it",
+    "tpu_v5p": "Google has not published it",
+    "tpu_v6e": "Google has not published it",
+    "trainium2": "AWS has not published it",
+    "trainium2_ultra": "AWS has not published it",
+}
+"""Systems whose power is not known, and why."""
+
+TOTAL = re.compile(r".*: (?P<instance>\S+), (?P<usd>[\d.]+) USD/h for (?P<processors>\d+)")
+"""The source of a price of an instance with several processors."""
+
+
+def extension(name):
+    """Return the additions of a system of the catalog as its file and those that it is based on state them."""
+    return catalog.load("system", name)[1].get("ext", {})
+
+
+def test_the_power_of_every_system_is_known_or_a_reason_why_not():
+    without = {name for name in catalog.names("system") if "power" not in extension(name)}
+    assert without == set(NO_TDP)
+
+
+@pytest.mark.parametrize("name", catalog.names("system"))
+def test_every_price_has_a_source_and_a_date(name):
+    for kind, stated in extension(name).get("price", {}).items():
+        assert stated["usd"] > 0
+        assert stated["source"]
+        assert re.match(r"20\d\d", stated["date"])
+        if total := TOTAL.fullmatch(stated["source"]):
+            whole = stated["usd"] * int(total["processors"])
+            assert whole == pytest.approx(float(total["usd"]), rel=1e-4), kind
+
+
+def test_no_price_is_that_of_another_processor():
+    for name in catalog.names("system"):
+        raw = document("systems", name)
+        stated, ext = raw.get("ext", {}), extension(name)
+        inherited = "price" in ext and "price" not in stated
+        another = "tdp" in stated.get("power", {}) or "tflops" in str(raw.get("matrix", ""))
+        assert not (inherited and "base" in raw and (another or "cloud" in raw["about"])), name
+
+
+def test_instances_of_clouds_have_their_own_price_and_that_of_storage_there():
+    for name in catalog.names("system"):
+        about = document("systems", name).get("about") or {}
+        price = extension(name).get("price")
+        if price and "cloud" in about:
+            sources = [price[kind]["source"] for kind in ("on_demand", "reserved") if kind in price]
+            short = about["instance"].removeprefix("Standard_")
+            assert [one for one in sources if short not in one] == []
+            assert "storage" in price
+
+
+def test_prices_of_h800_and_aws():
+    assert inputs.system("h800").ext.price.on_demand.usd == 2
+    aws = inputs.system("aws_p5").ext.price
+    assert aws.kinds == ("on_demand", "reserved")
+    assert aws.reserved.usd < aws.on_demand.usd
+    assert inputs.system("gcp_a4x").ext.price is None

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from calculon.campaign.checkpoint import bytes_per_param
-from calculon.campaign.figures import CampaignFigures
 from calculon.campaign.record import Campaign
-from calculon.campaign.whole_run import Job, Stretch, whole_run
+from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.hardware.system import System
 from calculon.units import Count, Seconds
 
@@ -33,7 +32,6 @@ def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup) -> Stretch:
         step_time=time,
         tokens=steps * tokens_per_step,
         working=working,
-        utilisation=np.asarray(lookup("hfu")),
     )
 
 
@@ -58,15 +56,15 @@ def job(campaign: Campaign, system: System, datatype: str, lookup: Lookup) -> Jo
     )
 
 
-def figures(
+def whole_runs(
     campaign: Campaign,
     system: System,
     datatype: str,
     tokens: float,
     tokens_per_step: Count,
     lookup: Lookup,
-) -> CampaignFigures:
-    """Return the figures of runs of one stretch each: all of a search, or one execution.
+) -> WholeRun:
+    """Return runs of one stretch each: all of a search, or one execution.
 
     Parameters
     ----------
@@ -77,4 +75,4 @@ def figures(
     """
     steps = steps_of(tokens, tokens_per_step)
     whole = stretch(steps, tokens_per_step, lookup)
-    return whole_run(campaign, job(campaign, system, datatype, lookup), [whole])
+    return WholeRun(campaign, job(campaign, system, datatype, lookup), (whole,))

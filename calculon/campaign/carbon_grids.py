@@ -1,0 +1,90 @@
+"""Carbon of electricity by name of its grid, from ``systems/grids.csv`` of the catalog."""
+
+import csv
+from functools import cache
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
+from calculon.spec import catalog
+from calculon.spec.fields import Declaration, shown
+
+FILE = "grids.csv"
+
+_GRAMS = Declaration(help="carbon of the electricity", unit="g/kWh", at_least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """The electricity of a country or a state.
+
+    Attributes
+    ----------
+    name : str
+        What it is called; empty of a number that the user gives.
+    g_co2_per_kwh : float
+        Grams of CO2 for a kWh, location based.
+    source, date : str
+        Who says so, and the year it is of.
+    """
+
+    name: str
+    g_co2_per_kwh: float
+    source: str = ""
+    date: str = ""
+
+    @property
+    def words(self) -> str:
+        """Name, source and year on a line."""
+        return ", ".join(one for one in (self.name, self.source, self.date) if one)
+
+
+@cache
+def grids() -> dict[str, Grid]:
+    """Map the names of known grids to them, in alphabetical order."""
+    return {grid.name: grid for grid in _by_word().values()}
+
+
+def carbon_of(text: str | float, place: str = "carbon") -> Grid:
+    """Return the grid of a name, as ``france`` or ``us-va``, or of a number of g/kWh.
+
+    Parameters
+    ----------
+    text : str or float
+        What the user wrote.
+    place : str
+        Where, for a message.
+
+    Raises
+    ------
+    SpecError
+        For an unknown name, and for a number below 0.
+    """
+    word = str(text).strip().lower()
+    try:
+        number = float(word)
+    except ValueError:
+        known = _by_word()
+        spelled = " ".join(word.replace("_", " ").split())
+        if spelled in known:
+            return known[spelled]
+        wanted = "g/kWh, or a grid: " + ", ".join(grids())
+        hint = nearest(spelled, list(known))
+        raise SpecError("grid", Problem(place, wanted, shown(text), hint)) from None
+    if problem := _GRAMS.problem(float, number, place):
+        raise SpecError("grid", problem)
+    return Grid(name="", g_co2_per_kwh=number)
+
+
+@cache
+def _by_word() -> dict[str, Grid]:
+    """Map the names and other names of grids to them."""
+    known: dict[str, Grid] = {}
+    folder = catalog.root() / catalog.KINDS["system"]
+    with (folder / FILE).open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            grams = float(row["g_co2_per_kwh"])
+            grid = Grid(
+                name=row["grid"], g_co2_per_kwh=grams, source=row["source"], date=row["year"]
+            )
+            known |= dict.fromkeys([row["grid"], *row["aliases"].split()], grid)
+    return known

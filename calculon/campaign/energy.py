@@ -1,0 +1,256 @@
+"""The energy of a run, its carbon and its water.
+
+A processor has its full power in the share of a step in which layers are computed; in the rest, and while the run
+waits, its ranks poll for messages, which takes more than idling. Nodes and the data centre add theirs. All functions
+broadcast numbers and arrays whose last axis is *execution*.
+"""
+
+import numpy as np
+
+from calculon.campaign.exponentials import Values
+from calculon.frozen import dataclass
+from calculon.hardware.power import Power
+from calculon.units import KILO, MEGA, Array
+
+STEPPING_SHARE = 0.85
+"""Power of a processor in a step over its TDP, where it was not measured. An assumption."""
+
+WAITING_SHARE = 0.4
+"""Power of a processor that waits over its TDP, where it was not measured. An assumption."""
+
+SPINNING_SHARE = 0.55
+"""Power of a processor whose ranks poll in collectives over its TDP, where only idle and load were measured: NCCL's
+kernels occupy multiprocessors while they wait. An assumption."""
+
+OVERHEAD_SHARE = 0.15
+"""Power of the rest of a node over that of its processors, where it was not measured. An assumption."""
+
+ASSUMED = {
+    "stepping": f"{STEPPING_SHARE:g} of the TDP in steps",
+    "waiting": f"{WAITING_SHARE:g} of the TDP while waiting",
+    "spinning": f"{SPINNING_SHARE:g} of the TDP while ranks poll",
+    "overhead": f"{OVERHEAD_SHARE:.0%} of the processors for the rest of a node",
+}
+"""What takes the place of figures that were not measured, in words."""
+
+NO_POWER = "no power is known of {system}: give that of a processor in W (--tdp 700), or ext.power of the system file"
+"""Message where there is no energy line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """The power that a fleet draws, and where the figures are from.
+
+    Attributes
+    ----------
+    tdp : float or array
+        Thermal design power of a processor in W.
+    stepping, waiting, idle : float or array
+        Mean power of a processor in W: in steps, while the run waits, and without a job.
+    node : float or array or None
+        Power of the rest of a node in W; None where it is a share of that of its processors.
+    assumed : tuple of str
+        Keys of :data:`ASSUMED` that took the place of figures that were not measured.
+    source, date : str
+        Of the figures; empty of a TDP that the user gives.
+    """
+
+    tdp: Values
+    stepping: Values
+    waiting: Values
+    idle: Values
+    node: Values | None
+    assumed: tuple[str, ...]
+    source: str = ""
+    date: str = ""
+
+    @property
+    def estimate(self) -> bool:
+        """Whether no power in steps was measured, so that the energy is an estimate from the data sheet."""
+        return "stepping" in self.assumed
+
+    @property
+    def words(self) -> str:
+        """Data sheet or measurement, and what is assumed, on a line."""
+        what = "TDP" if self.estimate else "measured"
+        told = [f"{what}, {self.source}" if self.source else what, self.date]
+        return "; ".join(
+            [", ".join(one for one in told if one), *(ASSUMED[one] for one in self.assumed)]
+        )
+
+    def per_processor(self, processors: Values, nodes: Values) -> Values:
+        """Return the power in steps of a processor with its share of its node, in W."""
+        if self.node is None:
+            return self.stepping * (1.0 + OVERHEAD_SHARE)
+        return self.stepping + self.node * nodes / processors
+
+
+def draw(
+    power: Power | None, utilisation: Values = 1.0, *, tdp: float | None = None
+) -> Draw | None:
+    """Return the power of processors that run a plan; None where nothing is known of it.
+
+    Where idle and load were measured, a step takes ``load`` in the share `utilisation` of it and ``spin`` in the rest.
+    Else it is a share of the TDP whatever the plan is.
+
+    Parameters
+    ----------
+    power : Power or None
+        ``ext.power`` of the system.
+    utilisation
+        Share of a step in which processors compute layers or the optimizer's step, so that an engine or the memory
+        works (statistic ``system_efficiency``); in the rest they wait for each other.
+    tdp : float or None
+        TDP in W that the user states, which counts instead of all that the system states.
+    """
+    if tdp is not None:
+        return _of_tdp(tdp, None, "", "")
+    if power is None:
+        return None
+    if power.load is None or power.idle is None:
+        return _of_tdp(power.tdp, power.overhead, power.source, power.date)
+    assumed = []
+    spin = power.spin
+    if spin is None:
+        spin = np.clip(SPINNING_SHARE * power.tdp, power.idle, power.load)
+        assumed.append("spinning")
+    if power.overhead is None:
+        assumed.append("overhead")
+    return Draw(
+        tdp=power.tdp,
+        stepping=spin + (power.load - spin) * np.asarray(utilisation),
+        waiting=spin,
+        idle=power.idle,
+        node=power.overhead,
+        assumed=tuple(assumed),
+        source=power.source,
+        date=power.date,
+    )
+
+
+def _of_tdp(tdp: Values, node: float | None, source: str, date: str) -> Draw:
+    """Return the power by the flat convention, where only the TDP is known."""
+    return Draw(
+        tdp=tdp,
+        stepping=STEPPING_SHARE * tdp,
+        waiting=WAITING_SHARE * tdp,
+        idle=WAITING_SHARE * tdp,
+        node=node,
+        assumed=("stepping", "waiting", *(() if node is not None else ("overhead",))),
+        source=source,
+        date=date,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """Energy of a run in kWh by what takes it.
+
+    Attributes
+    ----------
+    stepping : array
+        Processors in steps.
+    waiting : array
+        Processors while the run waits: saves, restarts, nodes in repair.
+    spares : array
+        Processors that stand by.
+    nodes : array
+        The rest of the nodes: hosts, network cards, fans.
+    facility : array
+        The data centre: cooling, losses. 0 where no PUE is given.
+    card : array
+        TDP times hours, as model cards have it: no nodes, no data centre. Not a part of the sum.
+    draw : Draw
+        The powers, with their source.
+    """
+
+    stepping: Array
+    waiting: Array
+    spares: Array
+    nodes: Array
+    facility: Array
+    card: Array
+    draw: Draw
+
+    @property
+    def machines(self) -> Array:
+        """Energy of the machines, without the data centre."""
+        return self.stepping + self.waiting + self.spares + self.nodes
+
+    @property
+    def total(self) -> Array:
+        """All of it."""
+        return self.machines + self.facility
+
+
+def energy(
+    power: Draw,
+    processors: Values,
+    nodes: Values,
+    *,
+    busy_hours: Values,
+    waiting_hours: Values = 0.0,
+    spare_nodes: Values = 0.0,
+    pue: Values = 1.0,
+) -> Energy:
+    """Return the energy of a run.
+
+    ``[n · (stepping · t_busy + waiting · t_waiting) + spares + nodes] · PUE``
+
+    Parameters
+    ----------
+    power : Draw
+        Result of :func:`draw`.
+    processors, nodes
+        Those of the job, without spares.
+    busy_hours
+        Hours of steps, of those that are done again, too.
+    waiting_hours
+        Hours of the rest of the run, while the job has its processors.
+    spare_nodes
+        Nodes that stand by in all that time.
+    pue
+        Energy of the data centre over that of its machines.
+    """
+    busy, waiting = np.asarray(busy_hours, dtype=float), np.asarray(waiting_hours, dtype=float)
+    hours = busy + waiting
+    stepping = np.multiply(processors, power.stepping) * busy / KILO
+    idling = np.multiply(processors, power.waiting) * waiting / KILO
+    spare_processors = np.multiply(spare_nodes, np.divide(processors, nodes))
+    spares = spare_processors * power.idle * hours / KILO
+    if power.node is None:
+        rest = OVERHEAD_SHARE * (stepping + idling + spares)
+    else:
+        rest = np.add(nodes, spare_nodes) * power.node * hours / KILO
+    machines = stepping + idling + spares + rest
+    return Energy(
+        stepping=stepping,
+        waiting=idling,
+        spares=spares,
+        nodes=rest,
+        facility=machines * np.subtract(pue, 1.0),
+        card=card_energy(np.add(processors, spare_processors) * hours, power.tdp),
+        draw=power,
+    )
+
+
+def card_energy(processor_hours: Values, tdp: Values, pue: Values = 1.0) -> Array:
+    """Return the kWh that model cards state: processor-hours times TDP in W, times PUE if they count it.
+
+    Source: Touvron et al., arXiv:2302.13971, section 6 (with PUE), and arXiv:2307.09288, section 2.2.1 (without).
+    """
+    return np.multiply(processor_hours, tdp) * pue / KILO
+
+
+def carbon(kwh: Values, g_per_kwh: Values) -> Array:
+    """Return the tonnes of CO2 of some energy, on a grid (location based) or by contracts (market based).
+
+    >>> float(carbon(1000.0, 500.0))
+    0.5
+    """
+    return np.multiply(kwh, g_per_kwh) / MEGA
+
+
+def water(kwh: Values, wue: Values) -> Array:
+    """Return the litres of water that cooling takes, at so many for a kWh of the machines (WUE)."""
+    return np.multiply(kwh, wue)
