@@ -63,7 +63,7 @@ def test_waiting_as_simulated_with_repairs_of_one_length(mean, spares):
     assert abs(shares.mean() - share_of_time_waiting(mean, spares)) < 3 * error
 
 
-@given(MEANS, st.integers(0, 40), st.integers(1, 200))
+@given(st.floats(1e-6, 60.0), st.integers(0, 40), st.integers(1, 200))
 def test_an_elastic_job_runs_with_the_replicas_that_are_complete(mean, spares, replicas):
     number = np.arange(spares, int(mean + 40 * mean**0.5 + 300))
     missing = np.minimum(number - spares, replicas) / replicas
