@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
-from calculon.campaign.goals import BatchGoal, Length, TimeSpan, TokenGoal
+from calculon.campaign.goals import BatchGoal, Length, Money, TimeSpan, TokenGoal
 from calculon.campaign.ramps import BatchRamp, SequenceRung
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -293,9 +293,7 @@ class Campaign:
     deadline: TimeSpan | None = declare(
         "days that the run may take", unit="d", scale=DAY, default=None
     )
-    budget_usd: float | None = declare(
-        "US dollars that it may cost", unit="USD", above=0, default=None
-    )
+    budget_usd: Money | None = declare("US dollars that it may cost", unit="USD", default=None)
     budget_mwh: float | None = declare("energy that it may take", unit="MWh", above=0, default=None)
     name: str = field(default="campaign", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
