@@ -5,11 +5,7 @@ import re
 
 import pytest
 
-<<<<<<<< HEAD:tests/campaign/test_carbon_grids.py
-from calculon.campaign.carbon_grids import carbon_of, grids
-========
 from calculon.campaign.electricity import carbon_of, grids
->>>>>>>> prices:tests/campaign/test_electricity.py
 from calculon.errors import SpecError
 from tests.helpers import ROOT
 

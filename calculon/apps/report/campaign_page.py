@@ -11,7 +11,7 @@ from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import remarks
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import counted, heading, level_text, percent
+from calculon.apps.report.texts import counted, heading, level_text, percent, token_count
 from calculon.campaign.interval_choice import STATED, STORAGE
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
@@ -89,7 +89,7 @@ class CampaignPage:
         table = grid("text", "text")
         tokens, parameters = self.run["tokens"], self.main.value("parameters")
         steps = sum(one["steps"] for one in self.run["parts"])
-        said = f"{_tokens(tokens)} tokens, {tokens / parameters:,.3g} for each parameter, in {steps:,.0f} steps"
+        said = f"{token_count(tokens)} tokens, {tokens / parameters:,.3g} for each parameter, in {steps:,.0f} steps"
         table.add_row(Text("run", "dim"), Text(said))
         if about := asked["campaign"].get("about"):
             table.add_row(Text("campaign", "dim"), Text(str(about)))
@@ -205,7 +205,7 @@ class CampaignPage:
     def _part(self, one: Document, total: float) -> dict[str, str]:
         return {
             "name": one["name"],
-            "tokens": _tokens(one["steps"] * one["batch_size"] * one["seq_size"]),
+            "tokens": token_count(one["steps"] * one["batch_size"] * one["seq_size"]),
             "batch": f"{one['batch_size']:,}",
             "length": f"{one['seq_size']:,}",
             "steps": f"{one['steps']:,.0f}",
@@ -316,13 +316,3 @@ def _stated(one: Document) -> str:
     value = one["value"]
     text = value if isinstance(value, str) else f"{value:,.5g}" if value < 1e5 else f"{value:,.0f}"
     return f"{text} {one['unit']}".rstrip()
-
-
-def _tokens(count: float) -> str:
-    """Write a number of tokens.
-
-    >>> _tokens(15.6e12), _tokens(252e6)
-    ('15.6 T', '252 M')
-    """
-    number, _, prefix = scaled(count).partition(" ")
-    return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip() if "." in number else number

@@ -112,9 +112,7 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
         case = found.cases[here]
         plan = Plan.from_records([{**case.execution, "edition": result.edition}])
         stats = {name: found.values[name][here] for name in Sides.statistics}
-        low, high = (
-            steps * float(end[0]) for end in factors(case.model, case.system, plan, stats)
-        )
+        low, high = (steps * float(end[0]) for end in factors(case.model, case.system, plan, stats))
         known, whole = row.cells["configuration"] == "known", row.cells["hours_of"] == "run"
         judged = steps < published <= WIDEST * steps if whole else low <= published <= high
         yield {
