@@ -10,10 +10,12 @@ import numpy as np
 
 from calculon import inputs
 from calculon.campaign.assumptions import counts
+from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
+from calculon.campaign.job_mtbf import small_job_warning
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
-from calculon.campaign.record import DAY, HOUR, Campaign
+from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import job, steps_of, stretch
 from calculon.campaign.rungs import Rung, rungs
 from calculon.campaign.whole_run import WholeRun
@@ -24,6 +26,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.planner.published_beside import published_beside
 from calculon.planner.run_details import energy_details, money_details, node_details
 from calculon.presets import Preset
 from calculon.records import only_values
@@ -151,6 +154,7 @@ class TrainingRun(Displayed):
         """Return everything as plain data."""
         main = self.main.estimate
         known = {} if main.origin is None else main.origin.to_dict()
+        warned = small_job_warning(main.execution.num_procs)
         asked = {"execution": {**known, "fields": main.execution.to_dict()}}
         return {
             QUESTION: question(main.model, main.system, main.edition, self.preset, **asked)
@@ -163,6 +167,8 @@ class TrainingRun(Displayed):
             "checkpoint": interval_choice(self.whole).to_dict(),
             "money": money_details(self.whole),
             "energy": energy_details(self.whole),
+            "published": published_beside(self.whole, self.model.name),
+            "warnings": [warned] if warned else [],
             "parts": [one.to_dict() for one in self.parts],
             "assumed": [
                 {"field": path, "value": value, "unit": unit, "source": source}
@@ -257,9 +263,11 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
 
 def _check(found: TrainingRun) -> None:
     """Refuse a run that never ends, and one with limits that cannot be checked."""
-    if not math.isfinite(found.figures["days"] or 0.0):
-        mtbf = (found.figures["mtbf_hours"] or 0.0) * HOUR
-        said = f"a failure each {mtbf:.3g} s, and {float(found.whole.recovery):.3g} s to restart"
+    with quiet():
+        wall = float(found.whole.wall)
+    if not math.isfinite(wall):
+        whole = found.whole
+        said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
     limits(found.campaign, found.figures)

@@ -7,12 +7,14 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from calculon.apps.report.bars import Bar, Share
+from calculon.apps.report.campaign_beside import published_section
+from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import remarks
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import counted, heading, level_text, percent, token_count
-from calculon.campaign.interval_choice import STATED, STORAGE
+from calculon.apps.report.texts import counted, heading, level_text, percent
+from calculon.campaign.interval_choice import RUN, STATED, STORAGE
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
 from calculon.units import GIGA, between, duration, known, scaled
@@ -33,6 +35,14 @@ USES = {
 }
 """Words and colours of what the days of a run go to (:class:`~calculon.campaign.figures.DaysByUse`)."""
 
+ENERGY = {
+    "stepping": "processors in steps",
+    "waiting": "processors that wait",
+    "spares": "spares",
+    "nodes": "rest of the nodes",
+}
+"""Words of what takes energy, but for the data centre."""
+
 _UNKNOWN = {
     "usd": "--price 2.5 (US dollars for an hour of a processor)",
     "mwh": "--set campaign.fleet.tdp=700 (W of a processor)",
@@ -41,7 +51,9 @@ _UNKNOWN = {
 """How to give what a figure needs."""
 
 _DAY = 86400.0
-_WIDE = 100
+_HARDLY = 1e-3
+"""Share of the days below which a spread is none."""
+
 _LEAST_DAYS = 2.0
 """Days of a run from which on its parts are told in days."""
 
@@ -73,6 +85,12 @@ class CampaignPage:
         yield from (Text(), *self._failures())
         yield from (Text(), *self._parts())
         yield from (Text(), *self._efficiency())
+        if (money := self.run["money"]) is not None:
+            yield from (Text(), *self._money(money))
+        if (energy := self.run["energy"]) is not None:
+            yield from (Text(), *self._energy(energy))
+        if self.run["published"]:
+            yield from (Text(), *published_section(self.run["published"], self.digits))
         yield from (Text(), *self._assumed())
 
     @property
@@ -89,7 +107,7 @@ class CampaignPage:
         table = grid("text", "text")
         tokens, parameters = self.run["tokens"], self.main.value("parameters")
         steps = sum(one["steps"] for one in self.run["parts"])
-        said = f"{token_count(tokens)} tokens, {tokens / parameters:,.3g} for each parameter, in {steps:,.0f} steps"
+        said = f"{_tokens(tokens)} tokens, {tokens / parameters:,.3g} for each parameter, in {steps:,.0f} steps"
         table.add_row(Text("run", "dim"), Text(said))
         if about := asked["campaign"].get("about"):
             table.add_row(Text("campaign", "dim"), Text(str(about)))
@@ -135,6 +153,8 @@ class CampaignPage:
     def _spread(self) -> str:
         """Say how far failures alone spread the days."""
         low, middle, high = (self.figures[f"days_{part}"] for part in ("p10", "p50", "p90"))
+        if high - low < _HARDLY * middle:
+            return "Failures alone hardly spread the days (p10 to p90)."
         error = max((high - low) / 2, 1e-3 * middle)
         ends = " to ".join(known(end, error) for end in (low, high))
         return (
@@ -178,8 +198,62 @@ class CampaignPage:
             f"{duration_of(interval)} of steps ({counted(max(1, round(interval / step)), 'step')})"
         )
         table.add_row(Text("every", "dim"), f"{every}: {_reason(chosen, interval)}")
-        spares = figures["spare_nodes"]
-        table.add_row(Text("spares", "dim"), counted(round(spares), "node"))
+        table.add_row(Text("spares", "dim"), self._spares())
+        yield indented(table)
+        yield from (indented(Text(said, "dim")) for said in self.run["warnings"])
+
+    def _spares(self) -> str:
+        """Say how many nodes stand by, and why."""
+        nodes = self.run["nodes"]
+        said = f"{counted(nodes['spares'], 'node')} beside the {nodes['job']:,} of {nodes['processors']}"
+        why = (
+            "as stated" if nodes["spares_stated"] else "the fewest with which the run hardly waits"
+        )
+        return f"{said}, {why}; {_amount(nodes['in_repair'])} in repair on average"
+
+    def _money(self, money: Document) -> Iterator[RenderableType]:
+        """Tell the dollars by what they are for, and where the price is from."""
+        price = money["price"]
+        said = (price["kind"].replace("_", " "), price["source"], price["date"])
+        told = ", ".join(one for one in said if one)
+        yield heading("Money", f"{price['usd']:,.2f} USD for an hour of a processor ({told})")
+        parts = {
+            "processors, spares too": money["processors"],
+            "checkpoints kept": money["storage"],
+            "experiments, beside the run": money["experiments"],
+        }
+        digits = Digits(self.digits.spread / 10)
+        table = grid("left", "right")
+        for label, value in parts.items():
+            if value:
+                table.add_row(label, f"{digits.rate(value)} USD")
+        yield indented(table)
+
+    def _energy(self, energy: Document) -> Iterator[RenderableType]:
+        """Tell the energy by what takes it, and the convention of model cards beside."""
+        power = energy["power"]
+        kind = "estimate" if power["estimate"] else "measured power"
+        yield heading(
+            "Energy", f"{kind}: {power['tdp']:,.0f} W of a processor, {power['in_words']}"
+        )
+        told = Digits(self.digits.spread / 10)
+        table = grid("left", "right", "text")
+        for name, words in ENERGY.items():
+            if energy[name]:
+                table.add_row(words, f"{told.rate(energy[name])} MWh")
+        pue = energy["pue"]
+        said = "no PUE is given: --pue 1.2" if pue is None else f"PUE {pue:g}"
+        table.add_row(
+            "data centre",
+            f"{told.rate(energy['facility'])} MWh" if energy["facility"] else "-",
+            said,
+        )
+        card = "TDP x hours, as model cards have it"
+        table.add_row("to compare", f"{told.rate(energy['model_card'])} MWh", card)
+        if (market := energy["t_co2_market"]) is not None:
+            table.add_row("CO2 by contracts", f"{told.rate(market)} t")
+        if (litres := energy["water_litres"]) is not None:
+            table.add_row("water", f"{told.rate(litres)} L")
         yield indented(table)
 
     def _parts(self) -> Iterator[RenderableType]:
@@ -205,7 +279,7 @@ class CampaignPage:
     def _part(self, one: Document, total: float) -> dict[str, str]:
         return {
             "name": one["name"],
-            "tokens": token_count(one["steps"] * one["batch_size"] * one["seq_size"]),
+            "tokens": _tokens(one["steps"] * one["batch_size"] * one["seq_size"]),
             "batch": f"{one['batch_size']:,}",
             "length": f"{one['seq_size']:,}",
             "steps": f"{one['steps']:,.0f}",
@@ -275,6 +349,8 @@ def _reason(chosen: Document, interval: float) -> str:
             for name in ("storage_bandwidth", "storage_bandwidth_needed")
         )
         return f"storage limits the interval, {rate} to it; {needed} would not"
+    if chosen["reason"] == RUN:
+        return "the run ends before another"
     return "the run is the shortest" + ("" if interval else ", as saves cost nothing")
 
 
@@ -316,3 +392,13 @@ def _stated(one: Document) -> str:
     value = one["value"]
     text = value if isinstance(value, str) else f"{value:,.5g}" if value < 1e5 else f"{value:,.0f}"
     return f"{text} {one['unit']}".rstrip()
+
+
+def _tokens(count: float) -> str:
+    """Write a number of tokens.
+
+    >>> _tokens(15.6e12), _tokens(252e6)
+    ('15.6 T', '252 M')
+    """
+    number, _, prefix = scaled(count).partition(" ")
+    return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip() if "." in number else number

@@ -17,7 +17,7 @@ from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import counted, heading, token_count
+from calculon.apps.report.texts import counted, heading
 from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
 from calculon.presets import plain
 from calculon.spec.origin import stated_name
@@ -200,7 +200,7 @@ class PlanPage:
         rows = self.answer["counts"]
         if len(rows) < 2:
             return
-        tokens = token_count(self.answer["question"]["tokens_told"])
+        tokens = _tokens(self.answer["question"]["tokens_told"])
         yield heading(
             "Processors", f"the best plan on each count, same batch; days for {tokens} tokens"
         )
@@ -252,10 +252,7 @@ class PlanPage:
         told = (digits.duration(end, like=mine["stats"]["total_time"]) for end in ends)
         asked = self.answer["question"]
         rate = asked["batch_size"] * asked["seq_size"] / mine["stats"]["total_time"]
-        days, tokens = (
-            digits.rate(mine["training"]["days"]),
-            token_count(mine["training"]["tokens"]),
-        )
+        days, tokens = digits.rate(mine["training"]["days"]), _tokens(mine["training"]["tokens"])
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
         said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
@@ -305,6 +302,16 @@ _TIES = (
 """What the ties of an answer are: within so many percent, and within the margin of each."""
 
 
+def _tokens(count: float) -> str:
+    """Write a number of tokens.
+
+    >>> _tokens(15.6e12), _tokens(1e12)
+    ('15.6 T', '1 T')
+    """
+    number, _, prefix = scaled(count).partition(" ")
+    return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip()
+
+
 def _processors(plan: Document) -> int:
     return int(plan["execution"]["num_procs"])
 
@@ -339,7 +346,7 @@ def _digits(stats: Document) -> Digits:
 
 def _add_training(table: Any, training: Document, digits: Digits) -> None:
     """Add days and processor-hours of a training to the figures of a plan."""
-    days, name = training["days"], token_count(training["tokens"])
+    days, name = training["days"], _tokens(training["tokens"])
     ends = (training.get("days_low"), training.get("days_high"))
     add_interval(table, f"days for {name} tokens", days, ends, digits.rate)
     hours, per_day = training["processor_hours"], training["processor_hours"] / days

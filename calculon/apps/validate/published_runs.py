@@ -4,7 +4,7 @@ Processor-hours are those of studies with a figure of whole runs. Checks have no
 :mod:`calculon.campaign`, at what a source states, beside what the source prints of the result.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np

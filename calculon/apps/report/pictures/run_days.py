@@ -30,7 +30,7 @@ MOST = 8
 _WIDTH, _ROW, _AROUND = 8.4, 0.3, 1.1
 """Inches: the width, a bar, and title and axis of a panel."""
 
-_ROOM = 1.42
+_ROOM = 1.5
 """Width of the axes over the longest bar, for the text behind it."""
 
 _LABEL = 24  # letters of a line
@@ -66,7 +66,7 @@ def draw(content: RunDays) -> "Figure":
     fields = asked["execution"]["fields"]
     title = (
         f"{token_count(run['tokens'])} tokens of {stated_name(asked['model'])} on {fields['num_procs']:,} x "
-        f"{stated_name(asked['system'])}: {_days(run, run['figures']['days'])}, "
+        f"{stated_name(asked['system'])}: {content.digits.rate(run['figures']['days'])} days, "
         f"goodput {percent(run['figures']['goodput'])}"
     )
     with drawing():
@@ -74,7 +74,7 @@ def draw(content: RunDays) -> "Figure":
         upper, lower = picture.subfigures(2, 1, height_ratios=heights)
         left, right = upper.subplots(1, 2)
         _bars(left, [(label, days, "blue") for label, days in parts], run, rows)
-        left.set_title("Steps that count, by part")
+        left.set_title("Steps that count, by batch x sequence")
         _bars(right, losses, run, rows, shares=True)
         right.set_title("What is lost beside them")
         _intervals(lower.subplots(), ends, run)
@@ -94,8 +94,7 @@ def _parts(run: Document) -> list[tuple[str, float]]:
 
 def _part(one: Document) -> str:
     name = f"{one['name']}: " if one["name"] else ""
-    batch = token_count(one["batch_size"] * one["seq_size"])
-    return wrapped(f"{name}batch {batch}, sequences {one['seq_size']:,}", _LABEL)
+    return wrapped(f"{name}{one['batch_size']:,} x {one['seq_size']:,}", _LABEL)
 
 
 def _losses(run: Document) -> list[tuple[str, float, str]]:
@@ -115,19 +114,29 @@ def _bars(
 ) -> None:
     """Draw bars of days below each other, each with its text."""
     total = run["figures"]["days"]
-    for place, (_, days, color) in enumerate(bars):
-        axes.barh(place, days, height=0.62, color=COLORS[color], edgecolor="white", lw=0.6)
-        text = span(days, total) + (f" ({percent(days / total)})" if shares else "")
-        axes.annotate(
-            text, (days, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
     longest = max((days for _, days, _ in bars), default=1.0)
-    axes.set_xlim(0, _ROOM * longest)
+    unit, factor = _unit(longest)
+    for place, (_, days, color) in enumerate(bars):
+        axes.barh(place, days * factor, height=0.62, color=COLORS[color], edgecolor="white", lw=0.6)
+        text = span(days, longest) + (f" ({percent(days / total)})" if shares else "")
+        _note(axes, text, (days * factor, place), 4)
+    axes.set_xlim(0, _ROOM * longest * factor)
     axes.set_ylim(rows - 0.4, -0.6)
     axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("Days")
+    axes.set_xlabel(unit)
+
+
+def _unit(longest: float) -> tuple[str, float]:
+    """Return the unit in which :func:`span` writes the parts of some days, and how many of it are a day."""
+    return ("Hours", 24.0) if span(longest, longest).endswith("h") else ("Days", 1.0)
+
+
+def _note(axes: "Axes", text: str, place: tuple[float, float], offset: int) -> None:
+    """Write a text behind a bar or a line."""
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+    axes.annotate(text, place, xytext=(offset, 0), **look)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +175,7 @@ def _intervals(axes: "Axes", ends: Sequence[_End], run: Document) -> None:
         if one.low < one.high:
             axes.plot([one.low, one.high], [place] * 2, color=color, lw=4, solid_capstyle="butt")
         axes.plot([one.middle], [place], "o", color=color, mec="white", mew=0.8, ms=7, zorder=3)
-        axes.annotate(
-            one.text,
-            (one.high, place),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-        )
+        _note(axes, one.text, (one.high, place), 8)
     values = [end for one in ends for end in (one.low, one.high)]
     limit = _deadline(run)
     if limit is not None:
