@@ -29,6 +29,13 @@ NO_PRICE = (
 """Message where there is no cost line."""
 
 
+_ELECTRICITY = (
+    "the price of electricity and the power of a processor, since processors are owned",
+    "one of them is not known",
+    "give USD/kWh (0 where the upkeep has it), and the TDP where the system has no ext.power",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
     """The price of an hour of a processor, or of a TB of storage for a month, and where it is from.
@@ -147,12 +154,12 @@ def quote(
     given : float or None
         US dollars that the user states, which count instead.
     owned : OwnPrice or None
-        Result of :func:`own_price`, needed for ``own``.
+        Result of :func:`own_price`, for ``own``; None where electricity has no price.
 
     Raises
     ------
     SpecError
-        Where the price that is asked for is not stated.
+        Where the price that is asked for is not stated, or is that of owned processors without electricity.
     """
     if given is not None:
         return Quote(usd=given, kind=GIVEN)
@@ -168,7 +175,7 @@ def quote(
     found_price = getattr(price, chosen)
     if isinstance(found_price, Own):
         if owned is None:
-            raise ValueError("an own price needs the result of own_price")
+            raise SpecError("campaign", Problem("fleet.usd_per_kwh", *_ELECTRICITY))
         usd = owned.total
     else:
         usd = found_price.usd

@@ -15,7 +15,7 @@ from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
 from calculon.campaign.exponentials import Values, ratio
 from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
-from calculon.campaign.money import Money, Quote, money, own_price, quote, storage
+from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
 from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.silent import rework
@@ -271,10 +271,14 @@ class WholeRun:
         return spent_with_copies(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
 
     @derived
+    def planned_restart(self) -> Seconds:
+        """Time of a restart that is no failure, which nobody has to detect."""
+        return self.campaign.reliability.restart + self.saves.load
+
+    @derived
     def restarts(self) -> Seconds:
         """Time of restarts that are no failures: changes of the execution, and loss spikes."""
-        planned = self.campaign.reliability.restart + self.saves.load
-        return (self.pauses + self.spikes) * planned
+        return (self.pauses + self.spikes) * self.planned_restart
 
     @derived
     def away(self) -> Count:
@@ -371,17 +375,18 @@ class WholeRun:
     def quote(self) -> Quote | None:
         """The price of an hour of a processor; None where none is known."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned = None
-        if stated is not None and stated.own is not None:
-            power = self.draw
-            watts = (
-                0.0 if power is None else power.per_processor(self.job.num_procs, self.job.nodes)
-            )
+        owned, power = None, self.draw
+        if (
+            stated is not None
+            and stated.own is not None
+            and fleet.usd_per_kwh is not None
+            and power is not None
+        ):
             owned = own_price(
                 stated.own,
                 self.job.node,
-                power_kw=watts / KILO,
-                usd_per_kwh=fleet.usd_per_kwh or 0.0,
+                power_kw=power.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )
         return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
@@ -391,15 +396,15 @@ class WholeRun:
         """US dollars by what they are for; None where no price is known."""
         if self.quote is None:
             return None
-        fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        per_month = fleet.storage
-        if per_month is None:
-            known = None if stated is None else stated.storage
-            per_month = 0.0 if known is None else known.usd
-        kept = self.campaign.checkpoints.kept
-        stored = storage(self.saves.size, kept, self.days, per_month)
+        shelf = storage_quote(self.job.system.ext.price, given=self.campaign.fleet.storage)
+        per_month = 0.0 if shelf is None else shelf.usd
+        stored = storage(self.saves.size, self.campaign.checkpoints.kept, self.days, per_month)
         return money(
-            self.processor_hours, self.quote, stored=stored, experiments=self.campaign.experiments
+            self.processor_hours,
+            self.quote,
+            stored=stored,
+            experiments=self.campaign.experiments,
+            storage_quote=shelf,
         )
 
     @derived

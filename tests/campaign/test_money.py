@@ -135,5 +135,5 @@ def test_the_price_that_counts():
         quote(price, "reserved")
     with pytest.raises(SpecError, match="found no price"):
         quote(None, "spot")
-    with pytest.raises(ValueError, match="own_price"):
+    with pytest.raises(SpecError, match=r"fleet\.usd_per_kwh: expected the price of electricity"):
         quote(price, "own")
