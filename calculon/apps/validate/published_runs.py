@@ -174,7 +174,7 @@ def _whole_run(result: Result, one: Comparison, row: Row, here: int) -> WholeRun
 def failures(results: Sequence[Result]) -> list[Record]:
     """Return one row for each published rate of failures, beside the default of campaigns.
 
-    There are none without studies of whole trainings.
+    There are none without several studies of whole trainings.
     """
     default = float(Reliability().mtbf_processor) / HOUR
     return [
@@ -194,7 +194,7 @@ def failures(results: Sequence[Result]) -> list[Record]:
 
 
 def checks(results: Sequence[Result]) -> list[Record]:
-    """Return one row for each check of a law; none without studies of whole trainings."""
+    """Return one row for each check of a law; none without several studies of whole trainings."""
     return [
         {
             "name": one.name,
@@ -212,7 +212,8 @@ def checks(results: Sequence[Result]) -> list[Record]:
 
 
 def _shown(results: Sequence[Result]) -> bool:
-    return any(result.study.origin == ROOM for result in results)
+    """Whether several studies of whole trainings are shown, and not one in detail."""
+    return len({one.study.name for one in results if one.study.origin == ROOM}) > 1
 
 
 def every_check() -> list[Check]:
