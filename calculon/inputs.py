@@ -326,7 +326,12 @@ def _causes(
     return found or list(problems)
 
 
-def owner(path: str, kinds: Sequence[str], place: str) -> tuple[str, str]:
+def owner(
+    path: str,
+    kinds: Sequence[str],
+    place: str,
+    further: Mapping[str, Collection[str]] | None = None,
+) -> tuple[str, str]:
     """Return the kind of spec that a path is about, and the path in it.
 
     Parameters
@@ -334,9 +339,11 @@ def owner(path: str, kinds: Sequence[str], place: str) -> tuple[str, str]:
     path : str
         With the kind before it (``system.mem1.GiB``), or without where only one kind has its first field.
     kinds : sequence of str
-        The kinds that there are: model, execution, system.
+        The kinds that there are: model, execution, system, and those of `further`.
     place : str
         What messages name.
+    further : mapping of str to collection of str, optional
+        Kinds of specs beside these three, with the fields of each.
 
     Raises
     ------
@@ -346,7 +353,7 @@ def owner(path: str, kinds: Sequence[str], place: str) -> tuple[str, str]:
     """
     if not steps_of(path):
         raise SpecError(place, no_path(path))
-    fields = _FIELDS_OF
+    fields: Mapping[str, Collection[str]] = {**_FIELDS_OF, **(further or {})}
     first, _, rest = path.partition(".")
     if first in fields and rest:
         if first in kinds:

@@ -6,7 +6,7 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.fields import LARGEST_NUMBER, Declaration, shown
-from calculon.spec.spellings import duration, global_batch, sequence_length, tokens
+from calculon.spec.spellings import dollars, duration, global_batch, sequence_length, tokens
 
 CHINCHILLA = 20.0
 """Tokens for each parameter on which compute is best spent. Source: Hoffmann et al., arXiv:2203.15556, table 3."""
@@ -36,6 +36,33 @@ class TimeSpan(float):
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of a time."""
         return {"type": ["number", "string"], "minimum": 0, "maximum": LARGEST_NUMBER}
+
+
+class Money(float):
+    """US dollars; in files a number, or words such as ``5M`` and ``500k``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Money":
+        """Decode an amount above 0."""
+        if isinstance(raw, str):
+            return cls(_read(lambda: dollars(raw), path, problems))
+        problem = Declaration(help="", above=0).problem(float, raw, path)
+        if problem is not None:
+            problems.append(Problem(path, "US dollars above 0, such as 5M or 500k", shown(raw)))
+            return cls(1.0)
+        number: Any = raw
+        return cls(number)
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of an amount."""
+        return {
+            "type": ["number", "string"],
+            "exclusiveMinimum": 0,
+            "maximum": LARGEST_NUMBER,
+        }
 
 
 @dataclass(frozen=True, slots=True)

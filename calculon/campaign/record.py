@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
-from calculon.campaign.goals import BatchGoal, Length, TimeSpan, TokenGoal
+from calculon.campaign.goals import BatchGoal, Length, Money, TimeSpan, TokenGoal
+from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.ramps import BatchRamp, SequenceRung
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -233,8 +234,9 @@ class Phase:
     batch: BatchGoal | None = declare(
         "global batch in sequences, or tokens (4M); if absent as the execution says", default=None
     )
-    execution: str | None = declare(
-        "an execution of the catalog, a file, or search; if absent that of the command",
+    execution: PhaseExecution | None = declare(
+        "an execution of the catalog, a file, its fields, or search, with options {search: {preset, fix, add}}; if "
+        "absent that of the command",
         default=None,
     )
     document_mean: float | None = declare(
@@ -293,9 +295,7 @@ class Campaign:
     deadline: TimeSpan | None = declare(
         "days that the run may take", unit="d", scale=DAY, default=None
     )
-    budget_usd: float | None = declare(
-        "US dollars that it may cost", unit="USD", above=0, default=None
-    )
+    budget_usd: Money | None = declare("US dollars that it may cost", unit="USD", default=None)
     budget_mwh: float | None = declare("energy that it may take", unit="MWh", above=0, default=None)
     name: str = field(default="campaign", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)

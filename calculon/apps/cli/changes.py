@@ -13,12 +13,13 @@ EXAMPLES = {
     "model": "model.seq_size=4096",
     "execution": "execution.tensor_par=4",
     "system": "system.mem1.GiB=120",
+    "campaign": "campaign.reliability.restart=10min",
 }
 """A change of each kind of spec."""
 
 
 def add_changes(parser: argparse.ArgumentParser, *kinds: str) -> None:
-    """Declare ``--set`` for a command that takes these kinds of specs: model, execution, system."""
+    """Declare ``--set`` for a command that takes these kinds of specs: model, execution, system, campaign."""
     examples = ", ".join(EXAMPLES[kind] for kind in kinds)
     prefix = (
         "" if len(kinds) == 1 else "; without the name of its spec where only one has the field"
@@ -63,6 +64,7 @@ def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, ob
     from calculon.inputs import owner
 
     changes: dict[str, dict[str, object]] = {kind: {} for kind in kinds}
+    further = _fields_of_campaigns() if "campaign" in kinds else None
     for text in texts:
         path, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not path or not value:
@@ -70,9 +72,17 @@ def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, ob
             raise SpecError(OPTION, Problem("", wanted, repr(text)))
         if not steps_of(path):
             raise SpecError(OPTION, no_path(path))
-        kind, inside = owner(path, kinds, OPTION)
+        kind, inside = owner(path, kinds, OPTION, further)
         try:
             changes[kind][inside] = parse_value(value)
         except SpecError as error:
             raise SpecError(OPTION, Problem(path, error.expected, error.found)) from None
     return changes
+
+
+def _fields_of_campaigns() -> dict[str, list[str]]:
+    """Return the fields of campaigns, which only some commands take."""
+    from calculon.campaign.record import Campaign
+    from calculon.spec.fields import spec_fields
+
+    return {"campaign": [one.key for one in spec_fields(Campaign)]}

@@ -5,6 +5,7 @@ Each function has one answer, or refuses with what the text might mean; none of 
 
 from calculon.spec.spellings.amounts import (
     GlobalBatch,
+    dollars,
     duration,
     global_batch,
     sequence_length,
@@ -16,6 +17,7 @@ from calculon.spec.spellings.processor_counts import processor_counts
 __all__ = [
     "PRECISIONS",
     "GlobalBatch",
+    "dollars",
     "duration",
     "global_batch",
     "precision",

@@ -1,4 +1,4 @@
-"""Amounts as people write them: tokens (``15T``), lengths of sequences (``8k``), batches (``4M``), times (``60d``)."""
+"""Amounts as people write them: tokens (``15T``), lengths (``8k``), batches (``4M``), times (``60d``), US dollars."""
 
 import re
 from fractions import Fraction
@@ -22,7 +22,7 @@ _THOUSANDS = {
     **dict.fromkeys(("b", "g", "billion", "bn"), 10**9),
     **dict.fromkeys(("t", "trillion", "tn"), 10**12),
 }
-"""Factors of the tokens of a training run, which are counted in powers of 1000."""
+"""Factors of the tokens of a training run and of money, which are counted in powers of 1000."""
 
 _POWERS = {"k": 2**10, "m": 2**20}
 """Factors of lengths and of tokens of a batch, which are powers of two in practice: 4M are 4,194,304."""
@@ -39,6 +39,7 @@ _MOST_SEQUENCES = 2**17
 """Sequences of a batch that a number alone may count; no published run has so many."""
 
 _TOKENS = ("tokens", "token", "toks", "tok")
+_DOLLARS = ("usdollars", "usdollar", "dollars", "dollar", "usd", "us$", "$")
 _SEQUENCES = ("sequences", "sequence", "samples", "sample", "seqs", "seq")
 
 
@@ -185,6 +186,27 @@ def duration(text: str, name: str = "time") -> float:
     if not seconds:
         raise _refused(text, name, wanted)
     return float(seconds)
+
+
+def dollars(text: str, name: str = "money") -> float:
+    """Return US dollars: ``5M``, ``$5.5M``, ``500k``, ``5,000,000 USD``; letters are powers of 1000 as of tokens.
+
+    Raises
+    ------
+    SpecError
+        For anything else.
+
+    Examples
+    --------
+    >>> dollars("5M"), dollars("$2.50"), dollars("500k USD")
+    (5000000.0, 2.5, 500000.0)
+    """
+    wanted = "US dollars such as 5M, 500k or 2.50"
+    number, unit = _number_and_unit(text.strip().removeprefix("$"), name, wanted)
+    unit = _without(unit, _DOLLARS)
+    if unit and unit not in _THOUSANDS:
+        raise _refused(text, name, wanted, "letters are k, M, B, T: powers of 1000")
+    return float(number * _THOUSANDS.get(unit, 1))
 
 
 def _number_and_unit(text: str, name: str, wanted: str) -> tuple[Fraction, str]:

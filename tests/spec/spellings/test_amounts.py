@@ -9,6 +9,7 @@ from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.spellings import (
     PRECISIONS,
+    dollars,
     duration,
     global_batch,
     precision,
@@ -167,3 +168,26 @@ def test_what_means_nothing_or_two_things_is_refused(call, message):
     with pytest.raises(SpecError) as error:
         call()
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5M", 5e6),
+        ("$5M", 5e6),
+        ("5 million dollars", 5e6),
+        ("5,000,000 USD", 5e6),
+        ("500k", 500e3),
+        ("2.50", 2.5),
+        ("1e6", 1e6),
+        ("0.5B usd", 0.5e9),
+    ],
+)
+def test_money_is_counted_in_powers_of_1000(text, expected):
+    assert dollars(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "M", "5 EUR", "-5M", "5MM", "five", "nan", "inf"])
+def test_what_is_no_money_says_so(text):
+    with pytest.raises(SpecError, match="expected US dollars such as 5M"):
+        dollars(text)

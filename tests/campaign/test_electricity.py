@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from calculon.campaign.carbon_grids import carbon_of, grids
+from calculon.campaign.electricity import carbon_of, grids
 from calculon.errors import SpecError
 from tests.helpers import ROOT
 
