@@ -96,5 +96,6 @@ def small_job_warning(num_procs: int) -> str:
     expected = job_mtbf(1024, RSC_1.hours) / HOUR
     return (
         f"Jobs below {SMALL_JOB:,} processors fail more often than the rate of large ones says: "
-        f"on RSC-1 a job of 1,024 ran {_RSC_1_AT_1024:.1f} h between failures, by the rate of its nodes {expected:.1f} h."
+        f"on RSC-1 one of 1,024 ran {_RSC_1_AT_1024:.1f} h between failures, where the rate of its nodes says "
+        f"{expected:.1f} h."
     )

@@ -19,8 +19,8 @@ HOURS_PER_YEAR = 8766.0
 
 DAYS_PER_MONTH = HOURS_PER_YEAR / 24 / 12
 
-GIVEN = "given"
-"""Kind of a price that the user states."""
+GIVEN, STORAGE = "given", "storage"
+"""Kinds of prices beside those of processors: what the user states, and of a TB of storage for a month."""
 
 NO_PRICE = (
     "no price is known of {system}: give US dollars for an hour of a processor (--price 2.5), or ext.price of the "
@@ -29,16 +29,23 @@ NO_PRICE = (
 """Message where there is no cost line."""
 
 
+_ELECTRICITY = (
+    "the price of electricity and the power of a processor, since processors are owned",
+    "one of them is not known",
+    "give USD/kWh (0 where the upkeep has it), and the TDP where the system has no ext.power",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """The price of an hour of a processor, and where it is from.
+    """The price of an hour of a processor, or of a TB of storage for a month, and where it is from.
 
     Attributes
     ----------
     usd : float or array
         US dollars.
     kind : str
-        One of :data:`~calculon.hardware.price.PRICE_KINDS`, or ``given``.
+        One of :data:`~calculon.hardware.price.PRICE_KINDS`, ``given`` or ``storage``.
     source, date : str
         Who says so, and when; empty of one that the user gives.
     mtbf_hours : float or None
@@ -147,12 +154,12 @@ def quote(
     given : float or None
         US dollars that the user states, which count instead.
     owned : OwnPrice or None
-        Result of :func:`own_price`, needed for ``own``.
+        Result of :func:`own_price`, for ``own``; None where electricity has no price.
 
     Raises
     ------
     SpecError
-        Where the price that is asked for is not stated.
+        Where the price that is asked for is not stated, or is that of owned processors without electricity.
     """
     if given is not None:
         return Quote(usd=given, kind=GIVEN)
@@ -168,7 +175,7 @@ def quote(
     found_price = getattr(price, chosen)
     if isinstance(found_price, Own):
         if owned is None:
-            raise ValueError("an own price needs the result of own_price")
+            raise SpecError("campaign", Problem("fleet.usd_per_kwh", *_ELECTRICITY))
         usd = owned.total
     else:
         usd = found_price.usd
@@ -179,6 +186,16 @@ def quote(
         date=found_price.date,
         mtbf_hours=getattr(found_price, "mtbf_hours", None),
     )
+
+
+def storage_quote(price: Price | None, *, given: float | None = None) -> Quote | None:
+    """Return the price of a TB of storage for a month, as the user or ``ext.price.storage`` states it; None without."""
+    if given is not None:
+        return Quote(usd=given, kind=GIVEN)
+    stated = None if price is None else price.storage
+    if stated is None:
+        return None
+    return Quote(usd=stated.usd, kind=STORAGE, source=stated.source, date=stated.date)
 
 
 def rent(processor_hours: Values, usd: Values) -> Array:
@@ -206,12 +223,15 @@ class Money:
         Ablations and failed starts beside the run.
     quote : Quote
         The price of a processor-hour.
+    storage_quote : Quote or None
+        That of storage; None where checkpoints cost nothing.
     """
 
     processors: Array
     storage: Array
     experiments: Array
     quote: Quote
+    storage_quote: Quote | None = None
 
     @property
     def run(self) -> Array:
@@ -225,7 +245,12 @@ class Money:
 
 
 def money(
-    processor_hours: Values, price: Quote, *, stored: Values = 0.0, experiments: Values = 0.0
+    processor_hours: Values,
+    price: Quote,
+    *,
+    stored: Values = 0.0,
+    experiments: Values = 0.0,
+    storage_quote: Quote | None = None,
 ) -> Money:
     """Return the money of a run.
 
@@ -239,6 +264,8 @@ def money(
         Result of :func:`storage`.
     experiments
         Compute of experiments as a share of that of the run.
+    storage_quote : Quote or None
+        Price of storage that `stored` is made with, which goes with the result.
     """
     paid = rent(processor_hours, price.usd)
     return Money(
@@ -246,6 +273,7 @@ def money(
         storage=np.asarray(stored) + np.zeros_like(paid),
         experiments=paid * experiments,
         quote=price,
+        storage_quote=storage_quote,
     )
 
 

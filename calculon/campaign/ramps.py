@@ -1,14 +1,17 @@
 """Ramps of batches and of sequences over the tokens of a run."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from calculon.campaign.goals import BatchGoal, Length, TokenGoal
-from calculon.errors import Problem
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.decode import decode_part
 from calculon.spec.fields import declare, shown
 from calculon.spec.schema import part_schema
+
+MOST_RUNGS = 1000
+"""Batches of a linear ramp; published ones have below a hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class BatchRamp:
         Equal steps up to the batch of the execution.
     """
 
+    WANTED: ClassVar = "a list of {from, batch}, or an object with start, step and tokens"
+
     rungs: tuple[BatchRung, ...] = ()
     linear: LinearRamp | None = None
 
@@ -57,8 +62,7 @@ class BatchRamp:
         if isinstance(raw, Mapping):
             return cls(linear=decode_part(LinearRamp, raw, path, problems))
         if not isinstance(raw, list) or not raw:
-            wanted = "a list of {from, batch}, or an object with start, step and tokens"
-            problems.append(Problem(path, wanted, shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls()
         rungs = [decode_part(BatchRung, one, f"{path}[{i}]", problems) for i, one in enumerate(raw)]
         return cls(tuple(one for one in rungs if one is not None))
@@ -69,21 +73,36 @@ class BatchRamp:
         rungs = {"type": "array", "minItems": 1, "items": part_schema(BatchRung)}
         return {"anyOf": [rungs, part_schema(LinearRamp)]}
 
-    def starts(self, final: int, seq_size: int, path: str) -> list[tuple[float, int]]:
-        """Return tokens and the batch in sequences from there on.
+    def starts(
+        self, final: int, parameters: float, path: str
+    ) -> list[tuple[float, BatchGoal | int]]:
+        """Return tokens, and the batch from there on: as it is stated, or in sequences.
 
         Parameters
         ----------
         final : int
             Batch of the execution, in sequences.
-        seq_size : int
-            Tokens of a sequence.
+        parameters : float
+            Parameters of the model, of which tokens may be a multiple.
         path : str
             Field of the file, for messages.
+
+        Raises
+        ------
+        SpecError
+            For a linear ramp that begins above the batch of the execution, or has too many steps.
         """
         if self.linear is None:
-            return [(one.start.tokens, one.batch.sequences(seq_size, path)) for one in self.rungs]
+            return [(one.start.of(parameters), one.batch) for one in self.rungs]
         ramp = self.linear
-        batches = [*range(ramp.start, final, ramp.step)]
-        each = ramp.tokens.tokens / max(1, len(batches))
-        return [*((i * each, one) for i, one in enumerate(batches)), (ramp.tokens.tokens, final)]
+        if ramp.start > final:
+            wanted = f"at most {final:,}, the batch of the execution"
+            raise SpecError("campaign", Problem(f"{path}.start", wanted, f"{ramp.start:,}"))
+        batches = range(ramp.start, final, ramp.step)
+        if len(batches) > MOST_RUNGS:
+            least = -(-(final - ramp.start) // MOST_RUNGS)
+            wanted = f"at least {least:,}, for {MOST_RUNGS:,} batches at most"
+            raise SpecError("campaign", Problem(f"{path}.step", wanted, f"{ramp.step:,}"))
+        tokens = ramp.tokens.of(parameters) if batches else 0.0
+        each = tokens / max(1, len(batches))
+        return [*((float(round(i * each)), one) for i, one in enumerate(batches)), (tokens, final)]

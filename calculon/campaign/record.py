@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
+from calculon.campaign.electricity import Carbon
 from calculon.campaign.goals import BatchGoal, Length, Money, TimeSpan, TokenGoal
+from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.ramps import BatchRamp, SequenceRung
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -196,8 +198,10 @@ class Fleet:
         at_least=1,
         default=None,
     )
-    g_co2_per_kwh: float | None = declare(
-        "carbon of the electricity, by its grid", unit="g/kWh", at_least=0, default=None
+    g_co2_per_kwh: Carbon | None = declare(
+        "carbon of the electricity where the machines are: a number, or the name of a grid (france, us-va)",
+        unit="g/kWh",
+        default=None,
     )
     g_co2_per_kwh_market: float | None = declare(
         "carbon of the electricity by contracts, told beside",
@@ -233,8 +237,9 @@ class Phase:
     batch: BatchGoal | None = declare(
         "global batch in sequences, or tokens (4M); if absent as the execution says", default=None
     )
-    execution: str | None = declare(
-        "an execution of the catalog, a file, or search; if absent that of the command",
+    execution: PhaseExecution | None = declare(
+        "an execution of the catalog, a file, its fields, or search, with options {search: {preset, fix, add}}; if "
+        "absent that of the command",
         default=None,
     )
     document_mean: float | None = declare(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio
+from calculon.campaign.goodput import Pair, two_levels
 from calculon.frozen import dataclass
 from calculon.units import Array
 
@@ -44,3 +45,17 @@ def spent(interval: Values, save: Values, restart: Values, mtbf: Values) -> Spen
         lost = held_up * x * curvature(x)
         again = held_up * growth(x) * r * growth(r)
     return Spent(np.asarray(ratio(save, interval)), np.asarray(lost), np.asarray(again))
+
+
+def spent_with_copies(
+    intervals: Pair, saves: Pair, restarts: Pair, mtbf: Values, beyond_memory: Values
+) -> Spent:
+    """Split the exact law of two levels of checkpoints likewise; arguments as in :func:`two_levels`.
+
+    Restarts that fail again count once; the rest of their time is with the work that is lost.
+    """
+    total = two_levels(intervals, saves, restarts, mtbf, beyond_memory) - 1.0
+    saving = ratio(saves[0], intervals[0]) + ratio(saves[1], intervals[1])
+    mean = (1.0 - np.asarray(beyond_memory)) * restarts[0] + np.multiply(beyond_memory, restarts[1])
+    again = np.minimum(ratio(1.0 + total, mtbf) * mean, total - saving)
+    return Spent(np.asarray(saving), np.asarray(total - saving - again), np.asarray(again))

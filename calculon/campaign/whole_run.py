@@ -10,17 +10,17 @@ import numpy as np
 
 from calculon.arrays import derived
 from calculon.campaign.checkpoint import Saving, saving
-from calculon.campaign.end_of_run import quantiles
+from calculon.campaign.end_of_run import mean, quantiles
 from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
 from calculon.campaign.exponentials import Values, ratio
-from calculon.campaign.goodput import best_interval
+from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
-from calculon.campaign.money import Money, Quote, money, own_price, quote, storage
+from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
 from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.silent import rework
 from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
-from calculon.campaign.spent import Spent, spent
+from calculon.campaign.spent import Spent, spent, spent_with_copies
 from calculon.campaign.stragglers import jitter, slow_nodes
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -225,32 +225,65 @@ class WholeRun:
     @derived
     def best_interval(self) -> Seconds:
         """The time between checkpoints with which a run is the shortest, if the storage could take them."""
-        return best_interval(self.saves.pause, self.mtbf)
+        c = self.campaign.checkpoints
+        if c.levels == 1:
+            return best_interval(self.saves.pause, self.mtbf)
+        return best_two_levels(self._pauses, self.mtbf, c.memory_lost)[1]
 
     @derived
     def checkpoint_interval(self) -> Seconds:
         """The time of steps between checkpoints: as stated, or the best that the storage can take."""
-        c = self.campaign.checkpoints
+        c, least = self.campaign.checkpoints, self.saves.least_interval
         if c.interval_steps is not None:
             return c.interval_steps * self.step
-        wanted = self.best_interval if c.interval is None else float(c.interval)
-        least = np.minimum(np.maximum(wanted, self.saves.least_interval), self.useful)
         if not self.rounded:
-            return least
-        whole = np.maximum(1.0, np.round(least / self.step))
-        late = whole * self.step < np.minimum(self.saves.least_interval, self.useful)
-        return np.where(late, whole + 1.0, whole) * self.step
+            wanted = self.best_interval if c.interval is None else float(c.interval)
+            return self._within_run(np.maximum(wanted, least))
+        if c.interval is None and c.levels == 1:
+            steps = best_steps(self.step, self.saves.pause, self.mtbf, least)
+        else:
+            wanted = self.best_interval if c.interval is None else float(c.interval)
+            steps = np.maximum(np.round(wanted / self.step), np.ceil(least / self.step))
+        return self._within_run(np.maximum(steps, 1.0) * self.step)
+
+    def _within_run(self, interval: Seconds) -> Seconds:
+        """Return an interval that is no longer than the run; without failures nothing is ever saved."""
+        return np.where(np.isinf(interval), np.inf, np.minimum(interval, self.useful))
+
+    @derived
+    def memory_interval(self) -> Seconds:
+        """The time of steps between copies in the memory of other nodes, of two levels."""
+        stated = self.campaign.checkpoints.memory_interval
+        if stated is not None:
+            return np.asarray(float(stated))
+        lost = self.campaign.checkpoints.memory_lost
+        best = best_two_levels(self._pauses, self.mtbf, lost)[0]
+        return np.minimum(np.maximum(best, self.step), self.checkpoint_interval)
+
+    @property
+    def _pauses(self) -> tuple[Seconds, Seconds]:
+        """Time that steps wait for a copy in memory, and for a checkpoint."""
+        return self.saves.memory_pause, self.saves.pause
 
     @derived
     def spent(self) -> Spent:
         """What failures and checkpoints take for each second of work."""
-        return spent(self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf)
+        c, r = self.campaign.checkpoints, self.campaign.reliability
+        if c.levels == 1:
+            return spent(self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf)
+        intervals = self.memory_interval, self.checkpoint_interval
+        recoveries = np.asarray(r.detect + r.restart), self.recovery
+        return spent_with_copies(intervals, self._pauses, recoveries, self.mtbf, c.memory_lost)
+
+    @derived
+    def planned_restart(self) -> Seconds:
+        """Time of a restart that is no failure, which nobody has to detect."""
+        return self.campaign.reliability.restart + self.saves.load
 
     @derived
     def restarts(self) -> Seconds:
         """Time of restarts that are no failures: changes of the execution, and loss spikes."""
-        planned = self.campaign.reliability.restart + self.saves.load
-        return (self.pauses + self.spikes) * planned
+        return (self.pauses + self.spikes) * self.planned_restart
 
     @derived
     def away(self) -> Count:
@@ -293,8 +326,14 @@ class WholeRun:
 
     @derived
     def _quantiles(self) -> Array:
+        """Days by which runs have ended; with two levels by the law of one, scaled to their mean."""
+        c, scale = self.campaign.checkpoints, np.asarray(1.0)
         times = self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf
-        return (quantiles(self.work, *times) + self.restarts) / self._complete / DAY
+        if c.levels > 1:
+            recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
+            times = self.memory_interval, self.saves.memory_pause, recovery, self.mtbf
+            scale = self.work * (1.0 + self.spent.total) / mean(self.work, *times)
+        return (scale * quantiles(self.work, *times) + self.restarts) / self._complete / DAY
 
     @property
     def days_p10(self) -> Array:  # noqa: D102
@@ -341,17 +380,18 @@ class WholeRun:
     def quote(self) -> Quote | None:
         """The price of an hour of a processor; None where none is known."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned = None
-        if stated is not None and stated.own is not None:
-            power = self.draw
-            watts = (
-                0.0 if power is None else power.per_processor(self.job.num_procs, self.job.nodes)
-            )
+        owned, power = None, self.draw
+        if (
+            stated is not None
+            and stated.own is not None
+            and fleet.usd_per_kwh is not None
+            and power is not None
+        ):
             owned = own_price(
                 stated.own,
                 self.job.node,
-                power_kw=watts / KILO,
-                usd_per_kwh=fleet.usd_per_kwh or 0.0,
+                power_kw=power.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )
         return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
@@ -361,15 +401,15 @@ class WholeRun:
         """US dollars by what they are for; None where no price is known."""
         if self.quote is None:
             return None
-        fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        per_month = fleet.storage
-        if per_month is None:
-            known = None if stated is None else stated.storage
-            per_month = 0.0 if known is None else known.usd
-        kept = self.campaign.checkpoints.kept
-        stored = storage(self.saves.size, kept, self.days, per_month)
+        shelf = storage_quote(self.job.system.ext.price, given=self.campaign.fleet.storage)
+        per_month = 0.0 if shelf is None else shelf.usd
+        stored = storage(self.saves.size, self.campaign.checkpoints.kept, self.days, per_month)
         return money(
-            self.processor_hours, self.quote, stored=stored, experiments=self.campaign.experiments
+            self.processor_hours,
+            self.quote,
+            stored=stored,
+            experiments=self.campaign.experiments,
+            storage_quote=shelf,
         )
 
     @derived

@@ -1,6 +1,6 @@
 """A whole training run of a plan: its parts, its figures, and what was assumed."""
 
-from collections.abc import Mapping
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
+from calculon.architecture.parameters import active_count
+from calculon.campaign.assumptions import counts
+from calculon.campaign.exponentials import quiet
+from calculon.campaign.interval_choice import interval_choice
+from calculon.campaign.job_mtbf import small_job_warning
+from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
-from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.run_columns import job, steps_of, stretch
-from calculon.campaign.rungs import Rung, rungs
+from calculon.campaign.record import Campaign
+from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed
 from calculon.errors import Infeasible, Problem, SpecError
@@ -20,60 +26,15 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.planner.published_beside import published_beside
+from calculon.planner.run_details import energy_details, money_details, node_details
+from calculon.planner.run_parts import Part, parts_of
+from calculon.presets import Preset
 from calculon.records import only_values
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import QUESTION
-
-
-@dataclass(frozen=True)
-class Part:
-    """Steps of a run with the same execution, batch and length of sequences.
-
-    Attributes
-    ----------
-    rung : Rung
-        What it trains.
-    estimate : Estimate
-        A step of it.
-    steps : float
-        How many there are.
-    """
-
-    rung: Rung
-    estimate: Estimate
-    steps: float
-
-    @property
-    def step_time(self) -> float:
-        """Seconds of a step."""
-        return float(self.estimate.stats["total_time"] or 0.0)
-
-    @property
-    def tokens_per_step(self) -> int:
-        """Tokens of a step."""
-        return self.rung.batch_size * self.rung.seq_size
-
-    @property
-    def days(self) -> float:
-        """Days of its steps, without failures."""
-        return self.steps * self.step_time / DAY
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "phase": self.rung.phase,
-            "name": self.rung.name,
-            "tokens": self.rung.tokens,
-            "batch_size": self.rung.batch_size,
-            "seq_size": self.rung.seq_size,
-            "steps": self.steps,
-            "step_time": self.step_time,
-            "days": self.days,
-            "mfu": self.estimate.stats.get("mfu"),
-            "execution": self.estimate.execution.to_dict(),
-        }
 
 
 @dataclass(frozen=True)
@@ -119,6 +80,42 @@ class TrainingRun(Displayed):
         """Tokens of the run: whole steps of them."""
         return sum(one.steps * one.tokens_per_step for one in self.parts)
 
+    @property
+    def preset(self) -> Preset:
+        """Framework that runs it."""
+        preset = self.main.estimate.preset
+        assert preset is not None
+        return preset
+
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that the campaign states."""
+        return limits(self.campaign, self.figures)
+
+    @property
+    def pauses(self) -> int:
+        """Restarts between parts that are split differently."""
+        return sum(one.restarts for one in self.parts)
+
+    @cached_property
+    def expected_loss(self) -> dict[str, Any]:
+        """The loss at the end by both laws, the parameters that they count, and the tokens for each of them.
+
+        Of a run to a loss also the tokens to it by both laws. Sources: :mod:`calculon.campaign.scaling_laws`.
+        """
+        parameters = float(active_count(self.model))
+        found: dict[str, Any] = {
+            "parameters": parameters,
+            "counted": COUNTED,
+            "tokens_per_parameter": self.tokens / parameters,
+            "loss": losses(parameters, self.tokens),
+            "sources": {name: law.source for name, law in LAWS.items()},
+        }
+        if self.campaign.loss is not None:
+            found["tokens"] = tokens_of_loss(self.campaign.loss, parameters)
+            found["counts"] = COUNTS.name
+        return found
+
     @cached_property
     def days_between(self) -> tuple[float, float] | None:
         """Where measured runs put the days of the run: as the interval of the steps of the longest part."""
@@ -132,18 +129,27 @@ class TrainingRun(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         main = self.main.estimate
-        assert main.preset is not None
         known = {} if main.origin is None else main.origin.to_dict()
+        warned = small_job_warning(main.execution.num_procs)
         asked = {"execution": {**known, "fields": main.execution.to_dict()}}
         return {
-            QUESTION: question(main.model, main.system, main.edition, main.preset, **asked)
+            QUESTION: question(main.model, main.system, main.edition, self.preset, **asked)
             | {"campaign": dict(self.campaign.document)},
             "tokens": self.tokens,
+            "expected_loss": self.expected_loss,
             "figures": dict(self.figures),
             "days_between": None if self.days_between is None else list(self.days_between),
+            "limits": [one.to_dict() for one in self.limits],
+            "nodes": node_details(self.whole),
+            "checkpoint": interval_choice(self.whole).to_dict(),
+            "money": money_details(self.whole),
+            "energy": energy_details(self.whole),
+            "published": published_beside(self.whole, self.model.name),
+            "warnings": [warned] if warned else [],
             "parts": [one.to_dict() for one in self.parts],
             "assumed": [
                 {"field": path, "value": value, "unit": unit, "source": source}
+                | {"counts": counts(self.campaign, path)}
                 for path, value, unit, source in self.campaign.defaults
             ],
         }
@@ -159,7 +165,7 @@ class TrainingRun(Displayed):
 
 def campaign(
     model: Source | Model,
-    execution: Source | Execution,
+    execution: Source | Execution | int,
     system: Source | System,
     run: CampaignSource | None = None,
     *,
@@ -171,7 +177,8 @@ def campaign(
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; the edition is ``corrected``.
+        As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
+        execution the best plan is taken, as of :func:`calculon.plan`.
     run : str, path, mapping or Campaign, optional
         The campaign: a name of the catalog, a file, or its fields.
     preset : str, optional
@@ -183,32 +190,65 @@ def campaign(
     Raises
     ------
     SpecError
-        For a malformed request, such as a run without tokens.
+        For a malformed request, such as a run without tokens, or a budget without a price.
     Infeasible
-        When a part of the run does not fit; the message says which.
+        When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
+        A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
-    shape, machine = inputs.model(model), inputs.system(system)
-    base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
+    if isinstance(execution, int):
+        base = _planned(model, execution, system, preset)
+    else:
+        shape, machine = inputs.model(model), inputs.system(system)
+        base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
     return training_run(asked, base)
 
 
+def _planned(
+    model: Source | Model, num_procs: int, system: Source | System, preset: str | None
+) -> Estimate:
+    """Return the best plan on so many processors."""
+    from calculon.planner.answer import plan  # what a given plan does without
+    from calculon.planner.unfit import why_none
+
+    answer = plan(model, num_procs, system, preset=preset)
+    if answer.best is None:
+        reason = why_none(answer.found.counts)
+        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
+    return answer.best
+
+
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
-    """Return the whole run of an estimated plan."""
-    e, parameters = base.execution, float(base.stats["parameters"] or 0.0)
+    """Return the whole run of an estimated plan; errors as of :func:`campaign`."""
+    e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
     tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
-    parts = tuple(
-        _part(base, one) for one in rungs(asked, tokens, parameters, e.batch_size, seq_size)
-    )
+    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base)), ())
+    parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
     stretches = tuple(
         stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
         for one in parts
     )
     of_job = job(asked, base.system, e.datatype, _lookup(main))
-    return TrainingRun(asked, parts, WholeRun(asked, of_job, stretches))
+    pauses = sum(one.restarts for one in parts)
+    whole = replace(run, job=of_job, stretches=stretches, pauses=pauses)
+    found = TrainingRun(asked, parts, whole)
+    _check(found)
+    return found
+
+
+def _check(found: TrainingRun) -> None:
+    """Refuse a run that never ends, and one with limits that cannot be checked."""
+    with quiet():
+        wall = float(found.whole.wall)
+    if not math.isfinite(wall):
+        whole = found.whole
+        said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
+        hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
+        raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
+    limits(found.campaign, found.figures)
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
@@ -218,9 +258,13 @@ def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> f
     ------
     SpecError
         Where nothing says how long it is.
+    Infeasible
+        For a loss that so many parameters never reach.
     """
     if asked.tokens is not None:
         return asked.tokens.of(parameters)
+    if asked.loss is not None:
+        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
     if asked.steps is not None:
         return float(asked.steps * tokens_per_step)
     if not asked.phases:
@@ -228,36 +272,6 @@ def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> f
         hint = "add --tokens 15T, or tokens: 15T to the campaign"
         raise SpecError(asked.name, Problem("tokens", wanted, "nothing", hint))
     return 0.0
-
-
-def _part(base: Estimate, rung: Rung) -> Part:
-    """Estimate a part of a run."""
-    e, own = base.execution, base.model.seq_size
-    length = 0 if rung.seq_size == own and e.seq_length == 0 else rung.seq_size
-    where = f"{rung.name or 'the run'} at batch {rung.batch_size:,}, {rung.seq_size:,} tokens"
-    if (rung.batch_size, length) == (e.batch_size, e.seq_length):
-        found = base
-    else:
-        changed = {"batch_size": rung.batch_size, "seq_length": length}
-        try:
-            found = _estimated(base, changed)
-        except SpecError as error:
-            raise SpecError(where, error.problems) from None
-        except Infeasible as error:
-            raise Infeasible(error.reason, f"{where}: {error}") from None
-    steps = float(steps_of(rung.tokens, np.asarray(rung.batch_size * rung.seq_size)))
-    return Part(rung, found, steps)
-
-
-def _estimated(base: Estimate, changed: Mapping[str, Any]) -> Estimate:
-    """Estimate a plan with another batch and length; without chunks where the batch has too few microbatches."""
-    try:
-        return estimate(base.model, replace(base.execution, **changed), base.system)
-    except SpecError as error:
-        plain = {**changed, "pipeline_interleaving": 1, "p2p_overlap": False}
-        if base.execution.pipeline_interleaving == 1 or error.field != "pipeline_interleaving":
-            raise
-        return estimate(base.model, replace(base.execution, **plain), base.system)
 
 
 def _lookup(one: Estimate) -> Any:

@@ -1,5 +1,6 @@
 """Fields of an execution from the lengths of the documents that fill its sequences."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,6 +71,37 @@ def packing(
         packed_percent=percent,
         pack_imbalance_percent=max(100, min(slowest, 100 * 100 // percent)),
     )
+
+
+def packed_percent_of(document_mean: float, seq_length: int) -> int:
+    """Return ``packed_percent`` of documents of which only the mean is known, with exponential lengths.
+
+    Laid end to end, they end at the points of a Poisson process, so that two tokens u apart in a sequence of s tokens
+    are of the same document with probability ``e^(-u/D)``. The squares of the pieces that a sequence is cut into
+    have the mean ``2 ∫ (s - u) e^(-u/D) du`` from 0 to s, which is ``2 s D - 2 D² (1 - e^(-s/D))``. Documents much
+    shorter than a sequence have ``2 D / s``: D keys for a token on average instead of s/2.
+
+    Parameters
+    ----------
+    document_mean : float
+        Mean tokens of a document, D.
+    seq_length : int
+        Tokens of a sequence, s.
+
+    Examples
+    --------
+    >>> packed_percent_of(1024, 131072), packed_percent_of(1e9, 8192)
+    (2, 100)
+    """
+    share = document_mean / seq_length
+    if share > _ONE_DOCUMENT:
+        return 100
+    percent = round(200 * share * (1 + share * math.expm1(-1 / share)))
+    return max(1, percent)
+
+
+_ONE_DOCUMENT = 1000.0
+"""Mean documents, in sequences, of which a sequence has one: the rest is 1/3000, and less than rounding leaves."""
 
 
 def _squares(counts: Array, seq_length: int) -> Array:

@@ -19,9 +19,10 @@ from calculon.campaign.money import (
     quote,
     rent,
     storage,
+    storage_quote,
 )
 from calculon.errors import SpecError
-from calculon.hardware.price import Own, Price, Rent, Spot
+from calculon.hardware.price import Own, Price, Rent, Spot, Storage
 
 DATED = {"source": "an offer", "date": "2025"}
 OWN = Own(
@@ -68,6 +69,16 @@ def test_storage_is_paid_by_the_month():
     month = HOURS_PER_YEAR / 24 / 12
     assert storage(2.3e12, 3, month, 20.0) == pytest.approx(2.3 * 3 * 20)
     assert storage(2.3e12, 3, 2 * month, 20.0) == pytest.approx(2 * 2.3 * 3 * 20)
+
+
+def test_the_price_of_storage_goes_with_the_money():
+    shelf = Storage(usd=23.0, **DATED)
+    found = storage_quote(Price(storage=shelf))
+    assert (found.usd, found.words) == (23.0, "storage, an offer, 2025")
+    assert storage_quote(Price(storage=shelf), given=10.0) == Quote(usd=10.0, kind=GIVEN)
+    assert storage_quote(None) is storage_quote(Price()) is None
+    price = Quote(usd=2.0, kind=GIVEN)
+    assert money(1.0, price, stored=5.0, storage_quote=found).storage_quote is found
 
 
 def test_what_one_owns_costs_its_life_over_its_hours():
@@ -124,5 +135,5 @@ def test_the_price_that_counts():
         quote(price, "reserved")
     with pytest.raises(SpecError, match="found no price"):
         quote(None, "spot")
-    with pytest.raises(ValueError, match="own_price"):
+    with pytest.raises(SpecError, match=r"fleet\.usd_per_kwh: expected the price of electricity"):
         quote(price, "own")

@@ -240,9 +240,11 @@ def test_latency_of_a_step_is_that_of_nccl(name):
 def leaves(value, path=""):
     """List the paths of the figures in a section; a curve and the operations of a network count as one.
 
-    Prices and powers say themselves where they are from.
+    Prices and powers say themselves where they are from; a price that an overlay takes away is from nowhere.
     """
-    if isinstance(value, dict) and "source" in value:
+    if (isinstance(value, dict) and "source" in value) or (
+        value is None and path.startswith("ext.price")
+    ):
         return
     if isinstance(value, dict) and not path.endswith(".ops"):
         for key, inner in value.items():

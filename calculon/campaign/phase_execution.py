@@ -1,0 +1,93 @@
+"""What runs a phase of a campaign: an execution, or a search for one."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.errors import Problem, nearest
+from calculon.frozen import dataclass
+from calculon.spec.fields import shown
+
+SEARCH = "search"
+"""The word for an execution that is looked for."""
+
+OPTIONS = ("preset", "fix", "add")
+"""Options of such a search, as of :func:`calculon.search`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseExecution:
+    """What runs a phase, as its file has it.
+
+    Attributes
+    ----------
+    text : str
+        The document in JSON: a name or a path, the fields of an execution, ``search``, or ``{search: {...}}`` with
+        :data:`OPTIONS`.
+    """
+
+    text: str
+
+    @classmethod
+    def decode(
+        cls, raw: object, path: str, problems: list[Problem], scale: float
+    ) -> "PhaseExecution":
+        """Decode a name, an object with the fields of an execution, or a search with its options."""
+        if isinstance(raw, str) and raw.strip():
+            return cls(json.dumps(raw))
+        if not isinstance(raw, Mapping) or not raw:
+            wanted = f"an execution of the catalog, a file, its fields, or {SEARCH}"
+            problems.append(Problem(path, wanted, shown(raw)))
+            return cls(json.dumps(SEARCH))
+        if SEARCH in raw:
+            problems += _option_problems(raw, path)
+        return cls(json.dumps(dict(raw), default=str))
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of all forms."""
+        return {"type": ["string", "object"]}
+
+    @property
+    def raw(self) -> str | dict[str, Any]:
+        """The document."""
+        found: str | dict[str, Any] = json.loads(self.text)
+        return found
+
+    @property
+    def searched(self) -> bool:
+        """Whether it is looked for."""
+        raw = self.raw
+        return raw == SEARCH or (isinstance(raw, dict) and SEARCH in raw)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of the search; none where nothing is looked for."""
+        raw = self.raw
+        return dict(raw.get(SEARCH) or {}) if isinstance(raw, dict) else {}
+
+
+def _option_problems(raw: Mapping[Any, Any], path: str) -> list[Problem]:
+    """Return what is wrong with a search and its options."""
+    options = raw[SEARCH]
+    found = [
+        Problem(f"{path}.{key}", f"nothing beside {SEARCH}", shown(key))
+        for key in raw
+        if key != SEARCH
+    ]
+    if options is None:
+        return found
+    if not isinstance(options, Mapping):
+        wanted = f"an object with options: {', '.join(OPTIONS)}"
+        return [*found, Problem(f"{path}.{SEARCH}", wanted, shown(options))]
+    for key, value in options.items():
+        place = f"{path}.{SEARCH}.{key}"
+        if key not in OPTIONS:
+            hint = nearest(str(key), OPTIONS)
+            wanted = f"one of the options {', '.join(OPTIONS)}"
+            found.append(Problem(place, wanted, shown(str(key)), hint))
+        elif key == "preset" and not isinstance(value, str):
+            found.append(Problem(place, "the name of a preset, or its file", shown(value)))
+        elif key != "preset" and not isinstance(value, Mapping):
+            found.append(Problem(place, "an object with fields of executions", shown(value)))
+    return found

@@ -1,0 +1,136 @@
+"""Loss of a language model from its parameters and tokens: two published laws, which disagree.
+
+Both are of the form ``L = E + A/N^α + B/D^β`` with all parameters N of a dense model, embedding included (the counting
+of Hoffmann et al., as Pearce and Song, arXiv:2406.12907, point out against that of Kaplan et al.). Of a
+mixture of experts those that a token passes are taken, which the laws were not fitted to. Losses are in nats per token
+of their data (MassiveText) and their tokenizer (32,000 words); those of other data differ.
+"""
+
+import numpy as np
+
+from calculon.errors import Infeasible
+from calculon.frozen import dataclass
+from calculon.units import Array, scaled
+
+Values = float | Array
+
+FLOP_PER_PARAMETER_AND_TOKEN = 6.0
+"""Arithmetic of a training step. Source: Kaplan et al., arXiv:2001.08361, section 2.1."""
+
+COUNTED = "all parameters, embedding included; of a mixture of experts those that a token passes"
+"""Which parameters the laws count, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingLaw:
+    """The loss of a model of N parameters after D tokens: ``L = E + A/N^α + B/D^β``.
+
+    Attributes
+    ----------
+    name : str
+        Its short name.
+    irreducible : float
+        E, the loss of an infinite model after infinite tokens.
+    of_parameters, parameter_power : float
+        A and α.
+    of_tokens, token_power : float
+        B and β.
+    source : str
+        Where it is from.
+    """
+
+    name: str
+    irreducible: float
+    of_parameters: float
+    parameter_power: float
+    of_tokens: float
+    token_power: float
+    source: str
+
+    def loss(self, parameters: Values, tokens: Values) -> Array:
+        """Return the loss after some tokens."""
+        rest = np.asarray(tokens, float) ** -self.token_power
+        return np.asarray(self.least_loss(parameters) + self.of_tokens * rest)
+
+    def least_loss(self, parameters: Values) -> Array:
+        """Return the loss that a model only approaches, however many tokens it sees."""
+        rest = np.asarray(parameters, float) ** -self.parameter_power
+        return np.asarray(self.irreducible + self.of_parameters * rest)
+
+    def tokens(self, parameters: Values, loss: Values) -> Array:
+        """Return the tokens after which a model has a loss; infinite where it never has."""
+        left = np.asarray(loss, float) - self.least_loss(parameters)
+        reached = left > 0
+        needed = (self.of_tokens / np.where(reached, left, 1.0)) ** (1.0 / self.token_power)
+        return np.asarray(np.where(reached, needed, np.inf))
+
+    def optimum(self, compute: Values) -> tuple[Array, Array]:
+        """Return the parameters and the tokens of the least loss for some FLOP, by ``C = 6 N D``.
+
+        Source: Hoffmann et al., arXiv:2203.15556, equation 4: ``N = G (C/6)^(β/(α+β))`` with
+        ``G = (αA/(βB))^(1/(α+β))``.
+        """
+        a, b = self.parameter_power, self.token_power
+        scale = (a * self.of_parameters / (b * self.of_tokens)) ** (1.0 / (a + b))
+        products = np.asarray(compute, float) / FLOP_PER_PARAMETER_AND_TOKEN
+        parameters = scale * products ** (b / (a + b))
+        return np.asarray(parameters), np.asarray(products / parameters)
+
+
+HOFFMANN = ScalingLaw(
+    name="hoffmann",
+    irreducible=1.69,
+    of_parameters=406.4,
+    parameter_power=0.34,
+    of_tokens=410.7,
+    token_power=0.28,
+    source="Hoffmann et al., arXiv:2203.15556, approach 3, 2022, as printed",
+)
+
+BESIROGLU = ScalingLaw(
+    name="besiroglu",
+    irreducible=1.8172,
+    of_parameters=482.01,
+    parameter_power=0.3478,
+    of_tokens=2085.43,
+    token_power=0.3658,
+    source="refit of the same runs: Besiroglu et al., arXiv:2404.10102, 2024",
+)
+
+LAWS = {law.name: law for law in (HOFFMANN, BESIROGLU)}
+"""Both laws by name."""
+
+COUNTS = BESIROGLU
+"""The law whose tokens a run with a target loss has: the refit, as that of 2022 does not fit its own runs
+(arXiv:2404.10102)."""
+
+
+def tokens_of_loss(loss: float, parameters: float) -> dict[str, float]:
+    """Return the tokens after which a model has a loss, by each law; infinite where one says never.
+
+    Raises
+    ------
+    Infeasible
+        Where the law that counts says that the loss is never reached.
+    """
+    found = {name: float(law.tokens(parameters, loss)) for name, law in LAWS.items()}
+    if np.isfinite(found[COUNTS.name]):
+        return found
+    least = float(COUNTS.least_loss(parameters))
+    others = [
+        f"{scaled(tokens)} tokens would do by {LAWS[name].source}"
+        for name, tokens in found.items()
+        if np.isfinite(tokens)
+    ]
+    of = "the irreducible loss alone" if loss <= COUNTS.irreducible else "the loss it approaches"
+    beside = f"; {others[0]}" if others else ""
+    text = (
+        f"{scaled(parameters)} parameters never reach a loss of {loss:g}: {of} is "
+        f"{COUNTS.irreducible if loss <= COUNTS.irreducible else least:.3f}, {COUNTS.source}{beside}"
+    )
+    raise Infeasible("irreducible_loss", text)
+
+
+def losses(parameters: float, tokens: float) -> dict[str, float]:
+    """Return the loss of a model after some tokens, by each law."""
+    return {name: float(law.loss(parameters, tokens)) for name, law in LAWS.items()}
