@@ -77,8 +77,8 @@ class Job:
         The machine.
     num_procs, replicas : array
         Processors, and replicas of the model.
-    parameters : array
-        Parameters of the model.
+    parameters, active : array
+        Parameters of the model, and those that a token passes.
     checkpoint_size : array
         Bytes of a checkpoint.
     peak : array
@@ -89,6 +89,7 @@ class Job:
     num_procs: Count
     replicas: Count
     parameters: Count
+    active: Count
     checkpoint_size: Bytes
     peak: FlopsPerSecond
 
@@ -373,7 +374,7 @@ class WholeRun:
 
     @derived
     def mfu_effective(self) -> Fraction:  # noqa: D102
-        done: Flops = 6.0 * self.job.parameters * self.tokens
+        done: Flops = 6.0 * self.job.active * self.tokens
         return done / (self.job.peak * self.processor_hours * HOUR)
 
     @derived

@@ -209,14 +209,18 @@ def _planned(
     model: Source | Model, num_procs: int, system: Source | System, preset: str | None
 ) -> Estimate:
     """Return the best plan on so many processors."""
-    from calculon.planner.answer import plan  # what a given plan does without
+    from calculon.planner.answer import space_of  # what a given plan does without
+    from calculon.planner.ask import ask
+    from calculon.planner.remedies import BEST
     from calculon.planner.unfit import why_none
+    from calculon.search.driver import run as search
+    from calculon.search.ranking import Best
 
-    answer = plan(model, num_procs, system, preset=preset)
-    if answer.best is None:
-        reason = why_none(answer.found.counts)
+    found = search(space_of(ask(model, num_procs, system, preset=preset), num_procs), Best(BEST, 1))
+    if not len(found):
+        reason = why_none(found.counts)
         raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
-    return answer.best
+    return found[0]
 
 
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
@@ -224,14 +228,14 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
     tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
-    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base)), ())
+    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base), parameters), ())
     parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
     stretches = tuple(
         stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
         for one in parts
     )
-    of_job = job(asked, base.system, e.datatype, _lookup(main))
+    of_job = job(asked, base.system, e.datatype, _lookup(main), parameters)
     pauses = sum(one.restarts for one in parts)
     whole = replace(run, job=of_job, stretches=stretches, pauses=pauses)
     found = TrainingRun(asked, parts, whole)

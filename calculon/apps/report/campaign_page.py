@@ -202,7 +202,7 @@ class CampaignPage:
             (
                 "all steps",
                 whole * figures["processor_hours"] / busy,
-                "6 FLOP for each parameter and token",
+                "6 FLOP for each parameter that a token passes",
             ),
             ("effective MFU", whole, "the same over the hours that are paid"),
         )
