@@ -198,7 +198,7 @@ def campaign(
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
     if isinstance(execution, int):
-        base = _planned(model, execution, system, preset)
+        base = _planned(model, execution, system, preset, asked)
     else:
         shape, machine = inputs.model(model), inputs.system(system)
         base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
@@ -206,9 +206,13 @@ def campaign(
 
 
 def _planned(
-    model: Source | Model, num_procs: int, system: Source | System, preset: str | None
+    model: Source | Model,
+    num_procs: int,
+    system: Source | System,
+    preset: str | None,
+    asked: Campaign,
 ) -> Estimate:
-    """Return the best plan on so many processors."""
+    """Return the best plan on so many processors, for the batch and the length of the end of the run."""
     from calculon.planner.answer import space_of  # what a given plan does without
     from calculon.planner.ask import ask
     from calculon.planner.remedies import BEST
@@ -216,7 +220,9 @@ def _planned(
     from calculon.search.driver import run as search
     from calculon.search.ranking import Best
 
-    found = search(space_of(ask(model, num_procs, system, preset=preset), num_procs), Best(BEST, 1))
+    batch, seq = asked.at_the_end
+    question = ask(model, num_procs, system, preset=preset, batch=batch, seq=seq)
+    found = search(space_of(question, num_procs), Best(BEST, 1))
     if not len(found):
         reason = why_none(found.counts)
         raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from calculon.apps.report.campaign_words import tokens_words
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import indented
 from calculon.apps.report.text_tables import Column, Table
@@ -41,8 +42,9 @@ def published_section(
 def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
     sign = _SHORT.get(row["published_is"], f"{row['published_is']} ".lstrip())
     figure, per = row["figure"], row["per"]
-    if figure == "processor_hours":
-        words = f"hours for {scaled(per, digits=1)} tokens"
+    if figure in ("processor_hours", "step_hours"):
+        what = "hours" if figure == "processor_hours" else "hours of steps"
+        words = f"{what} for {tokens_words(per)} tokens"
         published, ours = scaled(row["published"], digits=2), digits.rate(row["ours"])
     elif figure == "goodput":
         words = "goodput"
@@ -56,12 +58,13 @@ def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
     else:
         words = "hours between failures"
         published, ours = (f"{row[key]:,.2g}" for key in ("published", "ours"))
-    recalled = ", recalled" if row["evidence"] == "recalled" else ""
+    beside = ", recalled" if row["evidence"] == "recalled" else ""
+    beside += "; the rate assumed here" if row["assumed_from"] else ""
     return {
         "run": row["run"],
         "procs": f"{row['num_procs']:,}",
         "figure": words,
         "published": f"{sign}{published}",
         "ours": ours,
-        "source": f"{row['source']}{recalled}",
+        "source": f"{row['source']}{beside}",
     }

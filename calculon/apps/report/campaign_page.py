@@ -1,6 +1,7 @@
 """The page of a whole training run: days, where they go, failures, parts, money, energy, and what was assumed."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -46,6 +47,12 @@ _UNKNOWN = {
     "t_co2": "the carbon of its electricity (--carbon france, or in g/kWh)",
 }
 """What a figure needs, and how to give it."""
+
+_MOST_PARTS = 8
+"""Parts up to which each has a row."""
+
+_SHORT = 0.02
+"""Share of the time below which a part of many is told together with others."""
 
 _HARDLY = 1e-3
 """Share of the days below which a spread is none."""
@@ -168,7 +175,8 @@ class CampaignPage:
             Column("share", "share", right=True, drop=1),
             Column("mfu", "MFU", right=True),
         )
-        yield indented(Table(columns, [self._part(one, total) for one in parts]))
+        rows = list(_groups(parts, total)) if len(parts) > _MOST_PARTS else [[one] for one in parts]
+        yield indented(Table(columns, [self._part(some, total) for some in rows]))
         if len(parts) > 1 and (said := _ramp(parts)):
             yield indented(Text(said, "dim"))
         for note in dict.fromkeys(one["note"] for one in parts if one["note"]):
@@ -178,17 +186,25 @@ class CampaignPage:
         if restarts := sum(one["restarts"] for one in parts):
             yield indented(Text(f"{counted(restarts, 'restart')} to change the split.", "dim"))
 
-    def _part(self, one: Document, total: float) -> dict[str, str]:
+    def _part(self, some: list[Document], total: float) -> dict[str, str]:
+        """Return the cells of a part, or of several that are told together: sums, and from the first to the last."""
+
+        def ends(write: Callable[[Document], str]) -> str:
+            told = dict.fromkeys(write(one) for one in (some[0], some[-1]))
+            return " to ".join(told)
+
+        days = sum(one["days"] for one in some)
+        tokens = sum(one["steps"] * one["batch_size"] * one["seq_size"] for one in some)
         return {
-            "name": one["name"],
-            "tokens": tokens_words(one["steps"] * one["batch_size"] * one["seq_size"]),
-            "batch": f"{one['batch_size']:,}",
-            "length": f"{one['seq_size']:,}",
-            "steps": f"{one['steps']:,.0f}",
-            "time": self.digits.duration(one["step_time"]),
-            "days": span(one["days"], total),
-            "share": percent(one["days"] / total),
-            "mfu": self.digits.efficiency(one["mfu"]) if one["mfu"] else "-",
+            "name": ends(lambda one: one["name"]),
+            "tokens": tokens_words(tokens),
+            "batch": ends(lambda one: f"{one['batch_size']:,}"),
+            "length": ends(lambda one: f"{one['seq_size']:,}"),
+            "steps": f"{sum(one['steps'] for one in some):,.0f}",
+            "time": ends(lambda one: self.digits.duration(one["step_time"])),
+            "days": span(days, total),
+            "share": percent(days / total),
+            "mfu": ends(lambda one: self.digits.efficiency(one["mfu"]) if one["mfu"] else "-"),
         }
 
     def _efficiency(self) -> Iterator[RenderableType]:
@@ -212,13 +228,24 @@ class CampaignPage:
         yield indented(table)
 
 
+def _groups(parts: list[Document], total: float) -> Iterator[list[Document]]:
+    """Yield parts, those that follow each other and are short together."""
+    for short, some in groupby(parts, lambda one: bool(one["days"] < _SHORT * total)):
+        together = list(some)
+        yield from [together] if short else ([one] for one in together)
+
+
 def _loss(expected: Document) -> str:
     """Say the loss at the end by both laws, and of a run to a loss its tokens by both."""
-    told = (f"{loss:.3g} ({law})" for law, loss in expected["loss"].items())
+    told = (f"{loss:.3g} ({law.capitalize()})" for law, loss in expected["loss"].items())
     said = f"{' or '.join(told)} expected"
     if "tokens" in expected:
-        tokens = (f"{tokens_words(count)} ({law})" for law, count in expected["tokens"].items())
-        said += f"; it takes {' or '.join(tokens)} tokens, of which {expected['counts']} counts"
+        tokens = (
+            f"{tokens_words(count)} ({law.capitalize()})"
+            for law, count in expected["tokens"].items()
+        )
+        counts = expected["counts"].capitalize()
+        said += f"; it takes {' or '.join(tokens)} tokens, of which those of {counts} count"
     return said
 
 
