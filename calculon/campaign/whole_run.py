@@ -41,6 +41,12 @@ NODE = 8
 """Processors that fail together, where a system does not say which share a host."""
 
 
+def processors_of_node(system: System) -> int:
+    """Return how many processors of a machine share a host, or where it does not say so its innermost network."""
+    host = system.ext.host
+    return min(NODE, system.networks[0].size) if host is None else host.processors
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """Steps with the same batch and length of sequences.
@@ -89,8 +95,7 @@ class Job:
     @property
     def node(self) -> int:
         """Processors of a node, which fail together and share a host."""
-        host = self.system.ext.host
-        return min(NODE, self.system.networks[0].size) if host is None else host.processors
+        return processors_of_node(self.system)
 
     @property
     def nodes(self) -> Count:
