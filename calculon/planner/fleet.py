@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 OBJECTIVES = ("usd", "days", "days_p90", "processor_hours", "mwh", "t_co2")
 """Figures of whole runs that fleets are compared by; less of each is better.
 
-On one count of one machine all plans have the same bytes in a checkpoint, the same failures and the same price, so that
-days, and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
+On one count of one machine all plans have the same bytes in a checkpoint, the same failures, the same price. So days,
+and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
 ``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps). Energy rises less
 than time, as waiting draws less than work: by ``mwh`` and ``t_co2`` the fastest plans of all counts are compared.
 """
@@ -105,7 +105,9 @@ class Point:
         """The limits that can be checked: a budget needs a price, or a power."""
         if self.plan is None:
             return ()
-        unknown = {name: None for name, one in LIMITED.items() if self.figures[one] is None}
+        unknown: dict[str, Any] = {
+            name: None for name, one in LIMITED.items() if self.figures[one] is None
+        }
         return limits(replace(self.campaign, **unknown), self.figures)
 
     @property
