@@ -55,7 +55,7 @@ def draw(document: Document) -> "Figure":
         count_axis(upper, document["num_procs"])
         _shade(panels, document)
         upper.set_ylabel("Goodput (%)")
-        upper.set_ylim(top=100)
+        upper.set_ylim(max(0.0, upper.get_ylim()[0]), 100)
         for axes in panels:
             axes.axvline(document["plan_num_procs"], color=GREY, lw=0.9, ls=":", zorder=1)
         upper.plot([], [], color=GREY, lw=0.9, ls=":", label="processors of the plan")
