@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
+WORDS = (
+    "Goodput over the number of processors for several times between failures, with the time between interruptions "
+    "and between checkpoints"
+)
+"""The picture for those who do not see it."""
+
 _MINUTE = 60.0
 _SHADE = "#ededed"
 _MARKS = ("*", "P", "X", "d", "p", "h", "8", "<", ">", "^")

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
+WORDS = "Days of a training run by its parts, what else takes time, and when it ends"
+"""The picture for those who do not see it."""
+
 MOST = 8
 """Parts that have a bar each; the shortest of more are one."""
 
