@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
-from calculon.display import Displayed
+from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
@@ -35,6 +35,9 @@ from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import QUESTION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,25 @@ class TrainingRun(Displayed):
                 for path, value, unit, source in self.campaign.defaults
             ],
         }
+
+    def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
+        """Draw the run.
+
+        Parameters
+        ----------
+        kind : str
+            ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
+            processors, with as many replicas of the plan more or fewer and a batch in proportion.
+        **options
+            Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
+            failures, a curve each (:func:`calculon.planner.goodput_by_size.goodput_by_size`).
+
+        Raises
+        ------
+        SpecError
+            For another kind or option, and where matplotlib is missing.
+        """
+        return drawn(self, kind, **options)
 
     def __repr__(self) -> str:
         e = self.main.estimate
