@@ -162,7 +162,7 @@ def _allowed(row: dict[str, Any]) -> str:
 
 RUNS_BESIDE: tuple[Form, ...] = (
     (
-        "Published runs: processor-hours, and those of steps alone by the model, with 90 %",
+        "Published runs: processor-hours, and of steps alone by the model (90 % interval)",
         (
             Column("run", "run"),
             Column("processors", "on", right=True, drop=3),
@@ -176,7 +176,7 @@ RUNS_BESIDE: tuple[Form, ...] = (
             _number("rest", "rest"),
             Column("configuration", "configuration", drop=4),
             Column("hours_of", "hours of", drop=2),
-            Column("passes", "as it must", text=_within),
+            Column("passes", "ok", text=_within),
         ),
         published_runs.trainings,
     ),
