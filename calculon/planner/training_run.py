@@ -9,7 +9,7 @@ import numpy as np
 
 from calculon import inputs
 from calculon.architecture.parameters import active_count
-from calculon.campaign.assumptions import counts
+from calculon.campaign.assumed import counts
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.job_mtbf import small_job_warning

@@ -1,12 +1,11 @@
 """Grids by name."""
 
 import csv
-import pickle
 import re
 
 import pytest
 
-from calculon.campaign.electricity import Carbon, carbon_of, grids
+from calculon.campaign.electricity import carbon_of, grids
 from calculon.errors import SpecError
 from tests.helpers import ROOT
 
@@ -47,16 +46,3 @@ def test_numbers_are_g_per_kwh():
 def test_what_is_no_grid(text, message):
     with pytest.raises(SpecError, match=message):
         carbon_of(text, "--carbon")
-
-
-def test_carbon_in_a_file():
-    problems = []
-    assert Carbon.decode(57, "place", problems, 1.0) == 57
-    named = Carbon.decode("france", "place", problems, 1.0)
-    assert (named, named.grid) == (grids()["france"].g_co2_per_kwh, grids()["france"])
-    assert pickle.loads(pickle.dumps(named)).grid == named.grid
-    assert problems == []
-    for wrong in ("atlantis", -1, True, [1], None, "nan"):
-        problems.clear()
-        Carbon.decode(wrong, "fleet.g_co2_per_kwh", problems, 1.0)
-        assert [one.field for one in problems] == ["fleet.g_co2_per_kwh"]

@@ -137,3 +137,8 @@ def test_the_price_that_counts():
         quote(None, "spot")
     with pytest.raises(SpecError, match=r"fleet\.usd_per_kwh: expected the price of electricity"):
         quote(price, "own")
+
+
+def test_a_spot_price_needs_the_time_that_one_has_it():
+    with pytest.raises(SpecError, match=r"spot\.mtbf_hours: expected the mean hours"):
+        quote(Price(spot=Spot(usd=1.0, **DATED)))

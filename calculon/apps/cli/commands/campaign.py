@@ -1,30 +1,17 @@
 """``calculon campaign``: a whole training run, with its failures, checkpoints, money and energy."""
 
 import argparse
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from calculon.apps.cli.campaign_options import add_campaign, campaign_of, campaign_source
-from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.asked_run import add_run, asked_run
 from calculon.apps.cli.options import (
     STDOUT,
     Log,
     Parser,
-    add_preset,
     check_inputs,
     check_outputs,
-    naming,
 )
-from calculon.errors import Infeasible, Problem, SpecError
+from calculon.errors import Infeasible
 from calculon.spec.result_selection import split
-from calculon.spec.spellings import processor_counts
-
-if TYPE_CHECKING:
-    from calculon.planner.training_run import TrainingRun
-
-_COUNT = r"\d+[kK]?"
-"""Processors that are planned, instead of a plan."""
 
 FORMATS = ("text", "json")
 
@@ -43,16 +30,7 @@ def configure(parser: Parser) -> None:
         "--set campaign.reliability.restart=10min\n"
         "calculon campaign llama3-8B best.json#0 h100_80g_sxm --campaign run.yaml -o run.json",
     )
-    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument(
-        "execution",
-        metavar="EXECUTION",
-        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
-    )
-    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
-    add_campaign(parser)
-    add_changes(parser, "campaign", "model", "execution", "system")
-    add_preset(parser)
+    add_run(parser)
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
     )
@@ -79,7 +57,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_inputs([*specs, *given])
     if output not in (None, STDOUT):
         check_outputs([output], [split(one)[0] for one in (*specs, *given)])
-    found = _found(arguments, specs)
+    found = asked_run(arguments)
     if output is None:
         from calculon.apps.report.campaign_page import CampaignPage
         from calculon.apps.views.estimate_result import result_of
@@ -99,28 +77,3 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")
     return 0
-
-
-def _found(arguments: argparse.Namespace, specs: list[str]) -> "TrainingRun":
-    from calculon.planner.training_run import campaign
-
-    model, execution, system = specs
-    source = campaign_source(arguments)
-    changed = with_changes(
-        arguments.changes, campaign=source, model=model, execution=execution, system=system
-    )
-    asked = campaign_of(arguments, changed["campaign"])
-    if re.fullmatch(_COUNT, execution) and not Path(execution).exists():
-        if any(one.startswith("execution.") for one in arguments.changes):
-            hint = "calculon plan ... -o plan.json, then plan.json#0 here"
-            found = f"{execution} processors, which are planned"
-            raise SpecError("--set", Problem("execution", "an execution to change", found, hint))
-        (changed["execution"],) = processor_counts(execution)
-    with naming(execution, campaign=arguments.campaign or "campaign"):
-        return campaign(
-            changed["model"],
-            changed["execution"],
-            changed["system"],
-            asked,
-            preset=arguments.preset,
-        )
