@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from calculon.campaign.assumptions import told_defaults
+from calculon.campaign.assumed import told_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_figures import CampaignFigures
@@ -353,7 +353,7 @@ class FleetAnswer(Displayed):
 
     @property
     def _prices(self) -> list[dict[str, Any]]:
-        """The price of a processor-hour of each machine: kind, source, date; None where none is known."""
+        """The price of a processor-hour of each machine, and the power of a processor, with sources; None if unknown."""
         found: dict[str, dict[str, Any]] = {}
         for one in self.ranked:
             price = None if one.whole is None else one.whole.quote
@@ -361,7 +361,9 @@ class FleetAnswer(Displayed):
             if price is not None:
                 row |= {"usd": float(price.usd), "kind": price.kind}
                 row |= {"source": price.source, "date": price.date}
-            found.setdefault(one.system.name, row)
+            draw = None if one.whole is None else one.whole.draw
+            power = None if draw is None else {"watts": float(draw.tdp), "in_words": draw.words}
+            found.setdefault(one.system.name, row | {"power": power})
         return list(found.values())
 
     @staticmethod

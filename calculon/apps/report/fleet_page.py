@@ -201,22 +201,26 @@ class FleetPage:
         }
 
     def _prices(self) -> Iterator[RenderableType]:
-        known = [one for one in self.answer["prices"] if one["usd"] is not None]
-        if not known:
+        """List prices and powers, each with its source."""
+        rows = []
+        for one in self.answer["prices"]:
+            if one["usd"] is not None:
+                kind = one["kind"].replace("_", " ")
+                source = ", ".join(part for part in (kind, one["date"], one["source"]) if part)
+                price = f"{one['usd']:,.2f} USD/h"
+                rows.append({"system": one["system"], "figure": price, "source": source})
+            if (power := one["power"]) is not None:
+                watts = f"{power['watts']:,.0f} W"
+                row = {"system": one["system"], "figure": watts, "source": power["in_words"]}
+                rows.append(row)
+        if not rows:
             return
-        yield heading("Prices", "US dollars for an hour of a processor; --price, --price-kind")
+        yield heading("Prices and power", "of a processor; --price, --price-kind, --pue")
         columns = (
             Column("system", "system"),
-            Column("usd", "USD", right=True),
-            Column("kind", "kind"),
-            Column("date", "date"),
+            Column("figure", "of each", right=True),
             Column("source", "source", fold=True),
         )
-        rows = [
-            {name: str(one[name]).replace("_", " " if name == "kind" else "_") for name in one}
-            | {"usd": f"{one['usd']:,.2f}"}
-            for one in known
-        ]
         yield indented(Table(columns, rows))
 
 

@@ -13,6 +13,7 @@ from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import chance, nearest_table, order_in_words, remarks
 from calculon.apps.report.plans_table import mfu_name
 from calculon.apps.report.result import Result
+from calculon.apps.report.run_defaults import defaults_line
 from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
@@ -81,6 +82,8 @@ class PlanPage:
             yield from self._settings(self.answer["settings"])
         if "belief" in self.answer:
             yield from (Text(), *_how_sure(self.answer["belief"]))
+        if self.answer["question"]["tokens"] and self.answer["question"]["assumed_of_run"]:
+            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"]))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]
@@ -231,7 +234,7 @@ class PlanPage:
             "time": digits.duration(stats["total_time"]),
             "rate": digits.rate(tokens / row["num_procs"]),
             "mfu": digits.efficiency(stats[mfu_name(execution)]),
-            "days": digits.rate(row["training"]["days"]),
+            "days": digits.rate(row["training"]["campaign"]["days"]),
         }
 
     def _mine(self) -> Iterator[RenderableType]:
@@ -252,7 +255,8 @@ class PlanPage:
         told = (digits.duration(end, like=mine["stats"]["total_time"]) for end in ends)
         asked = self.answer["question"]
         rate = asked["batch_size"] * asked["seq_size"] / mine["stats"]["total_time"]
-        days, tokens = digits.rate(mine["training"]["days"]), _tokens(mine["training"]["tokens"])
+        days = digits.rate(mine["training"]["campaign"]["days"])
+        tokens = _tokens(mine["training"]["tokens"])
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
         said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
@@ -345,13 +349,16 @@ def _digits(stats: Document) -> Digits:
 
 
 def _add_training(table: Any, training: Document, digits: Digits) -> None:
-    """Add days and processor-hours of a training to the figures of a plan."""
-    days, name = training["days"], _tokens(training["tokens"])
-    ends = (training.get("days_low"), training.get("days_high"))
+    """Add days and processor-hours of a training to the figures of a plan: of the whole run, and of its steps."""
+    whole, name = training["campaign"], _tokens(training["tokens"])
+    days = whole["days"]
+    ends = (whole["days_low"], whole["days_high"])
     add_interval(table, f"days for {name} tokens", days, ends, digits.rate)
-    hours, per_day = training["processor_hours"], training["processor_hours"] / days
-    low, high = (None if end is None else end * per_day for end in ends)
-    add_interval(table, "processor-hours", hours, (low, high), digits.rate)
+    table.add_row("  without failures", digits.rate(training["days"], like=days), "")
+    for label, key in (("processor-hours", "processor_hours"), ("USD", "usd")):
+        if (value := whole[key]) is not None:
+            low, high = (None if end is None else end / days * value for end in ends)
+            add_interval(table, label, value, (low, high), digits.rate)
 
 
 def _memory(best: Result) -> Iterator[RenderableType]:
