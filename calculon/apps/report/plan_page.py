@@ -82,8 +82,9 @@ class PlanPage:
             yield from self._settings(self.answer["settings"])
         if "belief" in self.answer:
             yield from (Text(), *_how_sure(self.answer["belief"]))
-        if self.answer["question"]["tokens"] and self.answer["question"]["assumed_of_run"]:
-            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"]))
+        if self.answer["question"]["tokens"]:
+            price = self.plans["0"]["training"]["price"] if self.plans else None
+            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"], price))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]
@@ -134,7 +135,8 @@ class PlanPage:
     def _best(self, best: Result) -> Iterator[RenderableType]:
         yield Text.assemble(("Best: ", "bold"), (self._words(self.plans["0"]["execution"]), "bold"))
         table = speed_with_interval(best)
-        _add_training(table, self.plans["0"]["training"], best.digits)
+        money = bool(self.answer["question"]["tokens"])
+        _add_training(table, self.plans["0"]["training"], best.digits, money=money)
         yield indented(table)
 
     def _roomy(self) -> Iterator[RenderableType]:
@@ -348,15 +350,16 @@ def _digits(stats: Document) -> Digits:
     return Digits((high - low) / 2 / stats["total_time"])
 
 
-def _add_training(table: Any, training: Document, digits: Digits) -> None:
-    """Add days and processor-hours of a training to the figures of a plan: of the whole run, and of its steps."""
-    whole, name = training["campaign"], _tokens(training["tokens"])
-    days = whole["days"]
+def _add_training(table: Any, training: Document, digits: Digits, *, money: bool) -> None:
+    """Add days and processor-hours of a whole run to the figures of a plan, and what failures do to them."""
+    whole, days = training["campaign"], training["campaign"]["days"]
     ends = (whole["days_low"], whole["days_high"])
-    add_interval(table, f"days for {name} tokens", days, ends, digits.rate)
-    table.add_row("  without failures", digits.rate(training["days"], like=days), "")
-    for label, key in (("processor-hours", "processor_hours"), ("USD", "usd")):
-        if (value := whole[key]) is not None:
+    add_interval(table, f"days for {_tokens(training['tokens'])} tokens", days, ends, digits.rate)
+    closer = Digits(digits.spread / 10)
+    said = f"{closer.rate(training['days'])} d of steps, {closer.rate(days)} with failures"
+    table.add_row("  goodput", f"{100 * whole['goodput']:.1f} %", said)
+    for label, key in {"processor-hours": "processor_hours", "USD": "usd"}.items():
+        if (value := whole[key]) is not None and (money or key != "usd"):
             low, high = (None if end is None else end / days * value for end in ends)
             add_interval(table, label, value, (low, high), digits.rate)
 
