@@ -60,7 +60,7 @@ class TrainingRun(Displayed):
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`); None of what is not known."""
+        """Its figures by name (:class:`~calculon.run_figures.CampaignFigures`); None of what is not known."""
         return only_values(self.whole.figures())
 
     @property
