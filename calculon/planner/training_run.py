@@ -1,5 +1,6 @@
 """A whole training run of a plan: its parts, its figures, and what was assumed."""
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -48,8 +49,14 @@ class TrainingRun(Displayed):
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`); None of what is not known."""
-        return only_values(self.whole.figures())
+        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`).
+
+        None of what is not known, and of what never comes, such as a failure.
+        """
+        found = only_values(self.whole.figures()).items()
+        return {
+            name: one if one is not None and math.isfinite(one) else None for name, one in found
+        }
 
     @property
     def main(self) -> Part:
