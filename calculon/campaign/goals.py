@@ -23,7 +23,7 @@ class TimeSpan(float):
 
     __slots__ = ()
     limits: ClassVar[Declaration] = Declaration(help="", at_least=0)
-    wanted: ClassVar[str] = "a time of at least 0, or words such as 60d, 12h or 90min"
+    WANTED: ClassVar[str] = "a time of at least 0, or words such as 60d, 12h or 90min"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Self:
@@ -32,7 +32,7 @@ class TimeSpan(float):
         if isinstance(raw, str):
             number, scale = _read(lambda: duration(raw), path, problems), 1.0
         if cls.limits.problem(float, number, path) is not None:
-            problems.append(Problem(path, cls.wanted, shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(1.0)
         return cls(number * scale)
 
@@ -47,14 +47,14 @@ class Interval(TimeSpan):
 
     __slots__ = ()
     limits: ClassVar[Declaration] = Declaration(help="", above=0)
-    wanted: ClassVar[str] = "a time above 0, or words such as 60d, 12h or 90min"
+    WANTED: ClassVar[str] = "a time above 0, or words such as 60d, 12h or 90min"
 
 
 class MeanTime(Interval):
     """A mean time between events; infinite where they ``never`` happen."""
 
     __slots__ = ()
-    wanted: ClassVar[str] = "a time above 0, words such as 5000h or 60d, or never"
+    WANTED: ClassVar[str] = "a time above 0, words such as 5000h or 60d, or never"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Self:
@@ -68,6 +68,7 @@ class Money(float):
     """US dollars; in files a number, or words such as ``5M`` and ``500k``."""
 
     __slots__ = ()
+    WANTED: ClassVar = "US dollars above 0, such as 5M or 500k"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Money":
@@ -76,7 +77,7 @@ class Money(float):
             return cls(_read(lambda: dollars(raw), path, problems))
         problem = Declaration(help="", above=0).problem(float, raw, path)
         if problem is not None:
-            problems.append(Problem(path, "US dollars above 0, such as 5M or 500k", shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(1.0)
         number: Any = raw
         return cls(number)
@@ -103,13 +104,15 @@ class TokenGoal:
         Tokens for each parameter; 0 where they are stated.
     """
 
+    WANTED: ClassVar = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
+
     tokens: float = 0.0
     per_parameter: float = 0.0
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "TokenGoal":
         """Decode ``15e12``, ``15T``, ``chinchilla`` (20 for each parameter), ``100x``."""
-        wanted = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
+        wanted = cls.WANTED
         if not isinstance(raw, str):
             if Declaration(help="", at_least=0).problem(float, raw, path) is not None:
                 problems.append(Problem(path, wanted, shown(raw)))
@@ -141,6 +144,8 @@ class TokenGoal:
 @dataclass(frozen=True, slots=True)
 class BatchGoal:
     """A global batch: sequences as a number, or tokens as words (``4M``); which of them, the length decides."""
+
+    WANTED: ClassVar = "sequences as a number, or tokens such as 4M"
 
     text: str
 
@@ -177,6 +182,7 @@ class Length(int):
     """Tokens of a sequence; in files a number, or words such as ``8k``."""
 
     __slots__ = ()
+    WANTED: ClassVar = "integer >= 1, or words such as 8k"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Length":

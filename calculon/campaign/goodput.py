@@ -120,7 +120,7 @@ def best_steps(step_time: Values, save: Values, mtbf: Values, shortest: Values =
         Infinite where nothing fails.
 
     >>> float(best_steps(10.0, 30.0, 3600.0)), float(best_steps(10.0, 30.0, 3600.0, shortest=901.0))
-    (46.0, 91.0)
+    (45.0, 91.0)
     """
     with quiet():
         wanted = np.divide(best_interval(save, mtbf), step_time)
@@ -163,9 +163,10 @@ def two_levels(
         work = _stage(np.add(inner, saves[0]), restarts, mtbf, beyond_memory)
         storing = _stage(np.asarray(saves[1], float), restarts, mtbf, beyond_memory)
         log = np.log1p(work[1])
-        shape = np.where(work[1] > 0, log / work[1], 1.0)  # of a geometric sum
-        through = copies * growth(copies * log) * shape * work[0]
-        found = (through * (1.0 + storing[1]) + storing[0]) / (copies * inner)
+        lost = work[1] > 0
+        repeated = growth(np.where(lost, copies * log, 0.0)) * np.where(lost, log / work[1], 1.0)
+        found = repeated * work[0] * (1.0 + storing[1]) / inner + storing[0] / outer
+        found = np.where(np.isinf(inner) & np.isinf(mtbf), 1.0, found)
     return np.where(np.isnan(found), np.inf, found)[()]
 
 

@@ -15,7 +15,7 @@ from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
 from calculon.campaign.exponentials import Values, ratio
 from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
-from calculon.campaign.money import Money, Quote, money, own_price, quote, storage
+from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
 from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.silent import rework
@@ -39,6 +39,12 @@ from calculon.units import (
 
 NODE = 8
 """Processors that fail together, where a system does not say which share a host."""
+
+
+def processors_of_node(system: System) -> int:
+    """Return how many processors of a machine share a host, or where it does not say so its innermost network."""
+    host = system.ext.host
+    return min(NODE, system.networks[0].size) if host is None else host.processors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +95,7 @@ class Job:
     @property
     def node(self) -> int:
         """Processors of a node, which fail together and share a host."""
-        host = self.system.ext.host
-        return min(NODE, self.system.networks[0].size) if host is None else host.processors
+        return processors_of_node(self.system)
 
     @property
     def nodes(self) -> Count:
@@ -375,17 +380,18 @@ class WholeRun:
     def quote(self) -> Quote | None:
         """The price of an hour of a processor; None where none is known."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned = None
-        if stated is not None and stated.own is not None:
-            power = self.draw
-            watts = (
-                0.0 if power is None else power.per_processor(self.job.num_procs, self.job.nodes)
-            )
+        owned, power = None, self.draw
+        if (
+            stated is not None
+            and stated.own is not None
+            and fleet.usd_per_kwh is not None
+            and power is not None
+        ):
             owned = own_price(
                 stated.own,
                 self.job.node,
-                power_kw=watts / KILO,
-                usd_per_kwh=fleet.usd_per_kwh or 0.0,
+                power_kw=power.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )
         return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
@@ -395,15 +401,15 @@ class WholeRun:
         """US dollars by what they are for; None where no price is known."""
         if self.quote is None:
             return None
-        fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        per_month = fleet.storage
-        if per_month is None:
-            known = None if stated is None else stated.storage
-            per_month = 0.0 if known is None else known.usd
-        kept = self.campaign.checkpoints.kept
-        stored = storage(self.saves.size, kept, self.days, per_month)
+        shelf = storage_quote(self.job.system.ext.price, given=self.campaign.fleet.storage)
+        per_month = 0.0 if shelf is None else shelf.usd
+        stored = storage(self.saves.size, self.campaign.checkpoints.kept, self.days, per_month)
         return money(
-            self.processor_hours, self.quote, stored=stored, experiments=self.campaign.experiments
+            self.processor_hours,
+            self.quote,
+            stored=stored,
+            experiments=self.campaign.experiments,
+            storage_quote=shelf,
         )
 
     @derived

@@ -86,10 +86,15 @@ def with_memory(system: System, needed: Mapping[int, float]) -> System:
     return system
 
 
+def unlimited(system: System, tiers: Sequence[int] = TIERS) -> System:
+    """Return a system of which some memories have no limit, not even one that there is not."""
+    return with_memory(system, dict.fromkeys(tiers, UNLIMITED))
+
+
 def _unlimited(space: Space, tiers: Sequence[int]) -> Space:
     """Return the space on a system whose memories have no limit; numbers of executions stay what they are."""
     there = [tier for tier in tiers if tier == 1 or space.system.usable[1] > 0]
-    return replace(space, system=with_memory(space.system, dict.fromkeys(there, UNLIMITED)))
+    return replace(space, system=unlimited(space.system, there))
 
 
 def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:

@@ -14,7 +14,7 @@ from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 from calculon.planner.elasticities import Case, Effect, of_hardware, of_network_size
-from calculon.planner.nearest_miss import UNLIMITED, with_memory
+from calculon.planner.nearest_miss import unlimited
 from calculon.presets import Preset
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.driver import run
@@ -175,7 +175,7 @@ class Replanner:
         limit: of these the best that fits is the best of all at any capacity.
         """
         system, withheld = self.case.system, self._machine(self.case.system).ext.memory.withheld
-        large = with_memory(system, {1: UNLIMITED})
+        large = unlimited(system, (1,))
         least = Objective.parse(f"{MEMORY[0]}:min")
         found = run(self._space(large), Front([self.objective, least]))
         steps = [

@@ -25,7 +25,7 @@ from calculon.plan.rules.check import check, raise_for
 from calculon.plan.rules.rule import Request
 from calculon.planner.differences import Change, after, changes_between, with_followers
 from calculon.planner.in_words import change_in_words
-from calculon.planner.nearest_miss import TIERS, UNLIMITED, with_memory
+from calculon.planner.nearest_miss import TIERS, unlimited
 from calculon.planner.variations import Fields
 from calculon.presets import plain
 from calculon.search.objective import MEMORY
@@ -363,11 +363,6 @@ class _Road:
             return 1.0
         tokens = execution["seq_length"] or self.model.seq_size
         return 1 / float(execution["batch_size"] * (tokens if self.per == PER_TOKEN else 1))
-
-
-def unlimited(system: System) -> System:
-    """Return a system whose memories have no limit, not even one that there is not."""
-    return with_memory(system, dict.fromkeys(TIERS, UNLIMITED))
 
 
 def _asked(

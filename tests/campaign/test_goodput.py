@@ -6,10 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import lambertw
 
-from calculon.campaign.goodput import best_interval, daly, first_order, wall_per_useful, young
+from calculon.campaign.goodput import (
+    best_interval,
+    best_steps,
+    best_two_levels,
+    daly,
+    first_order,
+    two_levels,
+    wall_per_useful,
+    young,
+)
 from calculon.campaign.job_mtbf import job_mtbf
+from calculon.campaign.published import published_failures
+from tests.campaign.simulation import two_level_runs
 
-LLAMA_3 = float(job_mtbf(16384, 16384 * 54 * 24 / 419))
+LLAMA_3 = float(job_mtbf(16384, published_failures()[0].mtbf_processor))
 MEAN_TIMES = st.floats(1e2, 1e9)
 INTERVALS = st.floats(1.0, 1e5)
 TIMES = st.floats(0.0, 3600.0)
@@ -115,3 +126,70 @@ def test_arguments_broadcast():
     assert table.shape == (2, 3)
     assert table[1, 2] == best_interval(30.0, 1e5)
     assert wall_per_useful(table, save, 60.0, mtbf).shape == (2, 3)
+
+
+@given(st.floats(0.1, 1e3), st.floats(0.0, 600.0), MEAN_TIMES, st.floats(0.0, 3600.0))
+def test_no_other_whole_number_of_steps_is_better(step, save, mtbf, shortest):
+    best = best_steps(step, save, mtbf, shortest)
+    assert best == round(best) >= 1
+    assert best * step >= shortest * (1 - 1e-12)
+    others = np.array([best - 1, best + 1, 2 * best, np.ceil(best / 2)])
+    others = others[(others >= 1) & (others * step >= shortest)]
+    cost = wall_per_useful(best * step, save, 0.0, mtbf)
+    assert np.all(wall_per_useful(others * step, save, 0.0, mtbf) >= cost * (1 - 1e-12))
+
+
+def test_without_failures_no_number_of_steps_is_too_large():
+    assert best_steps(2.0, 30.0, np.inf) == np.inf
+
+
+@given(INTERVALS, st.integers(1, 50), TIMES, TIMES, TIMES, TIMES, st.floats(1e4, 1e9))
+def test_two_levels_are_one_where_all_or_no_failures_need_storage(
+    interval, copies, save, storing, restart, loading, mtbf
+):
+    intervals, saves, restarts = (interval, copies * interval), (save, storing), (restart, loading)
+    memory = two_levels(intervals, (save, 0.0), restarts, mtbf, 0.0)
+    assert memory == pytest.approx(wall_per_useful(interval, save, restart, mtbf), rel=1e-9)
+    storage = two_levels(intervals, saves, restarts, mtbf, 1.0)
+    both = copies * save + storing
+    alone = wall_per_useful(copies * interval, both, loading, mtbf)
+    assert storage == pytest.approx(alone, rel=1e-9)
+    slower = (restart, restart + loading)
+    some, more = (two_levels(intervals, saves, slower, mtbf, share) for share in (0.1, 0.2))
+    assert some <= more * (1 + 1e-12)
+
+
+def test_two_levels_are_the_sum_of_both_to_first_order():
+    intervals, saves, restarts, beyond = (100.0, 1000.0), (1.0, 20.0), (50.0, 400.0), 0.2
+    excess = np.array(
+        [two_levels(intervals, saves, restarts, mtbf, beyond) - 1.03 for mtbf in (1e9, 1e10)]
+    )
+    held_up = 1 + saves[0] / intervals[0]
+    memory = (intervals[0] + saves[0]) / 2 + restarts[0]
+    storage = (held_up * intervals[1] + saves[1]) / 2 + restarts[1]
+    lost = (1 - beyond) * memory + beyond * storage
+    assert excess * np.array([1e9, 1e10]) == pytest.approx(np.full(2, 1.03 * lost), rel=5e-3)
+
+
+def test_two_levels_as_simulated():
+    arguments = ((100.0, 1000.0), (5.0, 60.0), (150.0, 400.0), 2000.0, 0.3)
+    patterns = two_level_runs(np.random.default_rng(22), 2000, *arguments) / 1000.0
+    error = patterns.std() / np.sqrt(len(patterns))
+    assert abs(patterns.mean() - two_levels(*arguments)) < 3 * error
+
+
+def test_two_levels_have_limits():
+    assert two_levels((np.inf, np.inf), (1.0, 9.0), (60.0, 600.0), np.inf, 0.1) == 1
+    assert two_levels((100.0, 200.0), (1.0, 8.0), (60.0, 600.0), np.inf, 0.1) == 1.05
+    assert two_levels((100.0, 200.0), (1.0, 8.0), (60.0, 600.0), 0.01, 0.1) == np.inf
+
+
+@given(st.floats(0.5, 30.0), st.floats(30.0, 300.0), st.floats(0.01, 0.5))
+def test_intervals_of_two_levels_are_nearly_the_best(save, storing, beyond):
+    def cost(intervals):
+        return two_levels(intervals, (save, storing), (60.0, 600.0), LLAMA_3, beyond)
+
+    inner, outer = best_two_levels((save, storing), LLAMA_3, beyond)
+    factors = np.geomspace(0.5, 2.0, 21)
+    others = cost((inner * factors[:, None], outer * factors))
+    assert cost((inner, outer)) <= others.min() * (1 + 3e-4)

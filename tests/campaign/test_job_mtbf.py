@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.campaign.job_mtbf import combined, job_mtbf
+from calculon.campaign.job_mtbf import SMALL_JOB, combined, job_mtbf, small_job_warning
+from calculon.campaign.published import published_failures
 
+PER_PROCESSOR = {one.run: one.mtbf_processor for one in published_failures()}
 HOURS = st.floats(1e-3, 1e9)
 
 
@@ -18,8 +20,7 @@ def test_rates_add(hours):
 
 
 def test_the_projection_of_rsc_1():
-    per_processor = 8 * 24 * 1000 / 6.5
-    hours = job_mtbf(np.array([16384, 131072]), per_processor) / 3600
+    hours = job_mtbf(np.array([16384, 131072]), PER_PROCESSOR["RSC-1"]) / 3600
     assert hours == pytest.approx([1.80, 0.225], rel=0.01)
 
 
@@ -33,3 +34,17 @@ def test_nothing_fails():
     assert job_mtbf(10**5, np.inf) == np.inf
     assert job_mtbf(10**5, np.inf, 2.0) == 7200
     assert job_mtbf(0, 100.0) == np.inf
+
+
+def test_llama_3_had_419_interruptions_in_54_days():
+    assert 54 * 24 * 3600 / job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"]) == pytest.approx(419)
+    both = job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"], 54 * 24 / 47)
+    assert 54 * 24 * 3600 / both == pytest.approx(466)
+
+
+def test_small_jobs_are_warned_of():
+    assert small_job_warning(SMALL_JOB) == ""
+    expected = job_mtbf(1024, PER_PROCESSOR["RSC-1"]) / 3600
+    assert f"7.9 h between failures, where the rate of its nodes says {expected:.1f} h" in (
+        small_job_warning(SMALL_JOB - 1)
+    )

@@ -14,7 +14,8 @@ from calculon.errors import Infeasible, SpecError
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import check
 from calculon.planner.differences import changes_between
-from calculon.planner.waterfall import unlimited, waterfall
+from calculon.planner.nearest_miss import unlimited
+from calculon.planner.waterfall import waterfall
 from calculon.spec.axes import MESH_AXES
 from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.strategies import every_table, tables

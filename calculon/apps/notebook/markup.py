@@ -3,7 +3,6 @@
 Colours are those of the notebook, light or dark; nothing is asked of a network, and nothing is run.
 """
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import pairwise
@@ -16,6 +15,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, Bar
+from calculon.apps.report.console import recording
 from calculon.apps.report.text_tables import Column, Table
 
 ROWS = 10
@@ -120,7 +120,7 @@ def page(renderable: RenderableType, opened: Sequence[str] = ()) -> str:
 
     What follows a heading is folded away below it, but for the headings that begin with one of `opened`.
     """
-    console = _console()
+    console = recording(WIDTH)  # of a width that is not that of any terminal
     options = console.options
     drawn = _Drawn(console, options)
     parts: list[str] = []
@@ -140,22 +140,6 @@ def page(renderable: RenderableType, opened: Sequence[str] = ()) -> str:
         opens = title.plain.startswith(tuple(opened))
         parts.append(_folded(_inline(title), inner, opened=opens))
     return framed(*parts)
-
-
-def _console() -> Console:
-    """Return a console of a width that is not that of any terminal; nothing is printed on it."""
-    return Console(
-        file=io.StringIO(),
-        width=WIDTH,
-        height=100,
-        force_terminal=True,
-        force_jupyter=False,
-        color_system="truecolor",
-        no_color=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
 
 
 class _Drawn:

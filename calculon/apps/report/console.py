@@ -4,12 +4,13 @@
 blanks.
 """
 
+import io
 import os
 import textwrap
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 PLAIN_WIDTH = 80
 WIDEST = 168
@@ -52,3 +53,22 @@ def show(renderable: "RenderableType", stream: IO[str]) -> None:
     with console.capture() as capture:
         console.print(renderable)
     stream.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
+
+
+def recording(width: int) -> "Console":
+    """Return a console with all colours, whatever the terminal: nobody sees it, and what it draws can be exported."""
+    from rich.console import Console
+
+    return Console(
+        file=io.StringIO(),
+        record=True,
+        width=width,
+        height=100,  # or a dumb terminal has a width of its own
+        force_terminal=True,
+        force_jupyter=False,
+        color_system="truecolor",
+        no_color=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )

@@ -1,18 +1,18 @@
 """Results as one HTML file to send: the pages of a terminal, tables to sort, and nothing asked of a network."""
 
-import io
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.terminal_theme import TerminalTheme
 
 from calculon.apps.report.assumptions import assumptions
 from calculon.apps.report.comparison import MOST, Comparison
 from calculon.apps.report.comparison_tables import sections
+from calculon.apps.report.console import recording
 from calculon.apps.report.how_sure import Order
 from calculon.apps.report.page import Page
 from calculon.apps.report.plans_table import meaning, plans_table
@@ -110,19 +110,7 @@ def report_title(results: Sequence[Result]) -> str:
 
 def drawn(renderable: RenderableType) -> str:
     """Return what a terminal shows, with its colours, as HTML."""
-    console = Console(
-        file=io.StringIO(),
-        record=True,
-        width=WIDTH,
-        height=100,  # or a dumb terminal has a width of its own
-        force_terminal=True,
-        force_jupyter=False,
-        color_system="truecolor",
-        no_color=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+    console = recording(WIDTH)
     console.print(renderable)
     page = console.export_html(theme=_THEME, inline_styles=True, code_format="<pre>{code}</pre>")
     page = re.sub(r"; text-decoration-color: #\w+| +(?=\n)", "", page)

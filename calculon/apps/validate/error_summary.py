@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from calculon.apps.validate.measured_and_predicted import Comparison, Reading, Result, pooled
+from calculon.apps.validate.published_runs import checks, failures, trainings
 from calculon.apps.validate.score import Score
 from calculon.apps.validate.source_scores import SourceScore, inside, source_scores
 from calculon.apps.validate.source_scores import together as together_scores
@@ -254,6 +255,9 @@ def document(results: Sequence[Result]) -> Record:
         "totals": totals(results),
         "sources": [*sources(results, fitted=True), *sources(results, fitted=False)],
         "all_sources": all_sources(results),
+        "trainings": trainings(results),
+        "failures": failures(results),
+        "checks": checks(results),
     }
 
 

@@ -58,7 +58,7 @@ class Library:
         )
 
     def studies(self, name: str = "") -> list[Study]:
-        """Read all studies, or those of a name: a whole name, its last part, or a folder with several.
+        """Read all studies, or those of a name: a whole name, a folder with several, else the last part of a name.
 
         Raises
         ------
@@ -66,7 +66,8 @@ class Library:
             When there is no study of this name, or for anything wrong with one.
         """
         known = self.names()
-        chosen = [one for one in known if _named(one, name)]
+        chosen = [one for one in known if not name or f"{one}/".startswith(f"{name}/")]
+        chosen = chosen or [one for one in known if one.rpartition("/")[2] == name]
         if not chosen:
             hint = nearest(name, [*known, *(one.rpartition("/")[2] for one in known)])
             listing = hint or "known are " + ", ".join(known)
@@ -107,10 +108,6 @@ class Library:
             hint = nearest(source, known) or "known are " + ", ".join(known)
             problem = Problem(kind, f"the name of a {kind}", repr(source), hint)
             raise SpecError(study.file, problem) from error
-
-
-def _named(study: str, name: str) -> bool:
-    return not name or name in (study, study.rpartition("/")[2]) or study.startswith(f"{name}/")
 
 
 def fill(template: str, cells: Mapping[str, object]) -> str:

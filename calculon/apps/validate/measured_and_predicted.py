@@ -20,12 +20,20 @@ from calculon.apps.validate.study_rows import (
 from calculon.editions import find_edition
 from calculon.expression import Expression
 from calculon.frozen import dataclass
+from calculon.inspect.kernel_residuals import Sides
 from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import ALL_PARTS_OF_TIME
 from calculon.units import Array
 
 UTILISATION = ("mfu", "mfu_causal")
 """Statistics of every row in editions that have them."""
+
+
+OF_RUNS = (
+    *Sides.statistics,
+    *("fw_time", "bw_time", "recompute_time", "model_flops_per_second_per_proc", "hfu"),
+)
+"""Statistics of rows that are whole runs, in editions that have them: what their intervals and laws need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +205,7 @@ def _read(
     statistics = [key for q in study.quantities for key in q.keys.values()]
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
     if edition != PUBLISHED:
+        statistics += OF_RUNS if any(q.is_run for q in study.quantities) else ()
         statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, "total_time")
     found = predict(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)
@@ -216,6 +225,11 @@ def _compared(
 ) -> Comparison:
     measured = np.array(measured_values(quantity.measured, rows))
     estimated = quantity.estimate.of({n: found.values[key] for n, key in quantity.keys.items()})
+    if quantity.times:
+        place = f"quantities.{quantity.name}.times"
+        estimated = estimated * np.array(values(study, quantity.times, rows, place), float)
+    if quantity.parts_of:
+        estimated = _added_up(quantity.parts_of, rows, estimated)
     if quantity.relative_to:
         references = _references(study, quantity, quantity.relative_to, rows)
         estimated = estimated / estimated[references]
@@ -238,6 +252,15 @@ def _compared(
     )
 
 
+def _added_up(names: Sequence[str], rows: Sequence[Row], estimated: Array) -> Array:
+    """Return for each row the sum of the estimates of all rows with the same values in some columns."""
+    groups = [tuple(row.cells[name] for name in names) for row in rows]
+    numbers = {group: i for i, group in enumerate(dict.fromkeys(groups))}
+    group = np.array([numbers[one] for one in groups], int)
+    total: Array = np.bincount(group, estimated)[group]
+    return total
+
+
 def _references(
     study: Study, quantity: Quantity, condition: Expression, rows: Sequence[Row]
 ) -> list[int]:
@@ -256,8 +279,8 @@ def _references(
 def pooled(results: Sequence[Result]) -> dict[str, Score]:
     """Return the score of all rows of all studies together, for times and for memory apart.
 
-    Rows of the source's own formula are left out, and so are percentages of other rows. The results are those of one
-    edition.
+    Rows of the source's own formula are left out, and so are percentages of other rows and figures of whole runs. The
+    results are those of one edition.
     """
     kinds = {"time": "s", "memory": "B"}
     found = {}
@@ -267,7 +290,8 @@ def pooled(results: Sequence[Result]) -> dict[str, Score]:
             for result in results
             if result.study.evidence != "formula"
             for one in result.own.comparisons
-            if UNITS[one.quantity.unit][0] == symbol and not one.quantity.relative_to
+            if UNITS[one.quantity.unit][0] == symbol
+            and not (one.quantity.relative_to or one.quantity.is_run)
         ]
         if errors and len(together := np.concatenate(errors)):
             found[kind] = Score.of(together)

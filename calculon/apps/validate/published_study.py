@@ -28,6 +28,8 @@ FILE = "study.yaml"
 UNITS = {
     "s": ("s", 1.0),
     "ms": ("s", 1e-3),
+    "min": ("s", 60.0),
+    "h": ("s", 3600.0),
     "B": ("B", 1.0),
     "GB": ("B", GIGA),
     "GiB": ("B", GIB),
@@ -96,6 +98,14 @@ class Quantity:
         "condition of the row that this one is a percentage of", default=None
     )
     within: Names = declare("columns that both have in common", default=Names())
+    times: Expression | None = declare(
+        "how many of them the measured value holds: the steps of a run, or these times its processors",
+        default=None,
+    )
+    parts_of: Names = declare(
+        "columns that the parts of a run have in common: rows that add up to the value that one of them has measured",
+        default=Names(),
+    )
     table: Layout | None = declare("how to print a table of its own", default=None)
     cause: str = declare("likely cause of the largest errors", default="")
 
@@ -107,7 +117,12 @@ class Quantity:
     @property
     def is_step(self) -> bool:
         """Whether it is the time of a whole training step."""
-        return self.estimate.text == "total_time" and self.relative_to is None
+        return self.estimate.text == "total_time" and not (self.relative_to or self.times)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a figure of a whole run, which failures, checkpoints and evaluation are part of."""
+        return self.times is not None and self.relative_to is None
 
     @property
     def is_memory(self) -> bool:

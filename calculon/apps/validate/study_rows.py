@@ -36,7 +36,7 @@ def read_rows(study: Study) -> list[Row]:
         When the file cannot be read, has no rows or ragged ones, or lacks a column that the study needs.
     """
     columns = [*study.sweep]
-    columns += [c for q in study.quantities for c in (q.measured, *q.within)]
+    columns += [c for q in study.quantities for c in (q.measured, *q.within, *q.parts_of)]
     columns = [c for c in columns if c not in study.derive]
     columns += [c for q in study.quantities if (t := q.table) for c in (t.rows, t.columns)]
     rows = []

@@ -8,9 +8,11 @@ from typing import Any
 
 from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.validate import error_summary as summary
+from calculon.apps.validate import published_runs
 from calculon.apps.validate.measured_and_predicted import Result
 from calculon.apps.validate.run_rows import csv_rows, run_rows
 from calculon.inspect.run_table import Run
+from calculon.units import KILO, MEGA
 
 Rows = list[dict[str, Any]]
 Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
@@ -30,6 +32,11 @@ def _one(value: float | None) -> str:
 def _four(value: float | None) -> str:
     """Write a number with four digits."""
     return "" if value is None else f"{value:.4g}"
+
+
+def _three(value: float | None) -> str:
+    """Write a number with three digits."""
+    return "" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _shortest(value: float | None) -> str:
@@ -126,6 +133,80 @@ SOURCES: tuple[Form, ...] = (
     ),
 )
 """Errors of whole steps by source, of editions that have them."""
+
+
+def _hours(value: float | None) -> str:
+    """Write processor-hours in thousands or in millions."""
+    if value is None:
+        return ""
+    return f"{value / MEGA:.3g} M" if value >= MEGA else f"{value / KILO:.3g} k"
+
+
+def _checks(results: Sequence[Result]) -> Rows:
+    """Return checks with what is printed and what may differ, as texts."""
+    return [
+        {**row, "printed": _printed(row), "allowed": _allowed(row)}
+        for row in published_runs.checks(results)
+    ]
+
+
+def _printed(row: dict[str, Any]) -> str:
+    return f"{'at least ' if row['at_least'] else ''}{_four(row['published'])}"
+
+
+def _allowed(row: dict[str, Any]) -> str:
+    if row["rounded"] > row["tolerance"] * row["published"]:
+        return f"± {row['rounded']:g}"
+    return "" if row["at_least"] else f"{100 * row['tolerance']:g} %"
+
+
+RUNS_BESIDE: tuple[Form, ...] = (
+    (
+        "Published runs: processor-hours, and those of steps alone by the model, with 90 %",
+        (
+            Column("run", "run"),
+            Column("processors", "on", right=True, drop=2),
+            _number("published", "published", _hours),
+            _number("steps", "steps", _hours),
+            _number("low", "from", _hours),
+            _number("high", "to", _hours),
+            _number("ratio", "ratio"),
+            _number("by_failures", "by law"),
+            Column("configuration", "configuration", drop=3),
+            Column("hours_of", "hours of", drop=1),
+            Column("passes", "as it must", text=_within),
+        ),
+        published_runs.trainings,
+    ),
+    (
+        "Published runs: hours between failures, and by the default of campaigns",
+        (
+            Column("run", "run"),
+            Column("processors", "on", right=True),
+            _number("failures", "failures", _shortest),
+            _number("published", "hours", _three),
+            _number("ours", "default", _three),
+            Column("goodput", "goodput"),
+            Column("evidence", "evidence", drop=1),
+            Column("note", "note", fold=True, drop=2),
+        ),
+        published_runs.failures,
+    ),
+    (
+        "Published runs: checks of the laws of campaigns",
+        (
+            Column("name", "check", fold=True),
+            Column("printed", "published", right=True),
+            _number("ours", "ours", _four),
+            Column("unit", "unit"),
+            Column("allowed", "tolerance", right=True, drop=1),
+            Column("passes", "ok", text=_within),
+            Column("source", "source", fold=True, drop=2),
+        ),
+        _checks,
+    ),
+)
+"""Whole runs beside what their sources print; empty without studies of whole trainings."""
 
 
 def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
@@ -232,7 +313,7 @@ def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
         summary.totals,
     )
     studies = _studies_of_editions(editions) if several else (STUDIES,)
-    return (*studies, totals, *SOURCES)
+    return (*studies, totals, *SOURCES, *RUNS_BESIDE)
 
 
 def forms(editions: Sequence[str]) -> tuple[Form, ...]:

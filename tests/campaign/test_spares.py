@@ -1,0 +1,80 @@
+"""Nodes away for repair: the Poisson law, waiting, and how many spares it takes."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import poisson
+
+from calculon.campaign.spares import (
+    ENOUGH,
+    away,
+    elastic_rate,
+    fewest_spares,
+    probability_of_waiting,
+    share_of_time_waiting,
+)
+from tests.campaign.simulation import share_waiting
+
+MEANS = st.one_of(st.floats(1e-6, 3.0), st.floats(3.0, 1000.0))
+
+
+@given(MEANS, st.integers(0, 1300))
+def test_the_tail_is_that_of_a_poisson_law(mean, spares):
+    expected = poisson.sf(spares, mean)
+    assert probability_of_waiting(mean, spares) == pytest.approx(expected, rel=1e-9, abs=1e-290)
+
+
+def test_without_failures_nobody_waits():
+    nothing = np.zeros(3)
+    spares = np.array([0, 1, 50])
+    assert away(1000, np.inf, 24.0) == 0
+    assert probability_of_waiting(nothing, spares).tolist() == [0, 0, 0]
+    assert share_of_time_waiting(nothing, spares).tolist() == [0, 0, 0]
+    assert fewest_spares(nothing).tolist() == [0, 0, 0]
+    assert elastic_rate(nothing, spares, 8).tolist() == [1, 1, 1]
+
+
+def test_nodes_of_a_job_are_away_as_often_as_they_fail():
+    assert away(2048, 50_677 / 8, 24.0) == pytest.approx(24.0 / (50_677 / 8 / 2048))
+
+
+@given(MEANS)
+def test_the_fewest_spares_are_enough_and_one_less_is_not(mean):
+    number = fewest_spares(mean)
+    assert probability_of_waiting(mean, number) <= 1 - ENOUGH
+    assert number == 0 or probability_of_waiting(mean, number - 1) > 1 - ENOUGH
+
+
+@given(MEANS, st.integers(0, 60))
+def test_waiting_follows_the_recursion_of_erlang(mean, spares):
+    busy = 1.0
+    for places in range(1, spares + 2):
+        busy = mean * busy / (places + mean * busy)
+    assert share_of_time_waiting(mean, spares) == pytest.approx(busy, rel=1e-9)
+    assert busy <= probability_of_waiting(mean, spares) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("mean", "spares"), [(0.5, 0), (2.0, 1), (5.0, 6)])
+def test_waiting_as_simulated_with_repairs_of_one_length(mean, spares):
+    rng = np.random.default_rng(5)
+    shares = np.array([share_waiting(rng, 1000, mean, spares) for _ in range(20)])
+    error = shares.std() / np.sqrt(len(shares))
+    assert abs(shares.mean() - share_of_time_waiting(mean, spares)) < 3 * error
+
+
+@given(st.floats(1e-6, 60.0), st.integers(0, 40), st.integers(1, 200))
+def test_an_elastic_job_runs_with_the_replicas_that_are_complete(mean, spares, replicas):
+    number = np.arange(spares, int(mean + 40 * mean**0.5 + 300))
+    missing = np.minimum(number - spares, replicas) / replicas
+    expected = 1 - (poisson.pmf(number, mean) * missing).sum()
+    found = elastic_rate(mean, spares, replicas)
+    assert found == pytest.approx(expected, abs=1e-10)
+    assert found >= 1 - probability_of_waiting(mean, spares) - 1e-12
+
+
+def test_a_node_takes_all_its_replicas_with_it():
+    rare = 1e-6
+    assert 1 - elastic_rate(rare, 0, 4) == pytest.approx(rare / 4, rel=1e-4)
+    assert 1 - elastic_rate(rare, 0, 80, num_nodes=10) == pytest.approx(rare / 10, rel=1e-4)
+    assert elastic_rate(rare, 0, 1) == pytest.approx(1 - probability_of_waiting(rare, 0))
