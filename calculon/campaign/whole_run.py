@@ -187,10 +187,17 @@ class WholeRun:
         return back + done * (self._rework - 1.0)
 
     @derived
+    def silent_mtbf(self) -> Seconds:
+        """Mean time between silent corruptions of the job."""
+        silent = self.campaign.reliability.silent
+        return (
+            ratio(HOUR, silent * np.asarray(self.job.num_procs)) if silent else np.asarray(np.inf)
+        )
+
+    @derived
     def _rework(self) -> Array:
-        r = self.campaign.reliability
-        between = ratio(HOUR, r.silent * np.asarray(self.job.num_procs)) if r.silent else np.inf
-        return rework(float(r.silent_detect), self.checkpoint_interval, self.recovery, between)
+        found_after = float(self.campaign.reliability.silent_detect)
+        return rework(found_after, self.checkpoint_interval, self.recovery, self.silent_mtbf)
 
     @derived
     def work(self) -> Seconds:
@@ -227,8 +234,13 @@ class WholeRun:
         """The time between checkpoints with which a run is the shortest, if the storage could take them."""
         c = self.campaign.checkpoints
         if c.levels == 1:
-            return best_interval(self.saves.pause, self.mtbf)
-        return best_two_levels(self._pauses, self.mtbf, c.memory_lost)[1]
+            return best_interval(self.saves.pause, self._between_losses)
+        return best_two_levels(self._pauses, self._between_losses, c.memory_lost)[1]
+
+    @property
+    def _between_losses(self) -> Seconds:
+        """Mean time between losses of work of both kinds."""
+        return combined(self.mtbf, self.silent_mtbf)
 
     @derived
     def checkpoint_interval(self) -> Seconds:
@@ -240,7 +252,7 @@ class WholeRun:
             wanted = self.best_interval if c.interval is None else float(c.interval)
             return self._within_run(np.maximum(wanted, least))
         if c.interval is None and c.levels == 1:
-            steps = best_steps(self.step, self.saves.pause, self.mtbf, least)
+            steps = best_steps(self.step, self.saves.pause, self._between_losses, least)
         else:
             wanted = self.best_interval if c.interval is None else float(c.interval)
             steps = np.maximum(np.round(wanted / self.step), np.ceil(least / self.step))

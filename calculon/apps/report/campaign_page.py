@@ -33,7 +33,7 @@ USES = {
     "repeated": ("steps repeated", "vermilion"),
     "slowed": ("slow nodes", "green"),
 }
-"""Words and colours of what the days of a run go to (:class:`~calculon.campaign.figures.DaysByUse`)."""
+"""Words and colours of what the days of a run go to (:class:`~calculon.campaign.run_figures.DaysByUse`)."""
 
 ENERGY = {
     "stepping": "processors in steps",
