@@ -105,10 +105,11 @@ class CampaignPage:
         terms = f"   edition {asked['edition']}, {stated_name(asked['preset'])}"
         yield Text.assemble((title, "bold underline"), (terms, "dim"))
         table = grid("text", "text")
-        tokens, parameters = self.run["tokens"], self.main.value("parameters")
+        tokens, each = self.run["tokens"], self.run["expected_loss"]["tokens_per_parameter"]
         steps = sum(one["steps"] for one in self.run["parts"])
-        said = f"{_tokens(tokens)} tokens, {tokens / parameters:,.3g} for each parameter, in {steps:,.0f} steps"
+        said = f"{_tokens(tokens)} tokens, {each:,.3g} for each parameter, in {steps:,.0f} steps"
         table.add_row(Text("run", "dim"), Text(said))
+        table.add_row(Text("loss", "dim"), Text(_loss(self.run["expected_loss"])))
         if about := asked["campaign"].get("about"):
             table.add_row(Text("campaign", "dim"), Text(str(about)))
         table.add_row(Text("plan", "dim"), Text(plan_words(fields, self.usual(fields))))
@@ -191,6 +192,10 @@ class CampaignPage:
         each_size = size / self.main.value("parameters")
         pause = f"{figures['checkpoint_time']:,.3g} s"
         said = f"{scaled(size, 'B', digits=2)} ({each_size:.3g} B for each parameter), each holds steps up for {pause}"
+        if interval is None:
+            table.add_row(Text("checkpoints", "dim"), "none, as nothing fails")
+            yield indented(table)
+            return
         table.add_row(Text("checkpoints", "dim"), said)
         steps = sum(one["steps"] for one in self.run["parts"])
         step = figures["useful_days"] * _DAY / steps
@@ -273,8 +278,25 @@ class CampaignPage:
             Column("mfu", "MFU", right=True),
         )
         yield indented(Table(columns, [self._part(one, total) for one in parts]))
+        yield from (indented(Text(said, "dim")) for said in self._changes())
         if len(parts) > 1 and (said := self._ramp()):
             yield indented(Text(said, "dim"))
+
+    def _changes(self) -> Iterator[str]:
+        """Say which parts run another plan than the one that was asked for, and which restart before them."""
+        parts = self.run["parts"]
+        asked, before = self.run["question"]["execution"]["fields"], ""
+        above = plan_words(asked, self.usual(asked))
+        for number, one in enumerate(parts, 1):
+            which = f"Part {number}" + (f" ({one['name']})" if one["name"] else "")
+            fields = one["execution"]
+            words = one["note"] or plan_words(fields, self.usual(fields))
+            words = "the plan above" if words == above else words
+            if one["restarts"]:
+                yield f"{which}, after a restart: {words}."
+            elif one["note"] and one["note"] != before:
+                yield f"{which}: {words}."
+            before = one["note"]
 
     def _part(self, one: Document, total: float) -> dict[str, str]:
         return {
@@ -336,6 +358,21 @@ class CampaignPage:
         yield indented(Table(columns, cells))
         if left := len(self.run["assumed"]) - len(rows):
             yield indented(Text(f"{counted(left, 'more default')} without effect here: -v.", "dim"))
+
+
+def _loss(known: Document) -> str:
+    """Say which loss both laws expect, or after how many tokens each expects the one that was asked for."""
+    if "tokens" in known:
+        counts, tokens = known["counts"], known["tokens"]
+        told = [f"{scaled(one, digits=1)} ({_LAWS[name]})" for name, one in tokens.items()]
+        said = f"{known['loss'][counts]:.3g} nats after {' or '.join(told)} tokens"
+        return f"{said}, which the run has" if counts == [*tokens][-1] else said
+    told = [f"{loss:.2f} ({_LAWS[name]})" for name, loss in known["loss"].items()]
+    return f"{' or '.join(told)} nats, on the data of these laws"
+
+
+_LAWS = {"hoffmann": "Hoffmann et al. 2022", "besiroglu": "its refit of 2024"}
+"""How pages call the laws of :mod:`calculon.campaign.scaling_laws`."""
 
 
 def _reason(chosen: Document, interval: float) -> str:
