@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.campaign.assumed import told_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_figures import CampaignFigures
+from calculon.run_figures import CampaignFigures
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed, drawn
 from calculon.errors import Problem, SpecError, nearest

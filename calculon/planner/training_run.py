@@ -60,8 +60,14 @@ class TrainingRun(Displayed):
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Its figures by name (:class:`~calculon.run_figures.CampaignFigures`); None of what is not known."""
-        return only_values(self.whole.figures())
+        """Its figures by name (:class:`~calculon.run_figures.CampaignFigures`).
+
+        None of what is not known, and of what never comes, such as a failure.
+        """
+        found = only_values(self.whole.figures()).items()
+        return {
+            name: one if one is not None and math.isfinite(one) else None for name, one in found
+        }
 
     @property
     def main(self) -> Part:
