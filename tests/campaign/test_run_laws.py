@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,7 +10,6 @@ from calculon import inputs
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY
 from calculon.campaign.run_columns import steps_of, whole_runs
-from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.whole_run import WholeRun
 from calculon.records import column, columns
 
