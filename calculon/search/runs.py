@@ -184,6 +184,7 @@ class Runs:
             num_procs=one,
             replicas=one,
             parameters=one,
+            active=one,
             checkpoint_size=one,
             peak=one,
         )

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from calculon.campaign.record import DAY
 from calculon.campaign.run_columns import steps_of, whole_runs
 from calculon.campaign.whole_run import WholeRun
 from calculon.records import column, columns
+from calculon.run_figures import CampaignFigures, DaysByUse
 
 SYSTEM = inputs.system("h100_80g_sxm")
 TOKENS_PER_STEP = 512 * 4096
