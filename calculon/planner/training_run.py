@@ -17,10 +17,11 @@ from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed, drawn
-from calculon.errors import Infeasible, Problem, SpecError
+from calculon.errors import Infeasible
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -287,29 +288,6 @@ def _check(found: TrainingRun) -> None:
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
     limits(found.campaign, found.figures)
-
-
-def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
-    """Return the tokens of a run; 0 where its phases state theirs.
-
-    Raises
-    ------
-    SpecError
-        Where nothing says how long it is.
-    Infeasible
-        For a loss that so many parameters never reach.
-    """
-    if asked.tokens is not None:
-        return asked.tokens.of(parameters)
-    if asked.loss is not None:
-        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
-    if asked.steps is not None:
-        return float(asked.steps * tokens_per_step)
-    if not asked.phases:
-        wanted = "the length of the run: tokens, steps or loss"
-        hint = "add --tokens 15T, or tokens: 15T to the campaign"
-        raise SpecError(asked.name, Problem("tokens", wanted, "nothing", hint))
-    return 0.0
 
 
 def _lookup(one: Estimate) -> Any:
