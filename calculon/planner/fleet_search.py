@@ -305,7 +305,7 @@ def _with_common_batch(machines: list[Machine], opened: bool) -> list[Machine]:
     if batch == first.question.batch_size:
         return machines
     changed = [replace(one.question, batch_size=batch) for one in machines]
-    assumed = first.question.assumed | {"--batch": counted_sequences(batch)}
+    assumed = {**first.question.assumed, "--batch": counted_sequences(batch)}
     changed[0] = replace(changed[0], assumed=assumed)
     estimates = [first.needed if opened else None, *[None] * (len(machines) - 1)]
     pairs = zip(changed, estimates, strict=True)
@@ -323,4 +323,4 @@ def common_batch(sequences: float, counts: Sequence[int]) -> int:
     odd = math.gcd(*counts) if counts else 1
     while odd % 2 == 0:
         odd //= 2
-    return odd * 2 ** max(0, round(math.log2(sequences / odd)))
+    return odd << max(0, round(math.log2(sequences / odd)))
