@@ -13,6 +13,7 @@ from calculon.campaign.assumed import counts
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.job_mtbf import small_job_warning
+from calculon.campaign.launched import with_launch
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
@@ -27,6 +28,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.planner.launch_flags import launch_in
 from calculon.planner.published_beside import published_beside
 from calculon.planner.run_details import energy_details, money_details, node_details
 from calculon.planner.run_parts import Part, parts_of
@@ -209,7 +211,8 @@ def campaign(
         As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
         execution the best plan is taken, as of :func:`calculon.plan`.
     run : str, path, mapping or Campaign, optional
-        The campaign: a name of the catalog, a file, or its fields.
+        The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
+        it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
     preset : str, optional
         As in :func:`calculon.estimate`.
     **options
@@ -226,6 +229,8 @@ def campaign(
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
+    if (launch := launch_in(execution)) is not None:
+        asked = with_launch(asked, launch)
     if isinstance(execution, int):
         base = _planned(model, execution, system, preset, asked)
     else:

@@ -112,3 +112,14 @@ def test_a_run_has_a_length():
     with pytest.raises(SpecError) as error:
         _run()
     assert error.value.field == "tokens"
+
+
+def test_a_launch_file_says_how_long_its_run_is(tmp_path):
+    script = tmp_path / "run.sh"
+    plan = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 2, "pipeline_par": 2}
+    plan["batch_size"] = LLAMA_X64_P4["batch_size"]
+    text = calculon.export_flags(plan, "megatron-lm", model=MODEL, tokens=1000 * STEP)
+    script.write_text(text)
+    run = calculon.campaign(MODEL, str(script), SYSTEM)
+    assert run.tokens == 1000 * STEP
+    assert calculon.campaign(MODEL, str(script), SYSTEM, steps=7).tokens == 7 * STEP
