@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from calculon.campaign.assumptions import told_defaults
+from calculon.campaign.assumed import told_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_figures import CampaignFigures
@@ -17,7 +17,7 @@ from calculon.hardware.system import System
 from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import Question
-from calculon.planner.candidate import Candidate
+from calculon.planner.candidate import Candidate, told_price
 from calculon.records import columns, only_values
 from calculon.spec.fields import spec_fields
 from calculon.spec.named_values import CORRECTED
@@ -296,6 +296,12 @@ class FleetAnswer(Displayed):
             if one is not None and one is not self.nearest:
                 over = " and ".join(limit.in_words for limit in one.limits if not limit.met)
                 found.append(f"the {words}, {named(one)}, misses {over}")
+        if "budget_usd" in asked and self.in_budget is None and self.money == "usd":
+            known = [one for one in self.ranked if one.figures["usd"] is not None]
+            least = min(known, key=lambda one: _of(one, "usd"))
+            usd, days = _of(least, "usd"), _of(least, "days")
+            words = f"the least money, {scaled(usd, digits=2)} USD, is that of {named(least)}"
+            found.append(f"{words}: {days:,.1f} d")
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
@@ -310,7 +316,7 @@ class FleetAnswer(Displayed):
         for name in LIMITED:
             if (most := getattr(self.campaign, name)) is not None:
                 value, unit = most / declared[name].scale, declared[name].unit
-                text = scaled(value) if value >= KILO else f"{value:,.6g}"
+                text = scaled(value, digits=2) if value >= KILO else f"{value:,.6g}"
                 found.append(
                     {"field": name, "limit": value, "unit": unit, "in_words": f"{text} {unit}"}
                 )
@@ -353,15 +359,14 @@ class FleetAnswer(Displayed):
 
     @property
     def _prices(self) -> list[dict[str, Any]]:
-        """The price of a processor-hour of each machine: kind, source, date; None where none is known."""
+        """The price of a processor-hour of each machine, and the power of a processor; None of what is not known."""
         found: dict[str, dict[str, Any]] = {}
         for one in self.ranked:
-            price = None if one.whole is None else one.whole.quote
-            row: dict[str, Any] = {"system": one.system.name, "usd": None}
-            if price is not None:
-                row |= {"usd": float(price.usd), "kind": price.kind}
-                row |= {"source": price.source, "date": price.date}
-            found.setdefault(one.system.name, row)
+            price = None if one.whole is None else told_price(one.whole.quote)
+            row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
+            draw = None if one.whole is None else one.whole.draw
+            power = None if draw is None else {"watts": float(draw.tdp), "in_words": draw.words}
+            found.setdefault(one.system.name, row | {"power": power})
         return list(found.values())
 
     @staticmethod

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
-from calculon.apps.report.run_defaults import defaults_section
+from calculon.apps.report.run_defaults import defaults_section, price_words
 from calculon.apps.report.setup import add_interval
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
@@ -165,7 +165,7 @@ class FleetPage:
             *((Column("usd", "USD", right=True),) if priced else ()),
             *((Column("hours", "processor-h", right=True, drop=0 if not priced else 1),)),
             *((Column("mwh", "MWh", right=True, drop=2),) if energy else ()),
-            Column("misses", "misses", fold=True),
+            Column("misses", "misses limits by", fold=True),
         )
         rows = [self._row(place, one) for place, one in enumerate(self.points)]
         yield indented(Table(columns, rows))
@@ -184,11 +184,8 @@ class FleetPage:
         told = {
             name: "-" if one[name] is None else digits.rate(one[name]) for name in ("usd", "mwh")
         }
-        over = [
-            f"{LIMITS[limit['field']]} by {amount(limit['over'], limit['unit'])}"
-            for limit in one["limits"]
-            if not limit["met"]
-        ]
+        missed = (limit for limit in one["limits"] if not limit["met"])
+        over = [amount(limit["over"], limit["unit"]) for limit in missed]
         unknown = [f"{LIMITS[name]}: not known" for name in one["unchecked"]]
         return row | {
             "front": FRONT if place in self.front else "",
@@ -201,22 +198,25 @@ class FleetPage:
         }
 
     def _prices(self) -> Iterator[RenderableType]:
-        known = [one for one in self.answer["prices"] if one["usd"] is not None]
-        if not known:
+        """List prices and powers, each with its source."""
+        rows = []
+        for one in self.answer["prices"]:
+            if one["usd"] is not None:
+                price = f"{one['usd']:,.2f} USD/h"
+                row = {"system": one["system"], "figure": price, "source": price_words(one)}
+                rows.append(row)
+            if (power := one["power"]) is not None:
+                watts = f"{power['watts']:,.0f} W"
+                row = {"system": one["system"], "figure": watts, "source": power["in_words"]}
+                rows.append(row)
+        if not rows:
             return
-        yield heading("Prices", "US dollars for an hour of a processor; --price, --price-kind")
+        yield heading("Prices and power", "of a processor; --price, --price-kind, --pue")
         columns = (
             Column("system", "system"),
-            Column("usd", "USD", right=True),
-            Column("kind", "kind"),
-            Column("date", "date"),
+            Column("figure", "of each", right=True),
             Column("source", "source", fold=True),
         )
-        rows = [
-            {name: str(one[name]).replace("_", " " if name == "kind" else "_") for name in one}
-            | {"usd": f"{one['usd']:,.2f}"}
-            for one in known
-        ]
         yield indented(Table(columns, rows))
 
 

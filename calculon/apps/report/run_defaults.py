@@ -37,14 +37,22 @@ def defaults_section(rows: Iterable[Document]) -> Iterator[RenderableType]:
     yield indented(Table(columns, cells))
 
 
-def defaults_line(rows: Iterable[Document]) -> Text:
-    """Return the defaults with an effect in a paragraph."""
-    told = (
+def defaults_line(rows: Iterable[Document], price: Document | None = None) -> Text:
+    """Return the defaults with an effect in a paragraph, and the price of a processor-hour where it is the system's."""
+    told = [
         f"{one['field'].partition('.')[2]} {value_of(one)} ({one['source']})"
         for one in rows
         if one["counts"]
-    )
-    return Text("Assumed of the run: " + "; ".join(told) + ".", "dim")
+    ]
+    if price is not None and price["source"]:
+        told.insert(0, f"price {price['usd']:,.2f} USD/h ({price_words(price)})")
+    return Text(f"Assumed of the run: {'; '.join(told)}." if told else "", "dim")
+
+
+def price_words(price: Document) -> str:
+    """Write kind, date and source of a price."""
+    kind = price["kind"].replace("_", " ")
+    return ", ".join(part for part in (kind, price["date"], price["source"]) if part)
 
 
 def value_of(one: Document) -> str:
