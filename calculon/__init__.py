@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.fleet import FleetAnswer
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.planner.training_run import TrainingRun, campaign
@@ -45,6 +46,7 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "Execution",
+    "FleetAnswer",
     "Infeasible",
     "Launch",
     "Model",
@@ -94,6 +96,7 @@ _MODULES = {
     "launch.dialect": ("Launch",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
+    "planner.fleet": ("FleetAnswer",),
     "planner.launch_flags": ("export_flags", "import_flags"),
     "planner.training_run": ("TrainingRun", "campaign"),
     "planner.waterfall": ("Waterfall", "waterfall"),

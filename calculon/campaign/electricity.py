@@ -2,11 +2,12 @@
 
 import csv
 from functools import cache
+from typing import Any
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.spec import catalog
-from calculon.spec.fields import Declaration, shown
+from calculon.spec.fields import LARGEST_NUMBER, Declaration, shown
 
 FILE = "grids.csv"
 
@@ -38,6 +39,48 @@ class Grid:
         return ", ".join(one for one in (self.name, self.source, self.date) if one)
 
 
+class Carbon(float):
+    """Grams of CO2 for a kWh; in files a number, or the name of a grid.
+
+    Attributes
+    ----------
+    grid : Grid
+        Where the number is from.
+    """
+
+    __slots__ = ("grid",)
+
+    grid: Grid
+
+    @classmethod
+    def of(cls, grid: Grid) -> "Carbon":
+        """Return the carbon of a grid."""
+        found = cls(grid.g_co2_per_kwh)
+        found.grid = grid
+        return found
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Carbon":
+        """Decode ``57`` or ``france``."""
+        if isinstance(raw, (str, float, int)) and not isinstance(raw, bool):
+            try:
+                return cls.of(carbon_of(raw, path))
+            except SpecError as error:
+                problems += error.problems
+        else:
+            problems.append(Problem(path, "a number of g/kWh, or the name of a grid", shown(raw)))
+        return cls.of(Grid(name="", g_co2_per_kwh=0.0))
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of a carbon intensity."""
+        return {"type": ["number", "string"], "minimum": 0, "maximum": LARGEST_NUMBER}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how it is made again, with its grid, by pickle and copy."""
+        return Carbon.of, (self.grid,)
+
+
 @cache
 def grids() -> dict[str, Grid]:
     """Map the names of known grids to them, in alphabetical order."""
@@ -67,8 +110,8 @@ def carbon_of(text: str | float, place: str = "carbon") -> Grid:
         spelled = " ".join(word.replace("_", " ").split())
         if spelled in known:
             return known[spelled]
-        wanted = "g/kWh, or a grid: " + ", ".join(grids())
-        hint = nearest(spelled, list(known))
+        wanted = "a number of g/kWh, or a grid of systems/grids.csv such as france"
+        hint = nearest(spelled, list(known)) or "known are " + ", ".join(grids())
         raise SpecError("grid", Problem(place, wanted, shown(text), hint)) from None
     if problem := _GRAMS.problem(float, number, place):
         raise SpecError("grid", problem)

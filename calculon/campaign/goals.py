@@ -1,7 +1,7 @@
 """Amounts in the files of campaigns: numbers in the unit of their field, or words (``15T``, ``60d``, ``4M``)."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -18,6 +18,7 @@ class TimeSpan(float):
     """A time in seconds; in files a number in the unit of its field, or words such as ``60d`` and ``90 min``."""
 
     __slots__ = ()
+    WANTED: ClassVar = "a time of at least 0, or words such as 60d, 12h or 90min"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "TimeSpan":
@@ -26,8 +27,7 @@ class TimeSpan(float):
             return cls(_read(lambda: duration(raw), path, problems))
         problem = Declaration(help="", at_least=0).problem(float, raw, path)
         if problem is not None:
-            wanted = "a time of at least 0, or words such as 60d, 12h or 90min"
-            problems.append(Problem(path, wanted, shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(0.0)
         number: Any = raw
         return cls(number * scale)
@@ -42,6 +42,7 @@ class Money(float):
     """US dollars; in files a number, or words such as ``5M`` and ``500k``."""
 
     __slots__ = ()
+    WANTED: ClassVar = "US dollars above 0, such as 5M or 500k"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Money":
@@ -50,7 +51,7 @@ class Money(float):
             return cls(_read(lambda: dollars(raw), path, problems))
         problem = Declaration(help="", above=0).problem(float, raw, path)
         if problem is not None:
-            problems.append(Problem(path, "US dollars above 0, such as 5M or 500k", shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(1.0)
         number: Any = raw
         return cls(number)
@@ -77,13 +78,15 @@ class TokenGoal:
         Tokens for each parameter; 0 where they are stated.
     """
 
+    WANTED: ClassVar = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
+
     tokens: float = 0.0
     per_parameter: float = 0.0
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "TokenGoal":
         """Decode ``15e12``, ``15T``, ``chinchilla`` (20 for each parameter), ``100x``."""
-        wanted = "tokens such as 15T, chinchilla, or so many for each parameter such as 100x"
+        wanted = cls.WANTED
         if not isinstance(raw, str):
             if Declaration(help="", at_least=0).problem(float, raw, path) is not None:
                 problems.append(Problem(path, wanted, shown(raw)))
@@ -115,6 +118,8 @@ class TokenGoal:
 @dataclass(frozen=True, slots=True)
 class BatchGoal:
     """A global batch: sequences as a number, or tokens as words (``4M``); which of them, the length decides."""
+
+    WANTED: ClassVar = "sequences as a number, or tokens such as 4M"
 
     text: str
 
@@ -151,6 +156,7 @@ class Length(int):
     """Tokens of a sequence; in files a number, or words such as ``8k``."""
 
     __slots__ = ()
+    WANTED: ClassVar = "integer >= 1, or words such as 8k"
 
     @classmethod
     def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "Length":

@@ -11,7 +11,7 @@ import numpy as np
 from calculon.campaign.exponentials import Values
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.hardware.price import PRICE_KINDS, Own, Price
+from calculon.hardware.price import PRICE_KINDS, Own, Price, Spot
 from calculon.units import TERA, Array
 
 HOURS_PER_YEAR = 8766.0
@@ -27,6 +27,19 @@ NO_PRICE = (
     "system file"
 )
 """Message where there is no cost line."""
+
+
+_TAKEN_BACK = (
+    "the mean hours until a spot processor is taken back",
+    "nothing",
+    "state them beside the price, or take another price",
+)
+
+_ELECTRICITY = (
+    "the price of electricity and the power of a processor, since processors are owned",
+    "one of them is not known",
+    "give USD/kWh (0 where the upkeep has it), and the TDP where the system has no ext.power",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,12 +160,13 @@ def quote(
     given : float or None
         US dollars that the user states, which count instead.
     owned : OwnPrice or None
-        Result of :func:`own_price`, needed for ``own``.
+        Result of :func:`own_price`, for ``own``; None where electricity has no price.
 
     Raises
     ------
     SpecError
-        Where the price that is asked for is not stated.
+        Where the price that is asked for is not stated; is that of owned processors, without electricity; or that of
+        spot processors of which nobody says how long one has them.
     """
     if given is not None:
         return Quote(usd=given, kind=GIVEN)
@@ -165,19 +179,21 @@ def quote(
     if price is None or (kind is None and not usable):
         return None
     chosen = kind or usable[0]
-    found_price = getattr(price, chosen)
-    if isinstance(found_price, Own):
+    found = getattr(price, chosen)
+    if isinstance(found, Spot) and found.mtbf_hours is None:
+        raise SpecError("ext.price", Problem("spot.mtbf_hours", *_TAKEN_BACK))
+    if isinstance(found, Own):
         if owned is None:
-            raise ValueError("an own price needs the result of own_price")
+            raise SpecError("campaign", Problem("fleet.usd_per_kwh", *_ELECTRICITY))
         usd = owned.total
     else:
-        usd = found_price.usd
+        usd = found.usd
     return Quote(
         usd=usd,
         kind=chosen,
-        source=found_price.source,
-        date=found_price.date,
-        mtbf_hours=getattr(found_price, "mtbf_hours", None),
+        source=found.source,
+        date=found.date,
+        mtbf_hours=getattr(found, "mtbf_hours", None),
     )
 
 

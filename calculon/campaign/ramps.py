@@ -1,7 +1,7 @@
 """Ramps of batches and of sequences over the tokens of a run."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from calculon.campaign.goals import BatchGoal, Length, TokenGoal
 from calculon.errors import Problem, SpecError
@@ -51,6 +51,8 @@ class BatchRamp:
         Equal steps up to the batch of the execution.
     """
 
+    WANTED: ClassVar = "a list of {from, batch}, or an object with start, step and tokens"
+
     rungs: tuple[BatchRung, ...] = ()
     linear: LinearRamp | None = None
 
@@ -60,8 +62,7 @@ class BatchRamp:
         if isinstance(raw, Mapping):
             return cls(linear=decode_part(LinearRamp, raw, path, problems))
         if not isinstance(raw, list) or not raw:
-            wanted = "a list of {from, batch}, or an object with start, step and tokens"
-            problems.append(Problem(path, wanted, shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls()
         rungs = [decode_part(BatchRung, one, f"{path}[{i}]", problems) for i, one in enumerate(raw)]
         return cls(tuple(one for one in rungs if one is not None))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
+from calculon.campaign.electricity import Carbon
 from calculon.campaign.goals import BatchGoal, Length, Money, TimeSpan, TokenGoal
 from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.ramps import BatchRamp, SequenceRung
@@ -197,8 +198,10 @@ class Fleet:
         at_least=1,
         default=None,
     )
-    g_co2_per_kwh: float | None = declare(
-        "carbon of the electricity, by its grid", unit="g/kWh", at_least=0, default=None
+    g_co2_per_kwh: Carbon | None = declare(
+        "carbon of the electricity where the machines are: a number, or the name of a grid (france, us-va)",
+        unit="g/kWh",
+        default=None,
     )
     g_co2_per_kwh_market: float | None = declare(
         "carbon of the electricity by contracts, told beside",

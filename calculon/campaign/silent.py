@@ -17,7 +17,8 @@ def rework(found_after: Values, interval: Values, restart: Values, mtbf: Values)
     since a segment is corrupted ``e^(τ/M) − 1`` times before it is clean, each time at the cost of the part before, of
     L and of R. To first order it is ``1 + (τ/2 + L + R)/M``. It is exact for any distribution of L with this mean, as
     further corruption before the discovery is undone with the first. Beside failures
-    (:func:`~calculon.campaign.goodput.wall_per_useful`) it is a factor, as long as both are rare.
+    (:func:`~calculon.campaign.goodput.wall_per_useful`) it is a factor, as long as both are rare: with 3 h between
+    failures and an hour until corruption is found, right within 0.1 % for one in 280 h, 0.7 % too much for one in 28 h.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
 from calculon.campaign.exponentials import Values, ratio
 from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
-from calculon.campaign.money import Money, Quote, money, own_price, quote, storage
+from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
 from calculon.campaign.silent import rework
 from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
@@ -32,13 +32,18 @@ from calculon.units import (
     Bytes,
     Count,
     Flops,
-    FlopsPerSecond,
     Fraction,
     Seconds,
 )
 
 NODE = 8
 """Processors that fail together, where a system does not say which share a host."""
+
+
+def processors_of_node(system: System) -> int:
+    """Return how many processors of a machine share a host, or where it does not say so its innermost network."""
+    host = system.ext.host
+    return min(NODE, system.networks[0].size) if host is None else host.processors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +57,13 @@ class Stretch:
     tokens : array
         Tokens of all of them.
     working : array
-        Share of a step in which the engines work; else they wait for others.
+        Share of a step in which the engines work; else they wait for others. 1 where it is not known.
     """
 
     steps: Count
     step_time: Seconds
     tokens: Count
-    working: Fraction
+    working: Values = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,7 @@ class Job:
     checkpoint_size : array
         Bytes of a checkpoint.
     peak : array
-        FLOP/s of a processor in the type of products.
+        FLOP/s of a processor in the type of products; not-a-number where it is not known.
     """
 
     system: System
@@ -84,13 +89,12 @@ class Job:
     replicas: Count
     parameters: Count
     checkpoint_size: Bytes
-    peak: FlopsPerSecond
+    peak: Values = np.nan
 
     @property
     def node(self) -> int:
         """Processors of a node, which fail together and share a host."""
-        host = self.system.ext.host
-        return min(NODE, self.system.networks[0].size) if host is None else host.processors
+        return processors_of_node(self.system)
 
     @property
     def nodes(self) -> Count:
@@ -148,6 +152,11 @@ class WholeRun:
             / self.useful
         )
 
+    @property
+    def peak(self) -> Values:
+        """FLOP/s of a processor in the type of products."""
+        return self.job.peak
+
     @derived
     def step(self) -> Seconds:
         """Mean time of a step."""
@@ -158,13 +167,15 @@ class WholeRun:
         """Time of evaluations."""
         asked = self.campaign
         if not asked.evaluate_every:
-            return np.zeros_like(self.useful)
+            return np.zeros(())
         return self.steps // asked.evaluate_every * float(asked.evaluate_time)
 
     @derived
     def slowed(self) -> Seconds:
         """What slow nodes, until they are replaced, and variation between ranks add to the steps."""
         r, n = self.campaign.reliability, self.job
+        if r.slow_factor == 1 and not r.jitter:
+            return np.zeros(())
         slower = slow_nodes(n.nodes, r.slow_share, r.slow_factor) - 1.0
         varied = jitter(n.num_procs, r.jitter) - 1.0 if r.jitter else 0.0
         return slower * np.minimum(self.useful, float(r.slow_detect)) + varied * self.useful
@@ -182,11 +193,20 @@ class WholeRun:
         return back + done * (self._rework - 1.0)
 
     @derived
+    def silent_mtbf(self) -> Seconds:
+        """Mean time between silent corruptions of the job."""
+        silent = self.campaign.reliability.silent
+        return (
+            ratio(HOUR, silent * np.asarray(self.job.num_procs)) if silent else np.asarray(np.inf)
+        )
+
+    @derived
     def _rework(self) -> Array:
-        r = self.campaign.reliability
-        between = ratio(HOUR, r.silent * np.asarray(self.job.num_procs)) if r.silent else np.inf
+        if not self.campaign.reliability.silent:
+            return np.ones(())
+        found_after = float(self.campaign.reliability.silent_detect)
         interval = self.checkpoint_interval if self.rounded else 0.0
-        return rework(float(r.silent_detect), interval, self.recovery, between)
+        return rework(found_after, interval, self.recovery, self.silent_mtbf)
 
     @derived
     def work(self) -> Seconds:
@@ -223,21 +243,26 @@ class WholeRun:
         """The time between checkpoints with which a run is the shortest, if the storage could take them."""
         c = self.campaign.checkpoints
         if c.levels == 1:
-            return best_interval(self.saves.pause, self.mtbf)
-        return best_two_levels(self._pauses, self.mtbf, c.memory_lost)[1]
+            return best_interval(self.saves.pause, self._between_losses)
+        return best_two_levels(self._pauses, self._between_losses, c.memory_lost)[1]
+
+    @property
+    def _between_losses(self) -> Seconds:
+        """Mean time between losses of work of both kinds."""
+        return combined(self.mtbf, self.silent_mtbf)
 
     @derived
     def checkpoint_interval(self) -> Seconds:
         """The time of steps between checkpoints: as stated, or the best that the storage can take."""
         c, least = self.campaign.checkpoints, self.saves.least_interval
         if not self.rounded:
-            waits = c.interval_steps is None and np.any(least > self.best_interval)
-            fewest = np.minimum(least, self.useful) if waits else 0.0
-            return np.maximum(self.best_interval, fewest)
+            best = best_interval(self.saves.pause, self.mtbf)
+            waits = c.interval_steps is None and np.any(least > best)
+            return np.maximum(best, np.minimum(least, self.useful)) if waits else best
         if c.interval_steps is not None:
             return c.interval_steps * self.step
         if c.interval is None and c.levels == 1:
-            steps = best_steps(self.step, self.saves.pause, self.mtbf, least)
+            steps = best_steps(self.step, self.saves.pause, self._between_losses, least)
         else:
             wanted = self.best_interval if c.interval is None else float(c.interval)
             steps = np.maximum(np.round(wanted / self.step), np.ceil(least / self.step))
@@ -371,23 +396,24 @@ class WholeRun:
     @derived
     def mfu_effective(self) -> Fraction:  # noqa: D102
         done: Flops = 6.0 * self.job.parameters * self.tokens
-        return done / (self.job.peak * self.processor_hours * HOUR)
+        return done / (self.peak * self.processor_hours * HOUR)
 
     @derived
     def quote(self) -> Quote | None:
         """The price of an hour of a processor; None where none is known."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned = None
-        if stated is not None and stated.own is not None:
-            power = self.draw
-            watts = (
-                0.0 if power is None else power.per_processor(self.job.num_procs, self.job.nodes)
-            )
+        owned, power = None, self.draw
+        if (
+            stated is not None
+            and stated.own is not None
+            and fleet.usd_per_kwh is not None
+            and power is not None
+        ):
             owned = own_price(
                 stated.own,
                 self.job.node,
-                power_kw=watts / KILO,
-                usd_per_kwh=fleet.usd_per_kwh or 0.0,
+                power_kw=power.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )
         return quote(stated, fleet.price_kind, given=fleet.price, owned=owned)
@@ -397,15 +423,15 @@ class WholeRun:
         """US dollars by what they are for; None where no price is known."""
         if self.quote is None:
             return None
-        fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        per_month = fleet.storage
-        if per_month is None:
-            known = None if stated is None else stated.storage
-            per_month = 0.0 if known is None else known.usd
-        kept = self.campaign.checkpoints.kept
-        stored = storage(self.saves.size, kept, self.days, per_month)
+        shelf = storage_quote(self.job.system.ext.price, given=self.campaign.fleet.storage)
+        per_month = 0.0 if shelf is None else shelf.usd
+        stored = storage(self.saves.size, self.campaign.checkpoints.kept, self.days, per_month)
         return money(
-            self.processor_hours, self.quote, stored=stored, experiments=self.campaign.experiments
+            self.processor_hours,
+            self.quote,
+            stored=stored,
+            experiments=self.campaign.experiments,
+            storage_quote=shelf,
         )
 
     @derived

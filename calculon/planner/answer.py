@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from calculon import inputs
+from calculon.campaign.limits import LIMITED
+from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.campaign.record import Campaign
 from calculon.display import Displayed, drawn
-from calculon.errors import Infeasible, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import evaluate
 from calculon.frozen import dataclass
@@ -41,6 +44,8 @@ from calculon.spec.result_selection import PLANS, QUESTION
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from calculon.planner.fleet import FleetAnswer
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -282,7 +287,7 @@ class Answer(Displayed):
     def _told(self, one: Candidate) -> dict[str, Any]:
         """Return a plan as plain data, with the training that was asked for, or that of :data:`TOKENS`."""
         q = self.question
-        training = one.training(q.tokens or TOKENS, q.tokens_per_step)
+        training = one.training(q.campaign, q.system, q.tokens or TOKENS, q.tokens_per_step)
         return one.to_dict() | {"training": training, QUESTION: self._specs}
 
     def _tie(self, one: Tie) -> dict[str, Any]:
@@ -322,6 +327,7 @@ class Answer(Displayed):
         )
 
 
+@overload
 def plan(
     model: Source | Model,
     num_procs: int | str | Sequence[int],
@@ -335,7 +341,40 @@ def plan(
     mine: Source | None = None,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
-) -> Answer:
+    campaign: CampaignSource | None = None,
+    objective: None = None,
+    **run: Any,
+) -> Answer: ...
+
+
+@overload
+def plan(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System | Sequence[Source | System],
+    *,
+    objective: str,
+    **words: Any,
+) -> "FleetAnswer": ...
+
+
+def plan(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Any,
+    *,
+    preset: str | None = None,
+    tokens: float | str | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
+    mine: Source | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
+    campaign: CampaignSource | None = None,
+    objective: str | None = None,
+    **run: Any,
+) -> "Answer | FleetAnswer":
     """Plan a training run: the best execution, its rivals, and the same for other numbers of processors.
 
     Parameters
@@ -348,23 +387,20 @@ def plan(
         Framework that runs it: a name, or a file; by default ``megatron-lm`` on NVIDIA and AMD, else ``common``.
     tokens : float or str, optional
         Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
-    batch : int or str, optional
+    batch, seq : int or str, optional
         Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, or 1,024 for each processor.
-    seq : int or str, optional
         Tokens of a sequence; by default the model's, at most 8,192.
     dtype : str, optional
-        Precision: ``"bf16"`` (default), ``"fp16"``, ``"fp8"`` (a recipe of 8-bit products on 16-bit storage),
-        ``"fp8-tensorwise"``, ``"fp8-blockwise"``, ``"mxfp8"``, ``"nvfp4"``.
+        Precision (:data:`calculon.spec.spellings.PRECISIONS`): ``"bf16"`` (default), ``"fp8"``, ``"mxfp8"``, ...
     mine : str, mapping or path, optional
         A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
     fix, add : mapping, optional
-        Values that fields are restricted to, and values that are tried beside the usual ones, as in
-        :func:`calculon.search`.
-
-    Raises
-    ------
-    SpecError
-        For anything that cannot be understood, with what it may mean.
+        As in :func:`calculon.search`.
+    campaign, **run : optional
+        The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``, ``fleet__price=2.0``.
+    objective : str, optional
+        ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet the deadline)
+        of one system or several by this figure, under the limits of the run.
 
     Examples
     --------
@@ -374,8 +410,34 @@ def plan(
     (64, 512)
     """
     words: dict[str, Any] = {"preset": preset, "batch": batch, "seq": seq, "dtype": dtype}
-    words |= {"tokens_of_run": tokens, "mine": mine, "fix": fix, "add": add}
-    return answer(ask(model, num_procs, system, **words))
+    words |= {"tokens": tokens, "mine": mine, "fix": fix, "add": add}
+    return _planned(model, num_procs, system, words, objective, _run_of(campaign, run))
+
+
+def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Campaign:
+    """Return the run that a plan is for."""
+    stated = {name.replace("__", "."): value for name, value in options.items()}
+    return read_campaign(campaign, stated)
+
+
+def _planned(
+    model: Any, num_procs: Any, system: Any, words: dict[str, Any], objective: Any, asked: Campaign
+) -> "Answer | FleetAnswer":
+    """Return the plan, or where there is an objective the fleets that are compared by it."""
+    if objective is None:
+        if stated := [name for name in LIMITED if getattr(asked, name) is not None]:
+            wanted = 'an objective with it, such as objective="usd"'
+            raise SpecError("plan", Problem(stated[0], wanted, "none"))
+        tokens = words.pop("tokens")
+        return answer(ask(model, num_procs, system, **words, tokens_of_run=tokens, campaign=asked))
+    from calculon.planner.fleet_search import (
+        ask_fleet,
+        fleet_answer,
+    )  # it searches as this module does
+
+    return fleet_answer(
+        ask_fleet(model, num_procs, system, campaign=asked, objective=objective, **words)
+    )
 
 
 def answer(question: Question) -> Answer:
@@ -395,7 +457,8 @@ def answer(question: Question) -> Answer:
     )
 
 
-def _space(question: Question, num_procs: int) -> Space:
+def space_of(question: Question, num_procs: int) -> Space:
+    """Return what is searched on a number of processors."""
     return make_space(
         question.model,
         question.system,
@@ -411,7 +474,7 @@ def _space(question: Question, num_procs: int) -> Space:
 
 def _search(question: Question, num_procs: int) -> SearchResult:
     """Find the best plan of each split and number of chunks."""
-    space = _space(question, num_procs)
+    space = space_of(question, num_procs)
     return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]))
 
 

@@ -6,12 +6,15 @@ from dataclasses import field, replace
 from typing import Any
 
 from calculon import inputs
+from calculon.architecture.parameters import parameter_count
+from calculon.campaign.record import Campaign
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.planner.shorthand import Mine, read_mine
+from calculon.planner.training_run import tokens_of_run
 from calculon.presets import COMMON, Preset, find_preset
 from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
@@ -70,6 +73,8 @@ class Question:
         Values that fields of executions are restricted to, and values that are tried beside the usual ones.
     assumed : mapping of str to str
         What was not stated and is assumed, by the option that states it.
+    campaign : Campaign
+        Failures, checkpoints and prices of the whole training.
     """
 
     model: Model
@@ -84,6 +89,7 @@ class Question:
     fix: Mapping[str, Any] = field(default_factory=dict)
     add: Mapping[str, Any] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
+    campaign: Campaign = Campaign()
 
     @property
     def datatype(self) -> str:
@@ -124,6 +130,7 @@ def ask(
     mine: Source | None = None,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
+    campaign: Campaign | None = None,
 ) -> Question:
     """Read a question in the words that people use.
 
@@ -149,6 +156,8 @@ def ask(
     _check_runs(machine, str(dtype), arithmetic)
     if dtype is None:
         assumed["--dtype"] = "bf16"
+    run = campaign or Campaign()
+    check_one_stretch(run)
     batch_size = _batch(batch, shape.seq_size, counts[0], assumed)
     return Question(
         model=shape,
@@ -157,13 +166,40 @@ def ask(
         framework=framework.name if preset is None else preset,
         num_procs=counts,
         batch_size=batch_size,
-        tokens=None if tokens_of_run is None else float(tokens(str(tokens_of_run))),
+        tokens=_tokens(tokens_of_run, run, shape, batch_size),
         arithmetic=arithmetic,
         mine=own,
         fix=dict(fix or {}),
         add=dict(add or {}),
         assumed=assumed,
+        campaign=run,
     )
+
+
+def check_one_stretch(campaign: Campaign) -> None:
+    """Refuse a run whose batch or sequences change: a plan has one step.
+
+    Raises
+    ------
+    SpecError
+        For one with phases or ramps.
+    """
+    for name in ("phases", "batch_ramp", "seq_ramp"):
+        if getattr(campaign, name):
+            hint = "plan the longest part alone, then calculon campaign tells of the whole run of this plan"
+            wanted = "a run of one batch and one length of sequences"
+            raise SpecError(campaign.name, Problem(name, wanted, "parts that differ", hint))
+
+
+def _tokens(
+    stated: float | str | None, campaign: Campaign, model: Model, batch_size: int
+) -> float | None:
+    """Return the tokens of the run, as they are stated or as its campaign has them; None where nothing says."""
+    if stated is not None:
+        return float(tokens(str(stated)))
+    if campaign.tokens is None and campaign.steps is None:
+        return None
+    return tokens_of_run(campaign, float(parameter_count(model)), batch_size * model.seq_size)
 
 
 def _said_by(launch: Launch) -> dict[str, tuple[str, str]]:
@@ -278,11 +314,21 @@ def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, 
     """Return the sequences of a step: those stated, or of as many tokens as is usual."""
     if batch is not None:
         return global_batch(str(batch), length).sequences
-    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs) / length
+    wanted = usual_tokens(procs) / length
     unit = _divisible(procs, wanted)
     sequences = max(1, round(wanted / unit)) * unit
-    assumed["--batch"] = f"{sequences:,} sequences"
+    assumed["--batch"] = counted_sequences(sequences)
     return sequences
+
+
+def usual_tokens(procs: float) -> float:
+    """Return the tokens of a batch that is not stated, on so many processors."""
+    return max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs)
+
+
+def counted_sequences(sequences: int) -> str:
+    """Return an assumed batch in words."""
+    return f"{sequences:,} sequences"
 
 
 def _divisible(procs: int, sequences: float) -> int:

@@ -4,9 +4,16 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
+from calculon.campaign.record import Campaign
+from calculon.campaign.run_columns import whole_runs
+from calculon.campaign.whole_run import WholeRun
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
+from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
+from calculon.records import only_values
 from calculon.search.search_result import SearchResult
 from calculon.statistics import BOUNDS
 
@@ -50,14 +57,31 @@ class Candidate:
         stages = e["pipeline_par"], e["pipeline_interleaving"]
         return offloads, e["tensor_par"] > self.domain, kinds, *stages, repeats, e["tensor_par"]
 
-    def training(self, tokens: float, tokens_per_step: int) -> dict[str, float | None]:
-        """Return days and processor-hours of a training, and both ends of the interval of the days.
+    def run(
+        self, campaign: Campaign, system: System, tokens: float, tokens_per_step: int
+    ) -> WholeRun:
+        """Return the whole run of it: so many tokens, with failures and checkpoints."""
 
-        Without failures and pauses, which a step does not know.
+        def lookup(name: str) -> Any:
+            return np.asarray(self.stats[name] if name in self.stats else self.execution[name])
+
+        datatype = str(self.execution["datatype"])
+        return whole_runs(campaign, system, datatype, tokens, np.asarray(tokens_per_step), lookup)
+
+    def training(
+        self, campaign: Campaign, system: System, tokens: float, tokens_per_step: int
+    ) -> dict[str, Any]:
+        """Return days and processor-hours of a training: of its steps alone, and of the whole run.
+
+        ``days``, their interval and ``processor_hours`` are those of the steps, without failures and pauses;
+        ``campaign`` has the figures of the run with them, and the interval of its expected days.
         """
         steps = tokens / tokens_per_step
-        ends = (self.stats.get(name) for name in BOUNDS)
+        whole = only_values(self.run(campaign, system, tokens, tokens_per_step).figures())
+        ends = [self.stats.get(name) for name in BOUNDS]
         low, high = (None if end is None else steps * end / SECONDS_PER_DAY for end in ends)
+        days = whole["days"] or 0.0
+        first, last = (None if end is None else days * end / self.time for end in ends)
         return {
             "tokens": tokens,
             "steps": steps,
@@ -65,6 +89,7 @@ class Candidate:
             "days_low": low,
             "days_high": high,
             "processor_hours": steps * self.time / SECONDS_PER_HOUR * self.execution["num_procs"],
+            "campaign": whole | {"days_low": first, "days_high": last},
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from calculon.campaign.exponentials import quiet
 from calculon.campaign.goals import TimeSpan
 from calculon.campaign.job_mtbf import SMALL_JOB
+from calculon.campaign.published import PublishedFailures, published_failures
 from calculon.campaign.record import HOUR, Campaign
 from calculon.campaign.run_columns import steps_of
 from calculon.campaign.whole_run import Stretch, WholeRun
@@ -24,6 +26,9 @@ MULTIPLES = (0.5, 1.0, 2.0)
 
 SIZES = (1 / 16, 8.0)
 """Least and most processors where none are asked for, as multiples of those of the plan."""
+
+_PROJECTED = "projected"
+"""What a note begins with on hours that a source computed of those of a node."""
 
 LARGEST_MEASURED = 16_384
 """Processors of the largest job whose interruptions are published. Source: arXiv:2407.21783, table 5."""
@@ -56,7 +61,8 @@ class GoodputCurve:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data: a list for each figure, with an entry for each size."""
         names = ("goodput", "mtbf_hours", "checkpoint_interval", "checkpoint_time", "spare_nodes")
-        columns = {name: getattr(self.whole, name) for name in names}
+        with quiet():  # a large job with many failures may never end
+            columns = {name: getattr(self.whole, name) for name in names}
         columns["storage_limits"] = self.storage_limits
         shape = self.whole.wall.shape
         told = {name: np.broadcast_to(one, shape).tolist() for name, one in columns.items()}
@@ -102,8 +108,16 @@ class GoodputBySize:
             "interval_stated": stated,
             "measured_num_procs": [SMALL_JOB, LARGEST_MEASURED],
             "mtbf_of_campaign": self.run.campaign.reliability.mtbf_processor / HOUR,
+            "published": [_published(one) for one in published_failures() if one.num_procs],
             "curves": [one.to_dict() for one in self.curves],
         }
+
+
+def _published(one: PublishedFailures) -> dict[str, Any]:
+    """Return what a source prints of a run as plain data."""
+    names = ("run", "num_procs", "goodput", "goodput_is", "interval", "evidence", "source")
+    told = {name: getattr(one, name) for name in names}
+    return told | {"mtbf_hours": one.mtbf_hours, "projected": one.note.startswith(_PROJECTED)}
 
 
 def goodput_by_size(

@@ -1,5 +1,6 @@
 """A whole training run of a plan: its parts, its figures, and what was assumed."""
 
+import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -8,19 +9,27 @@ import numpy as np
 
 from calculon import inputs
 from calculon.architecture.parameters import active_count
+from calculon.campaign.assumed import counts
+from calculon.campaign.exponentials import quiet
+from calculon.campaign.interval_choice import interval_choice
+from calculon.campaign.job_mtbf import small_job_warning
+from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.planner.published_beside import published_beside
+from calculon.planner.run_details import energy_details, money_details, node_details
 from calculon.planner.run_parts import Part, parts_of
+from calculon.presets import Preset
 from calculon.records import only_values
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
@@ -72,6 +81,18 @@ class TrainingRun(Displayed):
         return sum(one.steps * one.tokens_per_step for one in self.parts)
 
     @property
+    def preset(self) -> Preset:
+        """Framework that runs it."""
+        preset = self.main.estimate.preset
+        assert preset is not None
+        return preset
+
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that the campaign states."""
+        return limits(self.campaign, self.figures)
+
+    @property
     def pauses(self) -> int:
         """Restarts between parts that are split differently."""
         return sum(one.restarts for one in self.parts)
@@ -108,19 +129,27 @@ class TrainingRun(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         main = self.main.estimate
-        assert main.preset is not None
         known = {} if main.origin is None else main.origin.to_dict()
+        warned = small_job_warning(main.execution.num_procs)
         asked = {"execution": {**known, "fields": main.execution.to_dict()}}
         return {
-            QUESTION: question(main.model, main.system, main.edition, main.preset, **asked)
+            QUESTION: question(main.model, main.system, main.edition, self.preset, **asked)
             | {"campaign": dict(self.campaign.document)},
             "tokens": self.tokens,
             "expected_loss": self.expected_loss,
             "figures": dict(self.figures),
             "days_between": None if self.days_between is None else list(self.days_between),
+            "limits": [one.to_dict() for one in self.limits],
+            "nodes": node_details(self.whole),
+            "checkpoint": interval_choice(self.whole).to_dict(),
+            "money": money_details(self.whole),
+            "energy": energy_details(self.whole),
+            "published": published_beside(self.whole, self.model.name),
+            "warnings": [warned] if warned else [],
             "parts": [one.to_dict() for one in self.parts],
             "assumed": [
                 {"field": path, "value": value, "unit": unit, "source": source}
+                | {"counts": counts(self.campaign, path)}
                 for path, value, unit, source in self.campaign.defaults
             ],
         }
@@ -136,7 +165,7 @@ class TrainingRun(Displayed):
 
 def campaign(
     model: Source | Model,
-    execution: Source | Execution,
+    execution: Source | Execution | int,
     system: Source | System,
     run: CampaignSource | None = None,
     *,
@@ -148,7 +177,8 @@ def campaign(
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; the edition is ``corrected``.
+        As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
+        execution the best plan is taken, as of :func:`calculon.plan`.
     run : str, path, mapping or Campaign, optional
         The campaign: a name of the catalog, a file, or its fields.
     preset : str, optional
@@ -160,15 +190,33 @@ def campaign(
     Raises
     ------
     SpecError
-        For a malformed request, such as a run without tokens.
+        For a malformed request, such as a run without tokens, or a budget without a price.
     Infeasible
-        When a part of the run does not fit; the message says which.
+        When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
+        A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
-    shape, machine = inputs.model(model), inputs.system(system)
-    base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
+    if isinstance(execution, int):
+        base = _planned(model, execution, system, preset)
+    else:
+        shape, machine = inputs.model(model), inputs.system(system)
+        base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
     return training_run(asked, base)
+
+
+def _planned(
+    model: Source | Model, num_procs: int, system: Source | System, preset: str | None
+) -> Estimate:
+    """Return the best plan on so many processors."""
+    from calculon.planner.answer import plan  # what a given plan does without
+    from calculon.planner.unfit import why_none
+
+    answer = plan(model, num_procs, system, preset=preset)
+    if answer.best is None:
+        reason = why_none(answer.found.counts)
+        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
+    return answer.best
 
 
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
@@ -185,7 +233,22 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     )
     of_job = job(asked, base.system, e.datatype, _lookup(main))
     pauses = sum(one.restarts for one in parts)
-    return TrainingRun(asked, parts, replace(run, job=of_job, stretches=stretches, pauses=pauses))
+    whole = replace(run, job=of_job, stretches=stretches, pauses=pauses)
+    found = TrainingRun(asked, parts, whole)
+    _check(found)
+    return found
+
+
+def _check(found: TrainingRun) -> None:
+    """Refuse a run that never ends, and one with limits that cannot be checked."""
+    with quiet():
+        wall = float(found.whole.wall)
+    if not math.isfinite(wall):
+        whole = found.whole
+        said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
+        hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
+        raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
+    limits(found.campaign, found.figures)
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from calculon.campaign import end_of_run
 from calculon.campaign.end_of_run import SHARES, failures, mean, quantiles, variance
 from calculon.campaign.goodput import best_interval, wall_per_useful
-from calculon.campaign.job_mtbf import LLAMA_3, job_mtbf
+from calculon.campaign.job_mtbf import job_mtbf
+from calculon.campaign.published import published_failures
 from tests.campaign.simulation import segments
 
-MTBF = float(job_mtbf(16384, LLAMA_3.hours))
+MTBF = float(job_mtbf(16384, published_failures()[0].mtbf_processor))
 SAVE = 30.0
 CASES = pytest.mark.parametrize(
     ("interval", "restart", "mtbf"),

@@ -16,7 +16,7 @@ NUMBERS = st.floats(-3.0, 3.0)
 def series(x, first, step):
     """Return Σ x^(k step)/(first + k step)! of one number, in fractions."""
     x = Fraction(x)
-    return float(sum(x ** (k * step) / factorial(first + k * step) for k in range(30)))
+    return float(sum(x ** (k * step) / factorial(first + k * step) for k in range(22)))
 
 
 @given(NUMBERS)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import lambertw
 
-from calculon.campaign import job_mtbf
 from calculon.campaign.goodput import (
     best_interval,
     best_steps,
@@ -17,9 +16,11 @@ from calculon.campaign.goodput import (
     wall_per_useful,
     young,
 )
+from calculon.campaign.job_mtbf import job_mtbf
+from calculon.campaign.published import published_failures
 from tests.campaign.simulation import two_level_runs
 
-LLAMA_3 = float(job_mtbf.job_mtbf(16384, job_mtbf.LLAMA_3.hours))
+LLAMA_3 = float(job_mtbf(16384, published_failures()[0].mtbf_processor))
 MEAN_TIMES = st.floats(1e2, 1e9)
 INTERVALS = st.floats(1.0, 1e5)
 TIMES = st.floats(0.0, 3600.0)

@@ -5,16 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.campaign.job_mtbf import (
-    LLAMA_3,
-    PUBLISHED,
-    RSC_1,
-    SMALL_JOB,
-    combined,
-    job_mtbf,
-    small_job_warning,
-)
+from calculon.campaign.job_mtbf import SMALL_JOB, combined, job_mtbf, small_job_warning
+from calculon.campaign.published import published_failures
 
+PER_PROCESSOR = {one.run: one.mtbf_processor for one in published_failures()}
 HOURS = st.floats(1e-3, 1e9)
 
 
@@ -26,7 +20,7 @@ def test_rates_add(hours):
 
 
 def test_the_projection_of_rsc_1():
-    hours = job_mtbf(np.array([16384, 131072]), RSC_1.hours) / 3600
+    hours = job_mtbf(np.array([16384, 131072]), PER_PROCESSOR["RSC-1"]) / 3600
     assert hours == pytest.approx([1.80, 0.225], rel=0.01)
 
 
@@ -43,18 +37,14 @@ def test_nothing_fails():
 
 
 def test_llama_3_had_419_interruptions_in_54_days():
-    assert 54 * 24 * 3600 / job_mtbf(16384, LLAMA_3.hours) == pytest.approx(419)
-    both = job_mtbf(16384, LLAMA_3.hours, 54 * 24 / 47)
+    assert 54 * 24 * 3600 / job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"]) == pytest.approx(419)
+    both = job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"], 54 * 24 / 47)
     assert 54 * 24 * 3600 / both == pytest.approx(466)
-
-
-def test_published_rates_have_a_source_and_a_date():
-    assert all(rate.source and rate.date and 1e4 < rate.hours < 1e5 for rate in PUBLISHED)
 
 
 def test_small_jobs_are_warned_of():
     assert small_job_warning(SMALL_JOB) == ""
-    expected = job_mtbf(1024, RSC_1.hours) / 3600
+    expected = job_mtbf(1024, PER_PROCESSOR["RSC-1"]) / 3600
     assert f"7.9 h between failures, where the rate of its nodes says {expected:.1f} h" in (
         small_job_warning(SMALL_JOB - 1)
     )

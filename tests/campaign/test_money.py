@@ -135,5 +135,10 @@ def test_the_price_that_counts():
         quote(price, "reserved")
     with pytest.raises(SpecError, match="found no price"):
         quote(None, "spot")
-    with pytest.raises(ValueError, match="own_price"):
+    with pytest.raises(SpecError, match=r"fleet\.usd_per_kwh: expected the price of electricity"):
         quote(price, "own")
+
+
+def test_a_spot_price_needs_the_time_that_one_has_it():
+    with pytest.raises(SpecError, match=r"spot\.mtbf_hours: expected the mean hours"):
+        quote(Price(spot=Spot(usd=1.0, **DATED)))

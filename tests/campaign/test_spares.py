@@ -16,10 +16,10 @@ from calculon.campaign.spares import (
 )
 from tests.campaign.simulation import share_waiting
 
-MEANS = st.one_of(st.floats(1e-6, 3.0), st.floats(3.0, 3000.0))
+MEANS = st.one_of(st.floats(1e-6, 3.0), st.floats(3.0, 1000.0))
 
 
-@given(MEANS, st.integers(0, 3500))
+@given(MEANS, st.integers(0, 1300))
 def test_the_tail_is_that_of_a_poisson_law(mean, spares):
     expected = poisson.sf(spares, mean)
     assert probability_of_waiting(mean, spares) == pytest.approx(expected, rel=1e-9, abs=1e-290)
@@ -63,7 +63,7 @@ def test_waiting_as_simulated_with_repairs_of_one_length(mean, spares):
     assert abs(shares.mean() - share_of_time_waiting(mean, spares)) < 3 * error
 
 
-@given(MEANS, st.integers(0, 40), st.integers(1, 200))
+@given(st.floats(1e-6, 60.0), st.integers(0, 40), st.integers(1, 200))
 def test_an_elastic_job_runs_with_the_replicas_that_are_complete(mean, spares, replicas):
     number = np.arange(spares, int(mean + 40 * mean**0.5 + 300))
     missing = np.minimum(number - spares, replicas) / replicas

@@ -88,7 +88,8 @@ def test_counts_are_half_and_twice_the_processors():
 
 def test_days_and_hours_follow_from_the_step():
     one = answer().plans[0]
-    told = one.training(15e12, answer().question.tokens_per_step)
+    asked = answer().question
+    told = one.training(asked.campaign, asked.system, 15e12, asked.tokens_per_step)
     steps = 15e12 / (512 * 8192)
     assert told["steps"] == steps
     assert told["days"] == pytest.approx(steps * one.time / 86400, rel=1e-12)

@@ -55,7 +55,12 @@ OPTIONS = (
         "which price of the system counts: on_demand, reserved, spot, own",
     ),
     Option("--pue", "fleet.pue", "X", "power usage effectiveness of the data centre (1.2)"),
-    Option("--carbon", "fleet.g_co2_per_kwh", "G", "carbon of the electricity, in g/kWh (400)"),
+    Option(
+        "--carbon",
+        "fleet.g_co2_per_kwh",
+        "G|GRID",
+        "carbon of the electricity, in g/kWh (400), or its grid (france, us-va)",
+    ),
 )
 """Options of single fields; ``--set campaign.PATH=VALUE`` states any other."""
 

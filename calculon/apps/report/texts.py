@@ -116,6 +116,16 @@ def level_text(interval: Mapping[str, Any]) -> str:
     return f"{math.floor(round(interval['level'] * 100, 6))} %"
 
 
+def token_count(count: float) -> str:
+    """Write a number of tokens.
+
+    >>> token_count(15.6e12), token_count(252e6)
+    ('15.6 T', '252 M')
+    """
+    number, _, prefix = scaled(count).partition(" ")
+    return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip() if "." in number else number
+
+
 def counted(number: int, noun: str) -> str:
     """Write how many of something there are.
 

@@ -29,6 +29,13 @@ UTILISATION = ("mfu", "mfu_causal")
 """Statistics of every row in editions that have them."""
 
 
+OF_RUNS = (
+    *Sides.statistics,
+    *("fw_time", "bw_time", "recompute_time", "model_flops_per_second_per_proc", "hfu"),
+)
+"""Statistics of rows that are whole runs, in editions that have them: what their intervals and laws need."""
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """One quantity of a study, measured and estimated.
@@ -198,7 +205,7 @@ def _read(
     statistics = [key for q in study.quantities for key in q.keys.values()]
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
     if edition != PUBLISHED:
-        statistics += Sides.statistics if any(q.is_run for q in study.quantities) else ()
+        statistics += OF_RUNS if any(q.is_run for q in study.quantities) else ()
         statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, "total_time")
     found = predict(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)

@@ -7,6 +7,7 @@ from typing import Any
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity
 from calculon.architecture.parameters import parameter_count
+from calculon.campaign.read import read_campaign
 from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
 from calculon.presets import find_preset
@@ -180,12 +181,44 @@ def _studies() -> Table:
     )
 
 
+def _campaigns() -> Table:
+    """List the campaigns: tokens, ramps, and what each is."""
+    rows = []
+    for name in catalog.names("campaign"):
+        asked = read_campaign(name)
+        stated = asked.document
+        about = stated.get("about", "")
+        length = next(
+            (f"{stated[key]}" for key in ("tokens", "loss", "steps") if key in stated), ""
+        )
+        rows.append(
+            {
+                "name": name,
+                "tokens": length,
+                "phases": len(asked.phases) or 1,
+                "ramps": ", ".join(key for key in ("batch_ramp", "seq_ramp") if key in stated),
+                "about": about,
+            }
+        )
+    return Table(
+        (
+            Column("name", "name"),
+            Column("tokens", "tokens", right=True),
+            Column("phases", "phases", right=True),
+            Column("ramps", "ramps"),
+            Column("about", "about", fold=True),
+        ),
+        rows,
+    )
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "models": _models,
     "systems": _systems,
     "executions": _executions,
     "presets": _presets,
     "studies": _studies,
+    "campaigns": _campaigns,
 }
 SINGULAR = dict(zip(TABLES, catalog.FOLDERS, strict=True))
 

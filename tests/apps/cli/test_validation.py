@@ -101,7 +101,7 @@ def test_html_is_one_page_that_needs_nothing_else(run):
             assert not {"src", "href"} & {name for name, _ in attrs}
 
     Reader().feed(out)
-    assert found.count("table") == 8
+    assert found.count("table") == 10
     assert all(name in out for name in NAMES)
 
 

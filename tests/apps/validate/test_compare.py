@@ -7,6 +7,7 @@ import pytest
 
 import calculon
 from calculon.apps.validate.measured_and_predicted import compare
+from calculon.errors import SpecError
 from tests.apps.validate.conftest import EXECUTION
 
 FULL = {
@@ -213,3 +214,29 @@ def test_a_study_that_compares_nothing_does_not_pass(result, content):
     found = result(content, table)
     assert not found.passes
     assert found.own.comparisons[0].worst() == []
+
+
+def test_a_figure_of_a_run_is_its_steps_times_their_time(result, content):
+    content["quantities"][0] |= {"unit": "h", "times": "3 * gpus"}
+    found = result(content)
+    (one,) = found.own.comparisons
+    assert one.estimated[0] == pytest.approx(_estimate()["total_time"] * 3 * 8 / 3600)
+    assert (one.quantity.is_step, one.quantity.is_run) == (False, True)
+    assert found.steps is None
+
+
+def test_parts_of_a_run_add_up_to_what_one_of_them_has_measured(result, content):
+    content["quantities"][0] |= {"times": "batch", "parts_of": ["run"]}
+    table = (
+        "id,run,gpus,tp,batch,mode,seconds\na,x,8,8,4,full,\nb,x,8,8,8,full,9\nc,y,8,8,4,full,9\n"
+    )
+    (one,) = result(content, table).own.comparisons
+    small, large = (_estimate(batch_size=n)["total_time"] * n for n in (4, 8))
+    assert [row.label for row in one.rows] == ["b", "c"]
+    assert one.estimated == pytest.approx([small + large, small])
+
+
+def test_parts_are_of_a_column_that_is_there(result, content):
+    content["quantities"][0] |= {"parts_of": ["ran"]}
+    with pytest.raises(SpecError, match="no column ran"):
+        result(content)

@@ -18,16 +18,14 @@ from calculon.spec.files import json_text
 SHOW = "show"
 """First word of a call that asks for one page."""
 
-_WANTED = (
-    "a kind (models, systems, executions, presets, studies), a name of the catalog or a part of one"
-)
+_WANTED = "a kind (models, systems, executions, presets, studies, campaigns), a name of the catalog or a part of one"
 
 
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "List the models, systems, executions, presets of frameworks and studies that come with calculon, or show "
-        "one of them. Their names can be used in place of their files in every command.",
+        "List the models, systems, executions, presets of frameworks, studies and campaigns that come with "
+        "calculon, or show one of them. Their names can be used in place of their files in every command.",
         "calculon catalog\n"
         "calculon catalog models llama3 qwen\n"
         "calculon catalog systems --family hopper\n"
@@ -122,7 +120,7 @@ def _named(words: Sequence[str]) -> tuple[str, str]:
     """
     text = " ".join(words)
     if not text:
-        wanted = "the name of a model, system, execution, preset or study"
+        wanted = "the name of a model, system, execution, preset, study or campaign"
         raise SpecError("catalog show", Problem("", wanted, "nothing", "see: calculon catalog"))
     if kind := _kind_of(text):
         return kind, text

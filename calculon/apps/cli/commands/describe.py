@@ -16,8 +16,8 @@ from calculon.spec.named_values import CORRECTED
 from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
 
-SPECS = ("execution", "model", "system")
-RESULTS = ("stats", "layers")
+SPECS = ("execution", "model", "system", "campaign")
+RESULTS = ("stats", "layers", "figures")
 ALL = "all"
 """Stands for every edition."""
 
@@ -26,6 +26,9 @@ _OVERLAY = {
     for kind, words in HELP.items()
 }
 """Fields of overlays alone."""
+
+_FOLDED = ("takes", "value", "description", "source")
+_TITLES = {"source": "default from"}
 
 _WORDS = {int: "integer", float: "number", bool: "true, false", str: "text"}
 
@@ -38,13 +41,14 @@ def configure(parser: Parser) -> None:
         "calculon describe stats\n"
         "calculon describe execution --format markdown\n"
         "calculon describe zero_stage\n"
+        "calculon describe campaign\n"
         "calculon describe system --format schema > system.schema.json",
     )
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
         choices=Suggested((*RESULTS, *SPECS)),
-        help="stats (statistics), layers (members of a layer), a spec ("
+        help="stats (statistics), layers (members of a layer), figures (those of a whole training run), a spec ("
         + ", ".join(SPECS)
         + "), or the name of one field",
     )
@@ -74,7 +78,7 @@ def _table(subject: str) -> Table:
 def _named(name: str) -> Table:
     """Look a statistic, a member of a layer or a field up: its whole name, or the last part of it."""
     known = [
-        {"of": subject, "name": row.get("field") or row["name"], "takes": "", **row}
+        {"of": subject, "name": row.get("field") or row["name"], "takes": "", "source": "", **row}
         for subject in (*RESULTS, *SPECS)
         for row in _table(subject).rows
     ]
@@ -84,11 +88,13 @@ def _named(name: str) -> Table:
         hint = nearest(name, names) or "calculon describe --help lists subjects"
         wanted = "a subject, or the name of a statistic or field"
         raise SpecError("describe", Problem("", wanted, repr(name), hint))
-    return _listed(("of", "name", "takes", "unit", "description"), found)
+    fields = [row["source"] for row in found if row["of"] in SPECS]
+    sources = ("source",) if any(fields) else ()
+    return _listed(("of", "name", "takes", "unit", "description", *sources), found)
 
 
 def _results(subject: str) -> Table:
-    """List statistics, or the members of a layer."""
+    """List statistics, the figures of a run, or the members of a layer."""
     if subject == "stats":
         from calculon.statistics import BOUNDS, CorrectedStats, Stats
 
@@ -99,6 +105,10 @@ def _results(subject: str) -> Table:
         ]
         beside = {"unit": "s", "source": "", "edition": CORRECTED}
         rows += [{"name": name, "description": text, **beside} for name, text in BOUNDS.items()]
+    elif subject == "figures":
+        from calculon.campaign.run_figures import CampaignFigures
+
+        rows = _columns(CampaignFigures)
     else:
         from calculon.inspect.layer_list import LayerStats
 
@@ -127,25 +137,26 @@ def _columns(record: type) -> list[dict[str, str]]:
 
 def _fields(subject: str) -> Table:
     """List the fields of a spec."""
-    overlay = _OVERLAY.get(subject, ())
-    return _listed(
-        ("field", "takes", "unit", "description"), [*_rows(_spec(subject), ""), *overlay]
-    )
+    rows = [*_rows(_spec(subject), ""), *_OVERLAY.get(subject, ())]
+    sources = ("source",) if any(row.get("source") for row in rows) else ()
+    return _listed(("field", "takes", "unit", "description", *sources), rows)
 
 
 def _listed(keys: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return texts by key as a table; long ones are folded."""
-    columns = (Column(key, key, fold=key in ("takes", "value", "description")) for key in keys)
+    columns = (Column(key, _TITLES.get(key, key), fold=key in _FOLDED) for key in keys)
     return Table(tuple(columns), rows)
 
 
 def _spec(subject: str) -> type:
     """Return the record class of a kind of spec."""
+    from calculon.campaign.record import Campaign
     from calculon.hardware.system import System
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
 
-    return {"execution": Execution, "model": Model, "system": System}[subject]
+    kinds = {"execution": Execution, "model": Model, "system": System, "campaign": Campaign}
+    return kinds[subject]
 
 
 def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
@@ -157,6 +168,7 @@ def _rows(cls: type, path: str) -> Iterator[dict[str, str]]:
             "takes": _takes(field),
             "unit": field.declaration.unit,
             "description": field.declaration.help,
+            "source": field.declaration.source,
         }
         if inner is not None:
             yield from _rows(inner, f"{path}{field.key}{suffix}.")
@@ -177,9 +189,10 @@ def _takes(field: SpecField) -> str:
     if not field.declaration.optional:
         return values
     default = field.default
-    if field.annotation not in JSON_TYPES or default is None:
+    numeric = isinstance(default, float)  # a time is one, and has words, too
+    if default in (None, "") or (field.annotation not in JSON_TYPES and not numeric):
         return f"{values}; optional"
-    if field.annotation is float:
+    if numeric:
         return f"{values}; default {default / field.declaration.scale:g}"
     return f"{values}; default {default if field.annotation is str else shown(default)}"
 
@@ -201,6 +214,8 @@ def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one r
         )
         words = (f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
         return " ".join((_WORDS[kind], ", ".join(words))).strip()
+    if words := getattr(kind, "WANTED", ""):
+        return str(words)
     if hasattr(kind, "schema"):
         own = kind.schema()
         if "type" not in own:

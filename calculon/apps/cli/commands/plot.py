@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from calculon.apps.cli.asked_run import add_run
 from calculon.apps.cli.changes import add_changes
 from calculon.apps.cli.options import (
     Log,
@@ -88,6 +89,21 @@ def _schedule_options(parser: Parser) -> None:
     add_changes(parser, "model", "execution", "system")
     add_edition(parser)
     add_preset(parser)
+
+
+def _goodput_options(parser: Parser) -> None:
+    add_run(parser, without=("--mtbf",))
+    parser.add_argument(
+        "--procs",
+        metavar="PROCS",
+        help="numbers of processors (1024:131072:x2, 1k-128k; default: a sixteenth to eight times those of the plan)",
+    )
+    parser.add_argument(
+        "--mtbf",
+        metavar="TIME,...",
+        help="hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
+        "and twice those of the campaign)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +219,27 @@ KINDS = (
         "calculon loe llama3-70B 256 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
         "calculon plot schedule best.json -o best.png",
     ),
+    Kind(
+        "campaign",
+        "where the days of a whole training run go, and when it ends",
+        add_run,
+        "plot_run:days",
+        "run_days",
+        "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
+        "-o campaign.png\n"
+        "calculon plot campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 20d -o days.svg",
+    ),
+    Kind(
+        "goodput",
+        "the goodput of a whole run over numbers of processors, for several times between failures, with more or "
+        "fewer replicas of the plan and a batch in proportion",
+        _goodput_options,
+        "plot_run:goodput",
+        "goodput_curves",
+        "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
+        "--procs 1024:131072:x2 -o goodput.png\n"
+        "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",
+    ),
 )
 """Every kind of picture, in the order of the help."""
 
@@ -231,8 +268,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output == "-" or Path(output).suffix.lower() not in PICTURES:
         wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
         raise SpecError(output, Problem("", wanted, "another name"))
-    names = ("results", "source", "specs")
-    inputs = [split(text)[0] for name in names for text in getattr(arguments, name, [])]
+    inputs = [split(text)[0] for text in _inputs(arguments)]
     check_outputs([output], inputs, PICTURES)
     check_library()
     from calculon.apps.report.pictures.canvas import save
@@ -241,3 +277,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     save(kind.draw(arguments), output)
     log(f"Output: {output}")
     return 0
+
+
+_INPUTS = ("results", "source", "specs", "model", "execution", "system", "campaign")
+"""Arguments that may be files, of all kinds of pictures."""
+
+
+def _inputs(arguments: argparse.Namespace) -> list[str]:
+    """Return the arguments that may be files."""
+    given = [getattr(arguments, name, None) or [] for name in _INPUTS]
+    return [text for one in given for text in ([one] if isinstance(one, str) else one)]

@@ -15,7 +15,6 @@ from calculon.apps.report.pictures.canvas import (
     logarithmic_ticks,
     note_edition,
 )
-from calculon.frozen import dataclass
 from calculon.spec.origin import stated_name
 
 if TYPE_CHECKING:
@@ -29,66 +28,20 @@ _SHADE = "#ededed"
 _MARKS = ("*", "P", "X", "d", "p", "h", "8", "<", ">", "^")
 """Marks of published runs."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """A published run.
-
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    num_procs : int
-        Its processors.
-    goodput : float or None
-        Its goodput; None where it is not published.
-    at_least : bool
-        Whether this is a bound.
-    mtbf_hours : float or None
-        Hours between its interruptions.
-    projected : bool
-        Whether its source computed these hours of those of a node.
-    interval : float or None
-        Seconds between its checkpoints.
-    """
-
-    name: str
-    num_procs: int
-    goodput: float | None = None
-    at_least: bool = False
-    mtbf_hours: float | None = None
-    projected: bool = False
-    interval: float | None = None
+_MORE = "more than"
+"""What a published goodput is that is a bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Goodput:
-    """The content of the picture.
+def draw(document: Document) -> "Figure":
+    """Draw three panels over the processors: goodput, hours between interruptions, minutes between checkpoints.
 
-    Attributes
+    Sizes are grey where the time between failures is extrapolated, and published runs have black marks.
+
+    Parameters
     ----------
     document : mapping
         :meth:`calculon.planner.goodput_by_size.GoodputBySize.to_dict`.
-    published : sequence of Published
-        Runs to draw beside, those of other sizes, too.
     """
-
-    document: Document
-    published: Sequence[Published] = ()
-
-    @property
-    def near(self) -> list[Published]:
-        """The published runs of sizes that are drawn."""
-        sizes = self.document["num_procs"]
-        return [one for one in self.published if sizes[0] <= one.num_procs <= sizes[-1]]
-
-
-def draw(content: Goodput) -> "Figure":
-    """Draw three panels over the processors: goodput, hours between interruptions, minutes between checkpoints.
-
-    Sizes are grey where the time between failures is extrapolated.
-    """
-    document = content.document
     question = document["question"]
     model, system = (stated_name(question[kind]) for kind in ("model", "system"))
     with drawing():
@@ -98,7 +51,7 @@ def draw(content: Goodput) -> "Figure":
         for number, curve in enumerate(document["curves"]):
             _curve(panels, document, curve, number)
         _limited(upper, document)
-        _published(panels, content)
+        _published(panels, document)
         count_axis(upper, document["num_procs"])
         _shade(panels, document)
         upper.set_ylabel("Goodput (%)")
@@ -160,13 +113,15 @@ def _label(document: Document, curve: Document) -> str:
     return f"a processor fails every {hours:,.0f} h{own}"
 
 
-def _published(panels: Sequence["Axes"], content: Goodput) -> None:
-    """Draw published runs, each with a mark of its own."""
-    for number, one in enumerate(content.near):
+def _published(panels: Sequence["Axes"], document: Document) -> None:
+    """Draw published runs of the sizes that are drawn, each with a mark of its own; projected ones hollow."""
+    first, last = document["num_procs"][0], document["num_procs"][-1]
+    near = [one for one in document["published"] if first <= one["num_procs"] <= last]
+    for number, one in enumerate(near):
         values = (
-            None if one.goodput is None else 100 * one.goodput,
-            one.mtbf_hours,
-            None if one.interval is None else one.interval / _MINUTE,
+            None if one["goodput"] is None else 100 * one["goodput"],
+            one["mtbf_hours"],
+            None if one["interval"] is None else one["interval"] / _MINUTE,
         )
         look: dict[str, Any] = {
             "marker": _MARKS[number % len(_MARKS)],
@@ -175,14 +130,15 @@ def _published(panels: Sequence["Axes"], content: Goodput) -> None:
             "markersize": 8,
             "zorder": 4,
         }
-        if one.projected:
+        if one["projected"]:
             look["markerfacecolor"] = "white"
         for axes, value in zip(panels, values, strict=True):
             if value is not None:
-                axes.plot([one.num_procs], [value], clip_on=False, **look)
-        if one.at_least and values[0] is not None:
-            _arrow(panels[0], (one.num_procs, values[0]))
-        panels[0].plot([], [], label=one.name, **look)
+                axes.plot([one["num_procs"]], [value], clip_on=False, **look)
+        if one["goodput_is"] == _MORE and values[0] is not None:
+            _arrow(panels[0], (one["num_procs"], values[0]))
+        evidence = "" if one["evidence"] == "read" else f" ({one['evidence']})"
+        panels[0].plot([], [], label=one["run"] + evidence, **look)
 
 
 def _arrow(axes: "Axes", base: tuple[float, float]) -> None:

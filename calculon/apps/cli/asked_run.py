@@ -1,0 +1,67 @@
+"""Arguments of the commands that tell of one whole run, and the run that they ask for."""
+
+import argparse
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.campaign_options import add_campaign, campaign_of, campaign_source
+from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.options import Parser, add_preset, naming
+from calculon.errors import Problem, SpecError
+from calculon.spec.spellings import processor_counts
+
+if TYPE_CHECKING:
+    from calculon.planner.training_run import TrainingRun
+
+_COUNT = r"\d+[kK]?"
+"""Processors that are planned, instead of a plan."""
+
+
+def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
+    """Declare the plan, the campaign, and changes of both; `without` as of :func:`add_campaign`."""
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "execution",
+        metavar="EXECUTION",
+        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    add_campaign(parser, without=without)
+    add_changes(parser, "campaign", "model", "execution", "system")
+    add_preset(parser)
+
+
+def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
+    """Return the run that the arguments of :func:`add_run` ask for.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed.
+    Infeasible
+        When a part of it does not fit.
+    """
+    from calculon.planner.training_run import campaign
+
+    model, execution, system = arguments.model, arguments.execution, arguments.system
+    source = campaign_source(arguments)
+    changed = with_changes(
+        arguments.changes, campaign=source, model=model, execution=execution, system=system
+    )
+    asked = campaign_of(arguments, changed["campaign"])
+    if re.fullmatch(_COUNT, execution) and not Path(execution).exists():
+        if any(one.startswith("execution.") for one in arguments.changes):
+            hint = "calculon plan ... -o plan.json, then plan.json#0 here"
+            found = f"{execution} processors, which are planned"
+            raise SpecError("--set", Problem("execution", "an execution to change", found, hint))
+        (changed["execution"],) = processor_counts(execution)
+    with naming(execution, campaign=arguments.campaign or "campaign"):
+        return campaign(
+            changed["model"],
+            changed["execution"],
+            changed["system"],
+            asked,
+            preset=arguments.preset,
+        )

@@ -1,0 +1,79 @@
+"""``calculon campaign``: a whole training run, with its failures, checkpoints, money and energy."""
+
+import argparse
+
+from calculon.apps.cli.asked_run import add_run, asked_run
+from calculon.apps.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    check_inputs,
+    check_outputs,
+)
+from calculon.errors import Infeasible
+from calculon.spec.result_selection import split
+
+FORMATS = ("text", "json")
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Tell a whole training run of a plan: its days with failures and checkpoints, where they go, what ramps of the "
+        "batch cost, money, energy and carbon. What nobody states has a default, each printed with its source. Exit "
+        "code 1 where the run misses its deadline or its budget.",
+        "calculon campaign llama-3.1-70b 1024 h100 --tokens 15T\n"
+        "calculon campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B\n"
+        "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens chinchilla --price 2.5 --pue 1.2 "
+        "--carbon 400\n"
+        "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 30d --mtbf 20000h "
+        "--set campaign.reliability.restart=10min\n"
+        "calculon campaign llama3-8B best.json#0 h100_80g_sxm --campaign run.yaml -o run.json",
+    )
+    add_run(parser)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="what is printed: a page (text, default), or everything (json)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write everything (.json, .json.gz) instead of the page; - prints it",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Estimate the run, then print the page or write the file; 1 where it misses a limit."""
+    specs = [arguments.model, arguments.execution, arguments.system]
+    given = [] if arguments.campaign is None else [arguments.campaign]
+    output = STDOUT if arguments.format == "json" and not arguments.output else arguments.output
+    check_inputs([*specs, *given])
+    if output not in (None, STDOUT):
+        check_outputs([output], [split(one)[0] for one in (*specs, *given)])
+    found = asked_run(arguments)
+    if output is None:
+        from calculon.apps.report.campaign_page import CampaignPage
+        from calculon.apps.views.estimate_result import result_of
+
+        main = result_of(found.main.estimate)
+        usual = found.preset.usual
+        log.show(CampaignPage(found.to_dict(), main, usual, every=arguments.verbose))
+    else:
+        from calculon.spec.files import json_text, write_json
+
+        if output == STDOUT:
+            log(json_text(found.to_dict()))
+        else:
+            write_json(output, found.to_dict())
+            log(f"Output: {output}")
+    if missed := [one for one in found.limits if not one.met]:
+        told = " and ".join(one.in_words for one in missed)
+        raise Infeasible("limits", f"the run misses {told}")
+    return 0

@@ -1,0 +1,21 @@
+"""``calculon plot campaign`` and ``plot goodput``: pictures of a whole training run."""
+
+import argparse
+from typing import Any
+
+from calculon.apps.cli.asked_run import asked_run
+from calculon.apps.report.pictures.run_days import RunDays
+from calculon.apps.views.run_pictures import run_days
+
+
+def days(arguments: argparse.Namespace) -> RunDays:
+    """Return where the days of the run go, and when it ends."""
+    return run_days(asked_run(arguments))
+
+
+def goodput(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the goodput of the run on other numbers of processors."""
+    from calculon.planner.goodput_by_size import goodput_by_size
+
+    mtbf = None if arguments.mtbf is None else arguments.mtbf.split(",")
+    return goodput_by_size(asked_run(arguments), arguments.procs, mtbf).to_dict()

@@ -1,0 +1,204 @@
+"""A whole run: the days of its parts, what is lost beside them, and when it ends."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.report.bars import COLORS
+from calculon.apps.report.campaign_page import USES, span
+from calculon.apps.report.digits import Digits
+from calculon.apps.report.pictures.canvas import (
+    BLACK,
+    GREY,
+    drawing,
+    figure,
+    note_edition,
+    wrapped,
+)
+from calculon.apps.report.texts import level_text, percent, token_count
+from calculon.frozen import dataclass
+from calculon.spec.origin import stated_name
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Document = Mapping[str, Any]
+
+MOST = 8
+"""Parts that have a bar each; the shortest of more are one."""
+
+_WIDTH, _ROW, _AROUND = 8.4, 0.3, 1.1
+"""Inches: the width, a bar, and title and axis of a panel."""
+
+_ROOM = 1.5
+"""Width of the axes over the longest bar, for the text behind it."""
+
+_LABEL = 24  # letters of a line
+
+
+@dataclass(frozen=True, slots=True)
+class RunDays:
+    """The content of the picture.
+
+    Attributes
+    ----------
+    run : mapping
+        :meth:`calculon.planner.training_run.TrainingRun.to_dict`.
+    digits : Digits
+        Those of its days.
+    interval : mapping or None
+        The interval of a step, whose level is that of the days.
+    """
+
+    run: Document
+    digits: Digits
+    interval: Document | None = None
+
+
+def draw(content: RunDays) -> "Figure":
+    """Draw the parts of a run, its losses, and below when it ends."""
+    run = content.run
+    parts, losses = _parts(run), _losses(run)
+    ends = _ends(content)
+    rows = max(len(parts), len(losses), 1)
+    heights = (_AROUND + _ROW * rows, _AROUND + _ROW * len(ends))
+    asked = run["question"]
+    fields = asked["execution"]["fields"]
+    title = (
+        f"{token_count(run['tokens'])} tokens of {stated_name(asked['model'])} on {fields['num_procs']:,} x "
+        f"{stated_name(asked['system'])}: {content.digits.rate(run['figures']['days'])} days, "
+        f"goodput {percent(run['figures']['goodput'])}"
+    )
+    with drawing():
+        picture = figure(_WIDTH, sum(heights))
+        upper, lower = picture.subfigures(2, 1, height_ratios=heights)
+        left, right = upper.subplots(1, 2)
+        _bars(left, [(label, days, "blue") for label, days in parts], run, rows)
+        left.set_title("Steps that count, by batch x sequence")
+        _bars(right, losses, run, rows, shares=True)
+        right.set_title("What is lost beside them")
+        _intervals(lower.subplots(), ends, run)
+        picture.suptitle(wrapped(title, 100), x=0.01, ha="left", fontsize=10)
+    return picture
+
+
+def _parts(run: Document) -> list[tuple[str, float]]:
+    """Return the parts in their order, each with its days; the shortest together where there are many."""
+    parts = run["parts"]
+    longest = sorted(parts, key=lambda one: -one["days"])
+    kept = longest if len(parts) <= MOST else longest[: MOST - 1]
+    found = [(_part(one), one["days"]) for one in parts if one in kept]
+    rest = [one["days"] for one in parts if one not in kept]
+    return found + ([(f"{len(rest)} other parts", sum(rest))] if rest else [])
+
+
+def _part(one: Document) -> str:
+    name = f"{one['name']}: " if one["name"] else ""
+    return wrapped(f"{name}{one['batch_size']:,} x {one['seq_size']:,}", _LABEL)
+
+
+def _losses(run: Document) -> list[tuple[str, float, str]]:
+    """Return what takes days beside the steps that count, the most first."""
+    causes = ((name, words, color) for name, (words, color) in USES.items() if name != "useful")
+    found = [(words, run["figures"][f"{name}_days"], color) for name, words, color in causes]
+    return sorted((one for one in found if one[1] > 0), key=lambda one: -one[1])
+
+
+def _bars(
+    axes: "Axes",
+    bars: Sequence[tuple[str, float, str]],
+    run: Document,
+    rows: int,
+    *,
+    shares: bool = False,
+) -> None:
+    """Draw bars of days below each other, each with its text."""
+    total = run["figures"]["days"]
+    longest = max((days for _, days, _ in bars), default=1.0)
+    unit, factor = _unit(longest)
+    for place, (_, days, color) in enumerate(bars):
+        axes.barh(place, days * factor, height=0.62, color=COLORS[color], edgecolor="white", lw=0.6)
+        text = span(days, longest) + (f" ({percent(days / total)})" if shares else "")
+        _note(axes, text, (days * factor, place), 4)
+    axes.set_xlim(0, _ROOM * longest * factor)
+    axes.set_ylim(rows - 0.4, -0.6)
+    axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel(unit)
+
+
+def _unit(longest: float) -> tuple[str, float]:
+    """Return the unit in which :func:`span` writes the parts of some days, and how many of it are a day."""
+    return ("Hours", 24.0) if span(longest, longest).endswith("h") else ("Days", 1.0)
+
+
+def _note(axes: "Axes", text: str, place: tuple[float, float], offset: int) -> None:
+    """Write a text behind a bar or a line."""
+    look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+    axes.annotate(text, place, xytext=(offset, 0), **look)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A row of the lower panel: from where to where the days are, and the most likely."""
+
+    label: str
+    low: float
+    middle: float
+    high: float
+    text: str
+
+
+def _ends(content: RunDays) -> list[_End]:
+    """Return where the end of a run may be: without failures, as failures leave it, as far as the model is sure."""
+    run, figures = content.run, content.run["figures"]
+    ideal, days = figures["useful_days"], figures["days"]
+    low, middle, high = (figures[f"days_{part}"] for part in ("p10", "p50", "p90"))
+    alone = _days(run, ideal)
+    found = [_End("steps alone", ideal, ideal, ideal, alone)]
+    said = f"{_days(run, low)} to {_days(run, high)}"
+    found.append(_End("failures: p10 to p90", low, middle, high, said))
+    if run["days_between"] is not None:
+        first, last = run["days_between"]
+        digits = content.digits
+        said = f"{digits.rate(first, like=days)} to {digits.rate(last, like=days)} d"
+        level = f": {level_text(content.interval)} interval" if content.interval else ""
+        found.append(_End(f"cost model{level}", first, days, last, said))
+    return found
+
+
+def _intervals(axes: "Axes", ends: Sequence[_End], run: Document) -> None:
+    """Draw each end as a line with a mark, and the deadline across them."""
+    colors = (COLORS["blue"], COLORS["vermilion"], GREY)
+    for place, (one, color) in enumerate(zip(ends, colors, strict=False)):
+        if one.low < one.high:
+            axes.plot([one.low, one.high], [place] * 2, color=color, lw=4, solid_capstyle="butt")
+        axes.plot([one.middle], [place], "o", color=color, mec="white", mew=0.8, ms=7, zorder=3)
+        _note(axes, one.text, (one.high, place), 8)
+    values = [end for one in ends for end in (one.low, one.high)]
+    limit = _deadline(run)
+    if limit is not None:
+        values.append(limit)
+        axes.axvline(limit, color=BLACK, lw=1.4, label=f"deadline, {span(limit, limit)}")
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), borderpad=0, handlelength=1.2)
+    low, high = min(values), max(values)
+    room = max(high - low, 0.02 * high)
+    axes.set_xlim(low - 0.06 * room, high + 0.3 * room)
+    axes.set_ylim(len(ends) - 0.4, -0.6)
+    axes.set_yticks(range(len(ends)), [one.label for one in ends])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("Days from the first step to the end (not from 0)")
+    axes.set_title("When it ends")
+    note_edition(axes, [run["question"]["edition"]])
+
+
+def _deadline(run: Document) -> float | None:
+    """Return the days that the run may take, if it says so."""
+    found = [one["limit"] for one in run["limits"] if one["field"] == "deadline"]
+    return found[0] if found else None
+
+
+def _days(run: Document, value: float) -> str:
+    return span(value, run["figures"]["days"])

@@ -1,0 +1,74 @@
+"""Processor-hours of published trainings: the rows of the studies of ``validation/campaign``."""
+
+import re
+from functools import cache
+
+from calculon.frozen import dataclass
+from calculon.spec import catalog
+from calculon.spec.csv_rows import read_csv
+
+FOLDER = "validation/campaign"
+"""Studies of whole trainings, below the root of the catalog."""
+
+_COLUMNS = ("run", "tokens_b", "num_gpus", "gpu_hours", "hours_of", "source")
+_GIGA = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTraining:
+    """The processor-hours of a training as its source prints them.
+
+    Attributes
+    ----------
+    run : str
+        Its name.
+    tokens : float
+        Tokens.
+    num_procs : int
+        Processors; of some rows those that the study takes.
+    processor_hours : float
+        As printed.
+    whole : bool
+        Whether they are hours of the whole run, and not of steps alone.
+    source : str
+        Where it stands.
+    """
+
+    run: str
+    tokens: float
+    num_procs: int
+    processor_hours: float
+    whole: bool
+    source: str
+
+
+@cache
+def published_trainings() -> tuple[PublishedTraining, ...]:
+    """Return the trainings whose processor-hours are printed."""
+    files = sorted((catalog.root() / FOLDER).glob("*/measured.csv"))
+    lines = (line for file in files for line in read_csv(str(file), _COLUMNS))
+    return tuple(
+        PublishedTraining(
+            run=line.cells["run"],
+            tokens=line.number_of("tokens_b") * _GIGA,
+            num_procs=line.whole("num_gpus"),
+            processor_hours=line.number_of("gpu_hours"),
+            whole=line.cells["hours_of"] == "run",
+            source=line.cells["source"],
+        )
+        for line in lines
+        if line.cells["gpu_hours"]
+    )
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names are of the same model, but for their spelling.
+
+    >>> same_name("Llama 3.1 405B", "llama3.1-405B"), same_name("Llama 3 70B", "llama2-70B")
+    (True, False)
+    """
+    return _plain(one) == _plain(other)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,102 @@
+"""What sources print of runs like one that is predicted: the same model, or a job of a similar size."""
+
+import math
+from typing import Any
+
+from calculon.campaign.job_mtbf import HOUR, job_mtbf
+from calculon.campaign.published import PublishedFailures, failures_near, published_failures
+from calculon.campaign.published_hours import PublishedTraining, published_trainings, same_name
+from calculon.campaign.whole_run import WholeRun
+
+NEAR = 2.0
+"""Ratio of the sizes of two jobs up to which one is like the other."""
+
+_SAME = 1e-3
+
+
+def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
+    """Return rows of published figures, each with what this run, or its law of failures, has in its place.
+
+    Parameters
+    ----------
+    whole : WholeRun
+        A run of one execution.
+    model : str
+        Name of its model.
+
+    Returns
+    -------
+    list of dict
+        ``run``, ``num_procs``, ``figure``, ``per`` (tokens of processor-hours, hours of failures), ``published``,
+        ``published_is`` (``about``, ``more than``), ``ours``, ``source``, ``evidence``.
+    """
+    rows = [
+        _hours(whole, one)
+        for one in published_trainings()
+        if same_name(one.run, model) and one.whole
+    ]
+    num_procs, parameters = float(whole.job.num_procs), float(whole.job.parameters)
+    own = [one for one in published_failures() if _is_of(one, model, parameters)]
+    near = [
+        one
+        for one in failures_near(num_procs)
+        if one not in own and 1 / NEAR <= num_procs / (one.num_procs or math.inf) <= NEAR
+    ]
+    for one in (*own, *near[:2]):
+        rows += _failures(whole, one)
+    return rows
+
+
+def _is_of(one: PublishedFailures, model: str, parameters: float) -> bool:
+    if same_name(one.run, model):
+        return True
+    return one.parameters is not None and abs(one.parameters / parameters - 1) < _SAME
+
+
+def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
+    """Return processor-hours, ours for as many tokens."""
+    return {
+        "run": one.run,
+        "num_procs": one.num_procs,
+        "figure": "processor_hours",
+        "per": one.tokens,
+        "published": one.processor_hours,
+        "published_is": "",
+        "ours": float(whole.processor_hours) * one.tokens / float(whole.tokens),
+        "source": one.source,
+        "evidence": "",
+    }
+
+
+def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
+    """Return failures in a window, or the hours between them, and goodput."""
+    base = {"run": one.run, "num_procs": one.num_procs, "source": one.source}
+    base["evidence"] = one.evidence
+    rows = []
+    if one.num_procs and one.mtbf_hours:
+        per_processor = whole.campaign.reliability.mtbf_processor / HOUR
+        mtbf = float(job_mtbf(one.num_procs, per_processor)) / HOUR
+        window = one.hours
+        figure = "mtbf_hours" if window is None else "failures"
+        rows.append(
+            {
+                **base,
+                "figure": figure,
+                "per": window,
+                "published": one.mtbf_hours if window is None else one.failures,
+                "published_is": "",
+                "ours": mtbf if window is None else window / mtbf,
+            }
+        )
+    if one.goodput:
+        rows.append(
+            {
+                **base,
+                "figure": "goodput",
+                "per": None,
+                "published": one.goodput,
+                "published_is": one.goodput_is,
+                "ours": float(whole.goodput),
+            }
+        )
+    return rows

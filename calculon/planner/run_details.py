@@ -1,0 +1,77 @@
+"""Money, energy and nodes of a whole run as plain data, with the sources of their figures."""
+
+from typing import Any
+
+from calculon.campaign.energy import water
+from calculon.campaign.whole_run import WholeRun
+from calculon.units import KILO
+
+
+def money_details(whole: WholeRun) -> dict[str, Any] | None:
+    """Return the US dollars of a run, of one execution, by what they are for; None where no price is known."""
+    found = whole.money
+    if found is None:
+        return None
+    price = found.quote
+    return {
+        "processors": float(found.processors),
+        "storage": float(found.storage),
+        "experiments": float(found.experiments),
+        "run": float(found.run),
+        "total": float(found.total),
+        "price": {
+            "usd": float(price.usd),
+            "kind": price.kind,
+            "source": price.source,
+            "date": price.date,
+        },
+    }
+
+
+_ENERGY = ("stepping", "waiting", "spares", "nodes", "facility")
+
+
+def energy_details(whole: WholeRun) -> dict[str, Any] | None:
+    """Return the MWh of a run, of one execution, by what takes them; None where no power is known.
+
+    ``model_card`` is the convention of model cards, TDP times hours, beside.
+    """
+    found, fleet = whole.energy, whole.campaign.fleet
+    if found is None:
+        return None
+    machines = found.total - found.facility
+    litres = None if fleet.wue is None else float(water(machines, fleet.wue))
+    power = found.draw
+    return {
+        **{name: float(getattr(found, name)) / KILO for name in _ENERGY},
+        "total": float(found.total) / KILO,
+        "model_card": float(found.card) / KILO,
+        "power": {
+            "tdp": float(power.tdp),
+            "estimate": power.estimate,
+            "source": power.source,
+            "date": power.date,
+            "in_words": power.words,
+        },
+        "pue": fleet.pue,
+        "g_co2_per_kwh": fleet.g_co2_per_kwh,
+        "t_co2_market": _market(whole),
+        "water_litres": litres,
+    }
+
+
+def _market(whole: WholeRun) -> float | None:
+    """Return the tonnes of CO2 by contracts."""
+    grams = whole.campaign.fleet.g_co2_per_kwh_market
+    return None if grams is None else float(whole.mwh) * grams / KILO
+
+
+def node_details(whole: WholeRun) -> dict[str, Any]:
+    """Return nodes of a job, those that stand by, and how many are in repair on average."""
+    return {
+        "processors": whole.job.node,
+        "job": int(whole.job.nodes),
+        "spares": int(whole.spare_nodes),
+        "spares_stated": whole.campaign.reliability.spares is not None,
+        "in_repair": float(whole.away),
+    }

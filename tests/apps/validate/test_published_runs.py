@@ -1,0 +1,138 @@
+"""Whole runs beside what their sources print: hours, failures, checks of laws."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from calculon.apps.validate import error_summary as summary
+from calculon.apps.validate import published_runs
+from calculon.apps.validate.library import Library
+from calculon.apps.validate.measured_and_predicted import compare, pooled
+from calculon.apps.validate.published_runs import WIDEST, Check, every_check
+from calculon.apps.validate.run_rows import run_rows
+from calculon.apps.validate.study_rows import read_rows
+
+CHECK = Check(name="a", unit="h", published=2.0, ours=2.0, tolerance=0.01, source="a paper")
+
+
+@pytest.fixture(scope="module")
+def results():
+    library = Library.at()
+    return [compare(study, library, "corrected") for study in library.studies("campaign")]
+
+
+@pytest.fixture(scope="module")
+def trainings(results):
+    return {row["run"]: row for row in published_runs.trainings(results)}
+
+
+@pytest.mark.parametrize(
+    ("change", "passes"),
+    [
+        ({"ours": 2.02}, True),
+        ({"ours": 2.021}, False),
+        ({"ours": 1.979}, False),
+        ({"ours": 1.95, "rounded": 0.05}, True),
+        ({"ours": 9.0, "at_least": True}, True),
+        ({"ours": 1.999, "at_least": True}, False),
+    ],
+)
+def test_a_check_passes_within_its_tolerance(change, passes):
+    assert dataclasses.replace(CHECK, **change).passes is passes
+
+
+@pytest.mark.parametrize("check", every_check(), ids=lambda check: check.name)
+def test_laws_agree_with_what_is_published(check):
+    assert check.source
+    assert check.passes
+
+
+def test_a_law_that_is_wrong_fails_its_check(monkeypatch):
+    monkeypatch.setattr(published_runs, "card_energy", lambda hours, watts, pue: hours * watts)
+    wrong = {check.name for check in every_check() if not check.passes}
+    assert "BLOOM 176B: energy" in wrong
+    assert "RSC-1 on 16,384: between failures" not in wrong
+
+
+def test_checks_with_executions_pass():
+    library = Library.at()
+    names = ("campaign/llama3", "mlperf/gpt3_scaling")
+    both = [compare(library.studies(name)[0], library, "corrected") for name in names]
+    found = list(published_runs._of_studies(both))
+    assert len(found) == 3
+    assert all(check.passes for check in found)
+
+
+def test_where_a_configuration_is_known_hours_are_as_they_must_be(trainings):
+    known = [row for row in trainings.values() if row["configuration"] == "known"]
+    assert {"BLOOM 176B", "Llama 3.1 405B", "PaLM 540B"} <= {row["run"] for row in known}
+    for row in known:
+        assert row["passes"]
+        if row["hours_of"] == "run":
+            assert 1 < row["ratio"] <= WIDEST
+        else:
+            assert row["low"] <= row["published"] <= row["high"]
+
+
+def test_every_row_has_its_interval_and_what_failures_add(trainings, results):
+    assert len(trainings) == sum(len(one.own.comparisons[0].rows) for one in results)
+    for row in trainings.values():
+        assert row["low"] < row["steps"] < row["high"]
+        assert row["by_failures"] >= 1
+        assert row["ratio"] == pytest.approx(row["published"] / row["steps"])
+        assert row["passes"] is None or row["configuration"] == "known"
+
+
+def test_hours_are_steps_times_their_time_times_processors(results):
+    (one,) = [result for result in results if result.study.name == "campaign/bloom"]
+    (row,) = read_rows(one.study)
+    steps = 366e9 / (2048 * 2048)
+    time = one.own.prediction.values["total_time"][0]
+    assert one.own.comparisons[0].estimated[0] == pytest.approx(steps * time * 384 / 3600)
+    assert row.cells["num_gpus"] == 384
+
+
+def test_phases_of_a_run_add_up(results):
+    """PaLM's three batches, whose tokens are those of the run, have the hours of one card."""
+    (one,) = [result for result in results if result.study.name == "campaign/palm"]
+    cells = [row.cells for row in read_rows(one.study)]
+    assert sum(row["tokens_b"] for row in cells) == 780
+    steps = [1e9 * row["tokens_b"] / (row["gbs"] * 2048) for row in cells]
+    times = one.own.prediction.values["total_time"]
+    (found,) = one.own.comparisons[0].estimated
+    assert found == pytest.approx(np.dot(steps, times) * 6144 / 3600)
+
+
+def test_whole_runs_are_no_steps_and_enter_no_error_of_steps(results):
+    """Nothing of them is evidence of an interval, or in the errors of all rows."""
+    assert run_rows(results) == []
+    assert pooled(results) == {}
+    assert summary.all_sources(results) == []
+
+
+def test_rows_of_mlperf_have_each_run_once():
+    library = Library.at()
+    (study,) = library.studies("mlperf/llama31_8b")
+    result = compare(study, library, "corrected")
+    steps, train = result.own.comparisons
+    assert len(run_rows([result])) == len(steps.rows) == 23
+    assert len(train.rows) == 9
+    labels = [row.label for row in steps.rows]
+    for row, found in zip(train.rows, train.estimated, strict=True):
+        step = steps.estimated[labels.index(row.label)]
+        count = row.cells["samples"] / row.cells["gbs"]
+        assert found == pytest.approx(count * step / 60)
+
+
+def test_failures_and_checks_are_shown_with_several_studies(results):
+    assert published_runs.failures(results)[0]["published"] == pytest.approx(54 * 24 / 419)
+    for one in results:
+        assert published_runs.failures([one]) == []
+        assert published_runs.checks([one]) == []
+
+
+def test_a_name_that_is_whole_goes_before_the_last_part_of_another():
+    library = Library.at()
+    assert [study.name for study in library.studies("bloom")] == ["bloom"]
+    assert [study.name for study in library.studies("palm")] == ["campaign/palm"]
