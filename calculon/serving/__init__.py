@@ -7,7 +7,7 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 (:class:`~calculon.serving.pass_sizes.PassSizes`) are columns of arrays, whose last axis is *deployment and batch*.
 
 ===================  ==========================================================================================
-``deployment``       the record of how a model is served; ``workload`` that of what is asked of it; ``read`` for both
+``deployment``       the record of how a model is served; ``load`` that of what is asked of it; ``asked`` reads both
 ``number_types``     bytes and arithmetic of the types of weights and caches
 ``pass_sizes``       sizes of a pass, as columns
 ``pass_rows``        rows of a pass: layers of the model, attention over a cache, reductions, head, sampling

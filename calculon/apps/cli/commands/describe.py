@@ -153,7 +153,7 @@ def _spec(subject: str) -> type:
     from calculon.campaign.record import Campaign
     from calculon.hardware.system import System
     from calculon.serving.deployment import Deployment
-    from calculon.serving.workload import Workload
+    from calculon.serving.load import Workload
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from calculon import inputs
 from calculon.errors import Problem, SpecError
 from calculon.serving.deployment import Deployment
-from calculon.serving.workload import Workload
+from calculon.serving.load import Workload
 from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.fields import shown
