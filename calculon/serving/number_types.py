@@ -57,6 +57,8 @@ class NumberTypes(NamedTuple):
         Bytes of a cached element.
     engines : tuple of str
         Types of the arithmetic with weights, experts and head on the machine at hand.
+    wide : str
+        Its type of 16 bits.
     """
 
     weights: str
@@ -64,12 +66,13 @@ class NumberTypes(NamedTuple):
     head: str
     cache: float
     engines: tuple[str, str, str]
+    wide: str
 
     @classmethod
     def of(cls, system: System, weights: str, experts: str, head: str, cache: str) -> "NumberTypes":
         """Return the types on a machine."""
-        engines = tuple(engine_of(system, one) for one in (weights, experts, head))
-        return cls(weights, experts, head, CACHE_TYPES[cache], engines)  # type: ignore[arg-type]
+        engines = (engine_of(system, weights), engine_of(system, experts), engine_of(system, head))
+        return cls(weights, experts, head, CACHE_TYPES[cache], engines, engine_of(system, WIDE))
 
 
 def engine_of(system: System, weights: str) -> str:
