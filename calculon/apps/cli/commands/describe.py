@@ -16,7 +16,7 @@ from calculon.spec.named_values import CORRECTED
 from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
 
-SPECS = ("execution", "model", "system", "campaign")
+SPECS = ("execution", "model", "system", "campaign", "deployment", "workload")
 RESULTS = ("stats", "layers", "figures")
 ALL = "all"
 """Stands for every edition."""
@@ -152,10 +152,19 @@ def _spec(subject: str) -> type:
     """Return the record class of a kind of spec."""
     from calculon.campaign.record import Campaign
     from calculon.hardware.system import System
+    from calculon.serving.deployment import Deployment
+    from calculon.serving.load import Workload
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
 
-    kinds = {"execution": Execution, "model": Model, "system": System, "campaign": Campaign}
+    kinds: dict[str, type] = {
+        "execution": Execution,
+        "model": Model,
+        "system": System,
+        "campaign": Campaign,
+        "deployment": Deployment,
+        "workload": Workload,
+    }
     return kinds[subject]
 
 
