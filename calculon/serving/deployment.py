@@ -111,6 +111,12 @@ class Deployment:
         "before 2024",
         default=True,
     )
+    price: float | None = declare(
+        "US dollars for an hour of a processor; if absent the rent in ext.price of the system",
+        unit="USD/h",
+        at_least=0,
+        default=None,
+    )
     name: str = field(default="deployment", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -164,6 +170,6 @@ class Deployment:
         found: dict[str, Any] = {}
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
-            scaled = one.declaration.scale != 1.0
+            scaled = one.declaration.scale != 1.0 and value is not None
             found[one.key] = value / one.declaration.scale if scaled else value
         return found

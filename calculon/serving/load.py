@@ -74,6 +74,9 @@ class Workload:
     def _contradictions(self) -> Iterator[Problem]:
         if self.rate is not None and self.users is not None:
             yield Problem("rate", "one of rate and users", "both")
+        if self.output < 2:
+            hint = "an output of one token is prefill alone"
+            yield Problem("output", "at least 2", str(self.output), hint)
         if self.think and self.users is None:
             wanted = "0, since there are no users who think"
             yield Problem("think", wanted, f"{self.think:g}", "users states how many there are")

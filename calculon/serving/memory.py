@@ -31,7 +31,7 @@ class RankMemory:
     weights, reserve, activation : array
         What a rank holds whatever is asked of it.
     free : array
-        What is left; below 0 where the model does not fit.
+        What is left for sequences, their caches and logits; below 0 where the model does not fit.
     room : array
         What of it caches may take: ``memory_fraction``.
     """
@@ -54,7 +54,7 @@ def weight_bytes(model: Model, types: NumberTypes, sizes: PassSizes, stages: Cou
     each: Bytes = np.zeros(sizes.count)
     for kind in kinds_of_block(model):
         for layer in pass_layers(model, sizes, kind):
-            stored = ACTIVATION_BYTES
+            stored: float = ACTIVATION_BYTES
             if layer.kernel == "grouped_product":
                 stored = WEIGHT_TYPES[types.experts].bytes
             elif layer.kernel == "product":
@@ -70,20 +70,26 @@ def weight_bytes(model: Model, types: NumberTypes, sizes: PassSizes, stages: Cou
     return np.where(stages == 1, both, np.maximum(most + first, fewest + head))
 
 
-def activation_bytes(model: Model, sizes: PassSizes, tokens: Count, sequences: Count) -> Bytes:
-    """Return the largest live set of a pass of so many tokens: tensors of one block, and the logits of all sequences.
+def logit_bytes(model: Model, tensor_par: Count | int) -> Bytes:
+    """Return the bytes of the logits of a sequence on a rank."""
+    return np.ceil(model.vocab / np.asarray(tensor_par, float)) * LOGIT_BYTES
+
+
+def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
+    """Return the largest live set of a pass of so many tokens, tensors of one block; logits are apart.
 
     Those of a block are three of the residual stream, the MLP's (of experts: of those that a token passes) and queries,
     keys and values.
     """
     split = sizes.tensor_par
     width = model.inner_width * (model.experts_per_token if model.mixes else 1)
-    width = max(width, model.feedforward if not model.has_experts or model.mixes_kinds else 0)
+    if model.mixes_kinds:
+        width = max(width, model.feedforward)
     width += model.shared_feedforward
     queries = model.attn_heads * model.attn_size / split
     values = cached_width(model, split)
     block = (3 * model.hidden + 3 * width / split + queries + values) * ACTIVATION_BYTES
-    return tokens * block + sequences * np.ceil(model.vocab / split) * LOGIT_BYTES
+    return tokens * block
 
 
 def rank_memory(
@@ -92,9 +98,8 @@ def rank_memory(
     deployment: Deployment,
     types: NumberTypes,
     tokens: Count,
-    sequences: Count,
 ) -> RankMemory:
-    """Return the memory of a rank for passes of so many tokens, and logits of so many sequences.
+    """Return the memory of a rank for passes of so many tokens, without what each sequence takes.
 
     What drivers and others than the process take (``ext.memory.withheld``) is not part of the capacity.
     """
@@ -104,7 +109,7 @@ def rank_memory(
     stages = np.full(sizes.count, float(deployment.pipeline_par))
     capacity = np.zeros(sizes.count) + system.usable[0]
     weights = weight_bytes(model, types, sizes, stages)
-    activation = activation_bytes(model, sizes, tokens, sequences)
+    activation = activation_bytes(model, sizes, tokens)
     reserve = np.full(sizes.count, deployment.reserve)
     free = capacity - weights - reserve - activation
     room = np.maximum(0.0, free) * deployment.memory_fraction
@@ -149,16 +154,18 @@ def sequences_that_fit(
     once = np.zeros_like(each)
     if workload.cached:
         once = cached_bytes(model, deployment, types, np.full(each.shape, float(workload.cached)))
-    return np.floor(np.maximum(0.0, memory.room - once) / each)
+    logits = deployment.memory_fraction * logit_bytes(model, deployment.tensor_par)
+    return np.floor(np.maximum(0.0, memory.room - once) / (each + logits))
 
 
 def longest_context(
     model: Model, deployment: Deployment, types: NumberTypes, memory: RankMemory
 ) -> Count:
     """Return the tokens of the longest sequence that fits alone, by bisection: windows stop to grow."""
+    logits = deployment.memory_fraction * logit_bytes(model, deployment.tensor_par)
     low, high = np.zeros_like(memory.room), np.full_like(memory.room, LONGEST_CONTEXT)
     for _ in range(42):
         middle = np.floor((low + high) / 2)
-        fits = cached_bytes(model, deployment, types, middle) <= memory.room
+        fits = cached_bytes(model, deployment, types, middle) + logits <= memory.room
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return low

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,22 @@ from calculon.serving.pass_rows import Row
 from calculon.serving.pass_sizes import PassSizes
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Count, Flops, Seconds
+
+QUANTITIES = (
+    "time",
+    "floor",
+    "arithmetic",
+    "memory",
+    "network",
+    "flops",
+    "moved",
+    "weights",
+    "cache",
+)
+"""Quantities of a row that files have."""
+
+CAUSES = ("weights", "cache", "activations", "arithmetic", "network", "floors", "host")
+"""What the time of a pass is due to: reading of weights, caches and activations, and what is no memory."""
 
 
 class Parts(NamedTuple):
@@ -73,6 +89,36 @@ class PassTimes:
     blocks: Seconds
     first: Seconds
     last: Seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the first pass as plain values: its time, and its rows of each name together."""
+        rows: dict[str, dict[str, float]] = {}
+        for row in self.rows:
+            own = rows.setdefault(row.name, dict.fromkeys(QUANTITIES, 0.0))
+            for name in QUANTITIES:
+                own[name] += float(getattr(row, name)[0])
+        causes = {name: float(value[0]) for name, value in self.causes().items()}
+        return {"time": float(self.time[0]), "rows": rows, "causes": causes}
+
+    def causes(self) -> dict[str, Seconds]:
+        """Return the time by :data:`CAUSES`; they sum up to it.
+
+        The work of a row is due to what takes the longest of it; time of memory by what is read.
+        """
+        found = {name: np.zeros_like(self.time) for name in CAUSES}
+        for row in self.rows:
+            work = row.time - row.floor
+            host = row.name == "host"
+            found["host" if host else "floors"] += row.floor
+            network = row.network > 0
+            found["network"] += np.where(network, work, 0.0)
+            computes = ~network & (row.arithmetic >= row.memory)
+            found["arithmetic"] += np.where(computes, work, 0.0)
+            reads = np.where(network | computes, 0.0, work) / np.maximum(row.moved, 1.0)
+            found["weights"] += reads * row.weights
+            found["cache"] += reads * row.cache
+            found["activations"] += reads * (row.moved - row.weights - row.cache)
+        return found
 
     def of(self, name: str) -> tuple[RowTime, ...]:
         """Return the rows of a name."""
