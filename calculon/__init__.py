@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
+    from calculon.serving.serve import Served, serve
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
     from calculon.spec.packing import Packing, packing
@@ -54,6 +55,7 @@ __all__ = [
     "Plan",
     "SearchResult",
     "Sensitivity",
+    "Served",
     "SpecError",
     "Sweep",
     "System",
@@ -76,6 +78,7 @@ __all__ = [
     "report",
     "search",
     "sensitivity",
+    "serve",
     "sweep",
     "validate",
     "waterfall",
@@ -102,6 +105,7 @@ _MODULES = {
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "planner.why": ("Why", "why"),
+    "serving.serve": ("Served", "serve"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

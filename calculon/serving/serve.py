@@ -144,7 +144,13 @@ class Served:
             "run_time": self.run_time,
             "price": self.price,
             "limits": [
-                {"name": one.name, "most": one.most, "found": one.found, "met": one.met}
+                {
+                    "name": one.name,
+                    "most": one.most,
+                    "found": one.found,
+                    "met": one.met,
+                    "in_words": one.in_words,
+                }
                 for one in self.limits
             ],
             "passes": {"decode": self.decode.to_dict(), "prefill": self.prefill.to_dict()},
