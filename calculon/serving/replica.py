@@ -64,13 +64,17 @@ class Replica:
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
         """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
         seen = self.workload.context if context is None else context
-        parts = batch / self.deployment.pipeline_par
-        return self.passes(self.sizes(decoded=parts, context=seen))
+        return self.passes(self.sizes(decoded=batch / self._parts(batch), context=seen))
+
+    def _parts(self, batch: Count) -> Count:
+        """Return into how many parts stages take a batch: one for each stage, or as many as there are sequences."""
+        return np.minimum(batch, self.deployment.pipeline_par)
 
     def decode(self, batch: Count, context: Count | float | None = None) -> Seconds:
         """Return the time in which every sequence has a token.
 
-        Each of `p` stages is at a part of the sequences of its own; a token is back after all of them.
+        Each of `p` stages is at a part of the sequences of its own; a token is back after all of them. Fewer sequences
+        than stages go through them one after the other, and no stage waits for the slowest.
         """
         return self._through(self.decode_pass(batch, context), batch)
 
@@ -79,8 +83,10 @@ class Replica:
         stages = self.deployment.pipeline_par
         if stages == 1:
             return times.time
+        parts = self._parts(tokens)
         slowest = stage_time(times, self.model.num_blocks, np.full_like(times.time, stages))
-        return stages * (slowest + self._handed(tokens / stages))
+        moved = self._handed(tokens / parts)
+        return np.maximum(times.time + stages * moved, parts * (slowest + moved))
 
     def _handed(self, tokens: Count) -> Seconds:
         split = np.full(np.shape(tokens), self.deployment.tensor_par)
