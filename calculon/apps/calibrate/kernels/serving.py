@@ -130,7 +130,7 @@ def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
         "bits, heads of 128)"
     )
     if name != gpu:
-        assumed += f"; they are those of {name}: the one kernel that was measured on {gpu} is slower than other engines'"
+        assumed += f"; they are those of {name}, as the one kernel measured on {gpu} is slower than other engines'"
     return (
         {"attention_floor": floor, "decode_attention": stated},
         {f"{PATH}.attention_floor": text, f"{PATH}.decode_attention.*": text},
