@@ -61,6 +61,11 @@ class PassSizes:
         return cls(**dict(zip(names, columns, strict=True)))
 
     @property
+    def columns(self) -> tuple[Count, ...]:
+        """The columns, in their order."""
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    @property
     def tokens(self) -> Count:
         """Rows of the pass that go through the products."""
         return self.decoded + self.prompts * self.chunk

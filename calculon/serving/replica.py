@@ -41,11 +41,20 @@ class Replica:
         d = self.deployment
         return NumberTypes.of(self.system, d.weights_dtype, d.of_experts, d.head_dtype, d.kv_dtype)
 
+    @cached_property
+    def _timed(self) -> dict[bytes, PassTimes]:
+        """Passes that were timed before, by their sizes."""
+        return {}
+
     def passes(self, sizes: PassSizes) -> PassTimes:
-        """Time passes through all stages, one after the other."""
-        shared = self.deployment.shared_heads
-        rows = pass_rows(self.model, self.types, sizes, shared_heads=shared)
-        return pass_times(self.model, self.system, rows, sizes, graphs=self.deployment.graphs)
+        """Time passes through all stages, one after the other; the same sizes once."""
+        key = b" ".join(column.tobytes() for column in sizes.columns)
+        if key not in self._timed:
+            shared = self.deployment.shared_heads
+            rows = pass_rows(self.model, self.types, sizes, shared_heads=shared)
+            graphs = self.deployment.graphs
+            self._timed[key] = pass_times(self.model, self.system, rows, sizes, graphs=graphs)
+        return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of this replica."""

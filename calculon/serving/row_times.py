@@ -277,7 +277,10 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
 
 
 def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) -> Parts:
-    """Time a layer by the law of its kernel, forward."""
+    """Time a layer by the law of its kernel, forward.
+
+    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving.
+    """
     layer = row.layer
     assert layer is not None
     flops, moved = np.zeros((3, 1, count)), np.zeros((3, 1, count))
@@ -292,7 +295,8 @@ def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) 
     else:
         memory = _moved(system, row.moved) if own is None else own[0, 0]
         done = arithmetic[0, 0] - np.where(flops[0, 0] > 0, start, 0.0)
-    return _combined(system, (start or floor) if floor else 0.0, done, memory + np.zeros(count))
+    own_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
+    return _combined(system, (own_start or floor) if floor else 0.0, done, memory + np.zeros(count))
 
 
 def _start(kernel: Kernel) -> float:
@@ -340,11 +344,9 @@ def _reduction(system: System, message: Bytes, ranks: Count) -> Parts:
 
     Sources: :class:`~calculon.hardware.serving.SmallReduce`; the library as in training.
     """
-    network = system.networks[0]
     members = np.asarray(ranks, np.int64)
     several = (members > 1) & (message > 0)
-    small = system.ext.serving.small_reduce.time(message, ranks, network.bandwidth)
-    small = np.where(members <= network.size, small, np.inf)
+    small = system.small_reduce(message, ranks)
     group = Group.in_mesh(system, np.maximum(members, 2), np.ones_like(members))
     library = group_time(system, "all_reduce", np.maximum(message, 1.0), group, AUTO)
     time = np.where(several, np.minimum(small, library), 0.0)

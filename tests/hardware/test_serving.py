@@ -116,3 +116,12 @@ def test_latencies_rise_with_the_ranks(latency, place):
     with pytest.raises(SpecError) as caught:
         with_serving({"small_reduce": {"latency": latency}})
     assert [one.field.endswith(place) for one in caught.value.problems] == [True]
+
+
+def test_small_messages_are_reduced_over_nvlink_alone():
+    size, ranks = 1e4, np.array([1, 2, 8, 16])
+    a100, pcie = inputs.system("a100_80g_sxm"), inputs.system("a100_80g_pcie")
+    law, port = a100.ext.serving.small_reduce, a100.networks[0].bandwidth
+    assert a100.small_reduce(size, ranks)[:3] == pytest.approx(law.time(size, ranks, port)[:3])
+    assert a100.small_reduce(size, ranks)[3] == np.inf
+    assert pcie.small_reduce(size, ranks).tolist() == [0, np.inf, np.inf, np.inf]
