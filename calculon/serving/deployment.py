@@ -166,10 +166,11 @@ class Deployment:
         return self.batching == "continuous" and self.token_budget > 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as in a file."""
+        """Return the fields as in a file, without those that leave something open."""
         found: dict[str, Any] = {}
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
-            scaled = one.declaration.scale != 1.0 and value is not None
-            found[one.key] = value / one.declaration.scale if scaled else value
+            scaled = one.declaration.scale != 1.0
+            if value is not None:
+                found[one.key] = value / one.declaration.scale if scaled else value
         return found

@@ -104,5 +104,6 @@ class Workload:
         return self.prompt + self.output / 2
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as in a file."""
-        return {one.key: getattr(self, one.name) for one in spec_fields(Workload)}
+        """Return the fields as in a file, without those that leave something open."""
+        values = ((one.key, getattr(self, one.name)) for one in spec_fields(Workload))
+        return {name: value for name, value in values if value is not None}

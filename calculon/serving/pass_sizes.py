@@ -12,6 +12,8 @@ from calculon.units import Array, Count
 class PassSizes:
     """Passes of one rank of a replica; all of shape ``(passes,)``, the last axis *deployment and batch*.
 
+    Each has a token at least, and a row of logits.
+
     Attributes
     ----------
     tensor_par, expert_par : array of float

@@ -64,11 +64,11 @@ class Replica:
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
         """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
         seen = self.workload.context if context is None else context
-        return self.passes(self.sizes(decoded=batch / self._parts(batch), context=seen))
+        return self.passes(self.sizes(decoded=self._part(batch), context=seen))
 
-    def _parts(self, batch: Count) -> Count:
-        """Return into how many parts stages take a batch: one for each stage, or as many as there are sequences."""
-        return np.minimum(batch, self.deployment.pipeline_par)
+    def _part(self, batch: Count) -> Count:
+        """Return the sequences of a pass: with stages those of one of as many parts, one at least."""
+        return np.maximum(batch / self.deployment.pipeline_par, np.minimum(batch, 1.0))
 
     def decode(self, batch: Count, context: Count | float | None = None) -> Seconds:
         """Return the time in which every sequence has a token.
@@ -76,17 +76,14 @@ class Replica:
         Each of `p` stages is at a part of the sequences of its own; a token is back after all of them. Fewer sequences
         than stages go through them one after the other, and no stage waits for the slowest.
         """
-        return self._through(self.decode_pass(batch, context), batch)
-
-    def _through(self, times: PassTimes, tokens: Count) -> Seconds:
-        """Return the time of a round of all parts of a batch, whose passes have so many tokens together."""
+        times = self.decode_pass(batch, context)
         stages = self.deployment.pipeline_par
         if stages == 1:
             return times.time
-        parts = self._parts(tokens)
+        part = self._part(batch)
         slowest = stage_time(times, self.model.num_blocks, np.full_like(times.time, stages))
-        moved = self._handed(tokens / parts)
-        return np.maximum(times.time + stages * moved, parts * (slowest + moved))
+        moved = self._handed(part)
+        return np.maximum(times.time + stages * moved, batch / part * (slowest + moved))
 
     def _handed(self, tokens: Count) -> Seconds:
         split = np.full(np.shape(tokens), self.deployment.tensor_par)
@@ -113,7 +110,7 @@ class Replica:
         chunk = w.computed / count
         return self.passes(
             self.sizes(
-                decoded=batch / self.deployment.pipeline_par,
+                decoded=self._part(batch),
                 context=w.context,
                 prompts=together,
                 chunk=chunk,
@@ -139,9 +136,9 @@ class Replica:
         if stages > 1:
             parts = self.decode_pass(batch)
             most = np.full_like(mixed, stages)
-            tokens = batch / stages + together * self.workload.computed / count
+            tokens = self._part(batch) + together * self.workload.computed / count
             slow = stage_time(times, self.model.num_blocks, most) + self._handed(tokens)
-            plain = stage_time(parts, self.model.num_blocks, most) + self._handed(batch / stages)
+            plain = stage_time(parts, self.model.num_blocks, most) + self._handed(self._part(batch))
             through = times.time + (stages - 1) * self._handed(tokens)
             latency = through + (count - 1) * slow
             mixed = decode + slow - plain

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,9 @@ from calculon.units import GIB, Array, Count, Seconds
 
 MOST_SEQUENCES = 2**20
 """Sequences of a replica beyond which none are looked for."""
+
+GRID = 1024
+"""Batches that are tried at once."""
 
 NO_WAIT = Wait(np.zeros(1), np.zeros(1))
 
@@ -234,10 +238,11 @@ def deployment_of(
             "deployment", Problem("", "a deployment, or 1 processor at least", str(procs))
         )
     given = dict(changes or {})
+    each = procs // int(given.get("pipeline_par", 1))
     widest = [
-        t for t in range(1, min(procs, system.networks[0].size) + 1)
-        if procs % t == 0 and model.attn_heads % t == 0
-    ]  # fmt: skip
+        t for t in range(1, min(each, system.networks[0].size) + 1)
+        if each % t == 0 and model.attn_heads % t == 0
+    ] or [1]  # fmt: skip
     plain = {"num_procs": procs, "tensor_par": widest[-1]} | given
     split = int(plain["tensor_par"])
     stages = [p for p in range(1, procs // split + 1) if procs % (split * p) == 0] or [1]
@@ -343,16 +348,16 @@ class _Question:
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
             if limit is None:
                 continue
-            over = _least(most, lambda b, name=name, limit=limit: self._over(b, name, limit))  # type: ignore[misc]
-            if over <= most:
-                most, cut = max(1, over - 1), name
+            kept = _largest(most, partial(self._keeps, name=name, limit=limit))
+            if kept < most:
+                most, cut = max(1, kept), name
         return most, cut
 
-    def _over(self, batch: Array, name: str, limit: float) -> Array:
-        """Return which batches miss a limit."""
+    def _keeps(self, batch: Array, name: str, limit: float) -> Array:
+        """Return which batches keep a limit."""
         state, prompts, _ = self.state(batch)
         found = state.tpot if name == "tpot" else prompts.latency
-        return found > limit
+        return found <= limit
 
     def state(self, batch: Count) -> tuple[Steady, Prompts, Seconds]:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass."""
@@ -520,13 +525,42 @@ class _Question:
         return tuple(found)
 
 
+def _batches(most: int) -> Array:
+    """Return batches up to the most: all of them, or of many those whose logarithms are evenly spaced."""
+    if most <= GRID:
+        return np.arange(1.0, most + 1)
+    return np.unique(np.round(np.geomspace(1, most, GRID)))
+
+
+def _between(low: float, high: float) -> Array:
+    """Return the batches between two of a grid, or of many as many as the grid has."""
+    return np.unique(np.round(np.linspace(low, high, min(GRID, int(high - low) + 1))))
+
+
+def _largest(most: int, keeps: Callable[[Array], Array]) -> int:
+    """Return the largest batch of 1 to `most` that keeps a limit; 0 if none does.
+
+    Times rise with the batch but for steps of single kernels, so that all of them, or a fine grid, are tried.
+    """
+    tried = _batches(most)
+    kept = tried[keeps(tried)]
+    if not len(kept):
+        return 0
+    best = kept[-1]
+    if best < tried[-1]:
+        near = _between(best, tried[tried.searchsorted(best) + 1])
+        best = near[keeps(near)][-1]
+    return int(best)
+
+
 def _least(most: int, holds: Callable[[Array], Array]) -> int:
-    """Return the smallest of 1 to `most` for which a condition holds that, once it does, stays; `most` + 1 if none."""
-    low, high = 0, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if holds(np.full(1, float(middle)))[0]:
-            high = middle
-        else:
-            low = middle
-    return high
+    """Return the smallest batch of 1 to `most` for which a condition holds; `most` + 1 if for none."""
+    tried = _batches(most)
+    found = holds(tried)
+    if not found.any():
+        return most + 1
+    first = int(found.argmax())
+    if first == 0:
+        return int(tried[0])
+    near = _between(tried[first - 1], tried[first])
+    return int(near[holds(near).argmax()])

@@ -88,7 +88,7 @@ class ServingPage:
         """Tell the figures that decide, and whether they keep the limits."""
         f, table = self.figures, grid("left", "right", "text")
         at = f"{100 * self.workload['percentile']:g} %"
-        behind = self.workload["rate"] is not None
+        behind = "rate" in self.workload
         rows = [
             (
                 "time to first token",
@@ -269,6 +269,6 @@ def _cached(w: Document) -> str:
 
 def _load(w: Document) -> str:
     """Say how many requests come."""
-    if w["rate"] is not None:
+    if "rate" in w:
         return f"{w['rate']:g} requests/s"
-    return "as many as it takes" if w["users"] is None else f"{counted(w['users'], 'user')}"
+    return "as many as it takes" if "users" not in w else f"{counted(w['users'], 'user')}"

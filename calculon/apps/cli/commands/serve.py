@@ -50,7 +50,7 @@ def configure(parser: Parser) -> None:
         "counts. A number of processors stands for replicas of a node each. Exit code 1 where a limit is missed.",
         "calculon serve llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05\n"
         "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
-        "calculon serve llama3-8B 1 a100 --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
+        "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
         "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
     )
     parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
