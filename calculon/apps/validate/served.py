@@ -1,16 +1,16 @@
 """Estimates of measured rows of served models: each row is a model, a deployment, a system and a workload."""
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from calculon.apps.validate.library import Library
+from calculon.apps.validate.library import Library, fill
 from calculon.apps.validate.predict import Prediction, named_specs, row_systems
 from calculon.apps.validate.published_fields import Fields
 from calculon.apps.validate.published_study import Study
 from calculon.apps.validate.study_rows import Row, values, with_derived
-from calculon.errors import Infeasible
+from calculon.errors import Infeasible, SpecError
 from calculon.expression import Expression
 from calculon.hardware.system import System
 from calculon.serving.asked import read_deployment, read_workload
@@ -18,6 +18,8 @@ from calculon.serving.deployment import Deployment
 from calculon.serving.load import Workload
 from calculon.serving.serve import serve
 from calculon.spec.model import Model
+
+R = TypeVar("R", Deployment, Workload)
 
 
 def predict_served(
@@ -34,8 +36,8 @@ def predict_served(
     derived = with_derived(study, rows)
     models = [Model(**one) for one in named_specs(library, study, study.model, "model", derived)]
     systems = row_systems(library, study, derived)
-    deployments = [read_deployment(one) for one in _records(study, study.deployment, derived)]
-    workloads = [read_workload(one) for one in _records(study, study.workload, derived)]
+    deployments = _records(study, study.deployment, derived, read_deployment)
+    workloads = _records(study, study.workload, derived, read_workload)
     for i, asked in enumerate(zip(models, deployments, systems, workloads, strict=True)):
         model, deployment, system, workload = asked
         key = (model, deployment, workload, system.name)
@@ -57,17 +59,30 @@ def _figures(
         return {}, error.reason
 
 
-def _records(study: Study, form: Fields, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Yield the fields of a record of each row as a file has them; those of blank cells are left out."""
+def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[Any], R]) -> list[R]:
+    """Return the record of each row, from its fields or by its name; fields of blank cells have their defaults.
+
+    Raises
+    ------
+    SpecError
+        Of the row, for everything wrong with its record.
+    """
     kind = form.record.__name__.lower()
     columns: dict[str, Sequence[Any]] = {}
     for key, formula in form.values.items():
         stated = isinstance(formula, Expression)
         place = f"{kind}.{key}"
         columns[key] = values(study, formula, rows, place) if stated else [formula] * len(rows)
-    for i in range(len(rows)):
-        fields = {key: column[i] for key, column in columns.items()}
-        yield {key: _whole(value) for key, value in fields.items() if value is not None}
+    found = []
+    for i, row in enumerate(rows):
+        fields = {key: _whole(column[i]) for key, column in columns.items()}
+        stated_ones = {key: value for key, value in fields.items() if value is not None}
+        try:
+            found.append(read(fill(form.source, row.cells) if form.source else stated_ones))
+        except SpecError as error:
+            one = error.problems[0]
+            raise row.refuse(f"{kind}.{one.field}", one.expected, one.found, one.hint) from None
+    return found
 
 
 def _whole(value: Any) -> Any:
