@@ -9,6 +9,7 @@ import numpy as np
 
 from calculon import inputs
 from calculon.campaign.money import Quote, quote
+from calculon.display import Displayed
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -18,7 +19,8 @@ from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deploy
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
 from calculon.serving.load import Workload
-from calculon.serving.memory import (
+from calculon.serving.queueing import Wait, batch_percentile, wait
+from calculon.serving.rank_memory import (
     RankMemory,
     cached_bytes,
     logit_bytes,
@@ -26,7 +28,6 @@ from calculon.serving.memory import (
     rank_memory,
     sequences_that_fit,
 )
-from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import PassTimes
 from calculon.serving.steady import (
@@ -87,7 +88,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Served:
+class Served(Displayed):
     """What a deployment gives.
 
     Attributes

@@ -120,7 +120,8 @@ def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) ->
     rows = with_derived(study, rows)
     models = [Model(**fields) for fields in named_specs(library, study, study.model, "model", rows)]
     executions = [
-        _completed(one, study) for one in named_specs(library, study, study.execution, "execution", rows)
+        _completed(one, study)
+        for one in named_specs(library, study, study.execution, "execution", rows)
     ]
     if edition == PUBLISHED:
         models = [model.published() for model in models]
