@@ -73,14 +73,17 @@ class Replica:
     def decode(self, batch: Count, context: Count | float | None = None) -> Seconds:
         """Return the time in which every sequence has a token.
 
-        Each of `p` stages is at a part of the sequences of its own; a token is back after all of them.
+        Each of `p` stages is at a part of the sequences of its own; a token is back after all of them. Fewer sequences
+        than stages go through them one after the other, and no stage waits for the slowest.
         """
         times = self.decode_pass(batch, context)
         stages = self.deployment.pipeline_par
         if stages == 1:
             return times.time
+        part = self._part(batch)
         slowest = stage_time(times, self.model.num_blocks, np.full_like(times.time, stages))
-        return stages * (slowest + self._handed(self._part(batch)))
+        moved = self._handed(part)
+        return np.maximum(times.time + stages * moved, batch / part * (slowest + moved))
 
     def _handed(self, tokens: Count) -> Seconds:
         split = np.full(np.shape(tokens), self.deployment.tensor_par)
