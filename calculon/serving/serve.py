@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
-from calculon.serving.load import Workload
+from calculon.serving.load import SATURATED, Workload
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
     RankMemory,
@@ -41,6 +41,7 @@ from calculon.serving.steady import (
     saturated,
     static_rate,
 )
+from calculon.serving.what_helps import Help, helps
 from calculon.serving_figures import ServingFigures, ServingMemory
 from calculon.spec.model import Model
 from calculon.units import GIB, Array, Count, Seconds
@@ -135,6 +136,21 @@ class Served(Displayed):
         """The figures by name."""
         return only_values(self.figures)
 
+    @property
+    def worth(self) -> str:
+        """The figure by which parts of the machine are worth something: a rate, or where that is given a time."""
+        return "output_rate" if self.workload.kind == SATURATED else "interactivity"
+
+    @cached_property
+    def helps(self) -> tuple[Help, ...]:
+        """What better parts of the machine are worth, the best first."""
+
+        def figure(system: System) -> float:
+            asked = Replica(self.model, system, self.deployment, self.workload)
+            return _Question(asked).answer()[self.worth]
+
+        return helps(self.system, figure)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {
@@ -158,6 +174,8 @@ class Served(Displayed):
                 }
                 for one in self.limits
             ],
+            "worth": self.worth,
+            "helps": {one.part: one.elasticity for one in self.helps},
             "passes": {"decode": self.decode.to_dict(), "prefill": self.prefill.to_dict()},
         }
 
