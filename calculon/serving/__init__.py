@@ -12,10 +12,10 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``pass_sizes``       sizes of a pass, as columns
 ``pass_rows``        rows of a pass: layers of the model, attention over a cache, reductions, head, sampling
 ``row_times``        their times: floors, laws of kernels, memory, small reductions
-``cache``            bytes of keys and values; ``memory`` what else a rank holds, and the sequences that fit
+``cache``            bytes of keys and values; ``rank_memory`` what else a rank holds, and the sequences that fit
 ``steady``           steady state: rate, time per token, mixed passes, static batches, finite runs
 ``queueing``         the wait before prefill, and how far the batch varies
-``serve``            the answer for one deployment and workload
+``serve``            the answer for one deployment and workload; ``what_helps`` what better machines are worth
 ===================  ==========================================================================================
 
 All of it is a mean-field estimate of the steady state, and no simulation of single requests. It exists in edition

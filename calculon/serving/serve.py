@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from calculon import inputs
 from calculon.campaign.money import Quote, quote
+from calculon.display import Displayed
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -17,8 +18,9 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
-from calculon.serving.load import Workload
-from calculon.serving.memory import (
+from calculon.serving.load import SATURATED, Workload
+from calculon.serving.queueing import Wait, batch_percentile, wait
+from calculon.serving.rank_memory import (
     RankMemory,
     cached_bytes,
     logit_bytes,
@@ -26,7 +28,6 @@ from calculon.serving.memory import (
     rank_memory,
     sequences_that_fit,
 )
-from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import PassTimes
 from calculon.serving.steady import (
@@ -40,6 +41,7 @@ from calculon.serving.steady import (
     saturated,
     static_rate,
 )
+from calculon.serving.what_helps import Help, helps
 from calculon.serving_figures import ServingFigures, ServingMemory
 from calculon.spec.model import Model
 from calculon.units import GIB, Array, Count, Seconds
@@ -87,7 +89,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Served:
+class Served(Displayed):
     """What a deployment gives.
 
     Attributes
@@ -134,6 +136,21 @@ class Served:
         """The figures by name."""
         return only_values(self.figures)
 
+    @property
+    def worth(self) -> str:
+        """The figure by which parts of the machine are worth something: a rate, or where that is given a time."""
+        return "output_rate" if self.workload.kind == SATURATED else "interactivity"
+
+    @cached_property
+    def helps(self) -> tuple[Help, ...]:
+        """What better parts of the machine are worth, the best first."""
+
+        def figure(system: System) -> float:
+            asked = Replica(self.model, system, self.deployment, self.workload)
+            return _Question(asked).answer()[self.worth]
+
+        return helps(self.system, figure)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {
@@ -157,6 +174,8 @@ class Served:
                 }
                 for one in self.limits
             ],
+            "worth": self.worth,
+            "helps": {one.part: one.elasticity for one in self.helps},
             "passes": {"decode": self.decode.to_dict(), "prefill": self.prefill.to_dict()},
         }
 

@@ -42,6 +42,19 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 
 _LATENT = 1e-12
 
+_MOST_PARTS = 3
+"""Parts of the machine that are told."""
+
+_LEAST_HELP = 5e-3
+"""Elasticity from which a part helps."""
+
+_BETTER = {
+    "latency of small reductions": "shorter latency of small reductions",
+    "floors of kernels": "shorter floors of kernels",
+    "time of the host": "shorter time of the host",
+}
+"""Words for parts of which less is better."""
+
 
 class ServingPage:
     """The page of a deployment; it lays itself out for the width at hand.
@@ -68,7 +81,7 @@ class ServingPage:
             yield from (*self._memory(), Text(), *self._queue())
             for one in passes:
                 yield from (Text(), one)
-        yield from (Text(), *self._assumed())
+        yield from (Text(), *self._helps(), Text(), *self._assumed())
 
     def _question(self) -> Iterator[RenderableType]:
         d, w = self.deployment, self.workload
@@ -215,6 +228,19 @@ class ServingPage:
             if own["time"] > 0
         ]
         yield indented(Table(columns, rows))
+
+    def _helps(self) -> Iterator[RenderableType]:
+        """Tell the parts of the machine that are worth the most."""
+        figure = {
+            "output_rate": "tokens per second",
+            "interactivity": "tokens per second of a user",
+        }
+        yield heading("What would help", f"{figure[self.served['worth']]} for 10 % more")
+        table = grid("left", "right")
+        for part, elasticity in [*self.served["helps"].items()][:_MOST_PARTS]:
+            if elasticity > _LEAST_HELP:
+                table.add_row(_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
+        yield indented(table)
 
     def _assumed(self) -> Iterator[RenderableType]:
         d = self.deployment

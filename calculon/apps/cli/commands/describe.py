@@ -17,7 +17,7 @@ from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
 
 SPECS = ("execution", "model", "system", "campaign", "deployment", "workload")
-RESULTS = ("stats", "layers", "figures")
+RESULTS = ("stats", "layers", "figures", "serving")
 ALL = "all"
 """Stands for every edition."""
 
@@ -48,7 +48,8 @@ def configure(parser: Parser) -> None:
         "subject",
         metavar="SUBJECT",
         choices=Suggested((*RESULTS, *SPECS)),
-        help="stats (statistics), layers (members of a layer), figures (those of a whole training run), a spec ("
+        help="stats (statistics), layers (members of a layer), figures (those of a whole training run), "
+        "serving (those of a deployment), a spec ("
         + ", ".join(SPECS)
         + "), or the name of one field",
     )
@@ -109,6 +110,10 @@ def _results(subject: str) -> Table:
         from calculon.run_figures import CampaignFigures
 
         rows = _columns(CampaignFigures)
+    elif subject == "serving":
+        from calculon.serving_figures import ServingFigures
+
+        rows = _columns(ServingFigures)
     else:
         from calculon.inspect.layer_list import LayerStats
 

@@ -10,7 +10,8 @@ from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
 from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.cache import CachedBlocks, cached_width, sequence_bytes, token_bytes
-from calculon.serving.memory import (
+from calculon.serving.pass_sizes import PassSizes
+from calculon.serving.rank_memory import (
     cached_bytes,
     logit_bytes,
     longest_context,
@@ -18,7 +19,6 @@ from calculon.serving.memory import (
     sequences_that_fit,
     weight_bytes,
 )
-from calculon.serving.pass_sizes import PassSizes
 from calculon.units import GIB
 from tests.serving.given import H100, LLAMA_70B, SMALL, types
 
