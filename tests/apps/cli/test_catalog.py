@@ -82,13 +82,16 @@ def test_all_kinds_at_once(run):
         "executions",
         "presets",
         "studies",
+        "campaigns",
+        "deployments",
+        "workloads",
     }
-    assert run("catalog", "-f", "markdown").out.count("\n## ") == 4
+    assert run("catalog", "-f", "markdown").out.count("\n## ") == 7
     code, _, err = run("catalog", "-f", "csv")
     assert code == 2
     assert (
-        "KIND: expected one of models, systems, executions, presets, studies for --format csv"
-        in err
+        "KIND: expected one of models, systems, executions, presets, studies, campaigns, deployments, "
+        "workloads for --format csv" in err
     )
     assert "calculon catalog models --format csv" in err
 
