@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -40,6 +41,7 @@ from calculon.serving.steady import (
     run_time,
     saturated,
     static_rate,
+    waves,
 )
 from calculon.serving.what_helps import Help, helps
 from calculon.serving_figures import ServingFigures, ServingMemory
@@ -102,7 +104,7 @@ class Served(Displayed):
         Sequences that a replica decodes at a time; for a rate what it takes to keep up.
     cut : str
         What bounds the sequences of a replica: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
-        ``tpot`` or ``ttft``.
+        ``requests``, ``tpot`` or ``ttft``.
     decode, prefill : PassTimes
         The pass that decodes the batch, and that of one whole prompt.
     limits : tuple of Limit
@@ -361,9 +363,11 @@ class _Question:
             own = math.ceil(w.users / d.replicas)
             return (own, "users") if own <= most else (most, cut)
         if w.rate is not None:
-            each = w.rate / d.replicas
-            batch = _least(most, lambda b: self.state(b)[0].rate >= each)
+            rate = w.rate / d.replicas
+            batch = _least(most, lambda b: self.state(b)[0].rate >= rate)
             return (batch, "rate") if batch <= most else (most, cut)
+        if w.requests is not None and (each := math.ceil(w.requests / d.replicas)) < most:
+            most, cut = each, "requests"
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
             if limit is None:
                 continue
@@ -431,8 +435,9 @@ class _Question:
         figures = self._figures(size, most, best, state, prompts, decode, queue, price)
         ends = None
         if w.requests is not None:
-            each = w.requests / d.replicas
-            ends = float(run_time(each, state.rate, np.full(1, float(w.output)), state.tpot)[0])
+            ends = float(self._run_time(math.ceil(w.requests / d.replicas), batch, state)[0])
+            whole = np.full(1, w.requests * w.output / ends)
+            figures = replace(figures, run_output_rate=whole)
         return Served(
             replica.model,
             replica.system,
@@ -447,6 +452,14 @@ class _Question:
             ends,
             "" if price is None else price.words,
         )
+
+    def _run_time(self, requests: int, batch: int, state: Steady) -> Seconds:
+        """Return the time in which a replica answers so many requests: in waves, or as they come."""
+        if self.load.kind != SATURATED:
+            return requests / state.rate + self.load.output * state.tpot
+        left = int(waves(requests, batch)[1])
+        last = self.state(np.full(1, float(left)))[0].rate if left else state.rate
+        return run_time(requests, batch, state.rate, last)
 
     def _price(self) -> Quote | None:
         """Return the price of an hour of a processor: as the deployment says, or the rent of the system."""
@@ -495,6 +508,7 @@ class _Question:
             interactivity=1 / state.tpot,
             output_rate=output,
             output_rate_per_proc=per_proc,
+            run_output_rate=output,
             total_rate_per_proc=per_proc * (1 + w.prompt / w.output),
             request_rate=state.rate * d.replicas,
             capacity_rate=best.rate * d.replicas,
