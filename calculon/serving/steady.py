@@ -101,17 +101,17 @@ def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count) 
     return batch / (prefill + (output - 1) * decode)
 
 
-def waves(requests: float, batch: int) -> tuple[float, float]:
+def waves(requests: int, batch: int) -> tuple[int, int]:
     """Return how many full batches a finite run has, and how many requests are left for the last.
 
     >>> waves(1500, 400)
-    (3.0, 300.0)
+    (3, 300)
     """
     full = requests // batch
     return full, requests - full * batch
 
 
-def run_time(requests: float, batch: int, rate: Array, last_rate: Array) -> Seconds:
+def run_time(requests: int, batch: int, rate: Array, last_rate: Array) -> Seconds:
     """Return the time of requests that are all there at the start, and that have one length.
 
     They come and end in waves of as many as there is room for, each as long as a batch takes at its rate; the last is
