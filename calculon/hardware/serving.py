@@ -191,6 +191,13 @@ class Serving:
         at_least=0,
         default=2e-6,
     )
+    routing_floor: float = declare(
+        "time of a kernel of experts beside their products that does nothing: choice, permutation and combination of "
+        "tokens, of which a layer has three",
+        unit="s",
+        at_least=0,
+        default=7e-6,
+    )
     decode_attention: DecodeAttention = declare(
         "attention of one new token of each sequence", default=DecodeAttention()
     )

@@ -249,7 +249,8 @@ def _kernel(system: System, row: Row, count: int) -> Parts:
         if isinstance(kernel.rate, Gemm):
             return _tiles(system, kernel.rate, kernel, row)
         return _by_law(system, kernel, row, count, serving.matrix_floor)
-    floor = serving.attention_floor if layer.kernel == "attention" else serving.vector_floor
+    floors = {"attention": serving.attention_floor, "routing": serving.routing_floor}
+    floor = floors.get(layer.kernel, serving.vector_floor)
     kernel = KERNELS[layer.kernel](system, types)
     return _by_law(system, kernel, row, count, floor if row.kernels else 0.0)
 
