@@ -36,6 +36,9 @@ class ServingFigures:
     output_rate: TokensPerSecond = stat("generated tokens of all replicas")
     output_rate_per_proc: TokensPerSecond = stat("generated tokens for each processor")
     total_rate_per_proc: TokensPerSecond = stat("prompt and generated tokens for each processor")
+    run_output_rate: TokensPerSecond = stat(
+        "generated tokens of all replicas over a finite run; output_rate where it never ends"
+    )
     request_rate: RequestsPerSecond = stat("answered requests of all replicas")
     capacity_rate: RequestsPerSecond = stat("most requests that all replicas can answer")
     concurrency: Count = stat("sequences that a replica generates at a time, on average")

@@ -15,6 +15,7 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``cache``            bytes of keys and values; ``rank_memory`` what else a rank holds, and the sequences that fit
 ``steady``           steady state: rate, time per token, mixed passes, static batches, finite runs
 ``queueing``         the wait before prefill, and how far the batch varies
+``operating_point``  the batch that a load leads to, and all figures; ``batch_search`` the search for it
 ``serve``            the answer for one deployment and workload; ``what_helps`` what better machines are worth
 ===================  ==========================================================================================
 

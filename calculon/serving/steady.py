@@ -101,9 +101,25 @@ def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count) 
     return batch / (prefill + (output - 1) * decode)
 
 
-def run_time(requests: float, rate: Array, output: Count, tpot: Seconds) -> Seconds:
-    """Return the time of a finite run: all requests at the steady rate, and the drain of the last of them."""
-    return requests / rate + output * tpot
+def waves(requests: int, batch: int) -> tuple[int, int]:
+    """Return how many full batches a finite run has, and how many requests are left for the last.
+
+    >>> waves(1500, 400)
+    (3, 300)
+    """
+    full = requests // batch
+    return full, requests - full * batch
+
+
+def run_time(requests: int, batch: int, rate: Array, last_rate: Array) -> Seconds:
+    """Return the time of requests that are all there at the start, and that have one length.
+
+    They come and end in waves of as many as there is room for, each as long as a batch takes at its rate; the last is
+    smaller, and has the rate of a batch of its size.
+    """
+    full, left = waves(requests, batch)
+    time = full * batch / rate
+    return time + left / last_rate if left else time
 
 
 def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:

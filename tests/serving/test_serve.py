@@ -139,9 +139,14 @@ def test_stages_share_blocks():
 
 
 def test_a_finite_run():
-    found = small({"max_batch": 32}, requests=1000)
-    assert found.run_time == pytest.approx(1000 / found["request_rate"] + 300 * found["tpot"])
+    found, last = (small({"max_batch": 32}, requests=n) for n in (1000, 8))
+    assert last.cut == "requests"
+    ends = 31 * 32 / found["request_rate"] + last.run_time
+    assert found.run_time == pytest.approx(ends)
+    assert found["run_output_rate"] == pytest.approx(1000 * 300 / ends)
     assert small({"max_batch": 32}).run_time is None
+    several = small({"tensor_par": 1, "max_batch": 32}, procs=4, requests=4000)
+    assert several.run_time == found.run_time
 
 
 def test_a_better_machine_answers_more():

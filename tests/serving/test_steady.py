@@ -82,10 +82,18 @@ def test_below_saturation_tokens_come_sooner():
     np.testing.assert_allclose(at_rate(full.rate, DECODE, ALONE).tpot, full.tpot, rtol=1e-9)
 
 
-def test_static_batches_and_finite_runs():
+def test_static_batches():
     rate = static_rate(BATCH, PREFILL, DECODE, OUTPUT)
     np.testing.assert_allclose(BATCH / rate, PREFILL + (OUTPUT - 1) * DECODE)
-    np.testing.assert_allclose(run_time(100, rate, OUTPUT, DECODE), 100 / rate + OUTPUT * DECODE)
+
+
+def test_finite_runs_are_waves():
+    rate = saturated(np.full(MANY, 64.0), DECODE, ALONE, OUTPUT).rate
+    whole = run_time(640, 64, rate, np.full(MANY, np.nan))
+    np.testing.assert_allclose(whole, 640 / rate)
+    small = saturated(np.full(MANY, 5.0), DECODE, ALONE, OUTPUT).rate
+    more = run_time(645, 64, rate, small)
+    np.testing.assert_allclose(more - whole, 5 * PREFILL + (OUTPUT - 1) * DECODE)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ CUTS = {
     "token_budget": "as many as token_budget has room for beside prompts",
     "users": "one for each user",
     "rate": "as many as it takes to keep up",
+    "requests": "all requests of the run",
     "tpot": "as many as keep the limit of TPOT",
     "ttft": "as many as keep the limit of TTFT",
 }
@@ -131,7 +132,8 @@ class ServingPage:
             )
         if self.served["run_time"] is not None:
             count = f"{self.workload['requests']:,} requests"
-            rows.append(("whole run", duration_of(self.served["run_time"]), count))
+            told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
+            rows.append(("whole run", duration_of(self.served["run_time"]), told))
         for label, value, remark in rows:
             table.add_row(label, Text(value, "bold"), Text(remark, "dim"))
         yield indented(table)
