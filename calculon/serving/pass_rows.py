@@ -295,8 +295,10 @@ def _prefill_attention(
         dtype_bytes=ACTIVATION_BYTES,
         flags=Flags(),
     )
-    read = sizes.prompts * seen * cached_width(model, sizes.tensor_par) * types.cache
-    moved = np.asarray(layer.accessed[0], float)
+    elements = sizes.prompts * seen * cached_width(model, sizes.tensor_par)
+    read, moved = elements * types.cache, np.asarray(layer.accessed[0], float)
+    if not model.latent:  # whose heads are made of latents again
+        moved = moved - elements * ACTIVATION_BYTES + read
     return Row("attention", layer, count, "block", _flops(layer), moved, cache=read)
 
 
