@@ -1,7 +1,6 @@
 """Times of the rows of a pass: a floor, and then the arithmetic or the bytes, as the kernels of a machine take them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -265,15 +264,12 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     on = Processor(kernel.engine.peak, system.mem1.bandwidth, kernel.element_bytes)
     aligned = alignment([n, k], kernel.element_bytes)
     rows, many = np.where(some, m, 1.0), np.where(some, batch, 1.0)
-    alone = replace(law, memory_efficiency=None, start=0.0)
-    arithmetic = np.where(some, alone.seconds(many, rows, k, n, aligned, on), 0.0)
-    if law.memory_efficiency is None:
-        floor = law.start or system.ext.serving.matrix_floor
-        return _combined(system, floor, arithmetic, _moved(system, row.moved))
-    whole = law.seconds(many, rows, k, n, aligned, on, moved=row.moved)
-    memory = row.moved / (system.mem1.bandwidth * law.memory_efficiency)
+    arithmetic, memory = law.parts(many, rows, k, n, aligned, on, moved=row.moved)
+    arithmetic = np.where(some, arithmetic, 0.0)
     floor = law.start or system.ext.serving.matrix_floor
-    time = np.where(some, whole - law.start + floor, 0.0)
+    if memory is None:
+        return _combined(system, floor, arithmetic, _moved(system, row.moved))
+    time = np.where(some, floor + np.cbrt(arithmetic**3 + memory**3), 0.0)
     return Parts(np.where(some, floor, 0.0), arithmetic, memory, np.zeros_like(time), time)
 
 

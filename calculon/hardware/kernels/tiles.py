@@ -181,17 +181,33 @@ class Gemm:
         moved : array, optional
             Bytes of operands and results of all products, where operands differ in width; without it those of `on`.
         """
+        arithmetic, memory = self.parts(batch, m, n, depth, aligned, on, slowed, moved)
+        if memory is None:
+            return self.start + arithmetic
+        return self.start + np.cbrt(arithmetic**3 + memory**3)
+
+    def parts(
+        self,
+        batch: Count,
+        m: Count,
+        n: Count,
+        depth: Count,
+        aligned: Bytes,
+        on: Processor,
+        slowed: Array | float = 1.0,
+        moved: Bytes | None = None,
+    ) -> tuple[Seconds, Seconds | None]:
+        """Return the times of arithmetic and of traffic, None without a rate of it; arguments as in :meth:`seconds`."""
         rate = on.peak * self.max_efficiency * self.sustained / slowed
         if self.alignment is not None:
             rate = rate * self.alignment.at(aligned)
         arithmetic = self._arithmetic(batch, m, n, depth, rate, on)
         if self.memory_efficiency is None:
-            return self.start + arithmetic
+            return arithmetic, None
         if moved is None:
             result = max(on.element_bytes, LEAST_RESULT) * m * n
             moved = batch * (on.element_bytes * (m + n) * depth + result)
-        memory = moved / self._bandwidth(on)
-        return self.start + np.cbrt(arithmetic**3 + memory**3)
+        return arithmetic, moved / self._bandwidth(on)
 
     def efficiency(
         self,
