@@ -26,7 +26,8 @@ class CachedBlocks:
             For models with other blocks than attention with softmax: their state is no cache of tokens.
         """
         check_served(model)
-        windowed = sum(model.windowed_block(number) for number in range(model.num_blocks))
+        numbers = range(model.num_blocks) if model.sliding_window else ()
+        windowed = sum(model.windowed_block(number) for number in numbers)
         return cls(model.num_blocks - windowed, windowed, model.sliding_window)
 
     def tokens(self, length: Count) -> Count:
