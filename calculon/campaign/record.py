@@ -349,6 +349,17 @@ class Campaign:
             yield Problem("phases", "shares of the tokens of the run", "tokens of a phase", hint)
 
     @property
+    def at_the_end(self) -> tuple[str | None, int | None]:
+        """The global batch in words, and the tokens of a sequence, of the last steps; None of what is left open."""
+        last = self.phases[-1] if self.phases else Phase()
+        batch, length = last.batch, last.seq_size
+        if batch is None and self.batch_ramp is not None and self.batch_ramp.rungs:
+            batch = self.batch_ramp.rungs[-1].batch
+        if length is None and self.seq_ramp:
+            length = self.seq_ramp[-1].seq_size
+        return None if batch is None else batch.text, None if length is None else int(length)
+
+    @property
     def stated(self) -> frozenset[str]:
         """The paths of the fields that its document states, of itself and of its parts."""
         parts = ((key, part) for key, part in self.document.items() if isinstance(part, Mapping))

@@ -8,13 +8,13 @@ from typing import Any
 from calculon import inputs
 from calculon.architecture.parameters import active_count
 from calculon.campaign.record import Campaign
+from calculon.campaign.run_length import tokens_of_run
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.planner.shorthand import Mine, read_mine
-from calculon.planner.training_run import tokens_of_run
 from calculon.presets import COMMON, Preset, find_preset
 from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning

@@ -9,9 +9,9 @@ from calculon import inputs
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY
 from calculon.campaign.run_columns import steps_of, whole_runs
-from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.whole_run import WholeRun
 from calculon.records import column, columns
+from calculon.run_figures import CampaignFigures, DaysByUse
 
 SYSTEM = inputs.system("h100_80g_sxm")
 TOKENS_PER_STEP = 512 * 4096
