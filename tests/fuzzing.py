@@ -293,7 +293,7 @@ CAMPAIGNS = (
                 "tokens": "50B",
                 "seq_size": "32k",
                 "batch": 128,
-                "execution": {"search": {"fix": {"tensor_par": 2}}},
+                "execution": {"search": {"fix": {"tensor_par": 8}}},
             },
             {"tokens": "10B", "document_mean": 512, "execution": {**LLAMA_X64_P4}},
         ],
