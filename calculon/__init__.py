@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
     from calculon.planner.fleet import FleetAnswer
+    from calculon.planner.largest_model import LargestModel, largest_model
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.sensitivity import Sensitivity, sensitivity
     from calculon.planner.training_run import TrainingRun, campaign
@@ -48,6 +49,7 @@ __all__ = [
     "Execution",
     "FleetAnswer",
     "Infeasible",
+    "LargestModel",
     "Launch",
     "Model",
     "Packing",
@@ -71,6 +73,7 @@ __all__ = [
     "export_flags",
     "figures",
     "import_flags",
+    "largest_model",
     "packing",
     "plan",
     "report",
@@ -97,6 +100,7 @@ _MODULES = {
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer", "plan"),
     "planner.fleet": ("FleetAnswer",),
+    "planner.largest_model": ("LargestModel", "largest_model"),
     "planner.launch_flags": ("export_flags", "import_flags"),
     "planner.training_run": ("TrainingRun", "campaign"),
     "planner.waterfall": ("Waterfall", "waterfall"),

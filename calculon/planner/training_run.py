@@ -13,7 +13,7 @@ from calculon.campaign.assumed import counts
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.job_mtbf import small_job_warning
-from calculon.campaign.launched import with_launch
+from calculon.campaign.launch_campaign import with_launch
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
