@@ -131,8 +131,8 @@ def test_the_shortest_of_many_parts_are_one(monkeypatch):
 
 @pytest.fixture(scope="module")
 def fleets():
-    words = {"objective": "usd", "deadline": "8d", "fleet__price": 2.0, "budget_usd": 1e6}
-    return calculon.plan("llama-3-8b", "64-256", "h100,a100-80", tokens="1T", **words)
+    words = {"objective": "usd", "deadline": "8d", "budget_usd": 1e6}
+    return calculon.plan("llama-3-8b", "64-256", "h100,mi300x", tokens="1T", **words)
 
 
 def test_points_are_days_and_dollars(fleets):
