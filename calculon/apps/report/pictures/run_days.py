@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
-from calculon.apps.report.campaign_page import USES, span
+from calculon.apps.report.campaign_sections import USES
+from calculon.apps.report.campaign_words import span
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.pictures.canvas import (
     BLACK,
