@@ -103,7 +103,7 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
     factor = 24 if upper.axes[1].get_xlabel() == "Hours" else 1
     assert sum(losses.values()) / factor == pytest.approx(figures["days"] - figures["useful_days"])
     assert losses["evaluation"] / factor == pytest.approx(figures["evaluation_days"])
-    (axes,) = lower.axes
+    axes, chances = lower.axes
     deadlines = [one for one in axes.lines if list(one.get_xdata()) == [20, 20]]
     assert [one.get_label() for one in deadlines] == ["deadline, 20.0 d"]
     marks = [one.get_xdata()[0] for one in axes.lines if one.get_marker() == "o"]
@@ -111,6 +111,22 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
     lines = [tuple(one.get_xdata()) for one in axes.lines if one.get_linewidth() == 4]
     assert lines[0] == pytest.approx((figures["days_p10"], figures["days_p90"]))
     assert lines[-1] == pytest.approx(run.days_between)
+    curve, *marks = chances.lines
+    told = {10: "days_p10", 50: "days_p50", 90: "days_p90"}
+    assert {y: x for line in marks for x, y in [(*line.get_xdata(), *line.get_ydata())]} == {
+        share: pytest.approx(figures[name]) for share, name in told.items()
+    }
+    for share, name in told.items():
+        assert np.interp(share, curve.get_ydata(), curve.get_xdata()) == pytest.approx(
+            figures[name]
+        )
+    assert np.all(np.diff(curve.get_xdata()) >= 0)
+
+
+def test_a_run_that_never_fails_has_no_chances():
+    sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor=1e30)
+    _, lower = run_days.draw(run_pictures.run_days(sure)).subfigs
+    assert len(lower.axes) == 1
 
 
 def test_the_shortest_of_many_parts_are_one(monkeypatch):
