@@ -173,7 +173,7 @@ class TrainingRun(Displayed):
         ----------
         kind : str
             ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
-            processors, with as many replicas of the plan more or fewer and a batch in proportion.
+            processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
         **options
             Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
             failures, a curve each (:func:`calculon.planner.goodput_by_size.goodput_by_size`).

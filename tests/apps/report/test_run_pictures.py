@@ -76,6 +76,14 @@ def test_sizes_without_measured_failures_are_grey(by_size):
         assert edges == pytest.approx([left, low, high, right], rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("options", "word"), [({}, "Best"), ({"checkpoints__interval": "20min"}, "Stated")]
+)
+def test_says_whether_the_interval_is_the_best(options, word):
+    told = goodput_by_size(calculon.campaign(*PLAN, tokens="1T", **options), "64").to_dict()
+    assert goodput_curves.draw(told).axes[2].get_ylabel().startswith(word)
+
+
 def test_what_the_storage_limits_is_hollow():
     slow = calculon.campaign(*PLAN, tokens="1T", checkpoints__bandwidth=0.1)
     told = goodput_by_size(slow, "64:16384:x2", [50_000]).to_dict()

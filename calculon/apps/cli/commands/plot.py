@@ -234,7 +234,7 @@ KINDS = (
     Kind(
         "goodput",
         "the goodput of a whole run over numbers of processors, for several times between failures, with more or "
-        "fewer replicas of the plan and a batch in proportion",
+        "fewer replicas of the plan, and batch and tokens in proportion",
         _goodput_options,
         "plot_run:goodput",
         "goodput_curves",

@@ -133,6 +133,8 @@ def _bars(
     shares: bool = False,
 ) -> None:
     """Draw bars of days below each other, each with its text."""
+    from matplotlib.ticker import MaxNLocator
+
     total = run["figures"]["days"]
     longest = max((days for _, days, _ in bars), default=1.0)
     unit, factor = _unit(longest)
@@ -141,6 +143,7 @@ def _bars(
         text = span(days, longest) + (f" ({percent(days / total)})" if shares else "")
         _note(axes, text, (days * factor, place), 4)
     axes.set_xlim(0, _ROOM * longest * factor)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylim(rows - 0.4, -0.6)
     axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
     axes.tick_params(axis="y", length=0)
