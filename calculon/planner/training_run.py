@@ -1,6 +1,5 @@
 """A whole training run of a plan: its parts, its figures, and what was assumed."""
 
-import math
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -30,6 +29,10 @@ from calculon.presets import Preset
 from calculon.records import only_values
 from calculon.spec.model import Model
 from calculon.spec.result_selection import QUESTION
+
+
+NEVER = 1e6
+"""Time of a run over that of its steps from which on it never ends."""
 
 
 @dataclass(frozen=True)
@@ -180,10 +183,10 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
 
 def _check(found: TrainingRun) -> None:
     """Refuse a run that never ends, and one with limits that cannot be checked."""
+    whole = found.whole
     with quiet():
-        wall = float(found.whole.wall)
-    if not math.isfinite(wall):
-        whole = found.whole
+        longer = float(whole.wall / whole.useful)
+    if not longer < NEVER:
         said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
