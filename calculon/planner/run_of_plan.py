@@ -3,6 +3,7 @@
 from typing import Any
 
 from calculon import inputs
+from calculon.campaign.launched import with_launch
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.errors import Infeasible
@@ -11,6 +12,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.planner.answer import space_of
 from calculon.planner.ask import ask
+from calculon.planner.launch_flags import launch_in
 from calculon.planner.remedies import BEST
 from calculon.planner.training_run import TrainingRun, training_run
 from calculon.planner.unfit import why_none
@@ -38,7 +40,8 @@ def campaign(
         As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
         execution the best plan is taken, as of :func:`calculon.plan`.
     run : str, path, mapping or Campaign, optional
-        The campaign: a name of the catalog, a file, or its fields.
+        The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
+        it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
     preset : str, optional
         As in :func:`calculon.estimate`.
     **options
@@ -55,6 +58,8 @@ def campaign(
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
+    if (launch := launch_in(execution)) is not None:
+        asked = with_launch(asked, launch)
     if isinstance(execution, int):
         base = _planned(model, execution, system, preset, asked)
     else:

@@ -1,8 +1,9 @@
 """A whole training run of a plan: its parts, its figures, and what was assumed."""
 
+import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +15,11 @@ from calculon.campaign.job_mtbf import small_job_warning
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
-from calculon.display import Displayed
-from calculon.errors import Infeasible, Problem, SpecError
+from calculon.display import Displayed, drawn
+from calculon.errors import Infeasible
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -29,6 +31,9 @@ from calculon.presets import Preset
 from calculon.records import only_values
 from calculon.spec.model import Model
 from calculon.spec.result_selection import QUESTION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 NEVER = 1e6
@@ -55,8 +60,14 @@ class TrainingRun(Displayed):
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Its figures by name (:class:`~calculon.campaign.run_figures.CampaignFigures`); None of what is not known."""
-        return only_values(self.whole.figures())
+        """Its figures by name (:class:`~calculon.run_figures.CampaignFigures`).
+
+        None of what is not known, and of what never comes, such as a failure.
+        """
+        found = only_values(self.whole.figures()).items()
+        return {
+            name: one if one is not None and math.isfinite(one) else None for name, one in found
+        }
 
     @property
     def main(self) -> Part:
@@ -152,6 +163,25 @@ class TrainingRun(Displayed):
             ],
         }
 
+    def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
+        """Draw the run.
+
+        Parameters
+        ----------
+        kind : str
+            ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
+            processors, with as many replicas of the plan more or fewer and a batch in proportion.
+        **options
+            Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
+            failures, a curve each (:func:`calculon.planner.goodput_by_size.goodput_by_size`).
+
+        Raises
+        ------
+        SpecError
+            For another kind or option, and where matplotlib is missing.
+        """
+        return drawn(self, kind, **options)
+
     def __repr__(self) -> str:
         e = self.main.estimate
         days, goodput = self.figures["days"], self.figures["goodput"]
@@ -191,29 +221,6 @@ def _check(found: TrainingRun) -> None:
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
     limits(found.campaign, found.figures)
-
-
-def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
-    """Return the tokens of a run; 0 where its phases state theirs.
-
-    Raises
-    ------
-    SpecError
-        Where nothing says how long it is.
-    Infeasible
-        For a loss that so many parameters never reach.
-    """
-    if asked.tokens is not None:
-        return asked.tokens.of(parameters)
-    if asked.loss is not None:
-        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
-    if asked.steps is not None:
-        return float(asked.steps * tokens_per_step)
-    if not asked.phases:
-        wanted = "the length of the run: tokens, steps or loss"
-        hint = "add --tokens 15T, or tokens: 15T to the campaign"
-        raise SpecError(asked.name, Problem("tokens", wanted, "nothing", hint))
-    return 0.0
 
 
 def _lookup(one: Estimate) -> Any:

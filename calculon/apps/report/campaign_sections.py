@@ -27,7 +27,7 @@ USES = {
     "repeated": ("steps repeated", "vermilion"),
     "slowed": ("slow nodes", "green"),
 }
-"""Words and colours of what the days of a run go to (:class:`~calculon.campaign.run_figures.DaysByUse`)."""
+"""Words and colours of what the days of a run go to (:class:`~calculon.run_figures.DaysByUse`)."""
 
 _ENERGY = {
     "stepping": "processors in steps",

@@ -106,7 +106,7 @@ def _results(subject: str) -> Table:
         beside = {"unit": "s", "source": "", "edition": CORRECTED}
         rows += [{"name": name, "description": text, **beside} for name, text in BOUNDS.items()]
     elif subject == "figures":
-        from calculon.campaign.run_figures import CampaignFigures
+        from calculon.run_figures import CampaignFigures
 
         rows = _columns(CampaignFigures)
     else:

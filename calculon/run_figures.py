@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from calculon.records import part, record, stat
+from calculon.records import Column, columns, part, record, stat
 from calculon.units import Array, Bytes, Count, Fraction, Seconds, Unit
 
 Days = Annotated[Array, Unit("d")]
@@ -55,3 +55,7 @@ class CampaignFigures:
     mwh: MegawattHours = stat("energy, where the power of a processor is known", nullable=True)
     t_co2: Tonnes = stat("carbon dioxide, where that of the electricity is known", nullable=True)
     by_use: DaysByUse = part()
+
+
+RUN_FIGURES: dict[str, Column] = {one.name: one for one in columns(CampaignFigures)}
+"""The figures of whole runs by name."""
