@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from calculon.planner.answer import Answer, plan
     from calculon.planner.fleet import FleetAnswer
     from calculon.planner.launch_flags import export_flags, import_flags
+    from calculon.planner.run_of_plan import campaign
     from calculon.planner.sensitivity import Sensitivity, sensitivity
-    from calculon.planner.training_run import TrainingRun, campaign
+    from calculon.planner.training_run import TrainingRun
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
@@ -98,7 +99,8 @@ _MODULES = {
     "planner.answer": ("Answer", "plan"),
     "planner.fleet": ("FleetAnswer",),
     "planner.launch_flags": ("export_flags", "import_flags"),
-    "planner.training_run": ("TrainingRun", "campaign"),
+    "planner.run_of_plan": ("campaign",),
+    "planner.training_run": ("TrainingRun",),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
     "planner.why": ("Why", "why"),
