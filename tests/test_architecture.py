@@ -18,7 +18,7 @@ ROOMS = (
     ("units", "errors", "version", "display"),
     ("arrays", "records"),
     ("spec",),
-    ("statistics", "expression"),
+    ("statistics", "run_figures", "expression"),
     ("hardware", "presets", "launch"),
     ("inputs",),
     ("editions",),

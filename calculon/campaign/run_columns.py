@@ -35,13 +35,21 @@ def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup) -> Stretch:
     )
 
 
-def job(campaign: Campaign, system: System, datatype: str, lookup: Lookup) -> Job:
+def job(
+    campaign: Campaign,
+    system: System,
+    datatype: str,
+    lookup: Lookup,
+    active: float | None = None,
+) -> Job:
     """Return what runs on what.
 
     Parameters
     ----------
     datatype : str
         Type of the weights.
+    active : float, optional
+        Parameters that a token passes, of a mixture of experts; by default all.
     """
     parameters = np.asarray(lookup("parameters"))
     stated = campaign.checkpoints.bytes_per_param
@@ -51,6 +59,7 @@ def job(campaign: Campaign, system: System, datatype: str, lookup: Lookup) -> Jo
         num_procs=np.asarray(lookup("num_procs")),
         replicas=np.asarray(lookup("data_par")),
         parameters=parameters,
+        active=parameters if active is None else np.asarray(active),
         checkpoint_size=each * parameters,
         peak=np.asarray(lookup("model_flops_per_second_per_proc") / lookup("mfu")),
     )
@@ -63,6 +72,7 @@ def whole_runs(
     tokens: float,
     tokens_per_step: Count,
     lookup: Lookup,
+    active: float | None = None,
 ) -> WholeRun:
     """Return runs of one stretch each: all of a search, or one execution.
 
@@ -72,7 +82,9 @@ def whole_runs(
         Tokens of the run.
     tokens_per_step : array
         Tokens of a step of each execution.
+    active : float, optional
+        As of :func:`job`.
     """
     steps = steps_of(tokens, tokens_per_step)
     whole = stretch(steps, tokens_per_step, lookup)
-    return WholeRun(campaign, job(campaign, system, datatype, lookup), (whole,))
+    return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (whole,))

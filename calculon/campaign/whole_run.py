@@ -17,7 +17,6 @@ from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
-from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.silent import rework
 from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
 from calculon.campaign.spent import Spent, spent, spent_with_copies
@@ -25,6 +24,7 @@ from calculon.campaign.stragglers import jitter, slow_nodes
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.records import apply, record_of
+from calculon.run_figures import CampaignFigures, DaysByUse
 from calculon.units import (
     KILO,
     TERA,
@@ -77,8 +77,8 @@ class Job:
         The machine.
     num_procs, replicas : array
         Processors, and replicas of the model.
-    parameters : array
-        Parameters of the model.
+    parameters, active : array
+        Parameters of the model, and those that a token passes.
     checkpoint_size : array
         Bytes of a checkpoint.
     peak : array
@@ -89,6 +89,7 @@ class Job:
     num_procs: Count
     replicas: Count
     parameters: Count
+    active: Count
     checkpoint_size: Bytes
     peak: FlopsPerSecond
 
@@ -118,8 +119,8 @@ class WholeRun:
     pauses : int
         Changes of the execution, each of which is a restart from a checkpoint.
     rounded : bool
-        Whether intervals between checkpoints are whole steps. A run whose intervals are not is never longer: the
-        least time of a step then gives the least time of a run.
+        Whether intervals between checkpoints are as stated, and whole steps. Else they are those with which the run is
+        the shortest: no run with steps of at least this time is shorter (of one level of checkpoints).
     """
 
     campaign: Campaign
@@ -197,7 +198,8 @@ class WholeRun:
     @derived
     def _rework(self) -> Array:
         found_after = float(self.campaign.reliability.silent_detect)
-        return rework(found_after, self.checkpoint_interval, self.recovery, self.silent_mtbf)
+        interval = self.checkpoint_interval if self.rounded else 0.0
+        return rework(found_after, interval, self.recovery, self.silent_mtbf)
 
     @derived
     def work(self) -> Seconds:
@@ -239,18 +241,19 @@ class WholeRun:
 
     @property
     def _between_losses(self) -> Seconds:
-        """Mean time between losses of work of both kinds."""
-        return combined(self.mtbf, self.silent_mtbf)
+        """Mean time between losses of work of both kinds; for the least time of a run failures alone."""
+        return combined(self.mtbf, self.silent_mtbf) if self.rounded else self.mtbf
 
     @derived
     def checkpoint_interval(self) -> Seconds:
         """The time of steps between checkpoints: as stated, or the best that the storage can take."""
         c, least = self.campaign.checkpoints, self.saves.least_interval
+        if not self.rounded:
+            waits = c.interval_steps is None and np.any(least > self.best_interval)
+            fewest = np.minimum(least, self.useful) if waits else 0.0
+            return np.maximum(self.best_interval, fewest)
         if c.interval_steps is not None:
             return c.interval_steps * self.step
-        if not self.rounded:
-            wanted = self.best_interval if c.interval is None else float(c.interval)
-            return self._within_run(np.maximum(wanted, least))
         if c.interval is None and c.levels == 1:
             steps = best_steps(self.step, self.saves.pause, self._between_losses, least)
         else:
@@ -385,7 +388,7 @@ class WholeRun:
 
     @derived
     def mfu_effective(self) -> Fraction:  # noqa: D102
-        done: Flops = 6.0 * self.job.parameters * self.tokens
+        done: Flops = 6.0 * self.job.active * self.tokens
         return done / (self.job.peak * self.processor_hours * HOUR)
 
     @derived

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from calculon.campaign.assumed import told_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_figures import CampaignFigures
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed, drawn
 from calculon.errors import Problem, SpecError, nearest
@@ -19,6 +18,7 @@ from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import Question
 from calculon.planner.candidate import Candidate, told_price
 from calculon.records import columns, only_values
+from calculon.run_figures import CampaignFigures
 from calculon.spec.fields import spec_fields
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import PLANS, QUESTION

@@ -11,6 +11,7 @@ from typing import Any
 from calculon import inputs
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.whole_run import WholeRun, processors_of_node
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -21,7 +22,6 @@ from calculon.planner.ask import Question, ask, counted_sequences, most_processo
 from calculon.planner.candidate import Candidate, candidates
 from calculon.planner.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.remedies import BEST
-from calculon.planner.training_run import tokens_of_run
 from calculon.planner.unfit import why_none
 from calculon.search.driver import run
 from calculon.search.ranking import Best
