@@ -23,7 +23,7 @@ from calculon.launch.dialect import Launch
 from calculon.launch.difference import Difference
 from calculon.plan.plan import Plan
 from calculon.planner.ask import Question, ask
-from calculon.planner.candidate import Candidate, candidates, of_estimate
+from calculon.planner.candidate import Candidate, candidates, of_estimate, trainings
 from calculon.planner.launch_flags import settings_between
 from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
@@ -289,9 +289,19 @@ class Answer(Displayed):
 
     def _told(self, one: Candidate) -> dict[str, Any]:
         """Return a plan as plain data, with the training that was asked for, or that of :data:`TOKENS`."""
+        return one.to_dict() | {"training": self._trainings[id(one)], QUESTION: self._specs}
+
+    @cached_property
+    def _trainings(self) -> dict[int, dict[str, Any]]:
+        """The trainings by all plans that are told."""
+        own = None if self.mine is None else self.mine.candidate
+        counts = (one.best for one in self.counts)
+        simplest = (one.simplest for one in self.ties)
+        maybe = (*self.splits, *simplest, self.roomy, *counts, own)
+        plans = list({id(one): one for one in maybe if one is not None}.values())
         q = self.question
-        training = one.training(q.campaign, q.system, q.tokens or TOKENS, q.tokens_per_step)
-        return one.to_dict() | {"training": training, QUESTION: self._specs}
+        told = trainings(plans, q.campaign, q.system, q.tokens or TOKENS, q.tokens_per_step)
+        return {id(one): row for one, row in zip(plans, told, strict=True)}
 
     def _tie(self, one: Tie) -> dict[str, Any]:
         simplest = self._told(one.simplest)

@@ -19,7 +19,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.planner.answer import space_of
 from calculon.planner.ask import Question, ask, counted_sequences, most_processors, usual_tokens
-from calculon.planner.candidate import Candidate, candidates
+from calculon.planner.candidate import Candidate, candidates, whole_runs_of
 from calculon.planner.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import why_none
@@ -244,7 +244,8 @@ def run_of(plan: Candidate, question: Question, campaign: Campaign) -> WholeRun:
     """
     parameters = float(plan.stats["parameters"])
     tokens = tokens_of_run(campaign, parameters, question.tokens_per_step)
-    return plan.run(campaign, question.system, tokens, question.tokens_per_step)
+    steps = tokens, question.tokens_per_step
+    return whole_runs_of([plan], campaign, question.system, *steps)
 
 
 def halves_and_doubles(node: int, least: float, most: int) -> Iterator[int]:
