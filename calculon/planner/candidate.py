@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calculon.architecture.parameters import active_count
 from calculon.campaign.money import Quote
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import whole_runs
@@ -17,6 +18,7 @@ from calculon.plan.plan import NAMES
 from calculon.records import columns
 from calculon.run_figures import CampaignFigures
 from calculon.search.search_result import SearchResult
+from calculon.spec.model import Model
 from calculon.statistics import BOUNDS
 
 MOST = 1000
@@ -67,6 +69,7 @@ class Candidate:
 def whole_runs_of(
     plans: Sequence[Candidate],
     campaign: Campaign,
+    model: Model,
     system: System,
     tokens: float,
     tokens_per_step: int,
@@ -79,12 +82,14 @@ def whole_runs_of(
         return np.array([(one.stats if of_stats else one.execution)[name] for one in plans])
 
     datatype = str(plans[0].execution["datatype"])
-    return whole_runs(campaign, system, datatype, tokens, np.asarray(tokens_per_step), lookup)
+    active, each_step = float(active_count(model)), np.asarray(tokens_per_step)
+    return whole_runs(campaign, system, datatype, tokens, each_step, lookup, active)
 
 
 def trainings(
     plans: Sequence[Candidate],
     campaign: Campaign,
+    model: Model,
     system: System,
     tokens: float,
     tokens_per_step: int,
@@ -96,7 +101,7 @@ def trainings(
     """
     if not plans:
         return []
-    run = whole_runs_of(plans, campaign, system, tokens, tokens_per_step)
+    run = whole_runs_of(plans, campaign, model, system, tokens, tokens_per_step)
     usd, figures = None if run.quote is None else run.quote.usd, run.figures()
     values = {one.name: one.values(figures) for one in columns(CampaignFigures)}
     prices = np.broadcast_to(np.nan if usd is None else usd, len(plans))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calculon import inputs
+from calculon.architecture.parameters import active_count
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_length import tokens_of_run
@@ -242,10 +243,10 @@ def run_of(plan: Candidate, question: Question, campaign: Campaign) -> WholeRun:
     SpecError
         Where the campaign does not say how long it is.
     """
-    parameters = float(plan.stats["parameters"])
+    parameters = float(active_count(question.model))
     tokens = tokens_of_run(campaign, parameters, question.tokens_per_step)
-    steps = tokens, question.tokens_per_step
-    return whole_runs_of([plan], campaign, question.system, *steps)
+    lengths = tokens, question.tokens_per_step
+    return whole_runs_of([plan], campaign, question.model, question.system, *lengths)
 
 
 def halves_and_doubles(node: int, least: float, most: int) -> Iterator[int]:

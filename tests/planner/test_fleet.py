@@ -15,7 +15,6 @@ from calculon.campaign.run_columns import whole_runs
 from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.planner import fleet_search
-from calculon.planner.answer import plan
 from calculon.planner.ask import most_processors
 from calculon.planner.fleet import OBJECTIVES, TOLD, FleetAnswer
 from calculon.planner.fleet_search import (
@@ -27,6 +26,7 @@ from calculon.planner.fleet_search import (
     fleet_answer,
     halves_and_doubles,
 )
+from calculon.planner.planning import plan
 from calculon.search.driver import run
 
 MODEL, SYSTEM, BATCH = "llama3-8B", "h100_80g_sxm", 512
