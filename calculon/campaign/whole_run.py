@@ -32,7 +32,6 @@ from calculon.units import (
     Bytes,
     Count,
     Flops,
-    FlopsPerSecond,
     Fraction,
     Seconds,
 )
@@ -58,13 +57,13 @@ class Stretch:
     tokens : array
         Tokens of all of them.
     working : array
-        Share of a step in which the engines work; else they wait for others.
+        Share of a step in which the engines work; else they wait for others. 1 where it is not known.
     """
 
     steps: Count
     step_time: Seconds
     tokens: Count
-    working: Fraction
+    working: Values = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,7 @@ class Job:
     checkpoint_size : array
         Bytes of a checkpoint.
     peak : array
-        FLOP/s of a processor in the type of products.
+        FLOP/s of a processor in the type of products; not-a-number where it is not known.
     """
 
     system: System
@@ -91,7 +90,7 @@ class Job:
     parameters: Count
     active: Count
     checkpoint_size: Bytes
-    peak: FlopsPerSecond
+    peak: Values = np.nan
 
     @property
     def node(self) -> int:
@@ -154,6 +153,11 @@ class WholeRun:
             / self.useful
         )
 
+    @property
+    def peak(self) -> Values:
+        """FLOP/s of a processor in the type of products."""
+        return self.job.peak
+
     @derived
     def step(self) -> Seconds:
         """Mean time of a step."""
@@ -164,13 +168,15 @@ class WholeRun:
         """Time of evaluations."""
         asked = self.campaign
         if not asked.evaluate_every:
-            return np.zeros_like(self.useful)
+            return np.zeros(())
         return self.steps // asked.evaluate_every * float(asked.evaluate_time)
 
     @derived
     def slowed(self) -> Seconds:
         """What slow nodes, until they are replaced, and variation between ranks add to the steps."""
         r, n = self.campaign.reliability, self.job
+        if r.slow_factor == 1 and not r.jitter:
+            return np.zeros(())
         slower = slow_nodes(n.nodes, r.slow_share, r.slow_factor) - 1.0
         varied = jitter(n.num_procs, r.jitter) - 1.0 if r.jitter else 0.0
         return slower * np.minimum(self.useful, float(r.slow_detect)) + varied * self.useful
@@ -197,6 +203,8 @@ class WholeRun:
 
     @derived
     def _rework(self) -> Array:
+        if not self.campaign.reliability.silent:
+            return np.ones(())
         found_after = float(self.campaign.reliability.silent_detect)
         interval = self.checkpoint_interval if self.rounded else 0.0
         return rework(found_after, interval, self.recovery, self.silent_mtbf)
@@ -249,9 +257,9 @@ class WholeRun:
         """The time of steps between checkpoints: as stated, or the best that the storage can take."""
         c, least = self.campaign.checkpoints, self.saves.least_interval
         if not self.rounded:
-            waits = c.interval_steps is None and np.any(least > self.best_interval)
-            fewest = np.minimum(least, self.useful) if waits else 0.0
-            return np.maximum(self.best_interval, fewest)
+            best = best_interval(self.saves.pause, self.mtbf)
+            waits = c.interval_steps is None and np.any(least > best)
+            return np.maximum(best, np.minimum(least, self.useful)) if waits else best
         if c.interval_steps is not None:
             return c.interval_steps * self.step
         if c.interval is None and c.levels == 1:
@@ -389,7 +397,7 @@ class WholeRun:
     @derived
     def mfu_effective(self) -> Fraction:  # noqa: D102
         done: Flops = 6.0 * self.job.active * self.tokens
-        return done / (self.job.peak * self.processor_hours * HOUR)
+        return done / (self.peak * self.processor_hours * HOUR)
 
     @derived
     def quote(self) -> Quote | None:

@@ -1,14 +1,17 @@
 """Whole runs of the executions of a search: their figures as columns, and bounds that let a search skip cells."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from calculon.architecture.parameters import active_count
 from calculon.architecture.workload import sequence_lengths
+from calculon.arrays import derived
 from calculon.campaign.record import DAY, Campaign
-from calculon.campaign.run_columns import Lookup, job, steps_of, stretch
-from calculon.campaign.scaling_laws import COUNTS, tokens_of_loss
+from calculon.campaign.run_columns import Lookup, job, peak, steps_of, working
+from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.cost.batch import Batch
 from calculon.cost.quoted_figures import model_parameters
@@ -24,7 +27,7 @@ from calculon.run_figures import RUN_FIGURES
 from calculon.search.objective import Objective
 from calculon.spec.model import Model
 from calculon.statistics import CorrectedStats
-from calculon.units import Array, Count, Seconds
+from calculon.units import Array, Count, FlopsPerSecond, Fraction, Seconds
 
 SLACK = 1 - 1e-9
 """What a bound gives away, as the last digits of a time depend on the order of its sum."""
@@ -39,9 +42,6 @@ MADE_KNOWN["tokens_per_usd"] = MADE_KNOWN["usd"]
 
 _SHARED = ("num_procs", "parameters", "optimizer", "optimizer_state_dtype")
 """Columns that most executions of a search share: what follows from one value alone is computed once."""
-
-_OF_STEPS = ("mfu", "model_flops_per_second_per_proc")
-"""Statistics that say nothing of the time of a run."""
 
 _RISING = {
     ("days", "min"),
@@ -82,20 +82,17 @@ class Runs:
         }
         return tuple(f"{name} <= {most!r}" for name, most in stated.items() if most is not None)
 
-    def steps(self, parameters: Count, tokens_per_step: Count) -> Count:
-        """Return the steps of runs of models with so many parameters."""
+    @property
+    def active(self) -> float:
+        """Parameters that a token passes, by which tokens may be counted."""
+        return float(active_count(self.model))
+
+    def steps(self, tokens_per_step: Count) -> Count:
+        """Return the steps of runs."""
         asked = self.campaign
         if asked.steps is not None:
             return np.full(np.shape(tokens_per_step), float(asked.steps))
-        tokens = np.vectorize(self._tokens, otypes=[float])(parameters)
-        return steps_of(tokens, tokens_per_step)
-
-    def _tokens(self, parameters: float) -> float:
-        asked = self.campaign
-        if asked.tokens is not None:
-            return asked.tokens.of(parameters)
-        assert asked.loss is not None
-        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
+        return steps_of(tokens_of_run(asked, self.active, 0), tokens_per_step)
 
     def of(self, lookup: Lookup, tokens_per_step: Count) -> WholeRun:
         """Return the runs of executions, given by their columns."""
@@ -103,9 +100,13 @@ class Runs:
         def column_of(name: str) -> Any:
             return _alike(lookup(name)) if name in _SHARED else lookup(name)
 
-        steps = self.steps(column_of("parameters"), tokens_per_step)
-        of_job = job(self.campaign, self.system, self.datatype, column_of)
-        return WholeRun(self.campaign, of_job, (stretch(steps, tokens_per_step, column_of),))
+        steps = self.steps(tokens_per_step)
+        whole = _stretch(steps, np.asarray(lookup("total_time")), tokens_per_step)
+        return _Columns(self.campaign, self._job(column_of), (whole,), lookup=lookup)
+
+    def _job(self, lookup: Lookup) -> Job:
+        """Return what runs on what, as far as the time depends on it."""
+        return job(self.campaign, self.system, self.datatype, lookup, self.active, peaks=False)
 
     def of_table(self, table: Evaluation) -> WholeRun:
         """Return the runs of a table of executions."""
@@ -138,18 +139,14 @@ class Runs:
         """
         tokens_per_step = schedule.batch_size * schedule.seq_length
         parameters = model_parameters(self.model, schedule)
-        known: Mapping[str, Array] = {
-            "parameters": parameters,
-            **dict.fromkeys(_OF_STEPS, np.ones(())),
-        }
 
         def lookup(name: str) -> Any:
-            return known[name] if name in known else _held_by(schedule, name)
+            values = parameters if name == "parameters" else _held_by(schedule, name)
+            return _alike(values) if name in _SHARED else values
 
-        steps = self.steps(_alike(parameters), tokens_per_step)
-        of_job = job(self.campaign, self.system, self.datatype, lookup)
-        whole = _steps(steps, step_time, tokens_per_step)
-        return WholeRun(self.campaign, of_job, (whole,), rounded=False)
+        steps = self.steps(tokens_per_step)
+        whole = _stretch(steps, step_time, tokens_per_step)
+        return WholeRun(self.campaign, self._job(lookup), (whole,), rounded=False)
 
     def bound(
         self, objective: Objective, schedule: Schedule, step_time: Callable[[], Seconds]
@@ -179,26 +176,39 @@ class Runs:
         if name not in MADE_KNOWN:
             return
         one = np.ones(())
-        a_job = Job(
-            system=self.system,
-            num_procs=one,
-            replicas=one,
-            parameters=one,
-            active=one,
-            checkpoint_size=one,
-            peak=one,
-        )
-        run = WholeRun(self.campaign, a_job, (_steps(one, one, one),))
+        of_one = {
+            "num_procs": one,
+            "replicas": one,
+            "parameters": one,
+            "active": one,
+            "checkpoint_size": one,
+        }
+        run = WholeRun(self.campaign, Job(system=self.system, **of_one), (_stretch(one, one, one),))
         if np.isnan(RUN_FIGURES[name].of(run)).any():
             wanted = f"a figure that the campaign and {self.system.name} leave known"
             raise SpecError(where, Problem("", wanted, repr(name), MADE_KNOWN[name]))
 
 
-def _steps(steps: Count, step_time: Seconds, tokens_per_step: Count) -> Stretch:
-    """Return steps of which only the time is known."""
-    return Stretch(
-        steps=steps, step_time=step_time, tokens=steps * tokens_per_step, working=np.ones(())
-    )
+@dataclass(frozen=True)
+class _Columns(WholeRun):
+    """Runs of executions whose columns are read when they are asked for: most figures need their time alone."""
+
+    lookup: Lookup = field(kw_only=True)
+
+    @derived
+    def working(self) -> Fraction:
+        """Share of the time of steps in which engines work."""
+        return working(self.lookup)
+
+    @derived
+    def peak(self) -> FlopsPerSecond:
+        """FLOP/s of a processor in the type of products."""
+        return peak(self.lookup)
+
+
+def _stretch(steps: Count, step_time: Seconds, tokens_per_step: Count) -> Stretch:
+    """Return steps of which the time is known."""
+    return Stretch(steps=steps, step_time=step_time, tokens=steps * tokens_per_step)
 
 
 def _alike(values: Any) -> Array:
