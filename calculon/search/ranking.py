@@ -62,16 +62,19 @@ class Ranking(ABC):
 
     def consider(self, space: Space, rows: Rows) -> None:
         """Keep of executions those whose networks fit, that meet the condition, and that are good enough."""
-        bound = rows.bound(self.objectives[0])
-        chosen = Chosen(rows, np.flatnonzero(rows.allowed & (bound >= self.threshold)))
-        if len(chosen) and self.objectives[0].of_runs:
-            score = self.objectives[0].value(chosen.values(self.objectives[0].statistic))
-            chosen = chosen.take(score >= self.threshold)
-        if len(chosen) and self.where is not None:
-            chosen = chosen.take(_meets(self.where, space, chosen))
-        if len(chosen):
-            scores = [one.value(chosen.values(one.statistic)) for one in self.objectives]
-            self.keep(np.stack(scores), chosen.numbers, space.switches_on(chosen.numbers))
+        first, *others = self.objectives
+        chosen = Chosen(rows, np.flatnonzero(rows.allowed & (rows.bound(first) >= self.threshold)))
+        if not len(chosen):
+            return
+        score = first.value(chosen.values(first.statistic))
+        kept = score >= self.threshold
+        if self.where is not None:
+            kept[kept] = _meets(self.where, space, chosen.take(kept))
+        if kept.any():
+            chosen = chosen.take(kept)
+            more = [one.value(chosen.values(one.statistic)) for one in others]
+            scores = np.stack([score[kept], *more])
+            self.keep(scores, chosen.numbers, space.switches_on(chosen.numbers))
 
 
 class Best(Ranking):
