@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.hardware.figures import Figure
-from calculon.planner.elasticities import Case, of_hardware
+from calculon.planner.elasticities import USE, Case, kind_of
 from calculon.units import Array
 
 FURTHEST = 16
@@ -77,13 +77,14 @@ def break_evens(
     case, rival : Case, Rival
         The two that are compared, by the same statistic.
     figures : sequence of Figure
-        Figures of the machine of `case`; of these rates, sizes and times of hardware are tried.
+        Figures of the machine of `case`, or of its run; of these all but sizes of memory, counts, and how well software
+        uses the machine are tried.
     weight : callable
         What the statistic of a case is multiplied with: processors over tokens for times, so that those of a token on
         a processor are compared.
     """
     continuous = [
-        one for one in figures if of_hardware(one) and one.kind is float and one.unit != "GiB"
+        one for one in figures if kind_of(one) != USE and one.kind is float and one.unit != "GiB"
     ]
     if not continuous:
         return ()

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
+from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.campaign.record import Campaign
 from calculon.display import Displayed, drawn
 from calculon.editions import EDITIONS
 from calculon.errors import Infeasible, Problem, SpecError
@@ -19,6 +21,7 @@ from calculon.inspect.question import question
 from calculon.planner.break_even import BreakEven, Rival, break_evens
 from calculon.planner.elasticities import (
     STEADY,
+    TIMES,
     Case,
     Effect,
     Range,
@@ -28,18 +31,23 @@ from calculon.planner.elasticities import (
     total,
 )
 from calculon.planner.replanned import Replanned, Replanner, Staircase, domain_sizes
+from calculon.planner.run_case import RunCase, check_known, run_figure
+from calculon.planner.run_replanned import RunReplanner
+from calculon.planner.training_run import TrainingRun, assumed
+from calculon.planner.training_run import campaign as whole_run
 from calculon.presets import Preset
 from calculon.records import Column
 from calculon.search.objective import check_statistic, known_statistic
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import QUESTION
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-TIME = "total_time"
+TIME, DAYS = "total_time", "days"
 
 Seen = Callable[[int], None]
 """What is told after each search of how many it is one."""
@@ -119,6 +127,8 @@ class Sensitivity(Displayed):
         Which two plans it compares, in words.
     break_evens : tuple of BreakEven
         Values of figures at which the plan is as good as the rival.
+    campaign : Campaign or None
+        The whole run, of whose figures the statistic is one; None of a statistic of a step.
     """
 
     model: Model
@@ -135,6 +145,7 @@ class Sensitivity(Displayed):
     rival: str = ""
     compared: str = ""
     break_evens: tuple[BreakEven, ...] = field(default=())
+    campaign: Campaign | None = None
 
     def __getitem__(self, path: str) -> Effect:
         """Return the effect of a figure by its path.
@@ -187,10 +198,13 @@ class Sensitivity(Displayed):
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         edition = self.execution.edition
-        asked = {"execution": {"fields": self.execution.to_dict()}}
+        asked: dict[str, Any] = {"execution": {"fields": self.execution.to_dict()}}
+        if self.campaign is not None:
+            asked["campaign"] = dict(self.campaign.document)
         found: dict[str, Any] = {
             QUESTION: question(self.model, self.system, edition, self.preset, **asked),
             "statistic": self.statistic.name,
+            "help": self.statistic.help,
             "unit": self.statistic.unit.symbol,
             "value": self.value,
             "range": {"share": self.within.share, "calibrated": self.within.calibrated},
@@ -199,6 +213,8 @@ class Sensitivity(Displayed):
                 one.figure.path for one in self.idle if one not in self._of_other_plans
             ],
         }
+        if self.campaign is not None:
+            found["assumed"] = assumed(self.campaign)
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
             found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
@@ -251,33 +267,36 @@ def sensitivity(
     execution: Source | Execution | int,
     system: Source | System,
     *,
-    of: str = TIME,
+    of: str | None = None,
     spread: float | str = 0.25,
     replan: bool = False,
     against: Source | Execution | None = None,
     against_system: Source | System | None = None,
+    campaign: CampaignSource | None = None,
     edition: str | None = None,
     preset: str | None = None,
     seen: Seen | None = None,
 ) -> Sensitivity:
-    """Find what a statistic of a plan depends on: elasticities, shadow prices, break-even.
+    """Find what a statistic of a plan, or of its whole run, depends on: elasticities, shadow prices, break-even.
 
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
         As in :func:`calculon.estimate`. A number of processors instead of an execution is planned first.
-    of : str
-        The statistic.
+    of : str, optional
+        The statistic, ``total_time`` if absent; with a campaign the figure of the run (``usd``), ``days`` if absent.
     spread : float or str
         By which share of its value a figure is lower and higher: ``0.25``, ``"25%"``; ``"calibrated"`` takes the
         interval of a part where the system was calibrated.
     replan : bool
         Also search the plan again on each changed machine, and for what more memory is worth.
     against : str, path, mapping or record, optional
-        Another execution: at which value of a figure both are as fast, by the tokens of a processor.
+        Another execution: at which value of a figure both are as good; as fast by the tokens of a processor.
     against_system : str, path, mapping or record, optional
-        Another machine: at which value of a figure this one is as fast with the plan; with `replan` the other has the
+        Another machine: at which value of a figure this one is as good with the plan; with `replan` the other has the
         best plan of its own.
+    campaign : str, path, mapping or Campaign, optional
+        The whole run, as in :func:`calculon.campaign`: then its figures have effects, too.
     edition, preset : str, optional
         As in :func:`calculon.estimate`.
     seen : callable, optional
@@ -295,24 +314,83 @@ def sensitivity(
     <Sensitivity of total_time of megatron-1T on a100_80g: matrix.float16.tflops -0.85, mem1.GBps -0.08,
     networks[0].bandwidth -0.06>
     """
-    statistic, within = known_statistic(of, "sensitivity"), read_range(spread)
-    if against is not None and against_system is not None:
-        wanted = "another execution or another system"
-        raise SpecError("sensitivity", Problem("against", wanted, "both"))
+    terms = Terms(spread, replan, against, against_system, seen or (lambda _: None))
+    if campaign is not None:
+        _check_edition(edition)
+        name = run_figure(DAYS if of is None else of).name  # before anything is planned
+        asked = read_campaign(campaign)
+        return _of_run(whole_run(model, execution, system, asked, preset=preset), name, terms)
+    statistic = known_statistic(TIME if of is None else of, "sensitivity")
     shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
-    check_statistic(of, "sensitivity", EDITIONS[plan.edition])
-    _check_calibrated(within, machine)
-    found = _found(Case(shape, plan, machine, of), framework, statistic, within)
-    if replan:
-        found = replace(found, searched=_searched(found, seen or (lambda _: None)))
-    return found if against is against_system is None else _beside(found, against, against_system)
+    check_statistic(statistic.name, "sensitivity", EDITIONS[plan.edition])
+    return _answer(Case(shape, plan, machine, statistic.name), framework, statistic, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is asked of a case; the attributes are those of :func:`sensitivity`."""
+
+    spread: float | str = 0.25
+    replan: bool = False
+    against: Any = None
+    against_system: Any = None
+    seen: Seen = lambda _: None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no range, and two rivals."""
+        if self.against is not None and self.against_system is not None:
+            wanted = "another execution or another system"
+            raise SpecError("sensitivity", Problem("against", wanted, "both"))
+        read_range(self.spread)
+
+    @property
+    def within(self) -> Range:
+        """How far figures are taken."""
+        return read_range(self.spread)
+
+
+def of_run(run: TrainingRun, name: str, **options: Any) -> Sensitivity:
+    """Find what a figure of a whole run depends on, by its name; options and errors as of :func:`sensitivity`.
+
+    A figure that is not known, such as money without a price, is an error, too.
+    """
+    return _of_run(run, name, Terms(**options))
+
+
+def _of_run(run: TrainingRun, name: str, terms: Terms) -> Sensitivity:
+    """Return :func:`of_run` in terms that were read."""
+    statistic = run_figure(name)
+    check_known(run, statistic)
+    found = _answer(RunCase(run, name), run.preset, statistic, terms)
+    return replace(found, campaign=run.campaign)
+
+
+def _check_edition(edition: str | None) -> None:
+    """Refuse an edition that knows no whole runs."""
+    if edition not in (None, CORRECTED):
+        wanted = f"{CORRECTED}, as whole runs are of no other edition"
+        raise SpecError("sensitivity", Problem("edition", wanted, repr(edition)))
+
+
+def _answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensitivity:
+    """Return all that is asked about a case."""
+    within = terms.within
+    _check_calibrated(within, case.system)
+    found = _found(case, preset, statistic, within)
+    if terms.replan:
+        found = replace(found, searched=_searched(case, found, terms.seen))
+    if terms.against is terms.against_system is None:
+        return found
+    rival = _rival(case, found, terms)
+    even = _even(case, found, rival)
+    return replace(found, rival=rival.words, compared=rival.compared, break_evens=even)
 
 
 def _found(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
     """Return what the statistic of a case depends on."""
     now, every = effects(case, within)
     felt = [one for one in every if one.matters(now)]
-    timed = statistic.unit.symbol == "s" and now > 0
+    timed = statistic.unit.symbol in TIMES and now > 0
     return Sensitivity(
         model=case.model,
         execution=case.execution,
@@ -380,10 +458,21 @@ def _asked(
     return found.model, found.system, found.execution, found.preset
 
 
-def _searched(found: Sensitivity, seen: Seen) -> Searched:
+def _replanner(
+    case: Case, preset: Preset, system: System | None = None
+) -> Replanner | RunReplanner:
+    """Return what searches for the best plan of a case, or for that on another system."""
+    plan = Case(case.model, case.execution, system or case.system, case.statistic)
+    return (
+        RunReplanner(case.run.campaign, plan, preset)
+        if isinstance(case, RunCase)
+        else Replanner(plan, preset)
+    )
+
+
+def _searched(case: Case, found: Sensitivity, seen: Seen) -> Searched:
     """Search the plan again on the changed machines."""
-    case = Case(found.model, found.execution, found.system, found.statistic.name)
-    replanner = Replanner(case, found.preset)
+    replanner = _replanner(case, found.preset)
     figures = replanner.worth(found.effects, found.idle)
     sizes = domain_sizes(case.system, case.execution.num_procs)
     count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2
@@ -413,14 +502,7 @@ def _searched(found: Sensitivity, seen: Seen) -> Searched:
     return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
 
 
-def _beside(found: Sensitivity, against: Any, against_system: Any) -> Sensitivity:
-    """Return it with the break-even with another plan, or another machine."""
-    rival = _rival(found, against, against_system)
-    even = _even(found, rival)
-    return replace(found, rival=rival.words, compared=rival.compared, break_evens=even)
-
-
-def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
+def _rival(case: Case, found: Sensitivity, terms: Terms) -> Rival:
     """Return what a plan is compared with: another one, or the same on another machine, planned again if this one was.
 
     Raises
@@ -430,25 +512,24 @@ def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
     """
     plan: Any = found.execution
     mine = "this plan"
-    if against is not None:
-        words = against if isinstance(against, str) else "the other plan"
-        other = _estimated(words, found.model, against, found.system)
+    if terms.against is not None:
+        words = terms.against if isinstance(terms.against, str) else "the other plan"
+        other = _estimated(words, found.model, terms.against, found.system)
         compared = f"{mine} against {words}"
-        return Rival(_case(other, found), words, compared, same_machine=True)
-    machine = inputs.system(against_system)
+        return Rival(case.beside(other), words, compared, same_machine=True)
+    machine = inputs.system(terms.against_system)
     compared = f"{mine} on both machines"
     if found.searched is not None:
-        there = Case(found.model, plan, machine, found.statistic.name)
-        value = there.on(machine)
-        own = value if math.isfinite(value) else None
-        best = Replanner(there, found.preset).best(machine, own)
+        own = case.on(machine)
+        replanner = _replanner(case, found.preset, machine)
+        best = replanner.best(machine, own if math.isfinite(own) else None)
         if best is None:
             raise Infeasible("nothing", f"no plan fits on {machine.name}")
         plan = inputs.execution(best.execution)
         mine += "" if found.searched.now.kept else ", which is not the best here,"
         compared = f"{mine} against the best plan of {machine.name}"
     other = _estimated("", found.model, plan, machine)
-    return Rival(_case(other, found), machine.name, compared, same_machine=False)
+    return Rival(case.beside(other), machine.name, compared, same_machine=False)
 
 
 def _estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
@@ -470,14 +551,8 @@ def _estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any)
         raise Infeasible(error.reason, f"{text}. Hint: {WHY}", *sizes) from None
 
 
-def _case(other: Estimate, found: Sensitivity) -> Case:
-    check_statistic(found.statistic.name, "sensitivity", EDITIONS[other.edition])
-    return Case(other.model, other.execution, other.system, found.statistic.name)
-
-
-def _even(found: Sensitivity, rival: Rival) -> tuple[BreakEven, ...]:
+def _even(case: Case, found: Sensitivity, rival: Rival) -> tuple[BreakEven, ...]:
     """Return the break-even of each figure with an effect on either plan."""
-    case = Case(found.model, found.execution, found.system, found.statistic.name)
     figures = {one.figure.path: one.figure for one in found.effects}
     if rival.same_machine:
         now, others = effects(rival.case, found.within)

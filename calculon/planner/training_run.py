@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import QUESTION
+
+if TYPE_CHECKING:
+    from calculon.planner.sensitivity import Sensitivity
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,25 @@ class TrainingRun(Displayed):
         low, high = ends
         return low, high
 
+    def sensitivity(self, of: str = "days", **options: Any) -> "Sensitivity":
+        """Find what a figure of the run depends on: elasticities, shadow prices, break-even.
+
+        Parameters
+        ----------
+        of : str
+            Name of the figure.
+        **options
+            ``spread``, ``replan``, ``against`` and ``against_system`` of :func:`calculon.sensitivity`.
+
+        Raises
+        ------
+        SpecError, Infeasible
+            As :func:`calculon.sensitivity`.
+        """
+        from calculon.planner.sensitivity import of_run  # which makes runs
+
+        return of_run(self, of, **options)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         main = self.main.estimate
@@ -147,11 +169,7 @@ class TrainingRun(Displayed):
             "published": published_beside(self.whole, self.model.name),
             "warnings": [warned] if warned else [],
             "parts": [one.to_dict() for one in self.parts],
-            "assumed": [
-                {"field": path, "value": value, "unit": unit, "source": source}
-                | {"counts": counts(self.campaign, path)}
-                for path, value, unit, source in self.campaign.defaults
-            ],
+            "assumed": assumed(self.campaign),
         }
 
     def __repr__(self) -> str:
@@ -161,6 +179,15 @@ class TrainingRun(Displayed):
             f"<TrainingRun of {e.model.name} on {e.execution.num_procs:,} x {e.system.name}: "
             f"{days:.1f} days, goodput {goodput:.1%}>"
         )
+
+
+def assumed(asked: Campaign) -> list[dict[str, Any]]:
+    """Return the defaults of a campaign that nobody stated, with their sources, as plain data."""
+    return [
+        {"field": path, "value": value, "unit": unit, "source": source}
+        | {"counts": counts(asked, path)}
+        for path, value, unit, source in asked.defaults
+    ]
 
 
 def campaign(
