@@ -16,6 +16,11 @@ FURTHEST = 16
 TOLERANCE = 1e-12
 """Difference of the logarithms of two statistics at which they are equal."""
 
+_EQUAL = 1e-6
+"""The same where a figure goes in steps, as spare nodes do: beside a step nothing is equal."""
+
+_ROUNDING = 1e-15
+
 _POINTS = 9
 _MOST_STEPS = 60
 
@@ -102,7 +107,7 @@ def break_evens(
     left = difference(np.arange(len(continuous)), np.nan_to_num(roots))
     return tuple(
         BreakEven(figure=one, value=None)
-        if math.isnan(root)
+        if math.isnan(root) or not abs(rest) < _EQUAL
         else BreakEven(figure=one, value=one.value * math.exp(root), ratio=math.exp(rest))
         for one, root, rest in zip(continuous, roots.tolist(), left.tolist(), strict=True)
     )
@@ -144,18 +149,21 @@ def _refined(difference: Difference, low: Array, high: Array) -> Array:
         return roots
     a, b = low[some], high[some]
     at_a, at_b = difference(some, a), difference(some, b)
+    left = np.arange(len(some))
     for step in range(_MOST_STEPS):
+        low_end, high_end, at_low, at_high = (one[left] for one in (a, b, at_a, at_b))
         with np.errstate(invalid="ignore", divide="ignore"):
-            secant = b - at_b * (b - a) / (at_b - at_a)
-        inside = (secant >= np.minimum(a, b)) & (secant <= np.maximum(a, b)) & (step % 3 != 2)
-        middle = np.where(inside, secant, (a + b) / 2)
-        found = difference(some, middle)
-        roots[some] = middle
-        if (np.abs(found) <= TOLERANCE).all():
+            secant = high_end - at_high * (high_end - low_end) / (at_high - at_low)
+        inside = (secant >= np.minimum(low_end, high_end)) & (
+            secant <= np.maximum(low_end, high_end)
+        )
+        middle = np.where(inside & (step % 3 != 2), secant, (low_end + high_end) / 2)
+        found = difference(some[left], middle)
+        roots[some[left]] = middle
+        same = at_low * found > 0
+        a[left], at_a[left] = np.where(same, middle, low_end), np.where(same, found, at_low)
+        b[left], at_b[left] = np.where(same, high_end, middle), np.where(same, at_high, found)
+        left = left[(np.abs(found) > TOLERANCE) & (np.abs(b[left] - a[left]) > _ROUNDING)]
+        if not len(left):
             break
-        left = at_a * found > 0
-        a, at_a = np.where(left, middle, a), np.where(left, found, at_a)
-        b, at_b = np.where(left, b, middle), np.where(left, at_b, found)
-        done = np.abs(found) <= TOLERANCE
-        a, b = np.where(done, middle, a), np.where(done, middle, b)
     return roots

@@ -162,21 +162,26 @@ class RunCase(Case):
     ) -> Array:
         """Return the figure for changes, each by a kind of run: those with the same job together, as a column."""
         of_steps = [self._only(change, of_steps=True) for change in changes]
-        steps = [what_if(self.model, one, self.system, of_steps) for one in self._executions]
+        keys = [tuple(sorted(change.items())) for change in of_steps]
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        each = [dict(key) for key in number]
+        rows_of = np.array([number[key] for key in keys], np.int64)
+        steps = [
+            what_if(self.model, one, self.system, each).take(rows_of) for one in self._executions
+        ]
         runs = np.all([one.feasible for one in steps], axis=0)
         found = np.full(len(changes), np.nan)
         together: dict[Any, list[int]] = {}
         for i in np.flatnonzero(runs).tolist():
             if not all(self._allowed(*one) for one in changes[i].items()):
                 continue
-            rest = self._only(changes[i], of_steps=False)
-            together.setdefault((kinds[i], tuple(sorted(rest.items()))), []).append(i)
-        for (kind, rest), rows in together.items():
-            change = dict(rest)
+            change = self._only(changes[i], of_steps=False)
+            together.setdefault((kinds[i], tuple(sorted(change.items()))), []).append(i)
+        for (kind, pairs), rows in together.items():
+            change = dict(pairs)
             own = {path: value for path, value in change.items() if path in self.of_campaign}
-            system = with_figures(
-                self.system, {path: value for path, value in change.items() if path not in own}
-            )
+            rest = {path: value for path, value in change.items() if path not in own}
+            system = with_figures(self.system, rest) if rest else self.system
             asked = with_scalars(self.run.campaign, own)
             found[rows] = self._column_of(
                 kind, asked, system, [one.take(np.array(rows)) for one in steps]

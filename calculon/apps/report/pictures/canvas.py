@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
+from calculon.campaign.run_figures import CampaignFigures
 from calculon.errors import Problem, SpecError
 from calculon.records import Column, columns
 from calculon.spec.files import replacing
@@ -94,7 +95,8 @@ class Quantity:
 
     def __init__(self, name: str):
         self.name = name
-        declared: Column | None = next((c for c in columns(CorrectedStats) if c.name == name), None)
+        every = (*columns(CorrectedStats), *columns(CampaignFigures))
+        declared: Column | None = next((c for c in every if c.name == name), None)
         self.words = SHORT.get(name) or (declared.help if declared else name.replace("_", " "))
         symbol = declared.unit.symbol if declared else ""
         self.unit, self.factor = {
