@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer, plan
+    from calculon.planner.dependence import Sensitivity
     from calculon.planner.fleet import FleetAnswer
     from calculon.planner.launch_flags import export_flags, import_flags
-    from calculon.planner.sensitivity import Sensitivity, sensitivity
+    from calculon.planner.sensitivity import sensitivity
     from calculon.planner.training_run import TrainingRun, campaign
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
@@ -100,7 +101,8 @@ _MODULES = {
     "planner.launch_flags": ("export_flags", "import_flags"),
     "planner.training_run": ("TrainingRun", "campaign"),
     "planner.waterfall": ("Waterfall", "waterfall"),
-    "planner.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.dependence": ("Sensitivity",),
+    "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),

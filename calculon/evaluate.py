@@ -4,7 +4,7 @@ The same functions serve one execution and a million. Row *i* of a table equals 
 operation works element by element, and sums over layers run from first to last.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -107,6 +107,10 @@ class Evaluation(Displayed):
         """Select rows by number or mask."""
         values = {name: column[rows] for name, column in self._values.items()}
         return Evaluation(self.plan.take(rows), self.codes[rows], values)
+
+    def beside(self, values: Mapping[str, Array]) -> "Evaluation":
+        """Return the table with further statistics, by name."""
+        return Evaluation(self.plan, self.codes, {**self._values, **values})
 
     def column(self, name: str) -> Array:
         """Return a statistic, an execution field (named values as text) or ``reason`` by name.

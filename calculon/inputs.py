@@ -15,6 +15,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
+from calculon.run_figures import RUN_FIGURES
 from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
@@ -442,7 +443,7 @@ def check_columns(names: Iterable[object], file: str) -> None:
 def _columns() -> dict[str, None]:
     """Return the columns that tables of executions and results have."""
     statistics = (column.name for column in columns(CorrectedStats))
-    return dict.fromkeys((*_FIELDS[Execution], *statistics, *BESIDE))
+    return dict.fromkeys((*_FIELDS[Execution], *statistics, *RUN_FIGURES, *BESIDE))
 
 
 def _meant(column: str) -> str:

@@ -1,6 +1,8 @@
 """What is left of exponentials of small numbers, without cancellation; of huge ones, infinity without warnings."""
 
 import math
+from collections.abc import Callable
+from functools import lru_cache, wraps
 
 import numpy as np
 
@@ -16,6 +18,19 @@ _TERMS = 14
 def quiet() -> np.errstate:
     """Return a context without warnings: what overflows is meant to be infinite, and 0/0 is replaced."""
     return np.errstate(over="ignore", divide="ignore", invalid="ignore")
+
+
+def remembered(law: Callable[..., Array]) -> Callable[..., Array]:
+    """Remember what a law says of single numbers: a search asks for those of its job with every block of rows."""
+    kept = lru_cache(256)(law)
+
+    @wraps(law)
+    def call(*arguments: Values) -> Array:
+        if any(np.ndim(one) for one in arguments):
+            return law(*arguments)
+        return kept(*map(float, arguments))
+
+    return call
 
 
 def ratio(amount: Values, per: Values) -> Array:

@@ -9,7 +9,7 @@ J. T. Daly, "A higher order estimate of the optimum checkpoint interval for rest
 
 import numpy as np
 
-from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio
+from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio, remembered
 from calculon.units import Array
 
 _STEPS = 6
@@ -77,6 +77,7 @@ def _root(save: Values, mtbf: Values) -> Array:
     return np.where(np.isinf(mtbf), np.inf, found)[()]
 
 
+@remembered
 def best_interval(save: Values, mtbf: Values) -> Array:
     """Return the useful time between saves for which :func:`wall_per_useful` is least, exactly.
 

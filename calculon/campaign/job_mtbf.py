@@ -11,7 +11,7 @@ HOUR = 3600.0
 SMALL_JOB = 2000
 """Processors below which the rate of large jobs says too little; see :func:`small_job_warning`."""
 
-_LARGE, _SMALL = "RSC-1", "RSC-1, jobs of 1,024"  # rows of published failures
+_LARGE, _SMALL = "RSC-1", "RSC-1 on 1,024"  # rows of published failures
 
 
 def combined(*mtbfs: Values) -> Array:

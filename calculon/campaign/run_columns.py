@@ -9,7 +9,7 @@ from calculon.campaign.checkpoint import bytes_per_param
 from calculon.campaign.record import Campaign
 from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.hardware.system import System
-from calculon.units import Count, Seconds
+from calculon.units import Count, FlopsPerSecond, Fraction, Seconds
 
 Lookup = Callable[[str], Any]
 """Returns a column by name: a statistic of edition ``corrected``, or a field of executions."""
@@ -23,25 +23,46 @@ def steps_of(tokens: float, tokens_per_step: Count) -> Count:
     return np.ceil(tokens / np.asarray(tokens_per_step, float))
 
 
+def working(lookup: Lookup) -> Fraction:
+    """Return the share of a step in which the engines work."""
+    time: Seconds = np.asarray(lookup("total_time"))
+    return np.asarray(sum(lookup(name) for name in _WORK) / time)
+
+
+def peak(lookup: Lookup) -> FlopsPerSecond:
+    """Return the FLOP/s of a processor in the type of products."""
+    return np.asarray(lookup("model_flops_per_second_per_proc") / lookup("mfu"))
+
+
 def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup) -> Stretch:
     """Return so many steps of executions."""
-    time: Seconds = np.asarray(lookup("total_time"))
-    working = sum(lookup(name) for name in _WORK) / time
     return Stretch(
         steps=steps,
-        step_time=time,
+        step_time=np.asarray(lookup("total_time")),
         tokens=steps * tokens_per_step,
-        working=working,
+        working=working(lookup),
     )
 
 
-def job(campaign: Campaign, system: System, datatype: str, lookup: Lookup) -> Job:
+def job(
+    campaign: Campaign,
+    system: System,
+    datatype: str,
+    lookup: Lookup,
+    active: float | None = None,
+    *,
+    peaks: bool = True,
+) -> Job:
     """Return what runs on what.
 
     Parameters
     ----------
     datatype : str
         Type of the weights.
+    active : float, optional
+        Parameters that a token passes, of a mixture of experts; by default all.
+    peaks : bool
+        Whether the peak of processors is read, which only the effective MFU needs.
     """
     parameters = np.asarray(lookup("parameters"))
     stated = campaign.checkpoints.bytes_per_param
@@ -51,8 +72,9 @@ def job(campaign: Campaign, system: System, datatype: str, lookup: Lookup) -> Jo
         num_procs=np.asarray(lookup("num_procs")),
         replicas=np.asarray(lookup("data_par")),
         parameters=parameters,
+        active=parameters if active is None else np.asarray(active),
         checkpoint_size=each * parameters,
-        peak=np.asarray(lookup("model_flops_per_second_per_proc") / lookup("mfu")),
+        peak=peak(lookup) if peaks else np.nan,
     )
 
 
@@ -63,6 +85,7 @@ def whole_runs(
     tokens: float,
     tokens_per_step: Count,
     lookup: Lookup,
+    active: float | None = None,
 ) -> WholeRun:
     """Return runs of one stretch each: all of a search, or one execution.
 
@@ -72,7 +95,9 @@ def whole_runs(
         Tokens of the run.
     tokens_per_step : array
         Tokens of a step of each execution.
+    active : float, optional
+        As of :func:`job`.
     """
     steps = steps_of(tokens, tokens_per_step)
     whole = stretch(steps, tokens_per_step, lookup)
-    return WholeRun(campaign, job(campaign, system, datatype, lookup), (whole,))
+    return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (whole,))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.campaign.assumptions import counts
+from calculon.campaign.assumed import counts
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import PARTS, Campaign
 from calculon.hardware.figures import Figure
@@ -27,7 +27,8 @@ def scalars_of(campaign: Campaign) -> dict[str, Figure]:
 
 def _in_part(part: Any, prefix: str) -> Iterator[Figure]:
     """Yield the positive numbers of a part of a campaign."""
-    for one in spec_fields(type(part)):
+    kind: Any = type(part)
+    for one in spec_fields(kind):
         value, declared = getattr(part, one.name), one.declaration
         if one.name in _LEFT_OUT or isinstance(value, bool) or not isinstance(value, (int, float)):
             continue

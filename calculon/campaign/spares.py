@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from calculon.campaign.exponentials import Values, quiet, ratio
+from calculon.campaign.exponentials import Values, quiet, ratio, remembered
 from calculon.units import Array
 
 ENOUGH = 0.999
@@ -82,6 +82,7 @@ def probability_of_waiting(away: Values, spares: Values) -> Array:
     return np.where(k < 0, 1.0, np.where(above, tail, rest))[()]
 
 
+@remembered
 def share_of_time_waiting(away: Values, spares: Values) -> Array:
     """Return the share of its time that a job waits for a node, if nodes fail only while it runs.
 
@@ -98,6 +99,7 @@ def share_of_time_waiting(away: Values, spares: Values) -> Array:
     return np.where(mean > 0, 1.0 / _at_most(np.where(mean > 0, mean, 1.0), k + 1.0), 0.0)[()]
 
 
+@remembered
 def fewest_spares(away: Values, enough: float = ENOUGH) -> Array:
     """Return the fewest spares with which the job is complete for a share of the time (:func:`probability_of_waiting`).
 

@@ -17,7 +17,6 @@ from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
-from calculon.campaign.run_figures import CampaignFigures, DaysByUse
 from calculon.campaign.silent import rework
 from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
 from calculon.campaign.spent import Spent, spent, spent_with_copies
@@ -25,6 +24,7 @@ from calculon.campaign.stragglers import jitter, slow_nodes
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.records import apply, record_of
+from calculon.run_figures import CampaignFigures, DaysByUse
 from calculon.units import (
     KILO,
     TERA,
@@ -32,7 +32,6 @@ from calculon.units import (
     Bytes,
     Count,
     Flops,
-    FlopsPerSecond,
     Fraction,
     Seconds,
 )
@@ -58,13 +57,13 @@ class Stretch:
     tokens : array
         Tokens of all of them.
     working : array
-        Share of a step in which the engines work; else they wait for others.
+        Share of a step in which the engines work; else they wait for others. 1 where it is not known.
     """
 
     steps: Count
     step_time: Seconds
     tokens: Count
-    working: Fraction
+    working: Values = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,20 +76,21 @@ class Job:
         The machine.
     num_procs, replicas : array
         Processors, and replicas of the model.
-    parameters : array
-        Parameters of the model.
+    parameters, active : array
+        Parameters of the model, and those that a token passes.
     checkpoint_size : array
         Bytes of a checkpoint.
     peak : array
-        FLOP/s of a processor in the type of products.
+        FLOP/s of a processor in the type of products; not-a-number where it is not known.
     """
 
     system: System
     num_procs: Count
     replicas: Count
     parameters: Count
+    active: Count
     checkpoint_size: Bytes
-    peak: FlopsPerSecond
+    peak: Values = np.nan
 
     @property
     def node(self) -> int:
@@ -118,8 +118,8 @@ class WholeRun:
     pauses : int
         Changes of the execution, each of which is a restart from a checkpoint.
     rounded : bool
-        Whether intervals between checkpoints are whole steps. A run whose intervals are not is never longer: the
-        least time of a step then gives the least time of a run.
+        Whether intervals between checkpoints are as stated, and whole steps. Else they are those with which the run is
+        the shortest: no run with steps of at least this time is shorter (of one level of checkpoints).
     """
 
     campaign: Campaign
@@ -153,6 +153,11 @@ class WholeRun:
             / self.useful
         )
 
+    @property
+    def peak(self) -> Values:
+        """FLOP/s of a processor in the type of products."""
+        return self.job.peak
+
     @derived
     def step(self) -> Seconds:
         """Mean time of a step."""
@@ -163,13 +168,15 @@ class WholeRun:
         """Time of evaluations."""
         asked = self.campaign
         if not asked.evaluate_every:
-            return np.zeros_like(self.useful)
+            return np.zeros(())
         return self.steps // asked.evaluate_every * float(asked.evaluate_time)
 
     @derived
     def slowed(self) -> Seconds:
         """What slow nodes, until they are replaced, and variation between ranks add to the steps."""
         r, n = self.campaign.reliability, self.job
+        if r.slow_factor == 1 and not r.jitter:
+            return np.zeros(())
         slower = slow_nodes(n.nodes, r.slow_share, r.slow_factor) - 1.0
         varied = jitter(n.num_procs, r.jitter) - 1.0 if r.jitter else 0.0
         return slower * np.minimum(self.useful, float(r.slow_detect)) + varied * self.useful
@@ -187,10 +194,20 @@ class WholeRun:
         return back + done * (self._rework - 1.0)
 
     @derived
+    def silent_mtbf(self) -> Seconds:
+        """Mean time between silent corruptions of the job."""
+        silent = self.campaign.reliability.silent
+        return (
+            ratio(HOUR, silent * np.asarray(self.job.num_procs)) if silent else np.asarray(np.inf)
+        )
+
+    @derived
     def _rework(self) -> Array:
-        r = self.campaign.reliability
-        between = ratio(HOUR, r.silent * np.asarray(self.job.num_procs)) if r.silent else np.inf
-        return rework(float(r.silent_detect), self.checkpoint_interval, self.recovery, between)
+        if not self.campaign.reliability.silent:
+            return np.ones(())
+        found_after = float(self.campaign.reliability.silent_detect)
+        interval = self.checkpoint_interval if self.rounded else 0.0
+        return rework(found_after, interval, self.recovery, self.silent_mtbf)
 
     @derived
     def work(self) -> Seconds:
@@ -227,20 +244,26 @@ class WholeRun:
         """The time between checkpoints with which a run is the shortest, if the storage could take them."""
         c = self.campaign.checkpoints
         if c.levels == 1:
-            return best_interval(self.saves.pause, self.mtbf)
-        return best_two_levels(self._pauses, self.mtbf, c.memory_lost)[1]
+            return best_interval(self.saves.pause, self._between_losses)
+        return best_two_levels(self._pauses, self._between_losses, c.memory_lost)[1]
+
+    @property
+    def _between_losses(self) -> Seconds:
+        """Mean time between losses of work of both kinds; for the least time of a run failures alone."""
+        return combined(self.mtbf, self.silent_mtbf) if self.rounded else self.mtbf
 
     @derived
     def checkpoint_interval(self) -> Seconds:
         """The time of steps between checkpoints: as stated, or the best that the storage can take."""
         c, least = self.campaign.checkpoints, self.saves.least_interval
+        if not self.rounded:
+            best = best_interval(self.saves.pause, self.mtbf)
+            waits = c.interval_steps is None and np.any(least > best)
+            return np.maximum(best, np.minimum(least, self.useful)) if waits else best
         if c.interval_steps is not None:
             return c.interval_steps * self.step
-        if not self.rounded:
-            wanted = self.best_interval if c.interval is None else float(c.interval)
-            return self._within_run(np.maximum(wanted, least))
         if c.interval is None and c.levels == 1:
-            steps = best_steps(self.step, self.saves.pause, self.mtbf, least)
+            steps = best_steps(self.step, self.saves.pause, self._between_losses, least)
         else:
             wanted = self.best_interval if c.interval is None else float(c.interval)
             steps = np.maximum(np.round(wanted / self.step), np.ceil(least / self.step))
@@ -373,8 +396,8 @@ class WholeRun:
 
     @derived
     def mfu_effective(self) -> Fraction:  # noqa: D102
-        done: Flops = 6.0 * self.job.parameters * self.tokens
-        return done / (self.job.peak * self.processor_hours * HOUR)
+        done: Flops = 6.0 * self.job.active * self.tokens
+        return done / (self.peak * self.processor_hours * HOUR)
 
     @derived
     def quote(self) -> Quote | None:

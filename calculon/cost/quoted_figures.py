@@ -9,6 +9,7 @@ import numpy as np
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import padding_count, parameter_count
 from calculon.cost.stage import Stage
+from calculon.plan.schedule import Schedule
 from calculon.spec.model import Model
 from calculon.statistics import Figures
 from calculon.units import Array, Count, Flops, Seconds
@@ -23,30 +24,20 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
     model, schedule, block = stage.model, stage.schedule, stage.block
     columns = schedule.columns
 
-    def of_model(quantity: Callable[[Model], Array]) -> Array:
-        """Return a quantity of the model, with one key/value head where executions have multiquery attention."""
-        alone = model.latent or not model.has_softmax  # a rule refuses latents with it
-        if alone or not schedule.multiquery.any():
-            return np.asarray(quantity(model))
-        return np.where(schedule.multiquery, quantity(_of_one_group(model)), quantity(model))
-
     def per_token(*, causal: bool) -> Flops:
-        return of_model(
+        return _of_model(
+            model,
+            schedule,
             lambda model: model_flops_per_token(
                 model,
                 training=schedule.training,
                 causal=causal,
                 seq_length=columns.seq_length,
                 packed_percent=columns.packed_percent,
-            )
+            ),
         )
 
-    def parameters(model: Model) -> Count:
-        """Return the parameters; the published count has a position for every token of a sequence."""
-        further = 0 if model.extensions else (schedule.seq_length - model.seq_size) * model.hidden
-        return parameter_count(model) + np.asarray(further, float)
-
-    count, flops = of_model(parameters), per_token(causal=False)
+    count, flops = model_parameters(model, schedule), per_token(causal=False)
     tokens_per_second = schedule.batch_size * schedule.seq_length / total_time
     each = tokens_per_second / schedule.processors
     rate = flops * each
@@ -74,6 +65,24 @@ def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:
         host_time=schedule.host_time + np.zeros_like(total_time),
         copy_time=stage.slowest_part.copy_time + np.zeros_like(total_time),
     )
+
+
+def model_parameters(model: Model, schedule: Schedule) -> Count:
+    """Return the parameters; the published count has a position for every token of a sequence."""
+
+    def parameters(model: Model) -> Count:
+        further = 0 if model.extensions else (schedule.seq_length - model.seq_size) * model.hidden
+        return parameter_count(model) + np.asarray(further, float)
+
+    return _of_model(model, schedule, parameters)
+
+
+def _of_model(model: Model, schedule: Schedule, quantity: Callable[[Model], Array]) -> Array:
+    """Return a quantity of the model, with one key/value head where executions have multiquery attention."""
+    alone = model.latent or not model.has_softmax  # a rule refuses latents with it
+    if alone or not schedule.multiquery.any():
+        return np.asarray(quantity(model))
+    return np.where(schedule.multiquery, quantity(_of_one_group(model)), quantity(model))
 
 
 @lru_cache(64)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -10,24 +10,61 @@ from calculon.arrays import derived
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
-from calculon.campaign.run_figures import CampaignFigures
 from calculon.campaign.scalars import scalars_of, with_scalars
 from calculon.campaign.whole_run import WholeRun
-from calculon.errors import Problem, SpecError, nearest
+from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation, evaluate
 from calculon.hardware.figures import OF_WHOLE_RUNS, Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.inspect.what_if import what_if
 from calculon.planner.elasticities import Case, faster, sped_up
-from calculon.planner.training_run import TrainingRun, training_run
-from calculon.records import Column, column, columns
+from calculon.planner.run_parts import Part
+from calculon.presets import Preset
+from calculon.records import Column
+from calculon.run_figures import RUN_FIGURES
+from calculon.search.objective import known_statistic
+from calculon.search.runs import MADE_KNOWN
 from calculon.spec.execution import Execution
-from calculon.statistics import CorrectedStats
 from calculon.units import Array, Seconds
 
 _OF_JOBS = ("mem2.", "networks[", "ext.host.", *OF_WHOLE_RUNS)
 """Beginnings of paths of figures that a run asks its machine for; of all others it knows the steps alone."""
+
+
+class Run(Protocol):
+    """A training run as it is asked about (:class:`~calculon.planner.training_run.TrainingRun`)."""
+
+    @property
+    def campaign(self) -> Campaign:
+        """What was asked."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its steps, in their order."""
+
+    @property
+    def main(self) -> Part:
+        """The part that takes the longest."""
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+
+    @property
+    def preset(self) -> Preset:
+        """Framework that runs it."""
+
+    @property
+    def pauses(self) -> int:
+        """Restarts between parts that are split differently."""
+
+    @property
+    def figures(self) -> Mapping[str, float | None]:
+        """Its figures by name."""
+
+    def with_plan(self, other: Estimate) -> "Run":
+        """Return the same run with another plan, or on another machine."""
 
 
 class SmoothRun(WholeRun):
@@ -43,14 +80,6 @@ class SmoothRun(WholeRun):
         return self._within_run(np.maximum(wanted, self.saves.least_interval))
 
 
-_LEFT_OPEN = {
-    "usd": "a price: --price 2.5 (US dollars for an hour of a processor), or ext.price of the system",
-    "mwh": "the power of a processor: fleet.tdp of the campaign, or ext.power of the system",
-    "t_co2": "the carbon of the electricity: --carbon 400 (g of CO2 for a kWh), and the power of a processor",
-}
-"""What makes a figure known that campaign and system may leave open."""
-
-
 def run_figure(name: str) -> Column:
     """Return a figure of whole runs by name.
 
@@ -59,17 +88,15 @@ def run_figure(name: str) -> Column:
     SpecError
         When there is none of this name; the hint has the nearest.
     """
-    try:
-        return column(CampaignFigures, name)
-    except KeyError:
-        hint = nearest(name, [one.name for one in columns(CampaignFigures)])
-        if name in {one.name for one in columns(CorrectedStats)}:
-            hint = "it is a statistic of a step: leave out the campaign"
+    found = known_statistic(name, "sensitivity", whole_runs=True)
+    if name not in RUN_FIGURES:
         wanted = "a figure of a whole run, such as days, usd, mwh or goodput"
-        raise SpecError("sensitivity", Problem("of", wanted, repr(name), hint)) from None
+        hint = "it is a statistic of a step: leave out the campaign"
+        raise SpecError("sensitivity", Problem("of", wanted, repr(name), hint))
+    return found
 
 
-def check_known(run: TrainingRun, figure: Column) -> None:
+def check_known(run: Run, figure: Column) -> None:
     """Refuse a figure that campaign and system leave open.
 
     Raises
@@ -78,10 +105,9 @@ def check_known(run: TrainingRun, figure: Column) -> None:
         With what makes it known.
     """
     if run.figures[figure.name] is None:
-        name = "usd" if figure.name == "tokens_per_usd" else figure.name
         wanted = f"a figure that the campaign and {run.system.name} leave known"
-        hint = f"state {_LEFT_OPEN[name]}"
-        raise SpecError("sensitivity", Problem("of", wanted, repr(figure.name), hint))
+        problem = Problem("of", wanted, repr(figure.name), MADE_KNOWN[figure.name])
+        raise SpecError("sensitivity", problem)
 
 
 class RunCase(Case):
@@ -91,21 +117,21 @@ class RunCase(Case):
 
     Parameters
     ----------
-    run : TrainingRun
+    run : Run
         The run.
     statistic : str
-        Name of a figure (:class:`~calculon.campaign.run_figures.CampaignFigures`).
+        Name of a figure (:class:`~calculon.run_figures.CampaignFigures`).
     """
 
-    def __init__(self, run: TrainingRun, statistic: str):
+    def __init__(self, run: Run, statistic: str):
         main = run.main.estimate
         super().__init__(main.model, main.execution, main.system, statistic)
         self.run = run
-        self._column = column(CampaignFigures, statistic)
+        self._column = RUN_FIGURES[statistic]
 
     def beside(self, other: Estimate) -> "RunCase":
         """Return the same run with another plan, or on another machine."""
-        return RunCase(training_run(self.run.campaign, other), self.statistic)
+        return RunCase(self.run.with_plan(other), self.statistic)
 
     @cached_property
     def of_campaign(self) -> dict[str, Figure]:

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from calculon import inputs
-from calculon.campaign.record import Campaign
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import estimate
 from calculon.hardware.figures import with_figures
 from calculon.hardware.system import System
 from calculon.planner.elasticities import Case, Effect
 from calculon.planner.replanned import Replanned, Replanner, Staircase, Step, staircase
-from calculon.planner.training_run import training_run
+from calculon.planner.run_case import Run
 from calculon.presets import Preset
 from calculon.units import GIB
 
@@ -48,7 +47,7 @@ class RunReplanner:
 
     Parameters
     ----------
-    asked : Campaign
+    run : Run
         The run.
     case : Case
         Plan, machine, and the figure.
@@ -61,12 +60,12 @@ class RunReplanner:
         For a figure that a shorter step may make worse.
     """
 
-    def __init__(self, asked: Campaign, case: Case, preset: Preset):
+    def __init__(self, run: Run, case: Case, preset: Preset):
         if case.statistic not in RISING:
             wanted = "a figure that falls with the time of a step: " + ", ".join(RISING)
             hint = "leave out --replan"
             raise SpecError("--replan", Problem("of", wanted, repr(case.statistic), hint))
-        self.asked, self.statistic, self.system = asked, case.statistic, case.system
+        self.run, self.statistic, self.system = run, case.statistic, case.system
         steps = Case(case.model, case.execution, case.system, TIME)
         self._steps, self._sign = Replanner(steps, preset), RISING[case.statistic]
 
@@ -114,7 +113,7 @@ class RunReplanner:
         """Return a plan with the figure of its run; None where a part of it does not fit."""
         plan = inputs.execution(found.execution)
         try:
-            run = training_run(self.asked, estimate(self._steps.case.model, plan, system))
+            run = self.run.with_plan(estimate(self._steps.case.model, plan, system))
         except (Infeasible, SpecError):
             return None
         value = run.figures[self.statistic]

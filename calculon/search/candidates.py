@@ -5,7 +5,7 @@ from dataclasses import field
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from calculon.spec.axes import DIVIDED, FURTHER_FACTORS
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
 from calculon.units import Array
+
+if TYPE_CHECKING:
+    from calculon.campaign.record import Campaign
 
 EXTENSIONS = tuple(
     f.name for f in FIELDS if f.declaration.optional and f.declaration.searched != "argument"
@@ -137,6 +140,8 @@ class Candidates:
         Under a preset too, each data-parallel degree runs its largest multiple up to the batch.
     preset : Preset
         What is tried of each field where nothing is asked for, and what its framework can run at all.
+    campaign : Campaign or None
+        The whole runs that are asked about; none where only steps are.
     """
 
     model: Model
@@ -152,6 +157,7 @@ class Candidates:
     edition: str = PUBLISHED
     any_batch: bool = False
     preset: Preset = field(default_factory=lambda: find_preset(PRESETS[0]))
+    campaign: "Campaign | None" = None
 
     def _fixed(self, name: str, values: Values) -> Values:
         """Restrict candidates to the values that are asked for."""

@@ -1,15 +1,17 @@
 """Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from calculon import inputs
 from calculon.editions.edition import Edition
 from calculon.evaluate import Evaluation, evaluate
+from calculon.expression import Lookup
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.run_figures import RUN_FIGURES
 from calculon.search.best_first import feasible_numbers, search_space
 from calculon.search.effect import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
@@ -19,11 +21,14 @@ from calculon.search.request import (
     make_space,
     takes_space,
 )
-from calculon.search.search_result import SearchResult
+from calculon.search.search_result import SearchResult, with_runs
 from calculon.search.space import Space
 from calculon.search.where import Condition
 from calculon.spec.model import Model
 from calculon.units import Array
+
+if TYPE_CHECKING:
+    from calculon.campaign.read import CampaignSource
 
 __all__ = [
     "SearchResult",
@@ -62,6 +67,7 @@ def search(
     any_batch: bool = False,
     edition: Edition | str | None = None,
     preset: str | None = None,
+    campaign: "CampaignSource | None" = None,
 ) -> SearchResult:
     """Find the best executions of a model on a number of processors, exactly.
 
@@ -91,8 +97,9 @@ def search(
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
+    choices |= {"campaign": campaign}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
-    ranking = make_ranking(top, objective, pareto, where, space.edition)
+    ranking = make_ranking(top, objective, pareto, where, space.edition, space.runs)
     mbs_break = inputs.switch(mbs_break, "mbs_break", "search")
     check_left([space], PYTHON)
     warn_of_idle_values([space], stacklevel=3)
@@ -124,6 +131,7 @@ def executions(
     any_batch: bool = False,
     edition: Edition | str | None = None,
     preset: str | None = None,
+    campaign: "CampaignSource | None" = None,
 ) -> Iterator[Evaluation]:
     """Return every feasible execution of a space in the order of the loops, as tables of at most `chunk` rows.
 
@@ -143,8 +151,9 @@ def executions(
     choices: dict[str, Any] = {"fused": fused, "fix": fix, "add": add}
     choices |= {"any_batch": any_batch, "edition": edition, "preset": preset}
     choices |= {"tensor_overlap": tensor_overlap, "data_overlap": data_overlap}
+    choices |= {"campaign": campaign}
     space = make_space(model, system, num_procs, max_batch_size, datatype, **choices)
-    condition = make_condition(where, space.edition)
+    condition = make_condition(where, space.edition, space.runs)
     chunk = inputs.count(chunk, "chunk", "executions")
     check_left([space], PYTHON)
     warn_of_idle_values([space], stacklevel=3)
@@ -167,14 +176,22 @@ def feasible_tables(
             seen(len(numbers))
         table = evaluate(space.model, space.system, space.plan(numbers))
         if where is not None:
-            table = table.take(np.broadcast_to(where.mask(table.column), len(table)))
-        yield table
+            table = table.take(np.broadcast_to(where.mask(_lookup(space, table)), len(table)))
+        yield with_runs(space, table)
+
+
+def _lookup(space: Space, table: Evaluation) -> Lookup:
+    """Return a function for the columns of a table, and for the figures of whole runs where these are asked about."""
+    if space.runs is None:
+        return table.column
+    runs = space.runs.of_table(table)
+    return lambda name: RUN_FIGURES[name].of(runs) if name in RUN_FIGURES else table.column(name)
 
 
 def nothing(space: Space) -> Evaluation:
     """Return a table of executions of a space without rows."""
     plan = space.plan(np.zeros(0, np.int64))
-    return evaluate(space.model, space.system, plan, edition=space.edition)
+    return with_runs(space, evaluate(space.model, space.system, plan, edition=space.edition))
 
 
 def rechunked(parts: Iterable[Array], size: int) -> Iterator[Array]:

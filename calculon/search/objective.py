@@ -1,6 +1,7 @@
 """What a search looks for: any statistic, larger or smaller."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,9 +10,13 @@ from calculon.editions.edition import Edition
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.records import Column, column, columns
+from calculon.run_figures import RUN_FIGURES
 from calculon.spec.named_values import CORRECTED
 from calculon.statistics import Capacity, CorrectedStats
 from calculon.units import Array, Count, Seconds
+
+if TYPE_CHECKING:
+    from calculon.campaign.whole_run import WholeRun
 
 SENSES = ("max", "min")
 
@@ -27,8 +32,10 @@ class Objective:
     sense: str
 
     @classmethod
-    def parse(cls, text: str, where: str = "objective") -> "Objective":
+    def parse(cls, text: str, where: str = "objective", *, whole_runs: bool = False) -> "Objective":
         """Read ``STATISTIC[:max|min]``; the sense defaults to what is better for it. Errors name the argument `where`.
+
+        With `whole_runs` figures of whole runs are statistics, too.
 
         Raises
         ------
@@ -36,16 +43,16 @@ class Objective:
             For an unknown statistic (with the nearest names) or sense.
         """
         name, colon, sense = text.partition(":")
-        statistic = known_statistic(name, where)
+        statistic = known_statistic(name, where, whole_runs=whole_runs)
         if not colon:
             sense = _natural_sense(statistic)
         if sense not in SENSES:
             raise SpecError(where, Problem(name, "max or min after the colon", repr(sense)))
         return cls(statistic, sense)
 
-    def score(self, batch: Batch) -> Array:
-        """Return the scores of executions, on the axes that the statistic depends on."""
-        values = self.statistic.of(batch)
+    def score(self, record: "Batch | WholeRun") -> Array:
+        """Return the scores of executions, or of their runs, on the axes that the statistic depends on."""
+        values = self.statistic.of(record)
         return values if self.sense == "max" else np.negative(values)
 
     def value(self, score: Array) -> Array:
@@ -56,6 +63,11 @@ class Objective:
     def of_memory(self) -> bool:
         """Whether it is memory that processors need, which follows without any time."""
         return self.statistic.name in MEMORY
+
+    @property
+    def of_runs(self) -> bool:
+        """Whether it is a figure of whole runs."""
+        return self.statistic.name in RUN_FIGURES
 
     def bound(
         self, time_lower_bound: Callable[[], Seconds], batch_size: Count, tokens: Count
@@ -76,20 +88,31 @@ class Objective:
         return None
 
 
-def known_statistic(name: str, where: str) -> Column:
-    """Return a statistic by name.
+def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Column:
+    """Return a statistic, or with `whole_runs` also a figure of whole runs, by name.
 
     Raises
     ------
     SpecError
-        When there is none of this name; the hint has the nearest.
+        When there is none of this name; the hint has the nearest, or says what makes it known.
     """
+    if whole_runs and name in RUN_FIGURES:
+        return RUN_FIGURES[name]
     try:
         return column(CorrectedStats, name)
     except KeyError:
-        known = [c.name for c in columns(CorrectedStats)]
-        hint = nearest(name, known) or "see: calculon describe stats"
+        known = [c.name for c in columns(CorrectedStats)] + [*RUN_FIGURES] * whole_runs
+        hint = of_a_run(name) or nearest(name, known) or "see: calculon describe stats"
         raise SpecError(where, Problem("", "a statistic", repr(name), hint)) from None
+
+
+def of_a_run(name: str) -> str:
+    """Return the hint that makes a figure of whole runs known; empty for any other name."""
+    return (
+        "it is a figure of a whole run: add --tokens 15T, or --campaign (campaign={...} in Python)"
+        if name in RUN_FIGURES
+        else ""
+    )
 
 
 def check_statistic(name: str, where: str, edition: Edition) -> None:
@@ -107,5 +130,5 @@ def check_statistic(name: str, where: str, edition: Edition) -> None:
 
 def _natural_sense(statistic: Column) -> str:
     """Rates and efficiencies should be large, everything else small."""
-    larger = statistic.unit.symbol in ("samples/s", "tokens/s", "FLOP/s", "fraction")
+    larger = statistic.unit.symbol in ("samples/s", "tokens/s", "FLOP/s", "fraction", "tokens/USD")
     return "max" if larger else "min"

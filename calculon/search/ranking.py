@@ -63,7 +63,9 @@ class Ranking(ABC):
     def consider(self, space: Space, rows: Rows) -> None:
         """Keep of executions those whose networks fit, that meet the condition, and that are good enough."""
         shape = rows.numbers.shape
-        scores = [np.broadcast_to(one.score(rows.batch), shape) for one in self.objectives]
+        scores = [
+            np.broadcast_to(one.score(rows.record(one.statistic)), shape) for one in self.objectives
+        ]
         chosen = np.flatnonzero(rows.allowed & (scores[0] >= self.threshold))
         if self.where is not None and len(chosen):
             chosen = chosen[_meets(self.where, space, rows, chosen)]
@@ -97,6 +99,8 @@ class Best(Ranking):
             return None
         if self.objectives[0].of_memory:
             return _best_memory(self.objectives[0], tile) if nodes is None else None
+        if self.objectives[0].of_runs:
+            return _best_run(self.objectives[0], tile, nodes)
         bound = self.objectives[0].bound
         if nodes is None:
             return bound(lambda: tile.time_lower_bound, tile.batch_size, tile.tokens)
@@ -189,6 +193,15 @@ def _best_memory(objective: Objective, tile: Tile) -> Array:
     return np.asarray(scores.max(axis=(1, 2, 3)))
 
 
+def _best_run(objective: Objective, tile: Tile, nodes: Array | None) -> Array | None:
+    """Return the best score that each cell may have of a figure of whole runs, where it has a bound."""
+    runs = tile.space.runs
+    assert runs is not None
+    if nodes is None:
+        return runs.bound(objective, tile.schedule(slice(None)), lambda: tile.time_lower_bound)
+    return runs.bound(objective, tile.schedule(nodes), lambda: tile.closer_lower_bound(nodes))
+
+
 def _meets(where: Condition, space: Space, rows: Rows, chosen: Array) -> Array:
     """Return which executions at flat positions of a grid meet a condition."""
     shape = rows.numbers.shape
@@ -198,7 +211,8 @@ def _meets(where: Condition, space: Space, rows: Rows, chosen: Array) -> Array:
     def lookup(name: str) -> Array:
         if name in NAMES:
             return plan.values(name)
-        values = known_statistic(name, "where").of(rows.batch)
+        statistic = known_statistic(name, "where", whole_runs=space.campaign is not None)
+        values = statistic.of(rows.record(statistic))
         return np.broadcast_to(values, shape)[places]
 
     return np.broadcast_to(where.mask(lookup), chosen.shape)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from textwrap import fill, indent
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,11 @@ from calculon.search.where import Condition
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
 from calculon.spec.recipes import NO_RECIPE
+
+if TYPE_CHECKING:
+    from calculon.campaign.read import CampaignSource
+    from calculon.campaign.record import Campaign
+    from calculon.search.runs import Runs
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +62,10 @@ add : mapping
     ``mesh_order``, which stands for all networks.
 any_batch : bool
     Under a preset too, each data-parallel degree runs the largest multiple of itself up to the batch.
+campaign : str, path, mapping or Campaign, optional
+    Whole runs of the executions, of one batch and length: a name of the catalog, a file, or fields
+    (``{"tokens": "15T", "fleet": {"price": 2.5}}``). Their figures (:class:`~calculon.run_figures.CampaignFigures`:
+    ``days``, ``usd``, ...) are statistics then; a deadline and budgets are conditions. Edition ``corrected``.
 edition : Edition or str, optional
     Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six published
     fields alone, ``corrected`` for a model that states more.
@@ -117,6 +126,7 @@ def make_space(
     any_batch: bool = False,
     edition: Edition | str | None = None,
     preset: str | None = None,
+    campaign: "CampaignSource | None" = None,
 ) -> Space:
     """Check and make a space; the arguments are those of :func:`calculon.search`.
 
@@ -131,8 +141,9 @@ def make_space(
         hint = nearest(str(datatype), system.datatypes)
         raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
     fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
-    edition = find_edition(needed_edition(model, preset) if edition is None else edition)
-    check_edition(edition.name, model, {"fix": fixed, "add": added}, preset)
+    runs = campaign is not None
+    edition = find_edition(needed_edition(model, preset, runs=runs) if edition is None else edition)
+    check_edition(edition.name, model, {"fix": fixed, "add": added}, preset, runs=runs)
     _, framework = agreed(edition.name, preset)
     _check_framework(framework, {"fix": fixed, "add": added})
     if fused is None:
@@ -154,7 +165,32 @@ def make_space(
         edition=edition.name,
         any_batch=inputs.switch(any_batch, "any_batch", "search"),
         preset=framework,
+        campaign=None if campaign is None else one_stretch(campaign),
     )
+
+
+def one_stretch(source: "CampaignSource") -> "Campaign":
+    """Return the campaign of a search: every step of it is the execution that is looked for.
+
+    Raises
+    ------
+    SpecError
+        When there is no such campaign, for everything wrong with it, for one without a length, and for one whose batch
+        or sequences change.
+    """
+    from calculon.campaign.read import read_campaign
+
+    found = read_campaign(source)
+    several = [name for name in ("phases", "batch_ramp", "seq_ramp") if getattr(found, name)]
+    if several:
+        wanted = "a campaign of one stretch: a search is of one batch and length of sequences"
+        hint = f"leave out {', '.join(several)} here; `calculon campaign` has runs of several parts"
+        raise SpecError(found.name, Problem(several[0], wanted, "several parts", hint))
+    if found.tokens is None and found.steps is None and found.loss is None:
+        wanted = "the length of the run: tokens, steps or loss"
+        hint = "add --tokens 15T, or tokens: 15T to the campaign"
+        raise SpecError(found.name, Problem("tokens", wanted, "nothing", hint))
+    return found
 
 
 def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
@@ -191,9 +227,12 @@ def _check_arithmetic(
                 )
 
 
-def needed_edition(model: Model, preset: str | None = None) -> str:
-    """Return the edition that a search needs: the published one for published fields of a model, without a preset."""
-    return CORRECTED if model.extensions or preset is not None else PUBLISHED
+def needed_edition(model: Model, preset: str | None = None, *, runs: bool = False) -> str:
+    """Return the edition that a search needs: the published one for published fields of a model, without a preset.
+
+    Whole `runs` are known in edition ``corrected`` alone.
+    """
+    return CORRECTED if model.extensions or preset is not None or runs else PUBLISHED
 
 
 def check_edition(
@@ -201,8 +240,10 @@ def check_edition(
     model: Model,
     options: Mapping[str, Mapping[str, Sequence[Any]]],
     preset: str | None = None,
+    *,
+    runs: bool = False,
 ) -> None:
-    """Refuse fields of a model or of a search that the published edition does not know.
+    """Refuse fields of a model or of a search that the published edition does not know, and whole `runs`.
 
     Raises
     ------
@@ -213,6 +254,7 @@ def check_edition(
         return
     where = f"{model.name}: " if model.extensions else ""
     unknown = dict(model.extensions) | ({} if preset is None else {"preset": preset})
+    unknown |= {"campaign": "stated"} if runs else {}
     for values in options.values():
         unknown |= {
             name: value
@@ -232,24 +274,30 @@ def make_ranking(
     pareto: Sequence[str] | None = (),
     where: str | None = None,
     edition: Edition | str = SC23,
+    runs: "Runs | None" = None,
 ) -> Ranking:
-    """Make the ranking that options ask for; errors as in :func:`calculon.search`."""
-    condition = make_condition(where, edition)
+    """Make the ranking that options ask for, of whole `runs` where they are asked about.
+
+    Errors as in :func:`calculon.search`.
+    """
+    condition = make_condition(where, edition, runs)
     top = inputs.count(top, "top", "search")
     several: Any = () if pareto is None else pareto
     if isinstance(several, (str, bytes)) or not isinstance(several, Iterable):
         wanted = "a list of statistics, such as ['total_time', 'proc_mem_tier1_cap_req']"
         raise SpecError("search", Problem("pareto", wanted, inputs.found(several)))
-    front = [_objective("pareto", text, edition) for text in several]
+    front = [_objective("pareto", text, edition, runs) for text in several]
     return (
         Front(front, condition)
         if front
-        else Best(_objective("objective", objective, edition), top, condition)
+        else Best(_objective("objective", objective, edition, runs), top, condition)
     )
 
 
-def make_condition(where: str | None, edition: Edition | str = SC23) -> Condition | None:
-    """Read a condition; nothing for None.
+def make_condition(
+    where: str | None, edition: Edition | str = SC23, runs: "Runs | None" = None
+) -> Condition | None:
+    """Read a condition, with the limits of a campaign beside it; nothing for None without such limits.
 
     Raises
     ------
@@ -257,21 +305,37 @@ def make_condition(where: str | None, edition: Edition | str = SC23) -> Conditio
         For anything but a condition as a text.
     """
     given: object = where
-    if given is None:
+    if given is not None and not isinstance(given, str):
+        wanted = "a condition as text, such as 'total_time < 60 and tensor_par <= 8'"
+        raise SpecError("search", Problem("where", wanted, inputs.found(given)))
+    if given is not None:
+        _checked(Condition.parse(given, whole_runs=runs is not None), edition, runs)
+    texts = [*(() if given is None else (f"({given})",)), *(() if runs is None else runs.limits)]
+    if not texts:
         return None
-    if isinstance(given, str):
-        condition = Condition.parse(given)
-        for name in condition.names:
-            check_statistic(name, "where", find_edition(edition))
-        return condition
-    wanted = "a condition as text, such as 'total_time < 60 and tensor_par <= 8'"
-    raise SpecError("search", Problem("where", wanted, inputs.found(given)))
+    text = " and ".join(texts) if len(texts) > 1 else given or texts[0]
+    return _checked(Condition.parse(text, whole_runs=runs is not None), edition, runs)
 
 
-def _objective(argument: str, text: object, edition: Edition | str) -> Objective:
+def _checked(condition: Condition, edition: Edition | str, runs: "Runs | None") -> Condition:
+    """Refuse names in a condition that the edition does not compute, or that the campaign leaves open."""
+    for name in condition.names:
+        _check_name(name, "where", edition, runs)
+    return condition
+
+
+def _check_name(name: str, argument: str, edition: Edition | str, runs: "Runs | None") -> None:
+    check_statistic(name, argument, find_edition(edition))
+    if runs is not None:
+        runs.check_known(name, argument)
+
+
+def _objective(
+    argument: str, text: object, edition: Edition | str, runs: "Runs | None"
+) -> Objective:
     if isinstance(text, str):
-        objective = Objective.parse(text)
-        check_statistic(objective.statistic.name, argument, find_edition(edition))
+        objective = Objective.parse(text, whole_runs=runs is not None)
+        _check_name(objective.statistic.name, argument, edition, runs)
         return objective
     wanted = "a statistic, such as 'sample_rate' or 'total_time:min'"
     raise SpecError("search", Problem(argument, wanted, inputs.found(text)))

@@ -120,7 +120,7 @@ class SearchResult(Displayed):
     @cached_property
     def evaluation(self) -> Evaluation:
         """All statistics of the executions."""
-        found = evaluate(self.space.model, self.space.system, self.plan)
+        found = with_runs(self.space, evaluate(self.space.model, self.space.system, self.plan))
         for objective, scores in zip(self.objectives, self.scores, strict=True):
             again = found[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):
@@ -227,7 +227,9 @@ class SearchResult(Displayed):
             hint = f"the best by one: search(..., objective={objectives[0]!r})"
             problem = Problem("objectives", "two statistics or more", repr(objectives[0]), hint)
             raise SpecError("pareto", problem)
-        ranking = make_ranking(1, FRONT[0], objectives or FRONT, where, self.edition)
+        ranking = make_ranking(
+            1, FRONT[0], objectives or FRONT, where, self.edition, self.space.runs
+        )
         counts = search_space(self.space, ranking)
         scores, numbers = ranking.ranked()
         return SearchResult(self.space, ranking.objectives, counts, numbers, scores)
@@ -265,6 +267,11 @@ class SearchResult(Displayed):
             value = float(best.value(self.scores[0][0]))
             text += f", best {best.statistic.name} {value:.6g}"
         return f"<SearchResult: {text}>"
+
+
+def with_runs(space: Space, table: Evaluation) -> Evaluation:
+    """Return a table of executions with the figures of their whole runs, where these are asked about."""
+    return table if space.runs is None else table.beside(space.runs.figures(table))
 
 
 def _nullable(column: Array) -> list[float | None]:

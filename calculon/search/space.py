@@ -8,7 +8,7 @@ has to be kept of an execution.
 
 from functools import cached_property, reduce
 from operator import mul
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from calculon.spec.axes import FURTHER_FACTORS
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.scope_choices import BlockChoice
 from calculon.units import Array
+
+if TYPE_CHECKING:
+    from calculon.search.runs import Runs
 
 OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)
 """Numbers that size a block, and that variants fix."""
@@ -43,6 +46,15 @@ class Space(Candidates):
             return {}
         names = (self.model.name, self.system.name, self.preset.name)
         return dict(zip(NAMED, names, strict=True))
+
+    @cached_property
+    def runs(self) -> "Runs | None":
+        """The whole runs that are asked about; none where only steps are."""
+        if self.campaign is None:
+            return None
+        from calculon.search.runs import Runs  # a search of steps does without
+
+        return Runs(self.campaign, self.model, self.system, self.datatype)
 
     @cached_property
     def rules(self) -> Rules:

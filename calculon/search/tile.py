@@ -1,6 +1,7 @@
 """One tile of a search: the results of some nodes, on an open grid."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,9 +10,16 @@ from calculon.arrays import derived
 from calculon.cost.batch import Batch
 from calculon.frozen import dataclass
 from calculon.plan.columns import Columns
+from calculon.plan.schedule import Schedule
+from calculon.records import Column
+from calculon.run_figures import RUN_FIGURES
 from calculon.search.bound import exposed_lower_bound, time_lower_bound
 from calculon.search.grid import GRID_AXES, NETWORKS, OFFLOADS, Grid
+from calculon.search.space import Space
 from calculon.units import Array, Count, Seconds
+
+if TYPE_CHECKING:
+    from calculon.campaign.whole_run import WholeRun
 
 ROW_BLOCK = 16_384
 """Executions whose results are computed at once: their temporaries stay in the cache."""
@@ -32,11 +40,24 @@ class Rows:
         Their numbers, on all axes.
     allowed : array of bool
         Which combinations of networks fit, broadcast to all axes.
+    space : Space
+        The space that they are of.
     """
 
     batch: Batch
     numbers: Array
     allowed: Array
+    space: Space
+
+    @derived
+    def runs(self) -> "WholeRun":
+        """Whole runs of them, on the same axes."""
+        assert self.space.runs is not None
+        return self.space.runs.of_batch(self.batch)
+
+    def record(self, statistic: Column) -> "Batch | WholeRun":
+        """Return what has a statistic: executions, or whole runs of them."""
+        return self.runs if statistic.name in RUN_FIGURES else self.batch
 
 
 class Tile(Grid):
@@ -66,6 +87,11 @@ class Tile(Grid):
         tokens: Count = self.batch_size * lengths
         return tokens
 
+    def schedule(self, nodes: Array | slice) -> Schedule:
+        """Return what follows from the columns of some nodes."""
+        known = {name: v[nodes] if v.ndim else v for name, v in self.nodes.columns.items()}
+        return Schedule(Columns(known), self.choice, self.space.model, self.space.system)
+
     def release_grid(self) -> None:
         """Give the memory of the grid free: what fits is known, and the least time; columns are gathered again."""
         released = (
@@ -90,7 +116,7 @@ class Tile(Grid):
 
     def _rows(self, cells: tuple[Array, ...]) -> Rows:
         shard, *offloads, node = cells
-        switches = self.space.switches
+        space, switches = self.space, self.space.switches
         columns = {
             **{name: v[node] if v.ndim else v for name, v in self.nodes.columns.items()},
             "optimizer_sharding": np.array(self.sharding)[shard],
@@ -101,7 +127,7 @@ class Tile(Grid):
         blocks, steps = self.nodes.block_rows[:, node], self.step_rows[shard, node]
         batch = self.batch(Columns(columns), blocks, steps)
         allowed = np.moveaxis(self.allowed_networks[self.nodes.unit[node]], 0, -1)
-        return Rows(batch, self._numbers(cells), allowed[None])
+        return Rows(batch, self._numbers(cells), allowed[None], space)
 
     def _numbers(self, cells: tuple[Array, ...]) -> Array:
         """Return the numbers of the executions of cells, on all result axes."""

@@ -8,7 +8,9 @@ from calculon.frozen import dataclass
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
 from calculon.records import columns
+from calculon.run_figures import RUN_FIGURES
 from calculon.search.kinds import check_kinds
+from calculon.search.objective import of_a_run
 from calculon.statistics import CorrectedStats
 from calculon.units import GIB, GIGA, MEGA, TERA, Array
 
@@ -38,8 +40,8 @@ class Condition:
     expression: Expression
 
     @classmethod
-    def parse(cls, text: str) -> "Condition":
-        """Read an expression that is true or false.
+    def parse(cls, text: str, *, whole_runs: bool = False) -> "Condition":
+        """Read an expression that is true or false; with `whole_runs` it may read figures of whole runs.
 
         Raises
         ------
@@ -52,11 +54,11 @@ class Condition:
             expression = Expression.parse(text)
         except ExpressionError as error:
             raise SpecError("where", Problem(text, example, error.found)) from None
+        known = known_names(whole_runs=whole_runs)
         for name in expression.names:
-            if name not in known_names():
-                hint = (
-                    _quoted(name) or nearest(name, known_names()) or "see: calculon describe stats"
-                )
+            if name not in known:
+                hint = of_a_run(name) or _quoted(name) or nearest(name, known)
+                hint = hint or "see: calculon describe stats"
                 wanted = "a statistic or an execution field"
                 raise SpecError("where", Problem(text, wanted, repr(name), hint))
         condition = cls(expression)
@@ -102,6 +104,7 @@ def _sample(name: str) -> Array:
     return np.ones(1)
 
 
-def known_names() -> tuple[str, ...]:
-    """Return the names that a condition may use."""
-    return (*NAMES, *(column.name for column in columns(CorrectedStats)), *CONSTANTS)
+def known_names(*, whole_runs: bool = False) -> tuple[str, ...]:
+    """Return the names that a condition may use, those of figures of whole runs among them where these are known."""
+    runs = tuple(RUN_FIGURES) if whole_runs else ()
+    return (*NAMES, *(column.name for column in columns(CorrectedStats)), *runs, *CONSTANTS)

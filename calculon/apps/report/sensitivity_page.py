@@ -170,7 +170,7 @@ class SensitivityPage:
     Parameters
     ----------
     document : mapping
-        The sensitivity as plain data (:meth:`calculon.planner.sensitivity.Sensitivity.to_dict`).
+        The sensitivity as plain data (:meth:`calculon.planner.dependence.Sensitivity.to_dict`).
     usual : callable
         What needs no word of an execution.
     """

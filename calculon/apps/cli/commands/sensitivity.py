@@ -32,7 +32,7 @@ from calculon.spec.result_selection import split
 from calculon.spec.spellings import processor_counts
 
 if TYPE_CHECKING:
-    from calculon.planner.sensitivity import Sensitivity
+    from calculon.planner.dependence import Sensitivity
 
 _COUNT = r"\d+[kK]?"
 """Processors that are planned, instead of a plan."""
@@ -70,7 +70,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--of",
         metavar="STAT",
-        help="the statistic (default total_time): calculon describe stats; of a whole run days (default), usd, mwh, ...",
+        help="the statistic (default total_time): calculon describe stats; of a whole run days (default), usd, ...",
     )
     parser.add_argument(
         "--range",

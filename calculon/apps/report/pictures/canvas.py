@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
-from calculon.campaign.run_figures import CampaignFigures
 from calculon.errors import Problem, SpecError
 from calculon.records import Column, columns
+from calculon.run_figures import RUN_FIGURES
 from calculon.spec.files import replacing
 from calculon.statistics import CorrectedStats
 from calculon.units import GIB
@@ -95,7 +95,7 @@ class Quantity:
 
     def __init__(self, name: str):
         self.name = name
-        every = (*columns(CorrectedStats), *columns(CampaignFigures))
+        every = (*columns(CorrectedStats), *RUN_FIGURES.values())
         declared: Column | None = next((c for c in every if c.name == name), None)
         self.words = SHORT.get(name) or (declared.help if declared else name.replace("_", " "))
         symbol = declared.unit.symbol if declared else ""

@@ -59,7 +59,7 @@ def _swing(row: Document, now: float) -> float:
 
 
 def draw(document: Document) -> "Figure":
-    """Draw the tornado of a sensitivity (:meth:`calculon.planner.sensitivity.Sensitivity.to_dict`).
+    """Draw the tornado of a sensitivity (:meth:`calculon.planner.dependence.Sensitivity.to_dict`).
 
     Every bar begins at the statistic of now. Where the plan was searched again, diamonds are the best plans.
     """

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from calculon.records import part, record, stat
+from calculon.records import Column, columns, part, record, stat
 from calculon.units import Array, Bytes, Count, Fraction, Seconds, Unit
 
 Days = Annotated[Array, Unit("d")]
@@ -48,10 +48,14 @@ class CampaignFigures:
     checkpoint_size: Bytes = stat("bytes of a checkpoint")
     spare_nodes: Count = stat("nodes that stand by")
     mfu_effective: Fraction = stat(
-        "6 FLOP for each parameter and token over the peak of the processor-hours that are paid"
+        "6 FLOP for each parameter that a token passes over the peak of the processor-hours that are paid"
     )
     usd: Dollars = stat("US dollars, where there is a price", nullable=True)
     tokens_per_usd: TokensPerDollar = stat("tokens for a US dollar", nullable=True)
     mwh: MegawattHours = stat("energy, where the power of a processor is known", nullable=True)
     t_co2: Tonnes = stat("carbon dioxide, where that of the electricity is known", nullable=True)
     by_use: DaysByUse = part()
+
+
+RUN_FIGURES: dict[str, Column] = {one.name: one for one in columns(CampaignFigures)}
+"""The figures of whole runs by name."""

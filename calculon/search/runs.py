@@ -1,0 +1,228 @@
+"""Whole runs of the executions of a search: their figures as columns, and bounds that let a search skip cells."""
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from calculon.architecture.parameters import active_count
+from calculon.architecture.workload import sequence_lengths
+from calculon.arrays import derived
+from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.run_columns import Lookup, job, peak, steps_of, working
+from calculon.campaign.run_length import tokens_of_run
+from calculon.campaign.whole_run import Job, Stretch, WholeRun
+from calculon.cost.batch import Batch
+from calculon.cost.quoted_figures import model_parameters
+from calculon.errors import Problem, SpecError
+from calculon.evaluate import Evaluation
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.plan.columns import field_of
+from calculon.plan.plan import NAMES
+from calculon.plan.schedule import Schedule
+from calculon.records import column
+from calculon.run_figures import RUN_FIGURES
+from calculon.search.objective import Objective
+from calculon.spec.model import Model
+from calculon.statistics import CorrectedStats
+from calculon.units import Array, Count, FlopsPerSecond, Fraction, Seconds
+
+SLACK = 1 - 1e-9
+"""What a bound gives away, as the last digits of a time depend on the order of its sum."""
+
+MADE_KNOWN = {
+    "usd": "state a price: --price 2.5 (fleet.price of the campaign), or ext.price of the system",
+    "mwh": "state the power of a processor: fleet.tdp of the campaign, or ext.power of the system",
+    "t_co2": "state the carbon of the electricity: --carbon 400 (fleet.g_co2_per_kwh), and the power of a processor",
+}
+"""What makes a figure known that a campaign may leave open."""
+MADE_KNOWN["tokens_per_usd"] = MADE_KNOWN["usd"]
+
+_SHARED = ("num_procs", "parameters", "optimizer", "optimizer_state_dtype")
+"""Columns that most executions of a search share: what follows from one value alone is computed once."""
+
+_RISING = {
+    ("days", "min"),
+    ("processor_hours", "min"),
+    ("failures", "min"),
+    ("usd", "min"),
+    ("tokens_per_usd", "max"),
+    ("useful_days", "min"),
+}
+"""Objectives for which a shorter step is never worse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What whole runs are asked about: a campaign of one stretch, of a model on a system.
+
+    Attributes
+    ----------
+    campaign : Campaign
+        The campaign; its length is known.
+    datatype : str
+        Type of the weights.
+    """
+
+    campaign: Campaign
+    model: Model
+    system: System
+    datatype: str
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What a deadline and budgets demand, as conditions."""
+        c = self.campaign
+        stated = {
+            "days": None if c.deadline is None else c.deadline / DAY,
+            "usd": c.budget_usd,
+            "mwh": c.budget_mwh,
+        }
+        return tuple(f"{name} <= {most!r}" for name, most in stated.items() if most is not None)
+
+    @property
+    def active(self) -> float:
+        """Parameters that a token passes, by which tokens may be counted."""
+        return float(active_count(self.model))
+
+    def steps(self, tokens_per_step: Count) -> Count:
+        """Return the steps of runs."""
+        asked = self.campaign
+        if asked.steps is not None:
+            return np.full(np.shape(tokens_per_step), float(asked.steps))
+        return steps_of(tokens_of_run(asked, self.active, 0), tokens_per_step)
+
+    def of(self, lookup: Lookup, tokens_per_step: Count) -> WholeRun:
+        """Return the runs of executions, given by their columns."""
+
+        def column_of(name: str) -> Any:
+            return _alike(lookup(name)) if name in _SHARED else lookup(name)
+
+        steps = self.steps(tokens_per_step)
+        whole = _stretch(steps, np.asarray(lookup("total_time")), tokens_per_step)
+        return _Columns(self.campaign, self._job(column_of), (whole,), lookup=lookup)
+
+    def _job(self, lookup: Lookup) -> Job:
+        """Return what runs on what, as far as the time depends on it."""
+        return job(self.campaign, self.system, self.datatype, lookup, self.active, peaks=False)
+
+    def of_table(self, table: Evaluation) -> WholeRun:
+        """Return the runs of a table of executions."""
+        lengths = sequence_lengths(self.model, table.column("seq_length"))
+        return self.of(table.column, table.column("batch_size") * lengths)
+
+    def figures(self, table: Evaluation) -> dict[str, Array]:
+        """Return the figures of the runs of a table of executions, by name."""
+        runs = self.of_table(table)
+        return {
+            name: np.array(np.broadcast_to(one.of(runs), len(table)), float)
+            for name, one in RUN_FIGURES.items()
+        }
+
+    def of_batch(self, batch: Batch) -> WholeRun:
+        """Return the runs of executions on the axes of a search."""
+        schedule = batch.schedule
+
+        def lookup(name: str) -> Any:
+            if name in NAMES:
+                return _held_by(schedule, name)
+            return column(CorrectedStats, name).of(batch)
+
+        return self.of(lookup, schedule.batch_size * schedule.seq_length)
+
+    def least(self, schedule: Schedule, step_time: Seconds) -> WholeRun:
+        """Return the runs of executions whose steps take at least so long: no run of theirs is shorter.
+
+        Of what a step does nothing is known: figures that depend on it are not.
+        """
+        tokens_per_step = schedule.batch_size * schedule.seq_length
+        parameters = model_parameters(self.model, schedule)
+
+        def lookup(name: str) -> Any:
+            values = parameters if name == "parameters" else _held_by(schedule, name)
+            return _alike(values) if name in _SHARED else values
+
+        steps = self.steps(tokens_per_step)
+        whole = _stretch(steps, step_time, tokens_per_step)
+        return WholeRun(self.campaign, self._job(lookup), (whole,), rounded=False)
+
+    def bound(
+        self, objective: Objective, schedule: Schedule, step_time: Callable[[], Seconds]
+    ) -> Array | None:
+        """Return a score that no run with steps of at least this time exceeds; nothing where time says nothing.
+
+        An energy does not follow from the time, nor does what electricity costs the owner of processors; copies in
+        memory have the best intervals of the first order only.
+        """
+        c, price = self.campaign, self.system.ext.price
+        owned = price is not None and price.own is not None and c.fleet.price is None
+        priced = objective.statistic.name in ("usd", "tokens_per_usd")
+        name, sense = objective.statistic.name, objective.sense
+        if (name, sense) not in _RISING or c.checkpoints.levels > 1 or (priced and owned):
+            return None
+        score = objective.score(self.least(schedule, step_time() * SLACK))
+        return score * SLACK if sense == "min" else score / SLACK
+
+    def check_known(self, name: str, where: str) -> None:
+        """Refuse a figure that the campaign and the system leave open.
+
+        Raises
+        ------
+        SpecError
+            With what makes it known.
+        """
+        if name not in MADE_KNOWN:
+            return
+        one = np.ones(())
+        of_one = {
+            "num_procs": one,
+            "replicas": one,
+            "parameters": one,
+            "active": one,
+            "checkpoint_size": one,
+        }
+        run = WholeRun(self.campaign, Job(system=self.system, **of_one), (_stretch(one, one, one),))
+        if np.isnan(RUN_FIGURES[name].of(run)).any():
+            wanted = f"a figure that the campaign and {self.system.name} leave known"
+            raise SpecError(where, Problem("", wanted, repr(name), MADE_KNOWN[name]))
+
+
+@dataclass(frozen=True)
+class _Columns(WholeRun):
+    """Runs of executions whose columns are read when they are asked for: most figures need their time alone."""
+
+    lookup: Lookup = field(kw_only=True)
+
+    @derived
+    def working(self) -> Fraction:
+        """Share of the time of steps in which engines work."""
+        return working(self.lookup)
+
+    @derived
+    def peak(self) -> FlopsPerSecond:
+        """FLOP/s of a processor in the type of products."""
+        return peak(self.lookup)
+
+
+def _stretch(steps: Count, step_time: Seconds, tokens_per_step: Count) -> Stretch:
+    """Return steps of which the time is known."""
+    return Stretch(steps=steps, step_time=step_time, tokens=steps * tokens_per_step)
+
+
+def _alike(values: Any) -> Array:
+    """Return the value that all entries have, else the entries."""
+    values = np.asarray(values)
+    if values.ndim and values.size and (values == values.flat[0]).all():
+        return np.asarray(values.flat[0])
+    return values
+
+
+def _held_by(schedule: Schedule, name: str) -> Any:
+    """Return a field of executions, named values as text."""
+    if name == "num_procs":
+        return schedule.processors
+    values = getattr(schedule.columns, name)
+    choices = field_of(name).declaration.choices
+    return np.array([*choices])[values] if choices else values
