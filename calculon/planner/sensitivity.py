@@ -19,7 +19,7 @@ from calculon.planner.dependence import (
 )
 from calculon.planner.elasticities import Case
 from calculon.planner.run_case import run_figure
-from calculon.planner.training_run import campaign as whole_run
+from calculon.planner.run_of_plan import campaign as whole_run
 from calculon.presets import Preset
 from calculon.search.objective import check_statistic, known_statistic
 from calculon.spec.execution import Execution
