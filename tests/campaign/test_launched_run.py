@@ -2,11 +2,7 @@
 
 import pytest
 
-<<<<<<<< HEAD:tests/campaign/test_launch_campaign.py
-from calculon.campaign.launch_campaign import launched_fields, with_launch
-========
 from calculon.campaign.launched_run import launched_fields, with_launch
->>>>>>>> integrate22:tests/campaign/test_launched_run.py
 from calculon.campaign.ramps import LinearRamp
 from calculon.campaign.read import read_campaign
 from calculon.errors import SpecError
