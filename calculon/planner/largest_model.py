@@ -99,12 +99,7 @@ class LargestModel(Displayed):
     @cached_property
     def optima(self) -> tuple[Optimum, ...]:
         """Parameters and tokens that the compute is best spent on, by the usual rule and by both laws."""
-        each = math.sqrt(self.compute / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
-        found = [Optimum(RULE, each, CHINCHILLA * each)]
-        for name, law in LAWS.items():
-            parameters, tokens = law.optimum(self.compute)
-            found.append(Optimum(name, float(parameters), float(tokens)))
-        return tuple(found)
+        return optima(self.compute)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -129,6 +124,20 @@ class LargestModel(Displayed):
             f"<LargestModel on {self.num_procs:,} x {self.system.name} in {self.days:g} days: "
             f"{best.parameters:.3g} parameters, {best.tokens:.3g} tokens, nearest {self.nearest.model.name}>"
         )
+
+
+def optima(compute: float) -> tuple[Optimum, ...]:
+    """Return the parameters and tokens that some FLOP are best spent on, by the usual rule and by both laws.
+
+    >>> [f"{one.parameters:.3g}" for one in optima(5.76e23)]  # Chinchilla: 70e9 parameters
+    ['6.93e+10', '3.22e+10', '7.22e+10']
+    """
+    each = math.sqrt(compute / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
+    found = [Optimum(RULE, each, CHINCHILLA * each)]
+    for name, law in LAWS.items():
+        parameters, tokens = law.optimum(compute)
+        found.append(Optimum(name, float(parameters), float(tokens)))
+    return tuple(found)
 
 
 def largest_model(
