@@ -350,6 +350,7 @@ class FleetAnswer(Displayed):
             "ranked": [places[id(one)] for one in self.ranked],
             "frontier": [places[id(one)] for one in self.frontier],
             "prices": self._prices,
+            "pue": self.campaign.fleet.pue,
             "assumed": told_defaults(self.campaign),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}

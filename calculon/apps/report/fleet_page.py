@@ -218,6 +218,9 @@ class FleetPage:
             Column("source", "source", fold=True),
         )
         yield indented(Table(columns, rows))
+        if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
+            said = "MWh of the machines alone (PUE 1): --pue 1.2 adds what the data centre takes."
+            yield indented(Text(said, "dim"))
 
 
 def digits_of(one: Document) -> Digits:
