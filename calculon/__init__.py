@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from calculon.planner.fleet import FleetAnswer
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.planning import plan
+    from calculon.planner.run_of_plan import campaign
     from calculon.planner.sensitivity import Sensitivity, sensitivity
-    from calculon.planner.training_run import TrainingRun, campaign
+    from calculon.planner.training_run import TrainingRun
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
@@ -99,7 +100,8 @@ _MODULES = {
     "planner.answer": ("Answer",),
     "planner.fleet": ("FleetAnswer",),
     "planner.launch_flags": ("export_flags", "import_flags"),
-    "planner.training_run": ("TrainingRun", "campaign"),
+    "planner.run_of_plan": ("campaign",),
+    "planner.training_run": ("TrainingRun",),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.planning": ("plan",),
     "planner.sensitivity": ("Sensitivity", "sensitivity"),
