@@ -19,6 +19,7 @@ from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import Question
 from calculon.planner.candidate import Candidate, told_price
+from calculon.presets import Preset
 from calculon.records import columns, only_values
 from calculon.run_figures import CampaignFigures
 from calculon.spec.fields import spec_fields
@@ -209,14 +210,15 @@ class FleetAnswer(Displayed):
     def ranked(self) -> tuple[Point, ...]:
         """The points that have a plan: first those that meet all limits, the best first; then the nearest to them.
 
-        Points without the figure that is compared come after all others that meet the limits.
+        Points without the figure that is compared come after all others that meet the limits; those with a limit that
+        cannot be checked come last.
         """
         return tuple(sorted((one for one in self.points if one.plan is not None), key=self._key))
 
     def _key(self, one: Point) -> tuple[float, ...]:
         value, days = one.figures[self.ranked_by], one.figures["days"] or 0.0
         known = (0.0, value) if value is not None else (1.0, days)
-        return (one.excess, float(bool(one.unchecked)), *known, days, one.num_procs)
+        return (float(bool(one.unchecked)), one.excess, *known, days, one.num_procs)
 
     @property
     def best(self) -> Point | None:
@@ -228,6 +230,19 @@ class FleetAnswer(Displayed):
     def nearest(self) -> Point | None:
         """The best point, or where none meets the limits the one that misses them by least; None where nothing fits."""
         return self.ranked[0] if self.ranked else None
+
+    @property
+    def preset(self) -> Preset:
+        """The framework of the nearest point."""
+        return (self.questions[0] if self.nearest is None else self.nearest.question).preset
+
+    @property
+    def frameworks(self) -> str:
+        """What runs the plans, in words: one framework, or that of each machine."""
+        words = {one.system.name: one.preset.words for one in self.questions}
+        if len({*words.values()}) == 1:
+            return self.preset.words
+        return "; ".join(f"{name}: {text}" for name, text in words.items())
 
     @cached_property
     def frontier(self) -> tuple[Point, ...]:

@@ -38,7 +38,7 @@ SLACK = 0.7
 """Least part of these that are tried: fewer processors may be more efficient ones."""
 
 BEYOND = 4
-"""Multiple of the fewest that meet the deadline up to which more are tried."""
+"""Multiple of the fewest that meet the deadline, or of the fastest, up to which more are tried."""
 
 QUARTERS = 4
 """Parts into which the steps beside the best count are divided, to look closer."""
@@ -216,16 +216,20 @@ class Machine:
         return math.inf
 
     def ladder(self, objective: str) -> list[Point]:
-        """Return points of halves and doubles that could meet the deadline, and some beside the best of them."""
-        steps = list(halves_and_doubles(self.node, SLACK * self.needed, self.most))
-        if not steps:
-            largest = self.most // self.node * self.node or self.most
-            return [self.point(largest)]
+        """Return points of halves and doubles that could meet the deadline, and some beside the best of them.
+
+        They end at a multiple of the first that meets it; where none does, of the fastest.
+        """
+        most = self.most
+        steps = list(halves_and_doubles(self.node, min(SLACK * self.needed, most / BEYOND), most))
         points: list[Point] = []
-        for count in steps:
+        for count in steps or [most]:
             points.append(self.point(count))
-            met = next((one.num_procs for one in points if one.plan and one.keeps(DEADLINE)), None)
-            if met is not None and count >= BEYOND * met:
+            known = [one for one in points if one.plan is not None]
+            in_time = (one for one in known if one.keeps(DEADLINE))
+            fastest = min(known, key=lambda one: one.figures["days"] or math.inf, default=None)
+            first = next(in_time, fastest)
+            if first is not None and count >= BEYOND * first.num_procs:
                 break
         best = FleetAnswer((self.question,), self.campaign, objective, tuple(points)).nearest
         if best is None:
