@@ -104,9 +104,9 @@ class FleetPage:
     def _chosen(self, one: Document) -> Iterator[RenderableType]:
         met = self.answer["best"] is not None
         word = BEST[self.answer["ranked_by"]] if met else "Nearest"
-        where = f"{word}: {one['num_procs']:,} x {one['system']}"
+        where = f"{one['num_procs']:,} x {one['system']}"
         words = plan_words(one["execution"], self.usual(one["execution"]))
-        yield Text.assemble((where, "bold"), f", {words}")
+        yield Text.assemble((f"{word}: ", "bold"), (f"{where}, {words}", "bold"))
         digits, days = digits_of(one), one["days"]
         table = grid("left", "right", "text")
         known = one["days_low"] is not None
