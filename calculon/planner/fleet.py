@@ -37,8 +37,9 @@ OBJECTIVES = ("usd", "days", "days_p90", "processor_hours", "mwh", "t_co2")
 
 On one count of one machine all plans have the same bytes in a checkpoint, the same failures, the same price. So days,
 and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
-``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps). Energy rises less
-than time, as waiting draws less than work: by ``mwh`` and ``t_co2`` the fastest plans of all counts are compared.
+``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps, and for electricity
+in the price of processors that one owns). Energy rises less than time, as waiting draws less than work: by ``mwh`` and
+``t_co2`` the fastest plans of all counts are compared.
 """
 
 DEADLINE = "deadline"
@@ -185,6 +186,8 @@ class FleetAnswer(Displayed):
         A larger count that meets the deadline, where none of those asked for does.
     tried : int
         Executions that were searched.
+    coarse : bool
+        Whether open counts were not tried closer to the best, as each search takes long.
     """
 
     questions: tuple[Question, ...]
@@ -193,6 +196,7 @@ class FleetAnswer(Displayed):
     points: tuple[Point, ...]
     further: Point | None = None
     tried: int = 0
+    coarse: bool = False
 
     @cached_property
     def ranked_by(self) -> str:
@@ -353,6 +357,7 @@ class FleetAnswer(Displayed):
             },
             "tokens": self.tokens,
             "tried": self.tried,
+            "coarse": self.coarse,
             "ranked_by": self.ranked_by,
             "money": self.money,
             "best": None if self.best is None else places[id(self.best)],

@@ -270,6 +270,17 @@ def test_open_counts_end_where_more_are_no_faster():
     assert value(fastest, "days") > 6 / 24
 
 
+def test_wide_searches_are_fewer(monkeypatch):
+    monkeypatch.setattr(fleet_search, "WIDE", 0)
+    asked = read_campaign(RUN, {"deadline": "60d"})
+    answer = plan(MODEL, ANY, SYSTEM, batch=BATCH, campaign=asked, objective="usd")
+    counts = [one.num_procs for one in answer.points]
+    assert answer.coarse
+    assert not fleet(ANY, deadline="60d").coarse
+    assert counts == [*halves_and_doubles(8, min(counts), max(counts))]
+    assert answer.best is not None
+
+
 def test_halves_and_doubles_are_powers_of_two_of_nodes_and_those_times_a_half_more():
     found = [*halves_and_doubles(4, 5, 200)]
     assert found == sorted(found)

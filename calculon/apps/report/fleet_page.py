@@ -90,6 +90,8 @@ class FleetPage:
         }
         counts = counted(len(self.points), "count")
         rows["tried"] = f"{counts} of processors, {self.answer['tried']:,} plans"
+        if self.answer["coarse"]:
+            rows["tried"] += "; none closer to the best, as each search is large: list counts"
         for label, text in rows.items():
             if text:
                 table.add_row(Text(label, "dim"), Text(text))
