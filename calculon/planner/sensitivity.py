@@ -366,7 +366,7 @@ def _asked(
 ) -> tuple[Model, System, Execution, Preset]:
     """Return the records, and the preset of the plan, which runs."""
     if isinstance(execution, int):
-        from calculon.planner.answer import plan  # what a given plan does without
+        from calculon.planner.planning import plan  # what a given plan does without
         from calculon.planner.unfit import why_none
 
         answer = plan(model, execution, system, preset=preset)
