@@ -89,15 +89,17 @@ def _interval(run: Document) -> str:
     """Say how far apart checkpoints are, and why."""
     figures, chosen = run["figures"], run["checkpoint"]
     interval = figures["checkpoint_interval"]
+    if interval is None:
+        return "never: nothing fails"
     steps = sum(one["steps"] for one in run["parts"])
     each = round(interval / (figures["useful_days"] * DAY / steps))
     said = f"{interval_words(interval)} of steps ({counted(max(1, each), 'step')})"
     if (between := chosen["memory_interval"]) is not None:
         said += f", to the memory of another node every {interval_words(between)}"
     if chosen["reason"] == "stated":
-        return (
-            f"{said}, as stated; {interval_words(chosen['best_interval'])} makes the run shortest"
-        )
+        best = chosen["best_interval"]
+        better = "none at all" if best is None else interval_words(best)
+        return f"{said}, as stated; {better} makes the run shortest"
     if chosen["reason"] == "storage":
         rate, needed = (
             f"{chosen[name] / GIGA:,.3g} GB/s"
