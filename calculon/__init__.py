@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer
+    from calculon.planner.dependence import Sensitivity
     from calculon.planner.fleet import FleetAnswer
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.planning import plan
     from calculon.planner.run_of_plan import campaign
-    from calculon.planner.sensitivity import Sensitivity, sensitivity
+    from calculon.planner.sensitivity import sensitivity
     from calculon.planner.training_run import TrainingRun
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
@@ -104,7 +105,8 @@ _MODULES = {
     "planner.training_run": ("TrainingRun",),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.planning": ("plan",),
-    "planner.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.dependence": ("Sensitivity",),
+    "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),

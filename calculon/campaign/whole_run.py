@@ -184,12 +184,18 @@ class WholeRun:
     @derived
     def spikes(self) -> Count:
         """Loss spikes."""
+        if not self.campaign.spikes:
+            return np.zeros(())
         return self.campaign.spikes * self.tokens / TERA
 
     @derived
     def repeated(self) -> Seconds:
         """Time of steps that loss spikes and silent corruptions take back."""
-        back = self.spikes * self.campaign.rollback_steps * self.step
+        none = np.zeros(())
+        r, spikes = self.campaign.reliability, self.campaign.spikes
+        back = self.spikes * self.campaign.rollback_steps * self.step if spikes else none
+        if not r.silent:
+            return back
         done = self.useful + self.slowed + self.evaluation + back
         return back + done * (self._rework - 1.0)
 
@@ -203,8 +209,6 @@ class WholeRun:
 
     @derived
     def _rework(self) -> Array:
-        if not self.campaign.reliability.silent:
-            return np.ones(())
         found_after = float(self.campaign.reliability.silent_detect)
         interval = self.checkpoint_interval if self.rounded else 0.0
         return rework(found_after, interval, self.recovery, self.silent_mtbf)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from calculon import inputs
-from calculon.campaign.launched import with_launch
+from calculon.campaign.launched_run import with_launch
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.errors import Infeasible

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon.architecture.parameters import active_count
-from calculon.campaign.assumed import counts
+from calculon.campaign.assumed import told_defaults
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.job_mtbf import small_job_warning
@@ -24,6 +24,7 @@ from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
+from calculon.planner.dependence import Sensitivity, of_run
 from calculon.planner.published_beside import published_beside
 from calculon.planner.run_details import energy_details, money_details, node_details
 from calculon.planner.run_parts import Part, parts_of
@@ -135,6 +136,27 @@ class TrainingRun(Displayed):
         low, high = ends
         return low, high
 
+    def with_plan(self, other: Estimate) -> "TrainingRun":
+        """Return the same run with another plan, or on another machine; errors as of :func:`campaign`."""
+        return training_run(self.campaign, other)
+
+    def sensitivity(self, of: str = "days", **options: Any) -> Sensitivity:
+        """Find what a figure of the run depends on: elasticities, shadow prices, break-even.
+
+        Parameters
+        ----------
+        of : str
+            Name of the figure.
+        **options
+            ``spread``, ``replan``, ``against`` and ``against_system`` of :func:`calculon.sensitivity`.
+
+        Raises
+        ------
+        SpecError, Infeasible
+            As :func:`calculon.sensitivity`.
+        """
+        return of_run(self, of, **options)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         main = self.main.estimate
@@ -156,11 +178,7 @@ class TrainingRun(Displayed):
             "published": published_beside(self.whole, self.model.name),
             "warnings": [warned] if warned else [],
             "parts": [one.to_dict() for one in self.parts],
-            "assumed": [
-                {"field": path, "value": value, "unit": unit, "source": source}
-                | {"counts": counts(self.campaign, path)}
-                for path, value, unit, source in self.campaign.defaults
-            ],
+            "assumed": told_defaults(self.campaign),
         }
 
     def plot(self, kind: str = "campaign", **options: Any) -> "Figure":

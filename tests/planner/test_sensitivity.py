@@ -11,9 +11,10 @@ import calculon
 from calculon import inputs
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.inputs import Changed
+from calculon.planner.dependence import read_range
 from calculon.planner.elasticities import Case, Range, effects
 from calculon.planner.replanned import Replanner
-from calculon.planner.sensitivity import read_range, sensitivity
+from calculon.planner.sensitivity import sensitivity
 from calculon.units import GIB
 
 MODEL, PLAN, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"

@@ -28,8 +28,8 @@ from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
+from calculon.planner.dependence import Sensitivity
 from calculon.planner.fleet import FleetAnswer
-from calculon.planner.sensitivity import Sensitivity
 from calculon.planner.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why

@@ -18,11 +18,9 @@ from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
 from calculon.frozen import dataclass
-from calculon.records import column
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
-from calculon.statistics import CorrectedStats
 from calculon.units import GIB, duration, scaled, significant
 
 Document = Mapping[str, Any]
@@ -35,7 +33,11 @@ SHOWN = 0.005
 _LEAST_GAIN = 1e-3
 """Relative gain by another plan from which on it is named."""
 
-_KINDS = ("Hardware", "How well it is used")
+KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
+"""Titles of the kinds of figures (:data:`calculon.planner.elasticities.KINDS`), in the order of the page."""
+
+HARDWARE = "hardware"
+
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
 _MOST_IDLE = 4
@@ -168,7 +170,7 @@ class SensitivityPage:
     Parameters
     ----------
     document : mapping
-        The sensitivity as plain data (:meth:`calculon.planner.sensitivity.Sensitivity.to_dict`).
+        The sensitivity as plain data (:meth:`calculon.planner.dependence.Sensitivity.to_dict`).
     usual : callable
         What needs no word of an execution.
     """
@@ -200,8 +202,7 @@ class SensitivityPage:
         table = grid("text", "text")
         table.add_row(Text("plan", "dim"), Text(self._words(fields)))
         name = self.document["statistic"]
-        words = column(CorrectedStats, name).help
-        table.add_row(Text(name, "dim"), Text(f"{self._value(self.now)}, {words}"))
+        table.add_row(Text(name, "dim"), Text(f"{self._value(self.now)}, {self.document['help']}"))
         yield indented(table)
 
     def _words(self, execution: Document) -> str:
@@ -221,26 +222,26 @@ class SensitivityPage:
         return scaled(value, unit) if abs(value) >= 10_000 else f"{significant(value)} {unit}"
 
     def _figures(self, width: int) -> Iterator[RenderableType]:
-        """Draw the tornado: hardware, then how well it is used, in the same columns where there is room."""
+        """Draw the tornado: the figures of each kind, in the same columns where there is room."""
         rows = [row for row in self.document["figures"] if self._large(row)]
-        kinds = [[row for row in rows if row["hardware"] is kind] for kind in (True, False)]
-        widths = [
-            self._widths(some, hardware=kind)
-            for some, kind in zip(kinds, (True, False), strict=True)
+        kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
+        widths = {kind: self._widths(some, kind) for kind, some in kinds.items() if some}
+        shortest = min(map(len, widths.values()), default=0)
+        same = [
+            max(some) for some in zip(*(one[:shortest] for one in widths.values()), strict=True)
         ]
-        same = [max(pair) for pair in zip(*widths, strict=False)]  # in the columns that both have
-        fits = all(_room([*same, *own[len(same) :]], width) >= 0 for own in widths)
+        fits = all(_room([*same, *own[shortest:]], width) >= 0 for own in widths.values())
         again = ", and with the plan searched again" if self.again else ""
-        remarks = (f"elasticity, the change at both ends of a range{again}", "")
-        for title, some, own, remark in zip(_KINDS, kinds, widths, remarks, strict=True):
-            if some:
-                yield heading(title, remark)
-                shown = [*same, *own[len(same) :]] if fits else own
-                yield indented(self._tornado(some, shown, width))
+        remark = f"elasticity, the change at both ends of a range{again}"
+        for kind, own in widths.items():
+            yield heading(KINDS[kind], remark)
+            shown = [*same, *own[shortest:]] if fits else own
+            yield indented(self._tornado(kinds[kind], shown, width))
+            remark = ""
 
-    def _widths(self, rows: Sequence[Document], *, hardware: bool) -> list[int]:
-        """Return the widths of the columns that rows need."""
-        texts = [self._titles(hardware=hardware), *(self._cells(row) for row in rows)]
+    def _widths(self, rows: Sequence[Document], kind: str) -> list[int]:
+        """Return the widths of the columns that rows of a kind need."""
+        texts = [self._titles(hardware=kind == HARDWARE), *(self._cells(row) for row in rows)]
         return [max(map(len, cells)) for cells in zip(*texts, strict=True)]
 
     def _large(self, row: Document) -> bool:

@@ -11,7 +11,7 @@ from calculon.apps.report.pictures.canvas import (
     figure,
     note_edition,
 )
-from calculon.apps.report.sensitivity_page import SHOWN, capped, change, folded, stated
+from calculon.apps.report.sensitivity_page import KINDS, SHOWN, capped, change, folded, stated
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
@@ -44,12 +44,11 @@ class Panel:
 
 
 def panels(document: Document) -> list[Panel]:
-    """Return the panels of a sensitivity as plain data: hardware, and how well it is used, as far as they matter."""
+    """Return the panels of a sensitivity as plain data: one for each kind of figures that matter."""
     now = document["value"]
     rows = [row for row in document["figures"] if _swing(row, now) > SHOWN * abs(now)]
     rows.sort(key=lambda row: -_swing(row, now))
-    kinds = (("Hardware", True), ("How well it is used", False))
-    found = [(title, [row for row in rows if row["hardware"] is kind]) for title, kind in kinds]
+    found = [(KINDS[kind], [row for row in rows if row["kind"] == kind]) for kind in KINDS]
     return [Panel(title, some[:MOST]) for title, some in found if some]
 
 
@@ -60,7 +59,7 @@ def _swing(row: Document, now: float) -> float:
 
 
 def draw(document: Document) -> "Figure":
-    """Draw the tornado of a sensitivity (:meth:`calculon.planner.sensitivity.Sensitivity.to_dict`).
+    """Draw the tornado of a sensitivity (:meth:`calculon.planner.dependence.Sensitivity.to_dict`).
 
     Every bar begins at the statistic of now. Where the plan was searched again, diamonds are the best plans.
     """
