@@ -209,3 +209,22 @@ def test_hours_stand_for_dollars_of_one_machine(fleets):
     document = fleets.to_dict() | {"money": "processor_hours"}
     (axes,) = budget.draw(document).axes
     assert axes.get_ylabel() == "Processor-hours (thousand)"
+
+
+def test_small_differences_of_money_look_small(fleets):
+    document = fleets.to_dict()
+    rows = [one | {"usd": 6e4 + place} for place, one in enumerate(document["points"])]
+    (axes,) = budget.draw({**document, "points": rows}).axes
+    low, high = axes.get_ylim()
+    assert high / low == pytest.approx((1 + budget._LEAST) / (1 - budget._LEAST))
+
+
+def test_a_deadline_far_away_is_named_only(fleets):
+    document = fleets.to_dict()
+    rows = [
+        one | {"limits": [limit | {"limit": 1e4} for limit in one["limits"]]}
+        for one in document["points"]
+    ]
+    figure = budget.draw({**document, "points": rows})
+    assert "deadline 10,000 d, not in sight" in legend(figure)
+    assert figure.axes[0].get_xlim()[1] < 1e3
