@@ -113,7 +113,7 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
     assert losses["evaluation"] / factor == pytest.approx(figures["evaluation_days"])
     axes, chances = lower.axes
     deadlines = [one for one in axes.lines if list(one.get_xdata()) == [20, 20]]
-    assert [one.get_label() for one in deadlines] == ["deadline, 20.0 d"]
+    assert [one.get_label() for one in deadlines] == ["deadline, 20 d"]
     marks = [one.get_xdata()[0] for one in axes.lines if one.get_marker() == "o"]
     assert marks == pytest.approx([figures["useful_days"], figures["days_p50"], figures["days"]])
     lines = [tuple(one.get_xdata()) for one in axes.lines if one.get_linewidth() == 4]
