@@ -279,7 +279,7 @@ def money(
     paid = rent(processor_hours, price.usd)
     return Money(
         processors=paid,
-        storage=np.asarray(stored) + np.zeros_like(paid),
+        storage=np.broadcast_to(stored, np.shape(paid)),
         experiments=paid * experiments,
         quote=price,
         storage_quote=storage_quote,

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from calculon.campaign.assumed import told_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
@@ -253,7 +255,7 @@ class FleetAnswer(Displayed):
     def tokens(self) -> float | None:
         """Tokens of the run: whole steps of them; None where nothing fits."""
         whole = self.nearest.whole if self.nearest is not None else None
-        return None if whole is None else float(whole.tokens)
+        return None if whole is None else _only(whole.tokens)
 
     @property
     def in_time(self) -> Point | None:
@@ -299,9 +301,8 @@ class FleetAnswer(Displayed):
         if "budget_usd" in asked and self.in_budget is None and self.money == "usd":
             known = [one for one in self.ranked if one.figures["usd"] is not None]
             least = min(known, key=lambda one: _of(one, "usd"))
-            usd, days = _of(least, "usd"), _of(least, "days")
-            words = f"the least money, {scaled(usd, digits=2)} USD, is that of {named(least)}"
-            found.append(f"{words}: {days:,.1f} d")
+            words = f"the least money, {scaled(_of(least, 'usd'), digits=2)} USD, is that of"
+            found.append(f"{words} {named(least)}: {_of(least, 'days'):,.1f} d")
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
@@ -362,10 +363,11 @@ class FleetAnswer(Displayed):
         """The price of a processor-hour of each machine, and the power of a processor; None of what is not known."""
         found: dict[str, dict[str, Any]] = {}
         for one in self.ranked:
-            price = None if one.whole is None else told_price(one.whole.quote)
+            quote = None if one.whole is None else one.whole.quote
+            price = None if quote is None else told_price(quote, _only(quote.usd))
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
             draw = None if one.whole is None else one.whole.draw
-            power = None if draw is None else {"watts": float(draw.tdp), "in_words": draw.words}
+            power = None if draw is None else {"watts": _only(draw.tdp), "in_words": draw.words}
             found.setdefault(one.system.name, row | {"power": power})
         return list(found.values())
 
@@ -429,6 +431,11 @@ def objective_of(text: str) -> str:
     if sense not in ("", "min"):
         raise SpecError("objective", Problem(name, "min: less of it is better", repr(sense)))
     return name
+
+
+def _only(column: Any) -> float:
+    """Return the only entry of a column."""
+    return float(np.asarray(column).item())
 
 
 def _of(one: Point, name: str) -> float:

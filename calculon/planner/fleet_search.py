@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calculon import inputs
+from calculon.architecture.parameters import active_count
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_length import tokens_of_run
@@ -19,7 +20,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.planner.answer import space_of
 from calculon.planner.ask import Question, ask, counted_sequences, most_processors, usual_tokens
-from calculon.planner.candidate import Candidate, candidates
+from calculon.planner.candidate import Candidate, candidates, whole_runs_of
 from calculon.planner.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.remedies import BEST
 from calculon.planner.unfit import why_none
@@ -242,9 +243,10 @@ def run_of(plan: Candidate, question: Question, campaign: Campaign) -> WholeRun:
     SpecError
         Where the campaign does not say how long it is.
     """
-    parameters = float(plan.stats["parameters"])
+    parameters = float(active_count(question.model))
     tokens = tokens_of_run(campaign, parameters, question.tokens_per_step)
-    return plan.run(campaign, question.system, tokens, question.tokens_per_step)
+    lengths = tokens, question.tokens_per_step
+    return whole_runs_of([plan], campaign, question.model, question.system, *lengths)
 
 
 def halves_and_doubles(node: int, least: float, most: int) -> Iterator[int]:

@@ -19,7 +19,7 @@ from calculon.planner.dependence import (
 )
 from calculon.planner.elasticities import Case
 from calculon.planner.run_case import run_figure
-from calculon.planner.training_run import campaign as whole_run
+from calculon.planner.run_of_plan import campaign as whole_run
 from calculon.presets import Preset
 from calculon.search.objective import check_statistic, known_statistic
 from calculon.spec.execution import Execution
@@ -103,7 +103,7 @@ def _asked(
 ) -> tuple[Model, System, Execution, Preset]:
     """Return the records, and the preset of the plan, which runs."""
     if isinstance(execution, int):
-        from calculon.planner.answer import plan  # what a given plan does without
+        from calculon.planner.planning import plan  # what a given plan does without
         from calculon.planner.unfit import why_none
 
         planned = plan(model, execution, system, preset=preset)

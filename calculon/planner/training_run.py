@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon import inputs
 from calculon.architecture.parameters import active_count
 from calculon.campaign.assumed import told_defaults
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.job_mtbf import small_job_warning
-from calculon.campaign.launched import with_launch
 from calculon.campaign.limits import Limit, limits
-from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
 from calculon.campaign.run_length import tokens_of_run
@@ -23,25 +20,25 @@ from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible
-from calculon.estimate import Estimate, estimate
+from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.inputs import Source
 from calculon.inspect.question import question
 from calculon.planner.dependence import Sensitivity, of_run
-from calculon.planner.launch_flags import launch_in
 from calculon.planner.published_beside import published_beside
 from calculon.planner.run_details import energy_details, money_details, node_details
 from calculon.planner.run_parts import Part, parts_of
 from calculon.presets import Preset
 from calculon.records import only_values
-from calculon.spec.execution import Execution
 from calculon.spec.model import Model
-from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import QUESTION
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+NEVER = 1e6
+"""Time of a run over that of its steps from which on it never ends."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +188,7 @@ class TrainingRun(Displayed):
         ----------
         kind : str
             ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
-            processors, with as many replicas of the plan more or fewer and a batch in proportion.
+            processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
         **options
             Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
             failures, a curve each (:func:`calculon.planner.goodput_by_size.goodput_by_size`).
@@ -212,77 +209,8 @@ class TrainingRun(Displayed):
         )
 
 
-def campaign(
-    model: Source | Model,
-    execution: Source | Execution | int,
-    system: Source | System,
-    run: CampaignSource | None = None,
-    *,
-    preset: str | None = None,
-    **options: Any,
-) -> TrainingRun:
-    """Return the whole training run of a plan: days, failures, checkpoints, money and energy.
-
-    Parameters
-    ----------
-    model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
-        execution the best plan is taken, as of :func:`calculon.plan`.
-    run : str, path, mapping or Campaign, optional
-        The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
-        it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
-    preset : str, optional
-        As in :func:`calculon.estimate`.
-    **options
-        Fields of the campaign that count instead of those of `run`: ``tokens="15T"``, ``deadline="60d"``; of a part of
-        it with two underscores: ``fleet__price=2.0``.
-
-    Raises
-    ------
-    SpecError
-        For a malformed request, such as a run without tokens, or a budget without a price.
-    Infeasible
-        When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
-        A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
-    """
-    stated = {name.replace("__", "."): value for name, value in options.items()}
-    asked = read_campaign(run, stated)
-    if (launch := launch_in(execution)) is not None:
-        asked = with_launch(asked, launch)
-    if isinstance(execution, int):
-        base = _planned(model, execution, system, preset, asked)
-    else:
-        shape, machine = inputs.model(model), inputs.system(system)
-        base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
-    return training_run(asked, base)
-
-
-def _planned(
-    model: Source | Model,
-    num_procs: int,
-    system: Source | System,
-    preset: str | None,
-    asked: Campaign,
-) -> Estimate:
-    """Return the best plan on so many processors, for the batch and the length of the end of the run."""
-    from calculon.planner.answer import space_of  # what a given plan does without
-    from calculon.planner.ask import ask
-    from calculon.planner.remedies import BEST
-    from calculon.planner.unfit import why_none
-    from calculon.search.driver import run as search
-    from calculon.search.ranking import Best
-
-    batch, seq = asked.at_the_end
-    question = ask(model, num_procs, system, preset=preset, batch=batch, seq=seq)
-    found = search(space_of(question, num_procs), Best(BEST, 1))
-    if not len(found):
-        reason = why_none(found.counts)
-        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
-    return found[0]
-
-
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
-    """Return the whole run of an estimated plan; errors as of :func:`campaign`."""
+    """Return the whole run of an estimated plan; errors as of :func:`calculon.campaign`."""
     e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
     tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
@@ -303,10 +231,10 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
 
 def _check(found: TrainingRun) -> None:
     """Refuse a run that never ends, and one with limits that cannot be checked."""
+    whole = found.whole
     with quiet():
-        wall = float(found.whole.wall)
-    if not math.isfinite(wall):
-        whole = found.whole
+        longer = float(whole.wall / whole.useful)
+    if not longer < NEVER:
         said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")

@@ -183,8 +183,18 @@ class CampaignPage:
             several = [str(i) for i, one in enumerate(parts, start=1) if one["note"] == note]
             word = "Part" if len(several) == 1 else "Parts"
             yield indented(Text(f"{word} {', '.join(several)}: {note}.", "dim"))
-        if restarts := sum(one["restarts"] for one in parts):
-            yield indented(Text(f"{counted(restarts, 'restart')} to change the split.", "dim"))
+        yield from (indented(Text(said, "dim")) for said in self._restarts())
+
+    def _restarts(self) -> Iterator[str]:
+        """Say before which parts the run restarts, and what it runs from there on."""
+        asked = self.run["question"]["execution"]["fields"]
+        above = plan_words(asked, self.usual(asked))
+        for number, one in enumerate(self.run["parts"], start=1):
+            if one["restarts"]:
+                fields = one["execution"]
+                words = plan_words(fields, self.usual(fields))
+                runs = "the plan above" if words == above else words
+                yield f"A restart before part {number}, which runs {runs}."
 
     def _part(self, some: list[Document], total: float) -> dict[str, str]:
         """Return the cells of a part, or of several that are told together: sums, and from the first to the last."""

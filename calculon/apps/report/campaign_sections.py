@@ -12,7 +12,6 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading, percent
-from calculon.campaign.interval_choice import RUN, STATED, STORAGE
 from calculon.units import GIGA, scaled
 
 Document = Mapping[str, Any]
@@ -90,23 +89,25 @@ def _interval(run: Document) -> str:
     """Say how far apart checkpoints are, and why."""
     figures, chosen = run["figures"], run["checkpoint"]
     interval = figures["checkpoint_interval"]
+    if interval is None:
+        return "never: nothing fails"
     steps = sum(one["steps"] for one in run["parts"])
     each = round(interval / (figures["useful_days"] * DAY / steps))
     said = f"{interval_words(interval)} of steps ({counted(max(1, each), 'step')})"
     if (between := chosen["memory_interval"]) is not None:
         said += f", to the memory of another node every {interval_words(between)}"
-    if chosen["reason"] == STATED:
-        return (
-            f"{said}, as stated; {interval_words(chosen['best_interval'])} makes the run shortest"
-        )
-    if chosen["reason"] == STORAGE:
+    if chosen["reason"] == "stated":
+        best = chosen["best_interval"]
+        better = "none at all" if best is None else interval_words(best)
+        return f"{said}, as stated; {better} makes the run shortest"
+    if chosen["reason"] == "storage":
         rate, needed = (
             f"{chosen[name] / GIGA:,.3g} GB/s"
             for name in ("storage_bandwidth", "storage_bandwidth_needed")
         )
         return f"{said}: storage of {rate} limits it, {needed} would not"
     return f"{said}: " + (
-        "the run ends before another" if chosen["reason"] == RUN else "the run is shortest"
+        "the run ends before another" if chosen["reason"] == "run" else "the run is shortest"
     )
 
 

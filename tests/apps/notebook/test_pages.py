@@ -9,6 +9,7 @@ from rich.console import Console
 import calculon
 from calculon import inputs
 from calculon.apps.notebook.markup import ROWS
+from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.sensitivity_page import SensitivityPage
@@ -51,6 +52,14 @@ def test_an_answer_says_all_of_its_page():
     found = checked(answer._repr_html_())
     preset = answer.question.preset
     page = PlanPage(answer.to_dict(), result_of(answer.best), preset.usual, preset.words)
+    told = set(words(found.text))
+    assert [word for word in words_of(page) if word not in told] == []
+
+
+def test_a_whole_run_says_all_of_its_page():
+    run = calculon.campaign("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", tokens="1T")
+    found = checked(run._repr_html_())
+    page = CampaignPage(run.to_dict(), result_of(run.main.estimate), run.preset.usual)
     told = set(words(found.text))
     assert [word for word in words_of(page) if word not in told] == []
 

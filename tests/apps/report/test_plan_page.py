@@ -12,7 +12,7 @@ from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.how_sure import chance, order_in_words
 from calculon.apps.report.plan_page import PlanPage, _percent, _tokens
 from calculon.apps.views.estimate_result import result_of
-from calculon.planner.answer import plan
+from calculon.planner.planning import plan
 from tests.helpers import document
 
 

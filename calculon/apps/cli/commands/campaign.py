@@ -28,7 +28,7 @@ def configure(parser: Parser) -> None:
         "--carbon 400\n"
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 30d --mtbf 20000h "
         "--set campaign.reliability.restart=10min\n"
-        "calculon campaign llama3-8B best.json#0 h100_80g_sxm --campaign run.yaml -o run.json",
+        "calculon campaign bloom-176B bloom-176B_a100x384 a100_80g_sxm --campaign bloom --carbon france -o run.json",
     )
     add_run(parser)
     parser.add_argument(
