@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, marks
+from calculon.apps.report.campaign_sections import assumed_section
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
@@ -191,6 +192,9 @@ class SensitivityPage:
             yield from self._sizes(self.again["sizes"])
         if "break_even" in self.document:
             yield from (Text(), *self._break_even(self.document["break_even"]))
+        felt = {row["path"] for row in self.document["figures"]}
+        if used := [one for one in self.document.get("assumed", ()) if one["field"] in felt]:
+            yield from (Text(), *assumed_section({"assumed": used}, every=True))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.document["question"]
