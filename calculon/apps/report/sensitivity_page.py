@@ -39,6 +39,9 @@ KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
 
 HARDWARE = "hardware"
 
+_AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
+"""Units of amounts of whole runs."""
+
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
 _MOST_IDLE = 4
@@ -205,6 +208,8 @@ class SensitivityPage:
         yield Text.assemble((title, "bold underline"), (terms, "dim"))
         table = grid("text", "text")
         table.add_row(Text("plan", "dim"), Text(self._words(fields)))
+        if (run := asked.get("campaign")) is not None:
+            table.add_row(Text("run", "dim"), Text(_length(run)))
         name = self.document["statistic"]
         table.add_row(Text(name, "dim"), Text(f"{self._value(self.now)}, {self.document['help']}"))
         yield indented(table)
@@ -223,6 +228,8 @@ class SensitivityPage:
             return f"{value / GIB:,.2f} GiB"
         if unit == "fraction":
             return f"{100 * value:.2f} %"
+        if unit in _AMOUNTS:
+            return f"{scaled(value, digits=2)} {unit}"
         return scaled(value, unit) if abs(value) >= 10_000 else f"{significant(value)} {unit}"
 
     def _figures(self, width: int) -> Iterator[RenderableType]:
@@ -430,6 +437,13 @@ class SensitivityPage:
         yield indented(told) if known else indented(Text("None of them."))
         if never := [path for path, row in units.items() if row["value"] is None]:
             yield indented(Text(f"Never within 1/16 to 16 times: {', '.join(never)}.", "dim"))
+
+
+def _length(run: Document) -> str:
+    """Say what a campaign is about, or how long it is, as it states that itself."""
+    stated = (f"{run[name]} {name}" for name in ("tokens", "steps") if name in run)
+    loss = f"to a loss of {run['loss']}" if "loss" in run else "phases"
+    return str(run.get("about") or next(stated, loss))
 
 
 def _capacity(size: float, now: float) -> str:
