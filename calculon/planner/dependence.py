@@ -328,9 +328,10 @@ def answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensi
     """Return all that is asked about a case."""
     within = terms.within
     _check_calibrated(within, case.system)
+    replanner = _replanner(case, preset) if terms.replan else None  # which some statistics have not
     found = _found(case, preset, statistic, within)
-    if terms.replan:
-        found = replace(found, searched=_searched(case, found, terms.seen))
+    if replanner is not None:
+        found = replace(found, searched=_searched(case, found, replanner, terms.seen))
     if terms.against is terms.against_system is None:
         return found
     rival = _rival(case, found, terms)
@@ -403,9 +404,10 @@ def _replanner(
     )
 
 
-def _searched(case: Case, found: Sensitivity, seen: Seen) -> Searched:
+def _searched(
+    case: Case, found: Sensitivity, replanner: Replanner | RunReplanner, seen: Seen
+) -> Searched:
     """Search the plan again on the changed machines."""
-    replanner = _replanner(case, found.preset)
     figures = replanner.worth(found.effects, found.idle)
     sizes = domain_sizes(case.system, case.execution.num_procs)
     count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2

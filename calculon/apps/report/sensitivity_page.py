@@ -441,7 +441,8 @@ class SensitivityPage:
 
 def _length(run: Document) -> str:
     """Say what a campaign is about, or how long it is, as it states that itself."""
-    stated = (f"{run[name]} {name}" for name in ("tokens", "steps") if name in run)
+    known = ((name, run[name]) for name in ("tokens", "steps") if name in run)
+    stated = (f"{one if isinstance(one, str) else scaled(one)} {name}" for name, one in known)
     loss = f"to a loss of {run['loss']}" if "loss" in run else "phases"
     return str(run.get("about") or next(stated, loss))
 
