@@ -48,7 +48,7 @@ class CampaignFigures:
     checkpoint_size: Bytes = stat("bytes of a checkpoint")
     spare_nodes: Count = stat("nodes that stand by")
     mfu_effective: Fraction = stat(
-        "6 FLOP for each parameter and token over the peak of the processor-hours that are paid"
+        "6 FLOP for each parameter that a token passes over the peak of the processor-hours that are paid"
     )
     usd: Dollars = stat("US dollars, where there is a price", nullable=True)
     tokens_per_usd: TokensPerDollar = stat("tokens for a US dollar", nullable=True)

@@ -1,6 +1,7 @@
 """Which defaults of a campaign have an effect on it."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from calculon.campaign.record import Campaign
 
@@ -26,3 +27,12 @@ def counts(campaign: Campaign, path: str) -> bool:
     ):  # their price, and how far back a silent corruption may be mended
         return campaign.fleet.storage is not None or campaign.reliability.silent > 0
     return path not in _WHERE or _WHERE[path](campaign)
+
+
+def told_defaults(campaign: Campaign) -> list[dict[str, Any]]:
+    """Return the defaults that nobody stated as plain data, with their sources, and whether they have an effect."""
+    return [
+        {"field": path, "value": value, "unit": unit, "source": source}
+        | {"counts": counts(campaign, path)}
+        for path, value, unit, source in campaign.defaults
+    ]

@@ -1,7 +1,8 @@
 """Amounts in the files of campaigns: numbers in the unit of their field, or words (``15T``, ``60d``, ``4M``)."""
 
+import math
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -13,29 +14,54 @@ CHINCHILLA = 20.0
 
 _CHINCHILLA = "chinchilla"
 
+NEVER = "never"
+"""The word for a mean time between events that do not happen."""
+
 
 class TimeSpan(float):
     """A time in seconds; in files a number in the unit of its field, or words such as ``60d`` and ``90 min``."""
 
     __slots__ = ()
-    WANTED: ClassVar = "a time of at least 0, or words such as 60d, 12h or 90min"
+    limits: ClassVar[Declaration] = Declaration(help="", at_least=0)
+    WANTED: ClassVar[str] = "a time of at least 0, or words such as 60d, 12h or 90min"
 
     @classmethod
-    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> "TimeSpan":
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Self:
         """Decode a time."""
-        if isinstance(raw, str):
-            return cls(_read(lambda: duration(raw), path, problems))
-        problem = Declaration(help="", at_least=0).problem(float, raw, path)
-        if problem is not None:
-            problems.append(Problem(path, cls.WANTED, shown(raw)))
-            return cls(0.0)
         number: Any = raw
+        if isinstance(raw, str):
+            number, scale = _read(lambda: duration(raw), path, problems), 1.0
+        if cls.limits.problem(float, number, path) is not None:
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
+            return cls(1.0)
         return cls(number * scale)
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of a time."""
-        return {"type": ["number", "string"], "minimum": 0, "maximum": LARGEST_NUMBER}
+        return {**cls.limits.schema(float), "type": ["number", "string"]}
+
+
+class Interval(TimeSpan):
+    """A time between events, above 0."""
+
+    __slots__ = ()
+    limits: ClassVar[Declaration] = Declaration(help="", above=0)
+    WANTED: ClassVar[str] = "a time above 0, or words such as 60d, 12h or 90min"
+
+
+class MeanTime(Interval):
+    """A mean time between events; infinite where they ``never`` happen."""
+
+    __slots__ = ()
+    WANTED: ClassVar[str] = "a time above 0, words such as 5000h or 60d, or never"
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Self:
+        """Decode a mean time."""
+        if isinstance(raw, str) and raw.strip().lower() == NEVER:
+            return cls(math.inf)
+        return super().decode(raw, path, problems, scale)
 
 
 class Money(float):

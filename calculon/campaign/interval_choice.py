@@ -1,5 +1,6 @@
 """Why checkpoints of a run are as far apart as they are."""
 
+import math
 from typing import Any
 
 from calculon.campaign.checkpoint import storage_rate
@@ -19,7 +20,7 @@ class IntervalChoice:
     reason : str
         ``stated``, ``best``, ``storage`` or ``run``.
     best : float
-        Seconds between checkpoints with which the run is the shortest.
+        Seconds between checkpoints with which the run is the shortest; infinite where nothing fails.
     write : float
         Seconds that the storage takes to write one.
     bandwidth : float
@@ -41,7 +42,7 @@ class IntervalChoice:
         """Return it as plain data."""
         return {
             "reason": self.reason,
-            "best_interval": self.best,
+            "best_interval": self.best if math.isfinite(self.best) else None,
             "write_time": self.write,
             "storage_bandwidth": self.bandwidth,
             "storage_bandwidth_needed": self.bandwidth_needed,
@@ -60,7 +61,7 @@ def interval_choice(whole: WholeRun) -> IntervalChoice:
         best=best,
         write=size / bandwidth,
         bandwidth=bandwidth,
-        bandwidth_needed=size / best if best else float("inf"),
+        bandwidth_needed=size / best if best else math.inf,
         memory_interval=float(whole.memory_interval) if c.levels > 1 else None,
     )
 

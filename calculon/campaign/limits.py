@@ -57,12 +57,14 @@ class Limit:
 
     @property
     def in_words(self) -> str:
-        """The limit and by how much the run misses it.
+        """The limit and by how much the run keeps or misses it.
 
         >>> Limit("deadline", "days", 60.0, 95.33, "d").in_words
         'its deadline of 60 d by 35.3 d'
         """
-        return f"its {_WORDS[self.field]} of {self._told(self.most)} by {self._told(self.over)}"
+        return (
+            f"its {_WORDS[self.field]} of {self._told(self.most)} by {self._told(abs(self.over))}"
+        )
 
     def _told(self, value: float) -> str:
         money = self.unit == "USD" and abs(value) >= KILO
@@ -78,7 +80,7 @@ class Limit:
             "over": self.over,
             "unit": self.unit,
             "met": self.met,
-            "in_words": "" if self.met else self.in_words,
+            "in_words": self.in_words,
         }
 
 

@@ -17,7 +17,7 @@ FOOTPRINTS = "validation/footprints.csv"
 """Files below the root of the catalog."""
 
 READ, RECALLED = "read", "recalled"
-"""Whether a figure was compared with its source."""
+"""Whether a figure was compared with its source, or a quotation of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,15 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 from calculon.campaign.electricity import Carbon
-from calculon.campaign.goals import BatchGoal, Length, Money, TimeSpan, TokenGoal
+from calculon.campaign.goals import (
+    BatchGoal,
+    Interval,
+    Length,
+    MeanTime,
+    Money,
+    TimeSpan,
+    TokenGoal,
+)
 from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.ramps import BatchRamp, SequenceRung
 from calculon.errors import Problem, SpecError
@@ -22,14 +30,14 @@ _LLAMA_3 = "Llama 3 405B, arXiv:2407.21783, section 3.3.4, 2024"
 class Reliability:
     """How often a fleet fails, and what a failure costs."""
 
-    mtbf_processor: TimeSpan = declare(
-        "hours of one processor to an unexpected interruption of its job",
+    mtbf_processor: MeanTime = declare(
+        "hours of one processor to an unexpected interruption of its job; never: none",
         unit="h",
         scale=HOUR,
-        default=TimeSpan(50_677 * HOUR),
+        default=MeanTime(50_677 * HOUR),
         source=f"419 interruptions in 54 days on 16,384 H100: {_LLAMA_3}",
     )
-    mtbf_common: TimeSpan | None = declare(
+    mtbf_common: MeanTime | None = declare(
         "hours between interruptions of the whole fleet, of any size (file system, power, planned); none if absent",
         unit="h",
         scale=HOUR,
@@ -101,7 +109,7 @@ class Reliability:
 class Checkpoints:
     """When the state of a run is saved, where, and how long that takes."""
 
-    interval: TimeSpan | None = declare(
+    interval: Interval | None = declare(
         "time between checkpoints; if absent (and interval_steps, too) the one with the shortest run",
         unit="s",
         default=None,
@@ -148,7 +156,7 @@ class Checkpoints:
         at_most=2,
         default=1,
     )
-    memory_interval: TimeSpan | None = declare(
+    memory_interval: Interval | None = declare(
         "time between copies in memory, of two levels; if absent the best", unit="s", default=None
     )
     memory_lost: float = declare(
@@ -339,6 +347,17 @@ class Campaign:
         if whole and self.phases and len(shares) < len(self.phases):
             hint = "give every phase a share, or state no tokens of the run"
             yield Problem("phases", "shares of the tokens of the run", "tokens of a phase", hint)
+
+    @property
+    def at_the_end(self) -> tuple[str | None, int | None]:
+        """The global batch in words, and the tokens of a sequence, of the last steps; None of what is left open."""
+        last = self.phases[-1] if self.phases else Phase()
+        batch, length = last.batch, last.seq_size
+        if batch is None and self.batch_ramp is not None and self.batch_ramp.rungs:
+            batch = self.batch_ramp.rungs[-1].batch
+        if length is None and self.seq_ramp:
+            length = self.seq_ramp[-1].seq_size
+        return None if batch is None else batch.text, None if length is None else int(length)
 
     @property
     def stated(self) -> frozenset[str]:

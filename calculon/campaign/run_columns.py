@@ -45,7 +45,13 @@ def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup) -> Stretch:
 
 
 def job(
-    campaign: Campaign, system: System, datatype: str, lookup: Lookup, *, peaks: bool = True
+    campaign: Campaign,
+    system: System,
+    datatype: str,
+    lookup: Lookup,
+    active: float | None = None,
+    *,
+    peaks: bool = True,
 ) -> Job:
     """Return what runs on what.
 
@@ -53,6 +59,8 @@ def job(
     ----------
     datatype : str
         Type of the weights.
+    active : float, optional
+        Parameters that a token passes, of a mixture of experts; by default all.
     peaks : bool
         Whether the peak of processors is read, which only the effective MFU needs.
     """
@@ -64,6 +72,7 @@ def job(
         num_procs=np.asarray(lookup("num_procs")),
         replicas=np.asarray(lookup("data_par")),
         parameters=parameters,
+        active=parameters if active is None else np.asarray(active),
         checkpoint_size=each * parameters,
         peak=peak(lookup) if peaks else np.nan,
     )
@@ -76,6 +85,7 @@ def whole_runs(
     tokens: float,
     tokens_per_step: Count,
     lookup: Lookup,
+    active: float | None = None,
 ) -> WholeRun:
     """Return runs of one stretch each: all of a search, or one execution.
 
@@ -85,7 +95,9 @@ def whole_runs(
         Tokens of the run.
     tokens_per_step : array
         Tokens of a step of each execution.
+    active : float, optional
+        As of :func:`job`.
     """
     steps = steps_of(tokens, tokens_per_step)
     whole = stretch(steps, tokens_per_step, lookup)
-    return WholeRun(campaign, job(campaign, system, datatype, lookup), (whole,))
+    return WholeRun(campaign, job(campaign, system, datatype, lookup, active), (whole,))

@@ -6,6 +6,8 @@ mixture of experts those that a token passes are taken, which the laws were not 
 of their data (MassiveText) and their tokenizer (32,000 words); those of other data differ.
 """
 
+import math
+
 import numpy as np
 
 from calculon.errors import Infeasible
@@ -114,19 +116,19 @@ def tokens_of_loss(loss: float, parameters: float) -> dict[str, float]:
         Where the law that counts says that the loss is never reached.
     """
     found = {name: float(law.tokens(parameters, loss)) for name, law in LAWS.items()}
-    if np.isfinite(found[COUNTS.name]):
+    if math.isfinite(found[COUNTS.name]):
         return found
-    least = float(COUNTS.least_loss(parameters))
-    others = [
-        f"{scaled(tokens)} tokens would do by {LAWS[name].source}"
+    others = (
+        f"; {scaled(tokens)} tokens would do by {LAWS[name].source}"
         for name, tokens in found.items()
-        if np.isfinite(tokens)
-    ]
-    of = "the irreducible loss alone" if loss <= COUNTS.irreducible else "the loss it approaches"
-    beside = f"; {others[0]}" if others else ""
+        if math.isfinite(tokens)
+    )
+    irreducible = loss <= COUNTS.irreducible
+    least = COUNTS.irreducible if irreducible else float(COUNTS.least_loss(parameters))
+    why = "is irreducible" if irreducible else "is what they approach"
     text = (
-        f"{scaled(parameters)} parameters never reach a loss of {loss:g}: {of} is "
-        f"{COUNTS.irreducible if loss <= COUNTS.irreducible else least:.3f}, {COUNTS.source}{beside}"
+        f"{scaled(parameters)} parameters never reach a loss of {loss:g}: {least:.3f} {why} ({COUNTS.source})"
+        f"{next(others, '')}"
     )
     raise Infeasible("irreducible_loss", text)
 

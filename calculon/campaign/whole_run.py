@@ -76,8 +76,8 @@ class Job:
         The machine.
     num_procs, replicas : array
         Processors, and replicas of the model.
-    parameters : array
-        Parameters of the model.
+    parameters, active : array
+        Parameters of the model, and those that a token passes.
     checkpoint_size : array
         Bytes of a checkpoint.
     peak : array
@@ -88,6 +88,7 @@ class Job:
     num_procs: Count
     replicas: Count
     parameters: Count
+    active: Count
     checkpoint_size: Bytes
     peak: Values = np.nan
 
@@ -252,8 +253,8 @@ class WholeRun:
 
     @property
     def _between_losses(self) -> Seconds:
-        """Mean time between losses of work of both kinds."""
-        return combined(self.mtbf, self.silent_mtbf)
+        """Mean time between losses of work of both kinds; for the least time of a run failures alone."""
+        return combined(self.mtbf, self.silent_mtbf) if self.rounded else self.mtbf
 
     @derived
     def checkpoint_interval(self) -> Seconds:
@@ -399,7 +400,7 @@ class WholeRun:
 
     @derived
     def mfu_effective(self) -> Fraction:  # noqa: D102
-        done: Flops = 6.0 * self.job.parameters * self.tokens
+        done: Flops = 6.0 * self.job.active * self.tokens
         return done / (self.peak * self.processor_hours * HOUR)
 
     @derived

@@ -253,7 +253,7 @@ class Writing:
     model : Model or None
         The model, where it is known.
     campaign : mapping
-        What is known of the run beside: ``tokens``, ``save_interval``.
+        What is known of the run beside, as of :class:`Launch`.
     """
 
     dialect: str
@@ -358,8 +358,9 @@ class Launch(Displayed):
     execution : mapping
         An execution as in a file: the preset as its ``base``, and every field that the settings say.
     model, campaign : mapping
-        Fields of a model, and of the run: ``tokens``, ``save_interval``. Empty where nothing is said; a model of the
-        catalog is its ``name`` alone.
+        Fields of a model, and of the run: ``tokens``, ``save_interval`` (steps), ``async_save``, ``batch_ramp`` (batch
+        at the start, step, samples), ``batch_schedule`` (tokens, and the batch from there on). Empty where nothing is
+        said; a model of the catalog is its ``name`` alone.
     used : tuple of Setting
         Settings that were read.
     ignored : tuple of Setting
@@ -488,7 +489,7 @@ def settings_of(
     model : Model, optional
         The model: some settings count its blocks or tokens, and those of its shape are left out without it.
     campaign : mapping, optional
-        ``tokens`` and ``save_interval`` of the run.
+        What is known of the run, as of :class:`Launch`.
 
     Raises
     ------

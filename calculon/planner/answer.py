@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from calculon import inputs
+from calculon.campaign.assumed import told_defaults
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
@@ -251,6 +252,8 @@ class Answer(Displayed):
                 "tokens_told": q.tokens or TOKENS,
                 "arithmetic": dict(q.arithmetic),
                 "assumed": dict(q.assumed),
+                "campaign": dict(q.campaign.document),
+                "assumed_of_run": told_defaults(q.campaign),
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,

@@ -6,15 +6,15 @@ from dataclasses import field, replace
 from typing import Any
 
 from calculon import inputs
-from calculon.architecture.parameters import parameter_count
+from calculon.architecture.parameters import active_count
 from calculon.campaign.record import Campaign
+from calculon.campaign.run_length import tokens_of_run
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.planner.shorthand import Mine, read_mine
-from calculon.planner.training_run import tokens_of_run
 from calculon.presets import COMMON, Preset, find_preset
 from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
@@ -197,9 +197,9 @@ def _tokens(
     """Return the tokens of the run, as they are stated or as its campaign has them; None where nothing says."""
     if stated is not None:
         return float(tokens(str(stated)))
-    if campaign.tokens is None and campaign.steps is None:
+    if campaign.tokens is None and campaign.steps is None and campaign.loss is None:
         return None
-    return tokens_of_run(campaign, float(parameter_count(model)), batch_size * model.seq_size)
+    return tokens_of_run(campaign, float(active_count(model)), batch_size * model.seq_size)
 
 
 def _said_by(launch: Launch) -> dict[str, tuple[str, str]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from calculon.campaign.money import Quote
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import whole_runs
 from calculon.campaign.whole_run import WholeRun
@@ -74,10 +75,12 @@ class Candidate:
         """Return days and processor-hours of a training: of its steps alone, and of the whole run.
 
         ``days``, their interval and ``processor_hours`` are those of the steps, without failures and pauses;
-        ``campaign`` has the figures of the run with them, and the interval of its expected days.
+        ``campaign`` has the figures of the run with them, and the interval of its expected days; ``price`` is that of
+        a processor-hour.
         """
         steps = tokens / tokens_per_step
-        whole = only_values(self.run(campaign, system, tokens, tokens_per_step).figures())
+        run = self.run(campaign, system, tokens, tokens_per_step)
+        whole = only_values(run.figures())
         ends = [self.stats.get(name) for name in BOUNDS]
         low, high = (None if end is None else steps * end / SECONDS_PER_DAY for end in ends)
         days = whole["days"] or 0.0
@@ -90,11 +93,20 @@ class Candidate:
             "days_high": high,
             "processor_hours": steps * self.time / SECONDS_PER_HOUR * self.execution["num_procs"],
             "campaign": whole | {"days_low": first, "days_high": last},
+            "price": told_price(run.quote),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a result of a search is written."""
         return {"execution": dict(self.execution), "stats": dict(self.stats)}
+
+
+def told_price(quote: Quote | None) -> dict[str, Any] | None:
+    """Return the price of a processor-hour as plain data, with kind, source and date; None where none is known."""
+    if quote is None:
+        return None
+    usd = float(np.asarray(quote.usd).item())
+    return {"usd": usd, "kind": quote.kind, "source": quote.source, "date": quote.date}
 
 
 _OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")

@@ -5,21 +5,25 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from calculon.campaign.assumed import told_defaults
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
-from calculon.campaign.run_figures import CampaignFigures
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed, drawn
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
+from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import Question
-from calculon.planner.candidate import Candidate
+from calculon.planner.candidate import Candidate, told_price
 from calculon.records import columns, only_values
+from calculon.run_figures import CampaignFigures
+from calculon.spec.fields import spec_fields
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import PLANS, QUESTION
 from calculon.statistics import BOUNDS
+from calculon.units import KILO, scaled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
 OBJECTIVES = ("usd", "days", "days_p90", "processor_hours", "mwh", "t_co2")
 """Figures of whole runs that fleets are compared by; less of each is better.
 
-On one count of one machine all plans have the same bytes in a checkpoint, the same failures and the same price, so that
-days, and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
+On one count of one machine all plans have the same bytes in a checkpoint, the same failures, the same price. So days,
+and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
 ``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps). Energy rises less
 than time, as waiting draws less than work: by ``mwh`` and ``t_co2`` the fastest plans of all counts are compared.
 """
@@ -43,6 +47,7 @@ TOLD = (
     "days_p90",
     "processor_hours",
     "goodput",
+    "useful_days",
     "usd",
     "mwh",
     "t_co2",
@@ -105,8 +110,15 @@ class Point:
         """The limits that can be checked: a budget needs a price, or a power."""
         if self.plan is None:
             return ()
-        unknown = {name: None for name, one in LIMITED.items() if self.figures[one] is None}
+        unknown: dict[str, Any] = {
+            name: None for name, one in LIMITED.items() if self.figures[one] is None
+        }
         return limits(replace(self.campaign, **unknown), self.figures)
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer to the question of its plan: rivals, memory, half and twice the processors."""
+        return answer(replace(self.question, num_procs=(self.num_procs,)))
 
     @property
     def unchecked(self) -> tuple[str, ...]:
@@ -268,10 +280,51 @@ class FleetAnswer(Displayed):
         missed = f"misses {over}" if over else f"has no figure for {', '.join(one.unchecked)}"
         return f"nothing meets the limits; the nearest, {named(one)}, {missed}"
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """What comes nearest to single limits, in words, where nothing meets all of them."""
+        if self.best is not None:
+            return ()
+        asked = {one["field"] for one in self._limits}
+        tried = {}
+        if DEADLINE in asked:
+            tried["cheapest in time"] = self.in_time
+        if asked - {DEADLINE}:
+            tried["fastest within the budget"] = self.in_budget
+        found = []
+        for words, one in tried.items():
+            if one is not None and one is not self.nearest:
+                over = " and ".join(limit.in_words for limit in one.limits if not limit.met)
+                found.append(f"the {words}, {named(one)}, misses {over}")
+        if "budget_usd" in asked and self.in_budget is None and self.money == "usd":
+            known = [one for one in self.ranked if one.figures["usd"] is not None]
+            least = min(known, key=lambda one: _of(one, "usd"))
+            usd, days = _of(least, "usd"), _of(least, "days")
+            words = f"the least money, {scaled(usd, digits=2)} USD, is that of {named(least)}"
+            found.append(f"{words}: {days:,.1f} d")
+        if self.further is not None:
+            days, usd = _of(self.further, "days"), self.further.figures["usd"]
+            money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
+            found.append(f"{named(self.further)} would be in time: {days:,.1f} d{money}")
+        return tuple(found)
+
+    @property
+    def _limits(self) -> list[dict[str, Any]]:
+        """The limits that are asked for, each in its unit."""
+        declared = {one.name: one.declaration for one in spec_fields(Campaign)}
+        found = []
+        for name in LIMITED:
+            if (most := getattr(self.campaign, name)) is not None:
+                value, unit = most / declared[name].scale, declared[name].unit
+                text = scaled(value, digits=2) if value >= KILO else f"{value:,.6g}"
+                found.append(
+                    {"field": name, "limit": value, "unit": unit, "in_words": f"{text} {unit}"}
+                )
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data; ``plans`` are those of :attr:`ranked`, as a search writes its winners."""
         first, places = self.questions[0], {id(one): i for i, one in enumerate(self.points)}
-        assumed = {name: text for one in self.questions for name, text in one.assumed.items()}
         return {
             QUESTION: self._specs(first)
             | {
@@ -280,7 +333,7 @@ class FleetAnswer(Displayed):
                 "seq_size": first.model.seq_size,
                 "objective": self.objective,
                 "campaign": dict(self.campaign.document),
-                "assumed": assumed,
+                "assumed": dict(first.assumed),
             },
             "tokens": self.tokens,
             "tried": self.tried,
@@ -288,16 +341,15 @@ class FleetAnswer(Displayed):
             "money": self.money,
             "best": None if self.best is None else places[id(self.best)],
             "nearest": None if self.nearest is None else places[id(self.nearest)],
+            "limits": self._limits,
             "misses": self.misses,
+            "ways": list(self.ways),
             "further": None if self.further is None else self.further.to_dict(),
             "points": [one.to_dict() for one in self.points],
             "ranked": [places[id(one)] for one in self.ranked],
             "frontier": [places[id(one)] for one in self.frontier],
             "prices": self._prices,
-            "assumptions": [
-                {"field": path, "value": value, "unit": unit, "source": source}
-                for path, value, unit, source in self.campaign.defaults
-            ],
+            "assumed": told_defaults(self.campaign),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}
                 for rank, one in enumerate(self.ranked)
@@ -307,15 +359,14 @@ class FleetAnswer(Displayed):
 
     @property
     def _prices(self) -> list[dict[str, Any]]:
-        """The price of a processor-hour of each machine: kind, source, date; None where none is known."""
+        """The price of a processor-hour of each machine, and the power of a processor; None of what is not known."""
         found: dict[str, dict[str, Any]] = {}
         for one in self.ranked:
-            price = None if one.whole is None else one.whole.quote
-            row: dict[str, Any] = {"system": one.system.name, "usd": None}
-            if price is not None:
-                row |= {"usd": float(price.usd), "kind": price.kind}
-                row |= {"source": price.source, "date": price.date}
-            found.setdefault(one.system.name, row)
+            price = None if one.whole is None else told_price(one.whole.quote)
+            row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
+            draw = None if one.whole is None else one.whole.draw
+            power = None if draw is None else {"watts": float(draw.tdp), "in_words": draw.words}
+            found.setdefault(one.system.name, row | {"power": power})
         return list(found.values())
 
     @staticmethod

@@ -11,6 +11,7 @@ from typing import Any
 from calculon import inputs
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.whole_run import WholeRun, processors_of_node
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -21,7 +22,6 @@ from calculon.planner.ask import Question, ask, counted_sequences, most_processo
 from calculon.planner.candidate import Candidate, candidates
 from calculon.planner.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.remedies import BEST
-from calculon.planner.training_run import tokens_of_run
 from calculon.planner.unfit import why_none
 from calculon.search.driver import run
 from calculon.search.ranking import Best
@@ -305,7 +305,7 @@ def _with_common_batch(machines: list[Machine], opened: bool) -> list[Machine]:
     if batch == first.question.batch_size:
         return machines
     changed = [replace(one.question, batch_size=batch) for one in machines]
-    assumed = first.question.assumed | {"--batch": counted_sequences(batch)}
+    assumed = {**first.question.assumed, "--batch": counted_sequences(batch)}
     changed[0] = replace(changed[0], assumed=assumed)
     estimates = [first.needed if opened else None, *[None] * (len(machines) - 1)]
     pairs = zip(changed, estimates, strict=True)
@@ -323,4 +323,4 @@ def common_batch(sequences: float, counts: Sequence[int]) -> int:
     odd = math.gcd(*counts) if counts else 1
     while odd % 2 == 0:
         odd //= 2
-    return odd * 2 ** max(0, round(math.log2(sequences / odd)))
+    return odd << max(0, round(math.log2(sequences / odd)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calculon.campaign.exponentials import quiet
-from calculon.campaign.goals import TimeSpan
+from calculon.campaign.goals import MeanTime
 from calculon.campaign.job_mtbf import SMALL_JOB
 from calculon.campaign.published import PublishedFailures, published_failures
 from calculon.campaign.record import HOUR, Campaign
@@ -16,7 +16,8 @@ from calculon.campaign.run_columns import steps_of
 from calculon.campaign.whole_run import Stretch, WholeRun
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.planner.training_run import Part, TrainingRun
+from calculon.planner.run_parts import Part
+from calculon.planner.training_run import TrainingRun
 from calculon.spec.result_selection import QUESTION
 from calculon.spec.spellings import processor_counts
 from calculon.units import Array, Count
@@ -168,9 +169,7 @@ def _times(campaign: Campaign, mtbf: Sequence[float | str] | None) -> list[float
     if mtbf is None:
         return [campaign.reliability.mtbf_processor * one for one in MULTIPLES]
     problems: list[Problem] = []
-    found = {TimeSpan.decode(one, "", problems, HOUR) for one in mtbf}
-    if not problems and 0.0 in found:
-        problems.append(Problem("", "times above 0", "0"))
+    found = {MeanTime.decode(one, "", problems, HOUR) for one in mtbf}
     if problems:
         raise SpecError("--mtbf", problems)
     return sorted(found)
@@ -178,7 +177,7 @@ def _times(campaign: Campaign, mtbf: Sequence[float | str] | None) -> list[float
 
 def _curve(run: TrainingRun, mtbf: float, num_procs: Count) -> GoodputCurve:
     """Return the runs of all sizes with a time between failures."""
-    reliability = replace(run.campaign.reliability, mtbf_processor=TimeSpan(mtbf))
+    reliability = replace(run.campaign.reliability, mtbf_processor=MeanTime(mtbf))
     factor = num_procs / run.whole.job.num_procs
     pairs = zip(run.whole.stretches, run.parts, strict=True)
     whole = replace(

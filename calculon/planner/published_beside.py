@@ -12,6 +12,8 @@ NEAR = 2.0
 """Ratio of the sizes of two jobs up to which one is like the other."""
 
 _SAME = 1e-3
+_ALIKE = 1e-4
+"""Relative difference of rates up to which one is taken from the other."""
 
 
 def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
@@ -28,13 +30,10 @@ def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
     -------
     list of dict
         ``run``, ``num_procs``, ``figure``, ``per`` (tokens of processor-hours, hours of failures), ``published``,
-        ``published_is`` (``about``, ``more than``), ``ours``, ``source``, ``evidence``.
+        ``published_is`` (``about``, ``more than``), ``ours``, ``source``, ``evidence``, ``assumed_from`` (whether the
+        rate of failures of this run is that of the row).
     """
-    rows = [
-        _hours(whole, one)
-        for one in published_trainings()
-        if same_name(one.run, model) and one.whole
-    ]
+    rows = [_hours(whole, one) for one in published_trainings() if same_name(one.run, model)]
     num_procs, parameters = float(whole.job.num_procs), float(whole.job.parameters)
     own = [one for one in published_failures() if _is_of(one, model, parameters)]
     near = [
@@ -54,17 +53,20 @@ def _is_of(one: PublishedFailures, model: str, parameters: float) -> bool:
 
 
 def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
-    """Return processor-hours, ours for as many tokens."""
+    """Return processor-hours, of the whole run or of its steps alone, ours for as many tokens."""
+    steps = float(whole.job.num_procs) * float(whole.useful) / HOUR
+    ours = float(whole.processor_hours) if one.whole else steps
     return {
         "run": one.run,
         "num_procs": one.num_procs,
-        "figure": "processor_hours",
+        "figure": "processor_hours" if one.whole else "step_hours",
         "per": one.tokens,
         "published": one.processor_hours,
         "published_is": "",
-        "ours": float(whole.processor_hours) * one.tokens / float(whole.tokens),
+        "ours": ours * one.tokens / float(whole.tokens),
         "source": one.source,
         "evidence": "",
+        "assumed_from": False,
     }
 
 
@@ -72,10 +74,11 @@ def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
     """Return failures in a window, or the hours between them, and goodput."""
     base = {"run": one.run, "num_procs": one.num_procs, "source": one.source}
     base["evidence"] = one.evidence
+    assumed = whole.campaign.reliability.mtbf_processor / HOUR
     rows = []
     if one.num_procs and one.mtbf_hours:
-        per_processor = whole.campaign.reliability.mtbf_processor / HOUR
-        mtbf = float(job_mtbf(one.num_procs, per_processor)) / HOUR
+        mtbf = float(job_mtbf(one.num_procs, assumed)) / HOUR
+        same = abs(mtbf / one.mtbf_hours - 1) < _ALIKE
         window = one.hours
         figure = "mtbf_hours" if window is None else "failures"
         rows.append(
@@ -86,6 +89,7 @@ def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
                 "published": one.mtbf_hours if window is None else one.failures,
                 "published_is": "",
                 "ours": mtbf if window is None else window / mtbf,
+                "assumed_from": same,
             }
         )
     if one.goodput:
@@ -97,6 +101,7 @@ def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
                 "published": one.goodput,
                 "published_is": one.goodput_is,
                 "ours": float(whole.goodput),
+                "assumed_from": False,
             }
         )
     return rows

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from calculon.campaign.electricity import Carbon
+from calculon.campaign.energy import carbon as carbon_dioxide
 from calculon.campaign.energy import water
+from calculon.campaign.money import break_even_hours, contract_year
 from calculon.campaign.whole_run import WholeRun
 from calculon.units import KILO
 
@@ -25,7 +28,18 @@ def money_details(whole: WholeRun) -> dict[str, Any] | None:
             "source": price.source,
             "date": price.date,
         },
+        "reserved_from_hours": _reserved_from(whole),
     }
+
+
+def _reserved_from(whole: WholeRun) -> float | None:
+    """Return the hours of a year from which on reserved processors are cheaper; None where a price is not known."""
+    stated = whole.job.system.ext.price
+    if whole.campaign.fleet.price is not None or stated is None:
+        return None
+    if stated.on_demand is None or stated.reserved is None:
+        return None
+    return float(break_even_hours(stated.on_demand.usd, contract_year(stated.reserved.usd)))
 
 
 _ENERGY = ("stepping", "waiting", "spares", "nodes", "facility")
@@ -54,16 +68,25 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
             "in_words": power.words,
         },
         "pue": fleet.pue,
-        "g_co2_per_kwh": fleet.g_co2_per_kwh,
+        "carbon": _carbon(fleet.g_co2_per_kwh),
         "t_co2_market": _market(whole),
         "water_litres": litres,
     }
 
 
+def _carbon(carbon: Carbon | None) -> dict[str, Any] | None:
+    """Return the carbon of the electricity, and where it is from."""
+    if carbon is None:
+        return None
+    known = carbon.grid
+    told = {"name": known.name, "source": known.source, "date": known.date}
+    return {"g_co2_per_kwh": float(carbon), **told}
+
+
 def _market(whole: WholeRun) -> float | None:
     """Return the tonnes of CO2 by contracts."""
     grams = whole.campaign.fleet.g_co2_per_kwh_market
-    return None if grams is None else float(whole.mwh) * grams / KILO
+    return None if grams is None else float(carbon_dioxide(whole.mwh * KILO, grams))
 
 
 def node_details(whole: WholeRun) -> dict[str, Any]:

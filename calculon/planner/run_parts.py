@@ -24,8 +24,13 @@ from calculon.spec.packing import packed_percent_of
 
 T = TypeVar("T")
 
-_OF_A_STEP = ("batch_size", "seq_length", "packed_percent", "pack_imbalance_percent")
-"""Fields that change between steps of the same processes: what they train on."""
+_OF_A_STEP: dict[str, Any] = {
+    "batch_size": 1,
+    "seq_length": 0,
+    "packed_percent": 100,
+    "pack_imbalance_percent": 100,
+}
+"""Fields that change between steps of the same processes, what they train on; and what stands for them all."""
 
 _KEPT = (
     *("optimizer", "optimizer_state_dtype", "grad_clip", "matmul_dtype", "fp8_recipe"),
@@ -168,7 +173,10 @@ def parts_of(
         else:
             options = [own.get(rung.phase, base.execution)]
         tried.append(_tried(steps, options, rung))
-    times = [[n * _time(one) for one, _ in row] for row, n in zip(tried, map(_count, all_rungs))]
+    times = [
+        [_count(rung) * _time(one) for one, _ in row]
+        for rung, row in zip(all_rungs, tried, strict=True)
+    ]
     layouts = [[_layout(one.execution) for one, _ in row] for row in tried]
     chosen = quickest(times, layouts, restart)
     parts: list[Part] = []
@@ -234,9 +242,7 @@ def _fields(base: Estimate, execution: Execution, rung: Rung) -> dict[str, Any]:
 
 def _layout(execution: Execution) -> Hashable:
     """Return what stays as it is while a run goes on without a restart."""
-    return replace(
-        execution, **dict.fromkeys(_OF_A_STEP[:2], 1), **dict.fromkeys(_OF_A_STEP[2:], 100)
-    )
+    return replace(execution, **_OF_A_STEP)
 
 
 def _stated(asked: Campaign, base: Estimate) -> dict[int, Execution]:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,19 +13,22 @@ from calculon.campaign.assumed import counts
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
 from calculon.campaign.job_mtbf import small_job_warning
+from calculon.campaign.launched import with_launch
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
 from calculon.campaign.whole_run import WholeRun
-from calculon.display import Displayed
-from calculon.errors import Infeasible, Problem, SpecError
+from calculon.display import Displayed, drawn
+from calculon.errors import Infeasible
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.question import question
+from calculon.planner.launch_flags import launch_in
 from calculon.planner.published_beside import published_beside
 from calculon.planner.run_details import energy_details, money_details, node_details
 from calculon.planner.run_parts import Part, parts_of
@@ -35,6 +38,9 @@ from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import QUESTION
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,14 @@ class TrainingRun(Displayed):
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
-        """Its figures by name (:class:`~calculon.run_figures.CampaignFigures`); None of what is not known."""
-        return only_values(self.whole.figures())
+        """Its figures by name (:class:`~calculon.run_figures.CampaignFigures`).
+
+        None of what is not known, and of what never comes, such as a failure.
+        """
+        found = only_values(self.whole.figures()).items()
+        return {
+            name: one if one is not None and math.isfinite(one) else None for name, one in found
+        }
 
     @property
     def main(self) -> Part:
@@ -154,6 +166,25 @@ class TrainingRun(Displayed):
             ],
         }
 
+    def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
+        """Draw the run.
+
+        Parameters
+        ----------
+        kind : str
+            ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
+            processors, with as many replicas of the plan more or fewer and a batch in proportion.
+        **options
+            Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
+            failures, a curve each (:func:`calculon.planner.goodput_by_size.goodput_by_size`).
+
+        Raises
+        ------
+        SpecError
+            For another kind or option, and where matplotlib is missing.
+        """
+        return drawn(self, kind, **options)
+
     def __repr__(self) -> str:
         e = self.main.estimate
         days, goodput = self.figures["days"], self.figures["goodput"]
@@ -180,7 +211,8 @@ def campaign(
         As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
         execution the best plan is taken, as of :func:`calculon.plan`.
     run : str, path, mapping or Campaign, optional
-        The campaign: a name of the catalog, a file, or its fields.
+        The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
+        it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
     preset : str, optional
         As in :func:`calculon.estimate`.
     **options
@@ -197,8 +229,10 @@ def campaign(
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
+    if (launch := launch_in(execution)) is not None:
+        asked = with_launch(asked, launch)
     if isinstance(execution, int):
-        base = _planned(model, execution, system, preset)
+        base = _planned(model, execution, system, preset, asked)
     else:
         shape, machine = inputs.model(model), inputs.system(system)
         base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
@@ -206,17 +240,27 @@ def campaign(
 
 
 def _planned(
-    model: Source | Model, num_procs: int, system: Source | System, preset: str | None
+    model: Source | Model,
+    num_procs: int,
+    system: Source | System,
+    preset: str | None,
+    asked: Campaign,
 ) -> Estimate:
-    """Return the best plan on so many processors."""
-    from calculon.planner.answer import plan  # what a given plan does without
+    """Return the best plan on so many processors, for the batch and the length of the end of the run."""
+    from calculon.planner.answer import space_of  # what a given plan does without
+    from calculon.planner.ask import ask
+    from calculon.planner.remedies import BEST
     from calculon.planner.unfit import why_none
+    from calculon.search.driver import run as search
+    from calculon.search.ranking import Best
 
-    answer = plan(model, num_procs, system, preset=preset)
-    if answer.best is None:
-        reason = why_none(answer.found.counts)
+    batch, seq = asked.at_the_end
+    question = ask(model, num_procs, system, preset=preset, batch=batch, seq=seq)
+    found = search(space_of(question, num_procs), Best(BEST, 1))
+    if not len(found):
+        reason = why_none(found.counts)
         raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
-    return answer.best
+    return found[0]
 
 
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
@@ -224,14 +268,14 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
     tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
-    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base)), ())
+    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base), parameters), ())
     parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
     stretches = tuple(
         stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
         for one in parts
     )
-    of_job = job(asked, base.system, e.datatype, _lookup(main))
+    of_job = job(asked, base.system, e.datatype, _lookup(main), parameters)
     pauses = sum(one.restarts for one in parts)
     whole = replace(run, job=of_job, stretches=stretches, pauses=pauses)
     found = TrainingRun(asked, parts, whole)
@@ -249,29 +293,6 @@ def _check(found: TrainingRun) -> None:
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
     limits(found.campaign, found.figures)
-
-
-def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:
-    """Return the tokens of a run; 0 where its phases state theirs.
-
-    Raises
-    ------
-    SpecError
-        Where nothing says how long it is.
-    Infeasible
-        For a loss that so many parameters never reach.
-    """
-    if asked.tokens is not None:
-        return asked.tokens.of(parameters)
-    if asked.loss is not None:
-        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
-    if asked.steps is not None:
-        return float(asked.steps * tokens_per_step)
-    if not asked.phases:
-        wanted = "the length of the run: tokens, steps or loss"
-        hint = "add --tokens 15T, or tokens: 15T to the campaign"
-        raise SpecError(asked.name, Problem("tokens", wanted, "nothing", hint))
-    return 0.0
 
 
 def _lookup(one: Estimate) -> Any:

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from calculon.architecture.parameters import active_count
 from calculon.architecture.workload import sequence_lengths
 from calculon.arrays import derived
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import Lookup, job, peak, steps_of, working
-from calculon.campaign.scaling_laws import COUNTS, tokens_of_loss
+from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.cost.batch import Batch
 from calculon.cost.quoted_figures import model_parameters
@@ -81,30 +82,27 @@ class Runs:
         }
         return tuple(f"{name} <= {most!r}" for name, most in stated.items() if most is not None)
 
-    def steps(self, parameters: Count, tokens_per_step: Count) -> Count:
-        """Return the steps of runs of models with so many parameters."""
+    @property
+    def active(self) -> float:
+        """Parameters that a token passes, by which tokens may be counted."""
+        return float(active_count(self.model))
+
+    def steps(self, tokens_per_step: Count) -> Count:
+        """Return the steps of runs."""
         asked = self.campaign
         if asked.steps is not None:
             return np.full(np.shape(tokens_per_step), float(asked.steps))
-        tokens = np.vectorize(self._tokens, otypes=[float])(parameters)
-        return steps_of(tokens, tokens_per_step)
-
-    def _tokens(self, parameters: float) -> float:
-        asked = self.campaign
-        if asked.tokens is not None:
-            return asked.tokens.of(parameters)
-        assert asked.loss is not None
-        return tokens_of_loss(asked.loss, parameters)[COUNTS.name]
+        return steps_of(tokens_of_run(asked, self.active, 0), tokens_per_step)
 
     def of(self, lookup: Lookup, tokens_per_step: Count) -> WholeRun:
         """Return the runs of executions, given by their columns."""
-        steps = self.steps(lookup("parameters"), tokens_per_step)
+        steps = self.steps(tokens_per_step)
         whole = _stretch(steps, np.asarray(lookup("total_time")), tokens_per_step)
         return _Columns(self.campaign, self._job(lookup), (whole,), lookup=lookup)
 
     def _job(self, lookup: Lookup) -> Job:
         """Return what runs on what, as far as the time depends on it."""
-        return job(self.campaign, self.system, self.datatype, lookup, peaks=False)
+        return job(self.campaign, self.system, self.datatype, lookup, self.active, peaks=False)
 
     def of_table(self, table: Evaluation) -> WholeRun:
         """Return the runs of a table of executions."""
@@ -150,7 +148,7 @@ class Runs:
             return getattr(schedule.columns, name)
 
         tokens_per_step = schedule.batch_size * schedule.seq_length
-        steps = self.steps(lookup("parameters"), tokens_per_step)
+        steps = self.steps(tokens_per_step)
         whole = _stretch(steps, step_time, tokens_per_step)
         return WholeRun(self.campaign, self._job(lookup), (whole,), rounded=False)
 
@@ -186,6 +184,7 @@ class Runs:
             "num_procs": one,
             "replicas": one,
             "parameters": one,
+            "active": one,
             "checkpoint_size": one,
         }
         run = WholeRun(self.campaign, Job(system=self.system, **of_one), (_stretch(one, one, one),))

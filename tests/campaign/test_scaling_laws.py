@@ -66,8 +66,8 @@ def test_a_loss_is_told_by_both_laws():
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
-        (1.5, f"the irreducible loss alone is {COUNTS.irreducible:.3f}"),
-        (1.9, f"the loss it approaches is {float(COUNTS.least_loss(8e9)):.3f}"),
+        (1.5, f"{COUNTS.irreducible:.3f} is irreducible"),
+        (1.9, f"{float(COUNTS.least_loss(8e9)):.3f} is what they approach"),
     ],
 )
 def test_a_loss_out_of_reach_says_so(loss, words):

@@ -81,7 +81,7 @@ def test_says_where_the_storage_takes_no_more_checkpoints(run):
         ({"procs": 0}, "--procs"),
         ({"procs": "64:32"}, "--procs"),
         ({"mtbf": ["soon"]}, "--mtbf"),
-        ({"mtbf": [0]}, "times above 0"),
+        ({"mtbf": [0]}, "a time above 0"),
     ],
 )
 def test_says_what_is_wrong(run, asked, words):

@@ -6,6 +6,7 @@ from typing import Any
 from calculon.apps.cli.asked_run import asked_run
 from calculon.apps.report.pictures.run_days import RunDays
 from calculon.apps.views.run_pictures import run_days
+from calculon.spec.parse import parse_value
 
 
 def days(arguments: argparse.Namespace) -> RunDays:
@@ -17,5 +18,6 @@ def goodput(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the goodput of the run on other numbers of processors."""
     from calculon.planner.goodput_by_size import goodput_by_size
 
-    mtbf = None if arguments.mtbf is None else arguments.mtbf.split(",")
+    texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
+    mtbf = [parse_value(text.strip()) for text in texts] or None
     return goodput_by_size(asked_run(arguments), arguments.procs, mtbf).to_dict()

@@ -8,6 +8,7 @@ from calculon.apps.notebook.given import Given, results_of
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.views.compared import compared
 from calculon.apps.views.report_file import PAGES, write_report
+from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import check_output
 
@@ -49,7 +50,10 @@ def compare(*results: Given, **named: Given) -> Comparison:
 
 
 def report(
-    results: Given | Sequence[Given] | Mapping[str, Given], path: str | os.PathLike[str]
+    results: Given | Sequence[Given] | Mapping[str, Given],
+    path: str | os.PathLike[str],
+    *,
+    campaign: CampaignSource | None = None,
 ) -> None:
     """Write results as one HTML page to send to a colleague, as ``calculon report`` does.
 
@@ -59,6 +63,8 @@ def report(
         What to report, a mapping with names; the page of a search lists its executions.
     path : str or path
         Where: ``NAME.html``.
+    campaign : str, path, mapping or Campaign, optional
+        Adds the whole training run of each result: ``{"tokens": "15T"}``.
 
     Raises
     ------
@@ -75,4 +81,5 @@ def report(
     unnamed = [] if named else list(given) if several else [given]
     if not unnamed and not named:
         raise SpecError("report", Problem("results", "results to report", "none"))
-    write_report(results_of("report", unnamed, named), place)
+    asked = None if campaign is None else read_campaign(campaign)
+    write_report(results_of("report", unnamed, named), place, asked)

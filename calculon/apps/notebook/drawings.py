@@ -11,6 +11,7 @@ from calculon.apps.report.pictures.scaling import Point, Series
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.front import axis, front
+from calculon.apps.views.run_pictures import run_days
 from calculon.apps.views.schedule_passes import passes
 from calculon.apps.views.sweep_curves import curves
 from calculon.apps.views.waterfalls import fall_alone
@@ -19,7 +20,10 @@ from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation
 from calculon.plan.plan import Plan
 from calculon.planner.answer import Answer
+from calculon.planner.fleet import FleetAnswer
+from calculon.planner.goodput_by_size import goodput_by_size
 from calculon.planner.sensitivity import Sensitivity
+from calculon.planner.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.search.search_result import SearchResult
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
@@ -114,6 +118,14 @@ def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
     return curves(one, x, y, by, _terms(one.evaluation.plan))
 
 
+def _goodput(
+    one: TrainingRun,
+    procs: int | str | Sequence[int] | None = None,
+    mtbf: Sequence[float | str] | None = None,
+) -> dict[str, Any]:
+    return goodput_by_size(one, procs, mtbf).to_dict()
+
+
 def _fall(one: Waterfall) -> list[Any]:
     return [fall_alone(one)]
 
@@ -130,7 +142,9 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Comparison: {"breakdown": (_compared, "time_breakdown")},
     Evaluation: {"scatter": (_scatter, "pareto")},
     SearchResult: {"pareto": (_front, "pareto")},
+    FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
+    TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
     Waterfall: {"waterfall": (_fall, "waterfall_bars")},
     Sweep: {"curves": (_curves, "curves")},
 }
@@ -141,6 +155,7 @@ _OPTIONS = {
     "scatter": ("x", "y"),
     "pareto": ("x", "y"),
     "curves": ("x", "y", "by"),
+    "goodput": ("procs", "mtbf"),
 }
 """The arguments of kinds that have some."""
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon.apps.notebook.markup import ROWS, folded, framed, heading, page, paragraph, table
+from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.page import Page
@@ -27,6 +28,7 @@ from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
 from calculon.planner.sensitivity import Sensitivity
+from calculon.planner.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why
 from calculon.presets import find_preset
@@ -284,6 +286,11 @@ def _sensitivity(one: Sensitivity) -> str:
     return page(shown, ("Hardware", "How", "Searched"))
 
 
+def _training_run(one: TrainingRun) -> str:
+    shown = CampaignPage(one.to_dict(), result_of(one.main.estimate), one.preset.usual)
+    return page(shown, ("Where", "Failures", "Parts", "Published"))
+
+
 def _why(one: Why) -> str:
     result = None if one.estimate is None else result_of(one.estimate)
     shown = WhyPage(one.to_dict(), result, one.preset.usual)
@@ -305,6 +312,7 @@ PAGES: dict[type, Shower] = {
     Sensitivity: _sensitivity,
     Waterfall: _waterfall,
     Launch: _launch,
+    TrainingRun: _training_run,
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from calculon.apps.report.campaign_words import tokens_words
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import indented
 from calculon.apps.report.text_tables import Column, Table
@@ -32,7 +33,7 @@ def published_section(
         Column("figure", "figure"),
         Column("published", "published", right=True),
         Column("ours", "ours", right=True),
-        Column("source", "source", fold=True, drop=1),
+        Column("source", "source", fold=True),
     )
     yield heading("Published beside", "ours for as many tokens, or as many processors and hours")
     yield indented(Table(columns, [_cells(row, digits) for row in rows]))
@@ -41,24 +42,29 @@ def published_section(
 def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
     sign = _SHORT.get(row["published_is"], f"{row['published_is']} ".lstrip())
     figure, per = row["figure"], row["per"]
-    if figure == "processor_hours":
-        words = f"hours for {scaled(per, digits=1)} tokens"
+    if figure in ("processor_hours", "step_hours"):
+        what = "hours" if figure == "processor_hours" else "hours of steps"
+        words = f"{what} for {tokens_words(per)} tokens"
         published, ours = scaled(row["published"], digits=2), digits.rate(row["ours"])
     elif figure == "goodput":
         words = "goodput"
-        published, ours = (f"{100 * row[key]:.0f} %" for key in ("published", "ours"))
+        published, ours = (
+            f"{100 * row['published']:g} %",
+            f"{100 * row['ours']:.1f} %",
+        )
     elif figure == "failures":
         words = f"failures in {per / 24:,.4g} d"
         published, ours = (f"{row[key]:,.3g}" for key in ("published", "ours"))
     else:
         words = "hours between failures"
         published, ours = (f"{row[key]:,.2g}" for key in ("published", "ours"))
-    recalled = ", recalled" if row["evidence"] == "recalled" else ""
+    beside = ", recalled" if row["evidence"] == "recalled" else ""
+    beside += "; the rate assumed here" if row["assumed_from"] else ""
     return {
         "run": row["run"],
         "procs": f"{row['num_procs']:,}",
         "figure": words,
         "published": f"{sign}{published}",
         "ours": ours,
-        "source": f"{row['source']}{recalled}",
+        "source": f"{row['source']}{beside}",
     }

@@ -13,6 +13,7 @@ from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import chance, nearest_table, order_in_words, remarks
 from calculon.apps.report.plans_table import mfu_name
 from calculon.apps.report.result import Result
+from calculon.apps.report.run_defaults import defaults_line
 from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
@@ -81,6 +82,9 @@ class PlanPage:
             yield from self._settings(self.answer["settings"])
         if "belief" in self.answer:
             yield from (Text(), *_how_sure(self.answer["belief"]))
+        if self.answer["question"]["tokens"]:
+            price = self.plans["0"]["training"]["price"] if self.plans else None
+            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"], price))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]
@@ -131,7 +135,8 @@ class PlanPage:
     def _best(self, best: Result) -> Iterator[RenderableType]:
         yield Text.assemble(("Best: ", "bold"), (self._words(self.plans["0"]["execution"]), "bold"))
         table = speed_with_interval(best)
-        _add_training(table, self.plans["0"]["training"], best.digits)
+        money = bool(self.answer["question"]["tokens"])
+        _add_training(table, self.plans["0"]["training"], best.digits, money=money)
         yield indented(table)
 
     def _roomy(self) -> Iterator[RenderableType]:
@@ -231,7 +236,7 @@ class PlanPage:
             "time": digits.duration(stats["total_time"]),
             "rate": digits.rate(tokens / row["num_procs"]),
             "mfu": digits.efficiency(stats[mfu_name(execution)]),
-            "days": digits.rate(row["training"]["days"]),
+            "days": digits.rate(row["training"]["campaign"]["days"]),
         }
 
     def _mine(self) -> Iterator[RenderableType]:
@@ -252,7 +257,8 @@ class PlanPage:
         told = (digits.duration(end, like=mine["stats"]["total_time"]) for end in ends)
         asked = self.answer["question"]
         rate = asked["batch_size"] * asked["seq_size"] / mine["stats"]["total_time"]
-        days, tokens = digits.rate(mine["training"]["days"]), _tokens(mine["training"]["tokens"])
+        days = digits.rate(mine["training"]["campaign"]["days"])
+        tokens = _tokens(mine["training"]["tokens"])
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
         said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
@@ -344,14 +350,18 @@ def _digits(stats: Document) -> Digits:
     return Digits((high - low) / 2 / stats["total_time"])
 
 
-def _add_training(table: Any, training: Document, digits: Digits) -> None:
-    """Add days and processor-hours of a training to the figures of a plan."""
-    days, name = training["days"], _tokens(training["tokens"])
-    ends = (training.get("days_low"), training.get("days_high"))
-    add_interval(table, f"days for {name} tokens", days, ends, digits.rate)
-    hours, per_day = training["processor_hours"], training["processor_hours"] / days
-    low, high = (None if end is None else end * per_day for end in ends)
-    add_interval(table, "processor-hours", hours, (low, high), digits.rate)
+def _add_training(table: Any, training: Document, digits: Digits, *, money: bool) -> None:
+    """Add days and processor-hours of a whole run to the figures of a plan, and what failures do to them."""
+    whole, days = training["campaign"], training["campaign"]["days"]
+    ends = (whole["days_low"], whole["days_high"])
+    add_interval(table, f"days for {_tokens(training['tokens'])} tokens", days, ends, digits.rate)
+    closer = Digits(digits.spread / 10)
+    said = f"{closer.rate(training['days'])} d of steps, {closer.rate(days)} with failures"
+    table.add_row("  goodput", f"{100 * whole['goodput']:.1f} %", said)
+    for label, key in {"processor-hours": "processor_hours", "USD": "usd"}.items():
+        if (value := whole[key]) is not None and (money or key != "usd"):
+            low, high = (None if end is None else end / days * value for end in ends)
+            add_interval(table, label, value, (low, high), digits.rate)
 
 
 def _memory(best: Result) -> Iterator[RenderableType]:

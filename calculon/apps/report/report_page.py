@@ -40,6 +40,25 @@ class Drawn:
     svg: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RunShown:
+    """A whole run: what a terminal shows of it, and pictures as elements of a page.
+
+    Attributes
+    ----------
+    label : str
+        The result that it is a run of.
+    page : renderable
+        Its page.
+    svgs : tuple of str
+        Its pictures; none without the library that draws them.
+    """
+
+    label: str
+    page: RenderableType
+    svgs: tuple[str, ...] = ()
+
+
 _COLORS = {"#7f7f7f": "var(--quiet)", "#010101": "var(--rule)"}
 """Dim texts and empty parts of bars, which a style sheet makes light or dark; all other colours suit both."""
 
@@ -53,6 +72,7 @@ def report_page(
     validation: Mapping[str, Table],
     orders: Mapping[int, Order] = _NO_ORDERS,
     waterfalls: Sequence[Drawn] = (),
+    runs: Sequence[RunShown] = (),
 ) -> str:
     """Return the report of some results.
 
@@ -68,12 +88,16 @@ def report_page(
         As of a :class:`~calculon.apps.report.comparison.Comparison`.
     waterfalls : sequence of Drawn
         The changes from the first result to others.
+    runs : sequence of RunShown
+        Whole runs of results.
     """
     several = len(results) > 1
     parts = [
         (f"result-{i}", one.label if several else "Result", _result(one))
         for i, one in enumerate(results)
     ]
+    if runs:
+        parts.append(("run", "The whole run", "\n".join(_run(one, several) for one in runs)))
     if several:
         parts.append(("comparison", "Side by side", _comparison(results[:MOST], orders)))
     if waterfalls:
@@ -169,6 +193,13 @@ def _comparison(results: Sequence[Result], orders: Mapping[int, Order]) -> str:
         if not section.title.startswith("Statistics")
     ]
     return "\n".join(parts)
+
+
+def _run(one: RunShown, several: bool) -> str:
+    """Return the page of a run with its pictures below."""
+    title = [f"<h3>{escape(one.label)}</h3>"] if several else []
+    pictures = (f'<div class="scroll">{svg}</div>' for svg in one.svgs)
+    return "\n".join([*title, drawn(one.page), *pictures])
 
 
 def _drawn(one: Drawn) -> str:

@@ -106,7 +106,9 @@ def trainings(results: Sequence[Result]) -> list[Record]:
     """Return one row for each training whose processor-hours a source prints, of editions that have intervals.
 
     Hours of steps alone are below those of a whole run. Whether they are, by at most :data:`WIDEST`, is judged where
-    the configuration is known; where the source prints hours of steps itself, whether these are in the interval.
+    the configuration is known; where the source prints hours of steps itself, whether these are in the interval. The
+    ratio of both is the product of what steps at the rate that the source prints take more than by the model, of what
+    failures and checkpoints add by the law with the defaults of campaigns, and of a rest.
     """
     return [
         row
@@ -124,9 +126,10 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
     for row, published, steps in pairs:
         here = place[row.number]
         case = result.own.prediction.cases[here]
-        run = _whole_run(result, one, row, here)
-        low, high = (steps * end for end in _ends(result, case, here))
         known, whole = row.cells["configuration"] == "known", row.cells["hours_of"] == "run"
+        low, high = (steps * end for end in _ends(result, case, here))
+        rate = row.cells["rate_hours"] or None
+        law = 1 / float(_whole_run(result, one, row, here).goodput) if whole else None
         judged = steps < published <= WIDEST * steps if whole else low <= published <= high
         yield {
             "run": row.label,
@@ -139,7 +142,9 @@ def _trainings(result: Result, one: Comparison) -> Iterator[Record]:
             "low": low,
             "high": high,
             "ratio": published / steps,
-            "by_failures": 1 / float(run.goodput),
+            "by_rate": rate and rate / steps,
+            "by_law": law,
+            "rest": published / (rate or steps) / (law or 1.0),
             "passes": judged if known else None,
         }
 

@@ -64,4 +64,6 @@ def _campaign_words(campaign: Mapping[str, Any]) -> str:
         words.append(f"a checkpoint every {interval:,} steps")
     if ramp := campaign.get("batch_ramp"):
         words.append(f"a ramp of the batch ({' '.join(map(str, ramp))})")
+    if schedule := campaign.get("batch_schedule"):
+        words.append(f"batches from {schedule[0][1]:,} to {schedule[-1][1]:,} sequences")
     return ", ".join(words)

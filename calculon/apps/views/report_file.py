@@ -3,11 +3,13 @@
 import platform
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from calculon.apps.report.report_page import report_page
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Table
 from calculon.apps.views.compared import orders_of
+from calculon.apps.views.run_pictures import runs_shown
 from calculon.apps.views.validation_tables import STUDIES
 from calculon.apps.views.waterfalls import drawn
 from calculon.presets import agreed
@@ -15,12 +17,15 @@ from calculon.spec.files import replacing
 from calculon.spec.named_values import PUBLISHED
 from calculon.version import __version__
 
+if TYPE_CHECKING:
+    from calculon.campaign.record import Campaign
+
 PAGES = (".html", ".htm")
 """What names of pages end in."""
 
 
-def write_report(results: Sequence[Result], path: str) -> None:
-    """Run the studies of the systems of some results, and write their page."""
+def write_report(results: Sequence[Result], path: str, campaign: "Campaign | None" = None) -> None:
+    """Run the studies of the systems of some results, and write their page; with a campaign the whole run of each."""
     versions = {"calculon": __version__, "Python": platform.python_version()}
     validation = {}
     asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
@@ -29,7 +34,8 @@ def write_report(results: Sequence[Result], path: str) -> None:
         named = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if named else system] = table
     told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
-    text = report_page(told, versions, validation, orders_of(results), drawn(results))
+    runs = [] if campaign is None else runs_shown(results, campaign)
+    text = report_page(told, versions, validation, orders_of(results), drawn(results), runs)
     with replacing(path) as stream:
         stream.write(text.encode())
 

@@ -1,11 +1,18 @@
-"""What pictures of whole runs show."""
+"""What pictures and reports show of whole runs."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.pictures.run_days import RunDays
+from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.waterfalls import Estimated
+from calculon.errors import Infeasible, Problem, SpecError
+from calculon.spec.named_values import CORRECTED
 
 if TYPE_CHECKING:
+    from calculon.apps.report.report_page import RunShown
+    from calculon.campaign.record import Campaign
     from calculon.planner.training_run import TrainingRun
 
 
@@ -13,3 +20,54 @@ def run_days(run: "TrainingRun") -> RunDays:
     """Return where the days of a run go, and when it ends, with the digits that its interval leaves."""
     main = result_of(run.main.estimate)
     return RunDays(run.to_dict(), main.digits, main.interval)
+
+
+def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]":
+    """Return the whole runs of results, with pictures where they can be drawn.
+
+    Raises
+    ------
+    SpecError
+        For a result that is not known well enough to be estimated, and for one of another edition.
+    Infeasible
+        When a part of a run does not fit.
+    """
+    from calculon.planner.training_run import training_run
+
+    found = []
+    for one in results:
+        if not isinstance(one, Estimated) or one.edition != CORRECTED:
+            wanted = f"an execution of edition {CORRECTED} whose model and system are known"
+            hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
+            known = isinstance(one, Estimated)
+            said = f"edition {one.edition}" if known else "statistics alone"
+            raise SpecError(one.label, Problem("campaign", wanted, said, "" if known else hint))
+        try:
+            run = training_run(asked, one.estimate)
+        except Infeasible as error:
+            raise Infeasible(error.reason, f"{one.label}: {error}") from None
+        found.append(_shown(one.label, run))
+    return found
+
+
+def _shown(label: str, run: "TrainingRun") -> "RunShown":
+    """Return the page of a run, with its pictures."""
+    from calculon.apps.report.campaign_page import CampaignPage
+    from calculon.apps.report.pictures.canvas import require_library, svg
+    from calculon.apps.report.report_page import RunShown
+    from calculon.planner.goodput_by_size import goodput_by_size
+
+    main = result_of(run.main.estimate)
+    page = CampaignPage(run.to_dict(), main, run.preset.usual)
+    try:
+        require_library()
+    except SpecError:
+        return RunShown(label, page)
+    from calculon.apps.report.pictures import goodput_curves
+    from calculon.apps.report.pictures import run_days as days
+
+    pictures = (
+        svg(days.draw(run_days(run)), days.WORDS),
+        svg(goodput_curves.draw(goodput_by_size(run).to_dict()), goodput_curves.WORDS),
+    )
+    return RunShown(label, page, pictures)

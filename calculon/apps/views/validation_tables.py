@@ -162,19 +162,21 @@ def _allowed(row: dict[str, Any]) -> str:
 
 RUNS_BESIDE: tuple[Form, ...] = (
     (
-        "Published runs: processor-hours, and those of steps alone by the model, with 90 %",
+        "Published runs: processor-hours, and of steps alone by the model (90 % interval)",
         (
             Column("run", "run"),
-            Column("processors", "on", right=True, drop=2),
+            Column("processors", "on", right=True, drop=3),
             _number("published", "published", _hours),
             _number("steps", "steps", _hours),
             _number("low", "from", _hours),
             _number("high", "to", _hours),
             _number("ratio", "ratio"),
-            _number("by_failures", "by law"),
-            Column("configuration", "configuration", drop=3),
-            Column("hours_of", "hours of", drop=1),
-            Column("passes", "as it must", text=_within),
+            _number("by_rate", "by rate", drop=1),
+            _number("by_law", "by law"),
+            _number("rest", "rest"),
+            Column("configuration", "configuration", drop=4),
+            Column("hours_of", "hours of", drop=2),
+            Column("passes", "ok", text=_within),
         ),
         published_runs.trainings,
     ),

@@ -19,7 +19,7 @@ from calculon.launch.dialect import (
     Setting,
     Writing,
 )
-from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL
+from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL, batch_schedule
 from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, LAYOUT
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
@@ -60,7 +60,9 @@ def _batch(one: Reading) -> Fields:
         found, hint = "none" if micro is None else str(micro), "Megatron-LM needs it"
         raise SpecError(one.parsed.file, Problem("--micro-batch-size", "at least 1", found, hint))
     least = micro * one.execution["data_par"]
-    batch = one.count("--global-batch-size", default=least)
+    schedule = batch_schedule(one)  # instead of which the flag does not count
+    stated = one.count("--global-batch-size", default=least)
+    batch = max((each for _, each in schedule), default=stated)
     if not batch or batch % least:
         setting = one.setting("--global-batch-size") or Setting("--global-batch-size", batch)
         wanted = f"a multiple of {micro} x {one.execution['data_par']:,} = {least:,} (microbatch x replicas)"
@@ -70,11 +72,13 @@ def _batch(one: Reading) -> Fields:
 
 BATCH = Row(
     ("microbatch_size", "batch_size"),
-    ("--micro-batch-size", "--global-batch-size", "--batch-size"),
+    ("--micro-batch-size", "--global-batch-size", "--batch-size", "--step-batch-size-schedule"),
     _batch,
     lambda one: {
         "--micro-batch-size": one["microbatch_size"],
-        "--global-batch-size": one["batch_size"],
+        **(
+            {} if one.campaign.get("batch_schedule") else {"--global-batch-size": one["batch_size"]}
+        ),
     },
 )
 

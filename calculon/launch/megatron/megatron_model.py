@@ -405,12 +405,46 @@ MODEL = (
 )
 
 
+_RAMP = re.compile(r"[\d_]+")
+_STEP = re.compile(r"(?P<start>\d+(?:\.\d+)?)(?P<unit>[KMBT]?):(?P<batch>\d+)")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+
+def _linear_ramp(one: Reading) -> list[int] | None:
+    """Return start, step and samples of a batch that grows by equal steps."""
+    found = one.setting("--rampup-batch-size")
+    if found is None or found.value is None:
+        return None
+    words = found.value if isinstance(found.value, list) else str(found.value).split()
+    texts = [str(word) for word in words]
+    if len(texts) != 3 or not all(map(_RAMP.fullmatch, texts)):
+        raise one.error(found, "three whole numbers: batch at the start, step, samples")
+    return [int(text) for text in texts]
+
+
+def batch_schedule(one: Reading) -> list[tuple[int, int]]:
+    """Return tokens and the batch from there on: ``--step-batch-size-schedule "0:768 250B:1536"``.
+
+    K, M, B and T are powers of 1000; thresholds are tokens where the length of sequences is stated, as here. Source:
+    Megatron-LM, pull request 4411, 2026.
+    """
+    found = one.setting("--step-batch-size-schedule")
+    if found is None or found.value is None:
+        return []
+    words = found.value if isinstance(found.value, list) else str(found.value).split()
+    steps = [_STEP.fullmatch(str(word)) for word in words]
+    known = [step for step in steps if step is not None]
+    if len(known) < len(steps):
+        raise one.error(found, 'tokens and batches such as "0:768 250B:1536"')
+    return [(round(float(s["start"]) * _UNITS[s["unit"]]), int(s["batch"])) for s in known]
+
+
 def _run(one: Reading) -> Fields:
     """Read the tokens of a run, the steps between checkpoints, and the ramp of the batch."""
     found: Fields = {}
     sequence = one.execution.get("seq_length") or 0
     samples, steps = one.count("--train-samples"), one.count("--train-iters")
-    tokens, ramp = one.count("--train-tokens"), one.get("--rampup-batch-size")
+    tokens, ramp = one.count("--train-tokens"), _linear_ramp(one)
     if samples and sequence:
         tokens = samples * sequence
     elif steps and sequence and not ramp:
@@ -419,6 +453,8 @@ def _run(one: Reading) -> Fields:
         found["tokens"] = tokens
     if ramp is not None:
         found["batch_ramp"] = ramp
+    if schedule := batch_schedule(one):
+        found["batch_schedule"] = schedule
     if interval := one.count("--save-interval"):
         found["save_interval"] = interval
     if one.switch("--async-save"):
@@ -433,6 +469,8 @@ def _write_run(one: Writing) -> Fields:
         found["--train-samples"] = -(-int(tokens) // sequence)
     if ramp := one.campaign.get("batch_ramp"):
         found["--rampup-batch-size"] = ramp
+    if schedule := one.campaign.get("batch_schedule"):
+        found["--step-batch-size-schedule"] = " ".join(f"{start}:{n}" for start, n in schedule)
     if interval := one.campaign.get("save_interval"):
         found["--save-interval"] = interval
     return found | ({"--async-save": True} if one.campaign.get("async_save") else {})
@@ -440,10 +478,10 @@ def _write_run(one: Writing) -> Fields:
 
 CAMPAIGN = (
     Row(
-        ("tokens", "save_interval", "batch_ramp", "async_save"),
+        ("tokens", "save_interval", "batch_ramp", "batch_schedule", "async_save"),
         (
             *("--train-samples", "--train-iters", "--train-tokens", "--rampup-batch-size"),
-            *("--save-interval", "--async-save"),
+            *("--step-batch-size-schedule", "--save-interval", "--async-save"),
         ),
         _run,
         _write_run,

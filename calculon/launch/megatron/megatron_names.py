@@ -118,6 +118,7 @@ BRIDGE: Mapping[str, Spelling] = {
     "--micro-batch-size": _fields("train.micro_batch_size"),
     "--global-batch-size": _fields("train.global_batch_size"),
     "--rampup-batch-size": _fields("train.rampup_batch_size"),
+    "--step-batch-size-schedule": Spelling(()),
     "--batch-size": Spelling(()),
     "--seq-length": _fields(
         *("model.seq_length", "dataset.seq_length", "dataset.sequence_length", "data.seq_length")

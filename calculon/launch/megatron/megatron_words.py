@@ -202,7 +202,6 @@ NOT_MODELLED = {
     "--reset-attention-mask": "documents that do not see each other",
     "--variable-seq-lengths": "sequences of several lengths",
     "--decrease-batch-size-if-needed": "steps of the ramp of the batch",
-    "--step-batch-size-schedule": "the ramp of the batch",
     "--no-pipeline-*": "how stages exchange",
     "--pad-vocab-size-to": "rows of the embedding that no word has",
     "--encoder-*": "an encoder",

@@ -294,6 +294,9 @@ def _read_campaign(one: Reading) -> Fields:
     saves = one.switch("checkpoint.enable") or one.switch("checkpoint.enable_checkpoint")
     if saves and (interval := one.count("checkpoint.interval", default=500)):
         found["save_interval"] = interval
+    mode = one.setting("checkpoint.async_mode")
+    if mode is not None and str(mode.value).lower() != "disabled":
+        found["async_save"] = True
     return found
 
 
@@ -304,6 +307,8 @@ def _write_campaign(one: Writing) -> Fields:
         found["training.steps"] = -(-int(tokens) // (one["batch_size"] * length))
     if interval := one.campaign.get("save_interval"):
         found["checkpoint.interval"] = int(interval)
+    if one.campaign.get("async_save"):
+        found["checkpoint.async_mode"] = "async"
     return found
 
 
@@ -389,8 +394,8 @@ _ROWS = (
     *KERNELS,
     Row(("grad_clip",), ("training.max_norm",), _read_clipping, _write_clipping),
     Row(
-        ("tokens", "save_interval"),
-        ("training.steps", "checkpoint.interval"),
+        ("tokens", "save_interval", "async_save"),
+        ("training.steps", "checkpoint.interval", "checkpoint.async_mode"),
         _read_campaign,
         _write_campaign,
         "campaign",

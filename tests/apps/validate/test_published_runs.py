@@ -79,9 +79,26 @@ def test_every_row_has_its_interval_and_what_failures_add(trainings, results):
     assert len(trainings) == sum(len(one.own.comparisons[0].rows) for one in results)
     for row in trainings.values():
         assert row["low"] < row["steps"] < row["high"]
-        assert row["by_failures"] >= 1
         assert row["ratio"] == pytest.approx(row["published"] / row["steps"])
+        parts = [row[name] or 1 for name in ("by_rate", "by_law", "rest")]
+        assert row["ratio"] == pytest.approx(np.prod(parts))
+        assert (row["by_law"] is None) == (row["hours_of"] == "steps")
+        assert row["by_law"] is None or 1 < row["by_law"] < 1.2
         assert row["passes"] is None or row["configuration"] == "known"
+
+
+def test_hours_at_a_printed_rate_follow_from_it(results):
+    """Tokens over 380 a second and processor, 400 TFLOP/s with the formula of the table, 180 K h for 1 T tokens."""
+    cells = {row.cells["run"]: row.cells for one in results for row in read_rows(one.study)}
+    assert cells["LLaMA 65B"]["rate_hours"] == pytest.approx(1.4e12 / 380 / 3600)
+    flops = 6 * 405853388800 + 12 * 126 * 16384 * 8192
+    hours = 15.6e12 * flops / 400e12 / 3600
+    assert cells["Llama 3.1 405B"]["rate_hours"] == pytest.approx(hours, rel=1e-4)
+    assert cells["DeepSeek-V3"]["rate_hours"] == 14.8 * 180e3
+    step = 96 * 2048 * 2048 * 70 * 14336**2 / (150e12 * 384)
+    step *= 1 + 2048 / (6 * 14336) + 250880 / (16 * 70 * 14336)
+    hours = 366e9 / 2048**2 * step * 384 / 3600
+    assert cells["BLOOM 176B"]["rate_hours"] == pytest.approx(hours, rel=1e-4)
 
 
 def test_hours_are_steps_times_their_time_times_processors(results):

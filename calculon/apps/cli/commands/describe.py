@@ -106,7 +106,7 @@ def _results(subject: str) -> Table:
         beside = {"unit": "s", "source": "", "edition": CORRECTED}
         rows += [{"name": name, "description": text, **beside} for name, text in BOUNDS.items()]
     elif subject == "figures":
-        from calculon.campaign.run_figures import CampaignFigures
+        from calculon.run_figures import CampaignFigures
 
         rows = _columns(CampaignFigures)
     else:
@@ -214,8 +214,8 @@ def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one r
         )
         words = (f"{sign} {limit:g}" for sign, limit in limits if limit is not None)
         return " ".join((_WORDS[kind], ", ".join(words))).strip()
-    if words := getattr(kind, "WANTED", ""):
-        return str(words)
+    if wanted := getattr(kind, "WANTED", ""):
+        return str(wanted)
     if hasattr(kind, "schema"):
         own = kind.schema()
         if "type" not in own:

@@ -1,9 +1,12 @@
 """``calculon plan``: from a question to a plan."""
 
 import argparse
+from pathlib import Path
 
+from calculon.apps.cli.campaign_options import add_campaign, campaign_of, campaign_source
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.emission import Emission, add_emission
+from calculon.apps.cli.fleet_plan import objective_of, plan_fleets
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
 from calculon.apps.cli.search_options import add_values
 from calculon.errors import Infeasible, Problem, SpecError
@@ -15,14 +18,18 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Plan a training run: which plan, does it fit, how long, how sure. The best of all executions that the "
-        "framework can run, its rivals, the same for half and twice the processors, and a plan of your own beside.",
+        "framework can run, its rivals, the same for half and twice the processors, and a plan of your own beside.\n"
+        "With a deadline, a budget, an objective or several systems: which machine and how many processors, as whole "
+        "runs with failures, checkpoints and money; exit code 1 where nothing meets the limits.",
         "calculon plan llama-3.1-70b 1024 h100\n"
         "calculon plan llama-3.1-70b 1k h100 --preset megatron-lm --tokens 15T --batch 4M\n"
         'calculon plan llama-3.1-405b 16384 h100 --batch 16M --mine "tp=8 pp=16 mbs=1"\n'
         "calculon plan qwen2.5-7b 8,16,32 a100-40 --seq 4k -o plan.json\n"
         "calculon plan llama-3-8b 64 h100 --batch 4M --emit megatron-lm:run.sh\n"
         "calculon plan llama-3-8b 64 h100 --mine run.sh\n"
-        "calculon plan ./config.json 64 mi300x --dtype fp8",
+        "calculon plan ./config.json 64 mi300x --dtype fp8\n"
+        "calculon plan llama-3.1-70b any h100 --tokens 15T --deadline 60d --objective usd\n"
+        "calculon plan llama-3-8b 256-2048 h100,h200 --tokens 15T --deadline 30d --budget-usd 5M",
     )
     parser.add_argument(
         "model",
@@ -32,12 +39,21 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "num_procs",
         metavar="PROCS",
-        help="processors: a count (1024, 1k), a list (512,1024), or a range of doublings (512-4096)",
+        help="processors: a count (1024, 1k), a list (512,1024), a range of doublings (512-4096), or any: those that "
+        "could meet --deadline",
     )
-    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name (h100), or a file")
-    add_preset(parser, absent=ASSUMED)
     parser.add_argument(
-        "--tokens", metavar="N", help="tokens of the whole training (15T): adds days and hours"
+        "system",
+        metavar="SYSTEM",
+        help="the machine: a name (h100), a file, or several (h100,h200)",
+    )
+    add_preset(parser, absent=ASSUMED)
+    add_campaign(parser)
+    parser.add_argument(
+        "--objective",
+        metavar="NAME",
+        help="compare counts and systems by usd, days, days_p90, processor_hours, mwh or t_co2 of the whole run "
+        "(default with limits: usd)",
     )
     parser.add_argument(
         "--batch",
@@ -64,7 +80,7 @@ def configure(parser: Parser) -> None:
     )
     add_emission(parser)
     add_values(parser)
-    add_changes(parser, "model", "system")
+    add_changes(parser, "model", "system", "campaign")
     parser.add_argument(
         "-o",
         "--output",
@@ -75,7 +91,7 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Answer the question, then print the page or write the file."""
-    specs = [arguments.model, arguments.system]
+    specs = [arguments.model, *_systems(arguments.system)]
     check_inputs(specs)
     output = arguments.output
     if output not in (None, STDOUT):
@@ -89,20 +105,28 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.planner.unfit import why_none
     from calculon.search.restrict import parse
 
-    changed = with_changes(arguments.changes, model=arguments.model, system=arguments.system)
-    answer = plan(
-        changed["model"],
-        arguments.num_procs,
-        changed["system"],
-        preset=_preset(arguments, emitted),
-        tokens=arguments.tokens,
-        batch=arguments.batch,
-        seq=arguments.seq,
-        dtype=arguments.dtype,
-        mine=_only(arguments.mine),
-        fix=parse("fix", arguments.fix),
-        add=parse("add", arguments.add),
-    )
+    systems = _systems(arguments.system)
+    source = campaign_source(arguments)
+    changed = [
+        with_changes(arguments.changes, model=arguments.model, system=system, campaign=source)
+        for system in systems
+    ]
+    model, campaign = changed[0]["model"], campaign_of(arguments, changed[0]["campaign"])
+    words = {
+        "preset": _preset(arguments, emitted),
+        "batch": arguments.batch,
+        "seq": arguments.seq,
+        "dtype": arguments.dtype,
+        "mine": _only(arguments.mine),
+        "fix": parse("fix", arguments.fix),
+        "add": parse("add", arguments.add),
+    }
+    objective = objective_of(arguments, campaign, len(systems))
+    if objective is not None:
+        machines = [one["system"] for one in changed]
+        terms = {"objective": objective, **words}
+        return plan_fleets(arguments, log, model, machines, campaign, emitted, **terms)
+    answer = plan(model, arguments.num_procs, changed[0]["system"], campaign=campaign, **words)
     if (own := answer.question.mine) is not None and own.launch is not None:
         tell_lost(own.file, own.launch)
         tell_other_model(own.file, own.launch, answer.question.model)
@@ -128,6 +152,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if emitted is not None:
         emitted.write(answer, log)
     return 0
+
+
+def _systems(text: str) -> list[str]:
+    """Return the machines that are asked for: one, or several joined by commas."""
+    if Path(text).exists():
+        return [text]
+    return list(dict.fromkeys(one.strip() for one in text.split(",") if one.strip())) or [text]
 
 
 def _preset(arguments: argparse.Namespace, emitted: Emission | None) -> str | None:

@@ -17,6 +17,7 @@ from calculon.apps.cli.options import (
     positive,
 )
 from calculon.apps.cli.pictures import PICTURES, check_library
+from calculon.apps.cli.plot_budget import configure as _budget_options
 from calculon.apps.cli.results import add_result_arguments
 from calculon.apps.cli.search_options import NEEDED, SHARED, add_choice_options
 from calculon.errors import Problem, SpecError
@@ -100,6 +101,7 @@ def _goodput_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--mtbf",
+        dest="mtbfs",  # several, and so none of the campaign
         metavar="TIME,...",
         help="hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
         "and twice those of the campaign)",
@@ -240,6 +242,16 @@ KINDS = (
         "--procs 1024:131072:x2 -o goodput.png\n"
         "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",
     ),
+    Kind(
+        "budget",
+        "days against money of a whole run: the best plan on each number of processors and machine, the frontier, and "
+        "limits",
+        _budget_options,
+        "plot_budget:budget",
+        "budget",
+        "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
+        "calculon plot budget llama-3.1-70b any h100 --tokens 15T --deadline 60d --price 2 -o cheapest.svg",
+    ),
 )
 """Every kind of picture, in the order of the help."""
 
@@ -279,11 +291,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     return 0
 
 
-_INPUTS = ("results", "source", "specs", "model", "execution", "system", "campaign")
+_INPUTS = ("results", "source", "specs", "model", "execution", "campaign")
 """Arguments that may be files, of all kinds of pictures."""
 
 
 def _inputs(arguments: argparse.Namespace) -> list[str]:
     """Return the arguments that may be files."""
     given = [getattr(arguments, name, None) or [] for name in _INPUTS]
-    return [text for one in given for text in ([one] if isinstance(one, str) else one)]
+    texts = [text for one in given for text in ([one] if isinstance(one, str) else one)]
+    return [*texts, *getattr(arguments, "system", "").split(",")]

@@ -2,6 +2,7 @@
 
 import argparse
 
+from calculon.apps.cli.campaign_options import add_campaign, campaign_of, stated
 from calculon.apps.cli.options import Log, Parser, check_outputs
 from calculon.apps.cli.results import add_result_arguments, asked_results
 
@@ -11,13 +12,16 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, where time "
         "and memory go, every layer, the best executions of a search, the errors of the model against "
-        "measurements on the system, and its assumptions. It needs no network to be read.",
+        "measurements on the system, and its assumptions; with --tokens or --campaign the whole training run. It "
+        "needs no network to be read.",
         "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
         "calculon report best.json --model megatron-22B --system a100_80g -o search.html\n"
-        "calculon report best=best.json#0 tenth=best.json#9 -o both.html",
+        "calculon report best=best.json#0 tenth=best.json#9 -o both.html\n"
+        "calculon report llama3-8B,llama3-8B_h100x64,h100_80g_sxm --tokens 1T --deadline 20d -o run.html",
     )
     add_result_arguments(parser)
+    add_campaign(parser)
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="NAME.html")
 
 
@@ -27,6 +31,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
     output = arguments.output
     check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
-    write_report(asked_results(arguments), output)
+    whole = arguments.campaign is not None or stated(arguments)
+    asked = campaign_of(arguments) if whole else None
+    write_report(asked_results(arguments), output, asked)
     log(f"Output: {output}")
     return 0

@@ -32,11 +32,13 @@ def configure(parser: Parser) -> None:
         "Compare what the model says with published measurements, study by study. Errors are in percent of the "
         "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose "
         "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published "
-        "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ...",
+        "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
+        "Whole runs (campaign) are shown by themselves: processor-hours of trainings, failures, energy and cost.",
         "calculon llm-validation\n"
         "calculon lv --study tab5\n"
         "calculon lv --edition sc23,corrected\n"
         "calculon lv --edition corrected --study nemotron4_15b\n"
+        "calculon lv --edition corrected --study campaign\n"
         "calculon lv --format markdown\n"
         "calculon lv --format csv > rows.csv\n"
         "calculon lv --edition corrected --runs runs.csv",

@@ -7,6 +7,7 @@ from calculon.apps.report.bars import COLORS
 from calculon.apps.report.pictures.canvas import GREY, LIGHT, drawing, figure, logarithmic_ticks
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
+from calculon.units import MEGA
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -160,8 +161,17 @@ def _ticks(axes: "Axes", *, logarithmic: bool, horizontal_only: bool = False) ->
     low, high = axes.get_xlim()
     for axis in (axes.xaxis,) if horizontal_only else (axes.xaxis, axes.yaxis):
         if logarithmic:
-            logarithmic_ticks(axis, (1.0, 3.0) if high / low < 300 else (1.0,))
+            logarithmic_ticks(axis, (1.0, 3.0) if high / low < 300 else (1.0,), _plain)
         else:
             axis.set_major_locator(MaxNLocator(4))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
         axis.set_tick_params(which="minor", length=0)
+
+
+def _plain(value: float) -> str:
+    """Write a number without an exponent.
+
+    >>> _plain(0.3), _plain(300_000.0), _plain(1.05e6)
+    ('0.3', '300,000', '1.05 M')
+    """
+    return f"{value / MEGA:,g} M" if value >= MEGA else f"{value:,g}"

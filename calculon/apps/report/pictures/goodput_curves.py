@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
+WORDS = (
+    "Goodput over the number of processors for several times between failures, with the time between interruptions "
+    "and between checkpoints"
+)
+"""The picture for those who do not see it."""
+
 _MINUTE = 60.0
 _SHADE = "#ededed"
 _MARKS = ("*", "P", "X", "d", "p", "h", "8", "<", ">", "^")
@@ -55,7 +61,7 @@ def draw(document: Document) -> "Figure":
         count_axis(upper, document["num_procs"])
         _shade(panels, document)
         upper.set_ylabel("Goodput (%)")
-        upper.set_ylim(top=100)
+        upper.set_ylim(max(0.0, upper.get_ylim()[0]), 100)
         for axes in panels:
             axes.axvline(document["plan_num_procs"], color=GREY, lw=0.9, ls=":", zorder=1)
         upper.plot([], [], color=GREY, lw=0.9, ls=":", label="processors of the plan")

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.bars import COLORS
-from calculon.apps.report.campaign_page import USES, span
+from calculon.apps.report.campaign_sections import USES
+from calculon.apps.report.campaign_words import span
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.pictures.canvas import (
     BLACK,
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Document = Mapping[str, Any]
+
+WORDS = "Days of a training run by its parts, what else takes time, and when it ends"
+"""The picture for those who do not see it."""
 
 MOST = 8
 """Parts that have a bar each; the shortest of more are one."""
@@ -71,12 +75,12 @@ def draw(content: RunDays) -> "Figure":
     )
     with drawing():
         picture = figure(_WIDTH, sum(heights))
-        upper, lower = picture.subfigures(2, 1, height_ratios=heights)
+        upper, lower = picture.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
         left, right = upper.subplots(1, 2)
         _bars(left, [(label, days, "blue") for label, days in parts], run, rows)
         left.set_title("Steps that count, by batch x sequence")
         _bars(right, losses, run, rows, shares=True)
-        right.set_title("What is lost beside them")
+        right.set_title("What else takes time")
         _intervals(lower.subplots(), ends, run)
         picture.suptitle(wrapped(title, 100), x=0.01, ha="left", fontsize=10)
     return picture

@@ -1,0 +1,56 @@
+"""What the launch file of a trainer says of the whole run, as fields of a campaign."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.campaign.read import read_campaign
+from calculon.campaign.record import Campaign
+from calculon.launch.dialect import Launch
+
+_GOALS = ("tokens", "loss", "steps", "phases")
+"""Fields that say how long a run is."""
+
+_INSTEAD = {
+    "tokens": _GOALS,
+    "batch_ramp": ("batch_ramp", "phases"),
+    "checkpoints.interval_steps": ("checkpoints.interval", "checkpoints.interval_steps"),
+}
+"""Fields of a campaign that count instead of one of a launch file; of any other it is the same field."""
+
+
+def launched_fields(launch: Launch) -> dict[str, Any]:
+    """Return the fields of a campaign that a launch file states, by path.
+
+    A file that says how often it saves, and not how, stops the steps for it: launchers save asynchronously only where
+    they are asked to (Megatron-LM ``--async-save``, torchtitan ``checkpoint.async_mode``).
+    """
+    said = launch.campaign
+    found: dict[str, Any] = {}
+    if tokens := said.get("tokens"):
+        found["tokens"] = tokens
+    if interval := said.get("save_interval"):
+        found["checkpoints.interval_steps"] = interval
+        found["checkpoints.mode"] = "async" if said.get("async_save") else "sync"
+    if (ramp := _ramp(said, int(launch.execution.get("seq_length") or 0))) is not None:
+        found["batch_ramp"] = ramp
+    return found
+
+
+def _ramp(said: Mapping[str, Any], seq_length: int) -> Any:
+    """Return the ramp of the batch as a campaign states it; None without."""
+    if schedule := said.get("batch_schedule"):
+        return [{"from": start, "batch": batch} for start, batch in schedule]
+    if (ramp := said.get("batch_ramp")) and seq_length:
+        start, step, samples = ramp
+        return {"start": start, "step": step, "tokens": samples * seq_length}
+    return None
+
+
+def with_launch(campaign: Campaign, launch: Launch) -> Campaign:
+    """Return a campaign with what the launch file of its execution says, where itself it states nothing."""
+    said = {
+        path: value
+        for path, value in launched_fields(launch).items()
+        if not campaign.stated & {*_INSTEAD.get(path, (path,))}
+    }
+    return read_campaign(campaign, said)
