@@ -14,6 +14,9 @@ SEARCH = "search"
 OPTIONS = ("preset", "fix", "add")
 """Options of such a search, as of :func:`calculon.search`."""
 
+OF_PHASES = ("batch_size", "seq_length")
+"""Fields of an execution that a phase, or a ramp, states itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseExecution:
@@ -91,4 +94,9 @@ def _option_problems(raw: Mapping[Any, Any], path: str) -> list[Problem]:
             found.append(Problem(place, "the name of a preset, or its file", shown(value)))
         elif key != "preset" and not isinstance(value, Mapping):
             found.append(Problem(place, "an object with fields of executions", shown(value)))
+        elif key != "preset":
+            hint = "batch and seq_size of a phase state them"
+            wanted = f"fields but {' and '.join(OF_PHASES)}"
+            own = [one for one in OF_PHASES if one in value]
+            found += [Problem(f"{place}.{one}", wanted, one, hint) for one in own]
     return found

@@ -175,6 +175,11 @@ def test_a_processor_that_never_fails():
             "phases[0].execution.fix",
             "nothing beside search",
         ),
+        (
+            {"phases": [{"tokens": 9, "execution": {"search": {"fix": {"batch_size": 8}}}}]},
+            "phases[0].execution.search.fix.batch_size",
+            "fields but batch_size and seq_length",
+        ),
         ({"batch_ramp": []}, "batch_ramp", "a list of"),
         ({"batch_ramp": [{"from": 0}]}, "batch_ramp[0].batch", "this field"),
         ({"batch_ramp": {"start": 1, "tokens": 9}}, "batch_ramp.step", "a whole number"),

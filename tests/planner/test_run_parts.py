@@ -115,6 +115,12 @@ def test_a_phase_runs_on_the_processors_of_the_run():
     assert error.value.field == "phases[0].execution.num_procs"
 
 
+def test_what_is_wrong_with_an_execution_of_a_phase_is_told_in_its_campaign():
+    with pytest.raises(SpecError) as error:
+        _run(phases=[{"tokens": "1B", "execution": {**PLAN, "tensor_par": 0}}])
+    assert error.value.field == "phases[0].execution.tensor_par"
+
+
 def test_documents_say_how_sequences_are_packed():
     phases = [{"name": "packed", "share": 1.0, "document_mean": 1024}]
     (part,) = _run(tokens="1T", phases=phases).parts

@@ -66,9 +66,8 @@ def _answer(one: Answer) -> str:
 
 
 def _fleets(one: FleetAnswer) -> str:
-    asked = one.questions[0] if one.nearest is None else one.nearest.question
-    preset = asked.preset
-    return page(FleetPage(one.to_dict(), preset.usual, preset.words), (*BEST.values(), "Days"))
+    shown = FleetPage(one.to_dict(), one.preset.usual, one.frameworks)
+    return page(shown, (*BEST.values(), "Days"))
 
 
 def _search(one: SearchResult) -> str:

@@ -31,7 +31,8 @@ def configure(parser: Parser) -> None:
         "--carbon 400\n"
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 30d --mtbf 20000h "
         "--set campaign.reliability.restart=10min\n"
-        "calculon campaign bloom-176B bloom-176B_a100x384 a100_80g_sxm --campaign bloom --carbon france -o run.json\n"
+        "calculon campaign bloom-176B bloom-176B_a100x384 a100_80g_sxm --campaign bloom_366B --carbon france "
+        "-o run.json\n"
         "calculon campaign any 1024 h100 --deadline 60d",
     )
     add_run(parser)
@@ -65,15 +66,16 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         _largest(arguments, log, output)
         return 0
     found = asked_run(arguments)
+    document = found.to_dict() | {"elasticities": found.largest_elasticities}
     if output is None:
         from calculon.apps.report.campaign_page import CampaignPage
         from calculon.apps.views.estimate_result import result_of
 
         main = result_of(found.main.estimate)
         usual = found.preset.usual
-        log.show(CampaignPage(found.to_dict(), main, usual, every=arguments.verbose))
+        log.show(CampaignPage(document, main, usual, every=arguments.verbose))
     else:
-        _write(found.to_dict(), output, log)
+        _write(document, output, log)
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")
