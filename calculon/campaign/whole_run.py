@@ -314,10 +314,10 @@ class WholeRun:
 
     @derived
     def away(self) -> Count:
-        """Mean number of nodes in repair."""
+        """Mean number of nodes in repair; never more than there are."""
         r, n = self.campaign.reliability, self.job
         node_mtbf = ratio(r.mtbf_processor, r.hardware_share * n.node)
-        return away(n.nodes, node_mtbf, float(r.repair))
+        return np.minimum(away(n.nodes, node_mtbf, float(r.repair)), n.nodes)
 
     @derived
     def spare_nodes(self) -> Count:
