@@ -23,7 +23,7 @@ from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
-from calculon.planner.dependence import Sensitivity, of_run
+from calculon.planner.dependence import Sensitivity, largest, of_run
 from calculon.planner.published_beside import published_beside
 from calculon.planner.run_details import (
     energy_details,
@@ -140,6 +140,11 @@ class TrainingRun(Displayed):
         ends = (end / self.main.step_time * days for end in (belief.low, belief.high))
         low, high = ends
         return low, high
+
+    @cached_property
+    def largest_elasticities(self) -> dict[str, list[dict[str, Any]]]:
+        """The three largest elasticities of ``days``, and of ``usd`` where there is a price, as plain data."""
+        return largest(self, ("days", "usd"))
 
     def with_plan(self, other: Estimate) -> "TrainingRun":
         """Return the same run with another plan, or on another machine; errors as of :func:`campaign`."""

@@ -11,6 +11,7 @@ from calculon.apps.report.campaign_beside import published_section
 from calculon.apps.report.campaign_sections import (
     Document,
     assumed_section,
+    elasticities_section,
     energy_section,
     failures_section,
     money_section,
@@ -64,7 +65,8 @@ class CampaignPage:
     Parameters
     ----------
     run : mapping
-        The run as plain data (:meth:`calculon.planner.training_run.TrainingRun.to_dict`).
+        The run as plain data (:meth:`calculon.planner.training_run.TrainingRun.to_dict`); with ``elasticities`` beside
+        (:attr:`~calculon.planner.training_run.TrainingRun.largest_elasticities`) the page has them.
     main : Result
         The part that takes the longest.
     usual : callable
@@ -95,6 +97,8 @@ class CampaignPage:
             yield from (steps, Text(), *rest)
         if self.run["published"]:
             yield from (Text(), *published_section(self.run["published"], self.digits))
+        if found := self.run.get("elasticities"):
+            yield from (Text(), *elasticities_section(found))
         yield from (Text(), *assumed_section(self.run, every=self.every))
 
     def _question(self) -> Iterator[RenderableType]:

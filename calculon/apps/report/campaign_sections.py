@@ -1,6 +1,6 @@
 """Sections of the page of a whole run: where its days go, failures, money, energy, and what was assumed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -35,6 +35,9 @@ _ENERGY = {
     "spares": "spares",
     "nodes": "rest of the nodes",
 }
+
+
+_DEPENDS = {"usd": "USD"}
 
 
 def uses_section(run: Document) -> Iterator[RenderableType]:
@@ -156,6 +159,16 @@ def energy_section(energy: Document, digits: Digits) -> Iterator[RenderableType]
         table.add_row("by contracts", f"{digits.rate(market)} t CO2", "")
     if (litres := energy["water_litres"]) is not None:
         table.add_row("water", f"{digits.rate(litres)} L", "")
+    yield indented(table)
+
+
+def elasticities_section(found: Mapping[str, Sequence[Document]]) -> Iterator[RenderableType]:
+    """Tell the largest elasticities of figures of a run, by the name of the figure."""
+    yield heading("What they depend on", "change with each percent; more by calculon sensitivity")
+    table = grid("left", "text")
+    for name, rows in found.items():
+        said = ", ".join(f"{one['path']} {one['elasticity']:+.2f} %" for one in rows)
+        table.add_row(Text(_DEPENDS.get(name, name), "dim"), said)
     yield indented(table)
 
 
