@@ -1,5 +1,6 @@
 """The scalar fields of a campaign as figures by their paths, and campaigns with other values of them."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ def _in_part(part: Any, prefix: str) -> Iterator[Figure]:
             continue
         whole = isinstance(value, int)
         stated = value if whole else float(value) / declared.scale
-        if stated > 0:
+        if 0 < stated < math.inf:
             path, place = prefix + one.key, (*filter(None, [prefix.rstrip(".")]), one.name)
             yield Figure(path, stated, int if whole else float, declared, place)
 

@@ -1,9 +1,9 @@
 """What a statistic of a plan depends on, or a figure of its whole run: elasticities, searches again, break-even."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
@@ -13,19 +13,22 @@ from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
-from calculon.hardware.figures import with_figures
+from calculon.hardware.figures import OF_WHOLE_RUNS, with_figures
 from calculon.hardware.system import System
 from calculon.inspect.question import question
 from calculon.planner.break_even import BreakEven, Rival, break_evens
 from calculon.planner.elasticities import (
     STEADY,
     TIMES,
+    USE,
     Case,
     Effect,
     Range,
     Total,
     described,
     effects,
+    kind_of,
+    slopes,
     total,
 )
 from calculon.planner.replanned import Replanned, Replanner, Staircase, domain_sizes
@@ -177,6 +180,16 @@ class Sensitivity(Displayed):
             )
         )
 
+    @property
+    def _of_system(self) -> Iterator[dict[str, Any]]:
+        """Yield the prices and powers of the system with an effect as plain data, with their sources."""
+        for one in (effect.figure for effect in self.effects):
+            if one.path.startswith(OF_WHOLE_RUNS):
+                record: Any = reduce(getattr, one.place[:-1], self.system)
+                source = f"{record.source}, {record.date}"
+                told = {"field": one.path, "value": one.value, "unit": one.unit}
+                yield told | {"source": source, "counts": True}
+
     def rows(self) -> list[dict[str, Any]]:
         """Return a row of plain data for each effect, with the values of the best plans where they were searched."""
         ends = {} if self.searched is None else self.searched.ends
@@ -208,7 +221,7 @@ class Sensitivity(Displayed):
             ],
         }
         if self.campaign is not None:
-            found["assumed"] = told_defaults(self.campaign)
+            found["assumed"] = [*told_defaults(self.campaign), *self._of_system]
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
             found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
@@ -295,13 +308,30 @@ def of_run_in(run: Run, name: str, terms: Terms) -> Sensitivity:
     return replace(found, campaign=run.campaign)
 
 
+def largest(run: Run, names: Iterable[str], most: int = 3) -> dict[str, list[dict[str, Any]]]:
+    """Return the largest elasticities of some figures of a run as plain data, by the name of the figure.
+
+    Of hardware, prices, power and the campaign; those that are not known are left out.
+    """
+    found, case = {}, RunCase(run, DAYS)
+    for name in names:
+        if run.figures[name] is None:
+            continue
+        figures = [one for one in case.figures.values() if kind_of(one) != USE]
+        known = slopes(case.of(name), figures)
+        first = sorted(known.items(), key=lambda pair: -abs(pair[1]))[:most]
+        found[name] = [{"path": path, "elasticity": e} for path, e in first if abs(e) > STEADY]
+    return found
+
+
 def answer(case: Case, preset: Preset, statistic: Column, terms: Terms) -> Sensitivity:
     """Return all that is asked about a case."""
     within = terms.within
     _check_calibrated(within, case.system)
+    replanner = _replanner(case, preset) if terms.replan else None  # which some statistics have not
     found = _found(case, preset, statistic, within)
-    if terms.replan:
-        found = replace(found, searched=_searched(case, found, terms.seen))
+    if replanner is not None:
+        found = replace(found, searched=_searched(case, found, replanner, terms.seen))
     if terms.against is terms.against_system is None:
         return found
     rival = _rival(case, found, terms)
@@ -374,9 +404,10 @@ def _replanner(
     )
 
 
-def _searched(case: Case, found: Sensitivity, seen: Seen) -> Searched:
+def _searched(
+    case: Case, found: Sensitivity, replanner: Replanner | RunReplanner, seen: Seen
+) -> Searched:
     """Search the plan again on the changed machines."""
-    replanner = _replanner(case, found.preset)
     figures = replanner.worth(found.effects, found.idle)
     sizes = domain_sizes(case.system, case.execution.num_procs)
     count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2

@@ -358,6 +358,22 @@ def of_hardware(figure: Figure) -> bool:
     return part and (bool(figure.unit) or figure.kind is int)
 
 
+def slopes(case: Case, figures: Iterable[Figure]) -> dict[str, float]:
+    """Return the elasticities with some figures, by path: of those that have one, without a range around them."""
+    tried = {one.path: one for one in figures if one.kind is float and one.value}
+    beside = [{path: one.value * k} for path, one in tried.items() for k in _STEPS.values()]
+    allowed = [all(case.possible(tried[path], new) for path, new in one.items()) for one in beside]
+    _, values = case.tried(
+        [], [{}, *(one for one, may in zip(beside, allowed, strict=True) if may)]
+    )
+    now, *near = values.tolist()
+    left = iter(near)
+    found = [next(left) if may else math.nan for may in allowed]
+    pairs = zip(tried, found[::2], found[1::2], strict=True)
+    every = {path: _mean_slope(now, low, high) for path, low, high in pairs}
+    return {path: one for path, one in every.items() if one is not None}
+
+
 def _effect(
     figure: Figure, now: float, found: Mapping[_Key, float], ends: Mapping[_Key, float]
 ) -> Effect:
@@ -368,11 +384,10 @@ def _effect(
         return value if math.isfinite(value) else None
 
     below, above = _slope(now, at("below"), -STEP), _slope(now, at("above"), STEP)
-    slopes = [one for one in (below, above) if one is not None]
-    kink = (above or 0.0) - (below or 0.0) if len(slopes) > 1 else 0.0
+    kink = 0.0 if below is None or above is None else above - below
     return Effect(
         figure=figure,
-        elasticity=sum(slopes) / len(slopes) if slopes else None,
+        elasticity=_mean_slope(now, at("below"), at("above")),
         kink=kink if abs(kink) > KINK else 0.0,
         low=ends.get((figure.path, _LOW)),
         high=ends.get((figure.path, _HIGH)),
@@ -381,9 +396,16 @@ def _effect(
     )
 
 
+def _mean_slope(now: float, below: float | None, above: float | None) -> float | None:
+    """Return the elasticity as the mean of those to both sides; None where both are undefined."""
+    sides = _slope(now, below, -STEP), _slope(now, above, STEP)
+    known = [one for one in sides if one is not None]
+    return sum(known) / len(known) if known else None
+
+
 def _slope(now: float, beside: float | None, step: float) -> float | None:
     """Return the elasticity to one side; None where it is undefined."""
-    if beside is None or not math.isfinite(now):
+    if beside is None or not math.isfinite(now) or not math.isfinite(beside):
         return None
     if beside == now:
         return 0.0

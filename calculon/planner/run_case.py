@@ -1,6 +1,6 @@
 """A figure of a whole run on variants of its machine and its campaign, with the plan as it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -128,6 +128,13 @@ class RunCase(Case):
         super().__init__(main.model, main.execution, main.system, statistic)
         self.run = run
         self._column = RUN_FIGURES[statistic]
+        self._last: dict[Any, list[tuple[list[int], WholeRun]]] = {}
+
+    def of(self, statistic: str) -> "RunCase":
+        """Return the same run with another figure; what was computed last serves both."""
+        other = RunCase(self.run, statistic)
+        other._last = self._last
+        return other
 
     def beside(self, other: Estimate) -> "RunCase":
         """Return the same run with another plan, or on another machine."""
@@ -186,7 +193,20 @@ class RunCase(Case):
     def _values(
         self, changes: Sequence[Mapping[str, float]], kinds: Sequence[type[WholeRun]]
     ) -> Array:
-        """Return the figure for changes, each by a kind of run: those with the same job together, as a column."""
+        """Return the figure for changes, each by a kind of run."""
+        asked = tuple(tuple(sorted(change.items())) for change in changes), tuple(kinds)
+        if asked not in self._last:
+            self._last.clear()
+            self._last[asked] = [*self._runs(changes, kinds)]
+        found = np.full(len(changes), np.nan)
+        for rows, whole in self._last[asked]:
+            found[rows] = self._figure(whole)
+        return found
+
+    def _runs(
+        self, changes: Sequence[Mapping[str, float]], kinds: Sequence[type[WholeRun]]
+    ) -> Iterator[tuple[list[int], WholeRun]]:
+        """Yield the runs of changes, and which these are: those with the same job together, as a column."""
         of_steps = [self._only(change, of_steps=True) for change in changes]
         keys = [tuple(sorted(change.items())) for change in of_steps]
         number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
@@ -196,23 +216,18 @@ class RunCase(Case):
             what_if(self.model, one, self.system, each).take(rows_of) for one in self._executions
         ]
         runs = np.all([one.feasible for one in steps], axis=0)
-        found = np.full(len(changes), np.nan)
         together: dict[Any, list[int]] = {}
         for i in np.flatnonzero(runs).tolist():
-            if not all(self._allowed(*one) for one in changes[i].items()):
-                continue
-            change = self._only(changes[i], of_steps=False)
-            together.setdefault((kinds[i], tuple(sorted(change.items()))), []).append(i)
+            if all(self._allowed(*one) for one in changes[i].items()):
+                change = self._only(changes[i], of_steps=False)
+                together.setdefault((kinds[i], tuple(sorted(change.items()))), []).append(i)
         for (kind, pairs), rows in together.items():
             change = dict(pairs)
             own = {path: value for path, value in change.items() if path in self.of_campaign}
             rest = {path: value for path, value in change.items() if path not in own}
-            system = with_figures(self.system, rest) if rest else self.system
-            asked = with_scalars(self.run.campaign, own)
-            found[rows] = self._column_of(
-                kind, asked, system, [one.take(np.array(rows)) for one in steps]
-            )
-        return found
+            system = with_figures(self.system, rest, self.figures) if rest else self.system
+            asked = with_scalars(self.run.campaign, own) if own else self.run.campaign
+            yield rows, self._run(kind, asked, system, [one.take(np.array(rows)) for one in steps])
 
     def _allowed(self, path: str, value: float) -> bool:
         """Whether a file could state a value, if it is one of a campaign; those of machines are checked elsewhere."""
@@ -220,14 +235,14 @@ class RunCase(Case):
 
     def _only(self, change: Mapping[str, float], *, of_steps: bool) -> dict[str, float]:
         """Return the part of a change that steps depend on, or that which the rest of a run does."""
+        own = self.of_campaign
         if of_steps:
-            out = (*self.of_campaign, *OF_WHOLE_RUNS)
-            return {path: value for path, value in change.items() if not path.startswith(out)}
-        return {
-            path: value
-            for path, value in change.items()
-            if path in self.of_campaign or path.startswith(_OF_JOBS)
-        }
+            steps = (
+                path for path in change if path not in own and not path.startswith(OF_WHOLE_RUNS)
+            )
+            return {path: change[path] for path in steps}
+        rest = (path for path in change if path in own or path.startswith(_OF_JOBS))
+        return {path: change[path] for path in rest}
 
     def _value(
         self,
@@ -239,16 +254,22 @@ class RunCase(Case):
         """Return the figure of one run; not-a-number where a part of it does not fit."""
         if not all(one.feasible[0] for one in steps):
             return np.nan
-        return float(self._column_of(kind, asked, system, steps)[0])
+        return float(self._figure(self._run(kind, asked, system, steps))[0])
 
-    def _column_of(
+    def _figure(self, whole: WholeRun) -> Array:
+        """Return the figure of runs; not-a-number of those that never end."""
+        with quiet():
+            found = np.asarray(self._column.of(whole), float)
+        return np.where(np.isinf(found), np.nan, found)
+
+    def _run(
         self,
         kind: type[WholeRun],
         asked: Campaign,
         system: System,
         steps: Sequence[Evaluation],
-    ) -> Array:
-        """Return the figure of runs whose parts have steps as in some tables, one for each execution."""
+    ) -> WholeRun:
+        """Return the runs whose parts have steps as in some tables, one for each execution."""
         tables = dict(zip(self._executions, steps, strict=True))
         parts = [(one, tables[one.estimate.execution]) for one in self.run.parts]
         stretches = tuple(
@@ -256,7 +277,4 @@ class RunCase(Case):
             for one, table in parts
         )
         of_job = job(asked, system, self.execution.datatype, tables[self.execution].column)
-        whole = kind(asked, of_job, stretches, self.run.pauses)
-        with quiet():
-            found = np.asarray(self._column.of(whole), float)
-        return np.where(np.isinf(found), np.nan, found)  # a run that never ends
+        return kind(asked, of_job, stretches, self.run.pauses)

@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, marks
+from calculon.apps.report.campaign_sections import assumed_section
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
@@ -37,6 +38,9 @@ KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
 """Titles of the kinds of figures (:data:`calculon.planner.elasticities.KINDS`), in the order of the page."""
 
 HARDWARE = "hardware"
+
+_AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
+"""Units of amounts of whole runs."""
 
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
@@ -191,6 +195,9 @@ class SensitivityPage:
             yield from self._sizes(self.again["sizes"])
         if "break_even" in self.document:
             yield from (Text(), *self._break_even(self.document["break_even"]))
+        felt = {row["path"] for row in self.document["figures"]}
+        if used := [one for one in self.document.get("assumed", ()) if one["field"] in felt]:
+            yield from (Text(), *assumed_section({"assumed": used}, every=True))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.document["question"]
@@ -201,6 +208,8 @@ class SensitivityPage:
         yield Text.assemble((title, "bold underline"), (terms, "dim"))
         table = grid("text", "text")
         table.add_row(Text("plan", "dim"), Text(self._words(fields)))
+        if (run := asked.get("campaign")) is not None:
+            table.add_row(Text("run", "dim"), Text(_length(run)))
         name = self.document["statistic"]
         table.add_row(Text(name, "dim"), Text(f"{self._value(self.now)}, {self.document['help']}"))
         yield indented(table)
@@ -219,6 +228,8 @@ class SensitivityPage:
             return f"{value / GIB:,.2f} GiB"
         if unit == "fraction":
             return f"{100 * value:.2f} %"
+        if unit in _AMOUNTS:
+            return f"{scaled(value, digits=2)} {unit}"
         return scaled(value, unit) if abs(value) >= 10_000 else f"{significant(value)} {unit}"
 
     def _figures(self, width: int) -> Iterator[RenderableType]:
@@ -426,6 +437,14 @@ class SensitivityPage:
         yield indented(told) if known else indented(Text("None of them."))
         if never := [path for path, row in units.items() if row["value"] is None]:
             yield indented(Text(f"Never within 1/16 to 16 times: {', '.join(never)}.", "dim"))
+
+
+def _length(run: Document) -> str:
+    """Say what a campaign is about, or how long it is, as it states that itself."""
+    known = ((name, run[name]) for name in ("tokens", "steps") if name in run)
+    stated = (f"{one if isinstance(one, str) else scaled(one)} {name}" for name, one in known)
+    loss = f"to a loss of {run['loss']}" if "loss" in run else "phases"
+    return str(run.get("about") or next(stated, loss))
 
 
 def _capacity(size: float, now: float) -> str:
