@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from calculon.inspect.what_if import figures, what_if
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
-    from calculon.planner.answer import Answer, plan
+    from calculon.planner.answer import Answer
+    from calculon.planner.dependence import Sensitivity
     from calculon.planner.fleet import FleetAnswer
     from calculon.planner.launch_flags import export_flags, import_flags
-    from calculon.planner.sensitivity import Sensitivity, sensitivity
-    from calculon.planner.training_run import TrainingRun, campaign
+    from calculon.planner.planning import plan
+    from calculon.planner.run_of_plan import campaign
+    from calculon.planner.sensitivity import sensitivity
+    from calculon.planner.training_run import TrainingRun
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
@@ -95,12 +98,15 @@ _MODULES = {
     "hardware.system": ("System",),
     "launch.dialect": ("Launch",),
     "plan.plan": ("Plan",),
-    "planner.answer": ("Answer", "plan"),
+    "planner.answer": ("Answer",),
     "planner.fleet": ("FleetAnswer",),
     "planner.launch_flags": ("export_flags", "import_flags"),
-    "planner.training_run": ("TrainingRun", "campaign"),
+    "planner.run_of_plan": ("campaign",),
+    "planner.training_run": ("TrainingRun",),
     "planner.waterfall": ("Waterfall", "waterfall"),
-    "planner.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.planning": ("plan",),
+    "planner.dependence": ("Sensitivity",),
+    "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),

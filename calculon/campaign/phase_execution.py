@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from calculon.errors import Problem, nearest
 from calculon.frozen import dataclass
@@ -26,6 +26,8 @@ class PhaseExecution:
         :data:`OPTIONS`.
     """
 
+    WANTED: ClassVar = f"an execution of the catalog, a file, its fields, or {SEARCH}"
+
     text: str
 
     @classmethod
@@ -36,8 +38,7 @@ class PhaseExecution:
         if isinstance(raw, str) and raw.strip():
             return cls(json.dumps(raw))
         if not isinstance(raw, Mapping) or not raw:
-            wanted = f"an execution of the catalog, a file, its fields, or {SEARCH}"
-            problems.append(Problem(path, wanted, shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(json.dumps(SEARCH))
         if SEARCH in raw:
             problems += _option_problems(raw, path)

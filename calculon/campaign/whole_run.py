@@ -10,7 +10,7 @@ import numpy as np
 
 from calculon.arrays import derived
 from calculon.campaign.checkpoint import Saving, saving
-from calculon.campaign.end_of_run import mean, quantiles
+from calculon.campaign.end_of_run import SHARES, mean, quantiles
 from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
 from calculon.campaign.exponentials import Values, quiet, ratio
 from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
@@ -352,18 +352,24 @@ class WholeRun:
         """See :class:`CampaignFigures`, as of all that follows."""
         return self.wall / DAY
 
-    @derived
-    def _quantiles(self) -> Array:
-        """Days by which runs have ended; with two levels by the law of one, scaled to their mean."""
+    def days_by(self, shares: tuple[float, ...]) -> Array:
+        """Return the days by which given shares of such runs have ended, as failures leave them; shape (shares, ...).
+
+        With two levels it is the law of one, scaled to their mean.
+        """
         c, scale = self.campaign.checkpoints, np.asarray(1.0)
         times = self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf
         if c.levels > 1:
             recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
             times = self.memory_interval, self.saves.memory_pause, recovery, self.mtbf
             scale = self.work * (1.0 + self.spent.total) / mean(self.work, *times)
+        found = scale * quantiles(self.work, *times, shares) + self.restarts
         with quiet():
-            ends = scale * quantiles(self.work, *times) + self.restarts
-            return np.asarray(ends / self._complete / DAY)
+            return np.asarray(found / self._complete / DAY)
+
+    @derived
+    def _quantiles(self) -> Array:
+        return self.days_by(SHARES)
 
     @property
     def days_p10(self) -> Array:  # noqa: D102

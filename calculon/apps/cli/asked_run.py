@@ -43,7 +43,7 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
     Infeasible
         When a part of it does not fit.
     """
-    from calculon.planner.training_run import campaign
+    from calculon.planner.run_of_plan import campaign
 
     model, execution, system = arguments.model, arguments.execution, arguments.system
     source = campaign_source(arguments)

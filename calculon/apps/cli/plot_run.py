@@ -19,5 +19,5 @@ def goodput(arguments: argparse.Namespace) -> dict[str, Any]:
     from calculon.planner.goodput_by_size import goodput_by_size
 
     texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
-    mtbf = [parse_value(text.strip()) for text in texts] or None
+    mtbf: list[Any] | None = [parse_value(text.strip()) for text in texts] or None
     return goodput_by_size(asked_run(arguments), arguments.procs, mtbf).to_dict()

@@ -7,6 +7,7 @@ from calculon.apps.notebook.markup import ROWS, folded, framed, heading, page, p
 from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.comparison_tables import sections
+from calculon.apps.report.fleet_page import BEST, FleetPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
@@ -27,7 +28,8 @@ from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
-from calculon.planner.sensitivity import Sensitivity
+from calculon.planner.dependence import Sensitivity
+from calculon.planner.fleet import FleetAnswer
 from calculon.planner.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why
@@ -59,6 +61,11 @@ def _answer(one: Answer) -> str:
     preset = one.question.preset
     shown = PlanPage(one.to_dict(), best, preset.usual, preset.words)
     return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine", "From"))
+
+
+def _fleets(one: FleetAnswer) -> str:
+    shown = FleetPage(one.to_dict(), one.preset.usual, one.frameworks)
+    return page(shown, (*BEST.values(), "Days"))
 
 
 def _search(one: SearchResult) -> str:
@@ -307,6 +314,7 @@ Shower = Callable[[Any], str]
 PAGES: dict[type, Shower] = {
     Estimate: _estimate,
     Answer: _answer,
+    FleetAnswer: _fleets,
     SearchResult: _search,
     Evaluation: _evaluation,
     Sensitivity: _sensitivity,

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
     from calculon.planner.training_run import TrainingRun
 
+CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
+"""Shares of runs whose ends are drawn."""
+
 
 def run_days(run: "TrainingRun") -> RunDays:
     """Return where the days of a run go, and when it ends, with the digits that its interval leaves."""
     main = result_of(run.main.estimate)
-    return RunDays(run.to_dict(), main.digits, main.interval)
+    ended = run.whole.days_by(CHANCES).tolist()
+    return RunDays(
+        run.to_dict(), main.digits, main.interval, tuple(zip(CHANCES, ended, strict=True))
+    )
 
 
 def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]":

@@ -35,7 +35,7 @@ def names_of(line: str) -> list[str]:
     return line.removeprefix(ASIDE).split(", ")
 
 
-@pytest.mark.parametrize("kind", ["models", "systems", "executions", "studies"])
+@pytest.mark.parametrize("kind", ["models", "systems", "executions", "studies", "campaigns"])
 def test_one_kind_in_every_format(run, kind):
     names = list(catalog.names({"studies": "study"}.get(kind, kind.removesuffix("s"))))
     assert [row["name"] for row in json.loads(run("catalog", kind, "-f", "json").out)] == names
@@ -82,12 +82,13 @@ def test_all_kinds_at_once(run):
         "executions",
         "presets",
         "studies",
+        "campaigns",
     }
-    assert run("catalog", "-f", "markdown").out.count("\n## ") == 4
+    assert run("catalog", "-f", "markdown").out.count("\n## ") == 5
     code, _, err = run("catalog", "-f", "csv")
     assert code == 2
     assert (
-        "KIND: expected one of models, systems, executions, presets, studies for --format csv"
+        "KIND: expected one of models, systems, executions, presets, studies, campaigns for --format csv"
         in err
     )
     assert "calculon catalog models --format csv" in err

@@ -28,7 +28,8 @@ def configure(parser: Parser) -> None:
         "--carbon 400\n"
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 30d --mtbf 20000h "
         "--set campaign.reliability.restart=10min\n"
-        "calculon campaign llama3-8B best.json#0 h100_80g_sxm --campaign run.yaml -o run.json",
+        "calculon campaign bloom-176B bloom-176B_a100x384 a100_80g_sxm --campaign bloom_366B --carbon france "
+        "-o run.json",
     )
     add_run(parser)
     parser.add_argument(
@@ -58,20 +59,21 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if output not in (None, STDOUT):
         check_outputs([output], [split(one)[0] for one in (*specs, *given)])
     found = asked_run(arguments)
+    document = found.to_dict() | {"elasticities": found.largest_elasticities}
     if output is None:
         from calculon.apps.report.campaign_page import CampaignPage
         from calculon.apps.views.estimate_result import result_of
 
         main = result_of(found.main.estimate)
         usual = found.preset.usual
-        log.show(CampaignPage(found.to_dict(), main, usual, every=arguments.verbose))
+        log.show(CampaignPage(document, main, usual, every=arguments.verbose))
     else:
         from calculon.spec.files import json_text, write_json
 
         if output == STDOUT:
-            log(json_text(found.to_dict()))
+            log(json_text(document))
         else:
-            write_json(output, found.to_dict())
+            write_json(output, document)
             log(f"Output: {output}")
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)

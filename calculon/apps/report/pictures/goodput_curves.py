@@ -50,6 +50,7 @@ def draw(document: Document) -> "Figure":
     """
     question = document["question"]
     model, system = (stated_name(question[kind]) for kind in ("model", "system"))
+    chosen = "Stated" if document["interval_stated"] else "Best"
     with drawing():
         picture = figure(6.4, 7.0)
         panels = picture.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))
@@ -67,7 +68,7 @@ def draw(document: Document) -> "Figure":
         upper.plot([], [], color=GREY, lw=0.9, ls=":", label="processors of the plan")
         for axes, label in (
             (middle, "Between\ninterruptions (h)"),
-            (lower, "Between\ncheckpoints (min)"),
+            (lower, f"{chosen} checkpoint\ninterval (min)"),
         ):
             axes.set_yscale("log", base=10)
             _ticks(axes)
