@@ -280,7 +280,7 @@ def money(
     return Money(
         processors=paid,
         storage=np.broadcast_to(stored, np.shape(paid)),
-        experiments=paid * experiments,
+        experiments=paid * experiments if np.any(experiments) else np.zeros_like(paid),
         quote=price,
         storage_quote=storage_quote,
     )

@@ -12,7 +12,7 @@ from calculon.arrays import derived
 from calculon.campaign.checkpoint import Saving, saving
 from calculon.campaign.end_of_run import SHARES, mean, quantiles
 from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
-from calculon.campaign.exponentials import Values, ratio
+from calculon.campaign.exponentials import Values, quiet, ratio
 from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
@@ -341,8 +341,9 @@ class WholeRun:
 
     @derived
     def wall(self) -> Seconds:
-        """Expected time of the run."""
-        return self.running / self._complete
+        """Expected time of the run; infinite where the job is never complete."""
+        with quiet():
+            return np.asarray(self.running / self._complete)
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -362,8 +363,9 @@ class WholeRun:
             recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
             times = self.memory_interval, self.saves.memory_pause, recovery, self.mtbf
             scale = self.work * (1.0 + self.spent.total) / mean(self.work, *times)
-        found = scale * quantiles(self.work, *times, shares) + self.restarts
-        return found / self._complete / DAY
+        with quiet():
+            found = scale * quantiles(self.work, *times, shares) + self.restarts
+            return np.asarray(found / self._complete / DAY)
 
     @derived
     def _quantiles(self) -> Array:

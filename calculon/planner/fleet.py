@@ -19,6 +19,7 @@ from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import Question
 from calculon.planner.candidate import Candidate, told_price
+from calculon.presets import Preset
 from calculon.records import columns, only_values
 from calculon.run_figures import CampaignFigures
 from calculon.spec.fields import spec_fields
@@ -36,8 +37,9 @@ OBJECTIVES = ("usd", "days", "days_p90", "processor_hours", "mwh", "t_co2")
 
 On one count of one machine all plans have the same bytes in a checkpoint, the same failures, the same price. So days,
 and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
-``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps). Energy rises less
-than time, as waiting draws less than work: by ``mwh`` and ``t_co2`` the fastest plans of all counts are compared.
+``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps, and for electricity
+in the price of processors that one owns). Energy rises less than time, as waiting draws less than work: by ``mwh`` and
+``t_co2`` the fastest plans of all counts are compared.
 """
 
 DEADLINE = "deadline"
@@ -184,6 +186,8 @@ class FleetAnswer(Displayed):
         A larger count that meets the deadline, where none of those asked for does.
     tried : int
         Executions that were searched.
+    coarse : bool
+        Whether open counts were not tried closer to the best, as each search takes long.
     """
 
     questions: tuple[Question, ...]
@@ -192,6 +196,7 @@ class FleetAnswer(Displayed):
     points: tuple[Point, ...]
     further: Point | None = None
     tried: int = 0
+    coarse: bool = False
 
     @cached_property
     def ranked_by(self) -> str:
@@ -209,14 +214,15 @@ class FleetAnswer(Displayed):
     def ranked(self) -> tuple[Point, ...]:
         """The points that have a plan: first those that meet all limits, the best first; then the nearest to them.
 
-        Points without the figure that is compared come after all others that meet the limits.
+        Points without the figure that is compared come after all others that meet the limits; those with a limit that
+        cannot be checked come last.
         """
         return tuple(sorted((one for one in self.points if one.plan is not None), key=self._key))
 
     def _key(self, one: Point) -> tuple[float, ...]:
         value, days = one.figures[self.ranked_by], one.figures["days"] or 0.0
         known = (0.0, value) if value is not None else (1.0, days)
-        return (one.excess, float(bool(one.unchecked)), *known, days, one.num_procs)
+        return (float(bool(one.unchecked)), one.excess, *known, days, one.num_procs)
 
     @property
     def best(self) -> Point | None:
@@ -228,6 +234,19 @@ class FleetAnswer(Displayed):
     def nearest(self) -> Point | None:
         """The best point, or where none meets the limits the one that misses them by least; None where nothing fits."""
         return self.ranked[0] if self.ranked else None
+
+    @property
+    def preset(self) -> Preset:
+        """The framework of the nearest point."""
+        return (self.questions[0] if self.nearest is None else self.nearest.question).preset
+
+    @property
+    def frameworks(self) -> str:
+        """What runs the plans, in words: one framework, or that of each machine."""
+        words = {one.system.name: one.preset.words for one in self.questions}
+        if len({*words.values()}) == 1:
+            return self.preset.words
+        return "; ".join(f"{name}: {text}" for name, text in words.items())
 
     @cached_property
     def frontier(self) -> tuple[Point, ...]:
@@ -338,6 +357,7 @@ class FleetAnswer(Displayed):
             },
             "tokens": self.tokens,
             "tried": self.tried,
+            "coarse": self.coarse,
             "ranked_by": self.ranked_by,
             "money": self.money,
             "best": None if self.best is None else places[id(self.best)],
@@ -350,6 +370,7 @@ class FleetAnswer(Displayed):
             "ranked": [places[id(one)] for one in self.ranked],
             "frontier": [places[id(one)] for one in self.frontier],
             "prices": self._prices,
+            "pue": self.campaign.fleet.pue,
             "assumed": told_defaults(self.campaign),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}

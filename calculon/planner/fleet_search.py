@@ -38,7 +38,13 @@ SLACK = 0.7
 """Least part of these that are tried: fewer processors may be more efficient ones."""
 
 BEYOND = 4
-"""Multiple of the fewest that meet the deadline up to which more are tried."""
+"""Multiple of the fewest that meet the deadline, or of the fastest, up to which more are tried."""
+
+WIDE = 200_000
+"""Plans of a search from which on it takes many seconds."""
+
+BEYOND_WIDE = 2
+"""The multiple of wide searches, which are not tried closer to the best, either."""
 
 QUARTERS = 4
 """Parts into which the steps beside the best count are divided, to look closer."""
@@ -94,7 +100,7 @@ def ask_fleet(
     objective : str
         One of :data:`~calculon.planner.fleet.OBJECTIVES`.
     **words
-        Further arguments of :func:`~calculon.planner.answer.plan`.
+        Further arguments of :func:`~calculon.planner.planning.plan`.
 
     Raises
     ------
@@ -151,7 +157,8 @@ def fleet_answer(asked: FleetQuestion, seen: Seen | None = None) -> FleetAnswer:
     in_time = asked.campaign.deadline is None or answer.in_time is not None
     further = None if in_time or answer.nearest is None else _further(machines, answer)
     tried = sum(one.tried for one in machines)
-    return replace(answer, further=further, tried=tried)
+    coarse = asked.open_counts and any(one.wide for one in machines)
+    return replace(answer, further=further, tried=tried, coarse=coarse)
 
 
 class Machine:
@@ -215,20 +222,31 @@ class Machine:
             count *= 2
         return math.inf
 
+    @property
+    def wide(self) -> bool:
+        """Whether a search has so many plans that it takes long, as of mixtures of experts."""
+        return self.tried > WIDE * max(1, len(self._points))
+
     def ladder(self, objective: str) -> list[Point]:
-        """Return points of halves and doubles that could meet the deadline, and some beside the best of them."""
-        steps = list(halves_and_doubles(self.node, SLACK * self.needed, self.most))
-        if not steps:
-            largest = self.most // self.node * self.node or self.most
-            return [self.point(largest)]
+        """Return points of halves and doubles that could meet the deadline, and some beside the best of them.
+
+        They end at a multiple of the first that meets it; where none does, of the fastest. They are fewer of models
+        whose searches are wide.
+        """
+        most = self.most
+        steps = list(halves_and_doubles(self.node, min(SLACK * self.needed, most / BEYOND), most))
         points: list[Point] = []
-        for count in steps:
+        for count in steps or [most]:
             points.append(self.point(count))
-            met = next((one.num_procs for one in points if one.plan and one.keeps(DEADLINE)), None)
-            if met is not None and count >= BEYOND * met:
+            known = [one for one in points if one.plan is not None]
+            in_time = (one for one in known if one.keeps(DEADLINE))
+            fastest = min(known, key=lambda one: one.figures["days"] or math.inf, default=None)
+            first = next(in_time, fastest)
+            beyond = BEYOND_WIDE if self.wide else BEYOND
+            if first is not None and count >= beyond * first.num_procs:
                 break
         best = FleetAnswer((self.question,), self.campaign, objective, tuple(points)).nearest
-        if best is None:
+        if best is None or self.wide:
             return points
         places = [one.num_procs for one in points]
         between = beside(places, best.num_procs, self.node)

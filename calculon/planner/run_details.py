@@ -5,6 +5,7 @@ from typing import Any
 from calculon.campaign.electricity import Carbon
 from calculon.campaign.energy import carbon as carbon_dioxide
 from calculon.campaign.energy import water
+from calculon.campaign.job_mtbf import small_job_warning
 from calculon.campaign.money import break_even_hours, contract_year
 from calculon.campaign.whole_run import WholeRun
 from calculon.units import KILO
@@ -87,6 +88,12 @@ def _market(whole: WholeRun) -> float | None:
     """Return the tonnes of CO2 by contracts."""
     grams = whole.campaign.fleet.g_co2_per_kwh_market
     return None if grams is None else float(carbon_dioxide(whole.mwh * KILO, grams))
+
+
+def warnings_of(whole: WholeRun) -> list[str]:
+    """Return what makes the figures of a run, of one execution, less sure."""
+    warned = small_job_warning(int(whole.job.num_procs))
+    return [warned] if warned else []
 
 
 def node_details(whole: WholeRun) -> dict[str, Any]:

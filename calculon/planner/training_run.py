@@ -11,7 +11,6 @@ from calculon.architecture.parameters import active_count
 from calculon.campaign.assumed import told_defaults
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
-from calculon.campaign.job_mtbf import small_job_warning
 from calculon.campaign.limits import Limit, limits
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
@@ -26,7 +25,12 @@ from calculon.hardware.system import System
 from calculon.inspect.question import question
 from calculon.planner.dependence import Sensitivity, largest, of_run
 from calculon.planner.published_beside import published_beside
-from calculon.planner.run_details import energy_details, money_details, node_details
+from calculon.planner.run_details import (
+    energy_details,
+    money_details,
+    node_details,
+    warnings_of,
+)
 from calculon.planner.run_parts import Part, parts_of
 from calculon.presets import Preset
 from calculon.records import only_values
@@ -34,6 +38,7 @@ from calculon.spec.model import Model
 from calculon.spec.result_selection import QUESTION
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -166,7 +171,6 @@ class TrainingRun(Displayed):
         """Return everything as plain data."""
         main = self.main.estimate
         known = {} if main.origin is None else main.origin.to_dict()
-        warned = small_job_warning(main.execution.num_procs)
         asked = {"execution": {**known, "fields": main.execution.to_dict()}}
         return {
             QUESTION: question(main.model, main.system, main.edition, self.preset, **asked)
@@ -181,10 +185,22 @@ class TrainingRun(Displayed):
             "money": money_details(self.whole),
             "energy": energy_details(self.whole),
             "published": published_beside(self.whole, self.model.name),
-            "warnings": [warned] if warned else [],
+            "warnings": warnings_of(self.whole),
             "parts": [one.to_dict() for one in self.parts],
             "assumed": told_defaults(self.campaign),
         }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each part as a DataFrame, in their order; of their executions the fields that differ."""
+        import pandas as pd  # only for people who want frames
+
+        rows = [one.to_dict() for one in self.parts]
+        plans = [row.pop("execution") for row in rows]
+        differ = [name for name in plans[0] if len({str(plan[name]) for plan in plans}) > 1]
+        return pd.DataFrame(
+            row | {name: plan[name] for name in differ if name not in row}
+            for row, plan in zip(rows, plans, strict=True)
+        )
 
     def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
         """Draw the run.

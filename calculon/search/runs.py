@@ -9,6 +9,7 @@ import numpy as np
 from calculon.architecture.parameters import active_count
 from calculon.architecture.workload import sequence_lengths
 from calculon.arrays import derived
+from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import Lookup, job, peak, steps_of, working
 from calculon.campaign.run_length import tokens_of_run
@@ -74,13 +75,11 @@ class Runs:
     @property
     def limits(self) -> tuple[str, ...]:
         """What a deadline and budgets demand, as conditions."""
-        c = self.campaign
-        stated = {
-            "days": None if c.deadline is None else c.deadline / DAY,
-            "usd": c.budget_usd,
-            "mwh": c.budget_mwh,
-        }
-        return tuple(f"{name} <= {most!r}" for name, most in stated.items() if most is not None)
+        stated = ((figure, getattr(self.campaign, name)) for name, figure in LIMITED.items())
+        given = {figure: most for figure, most in stated if most is not None}
+        if "days" in given:
+            given["days"] = given["days"] / DAY
+        return tuple(f"{figure} <= {float(most)!r}" for figure, most in given.items())
 
     @property
     def active(self) -> float:

@@ -214,6 +214,16 @@ def test_a_budget_is_not_met_by_what_has_no_price():
     assert found.best is None
     assert found.points[0].unchecked == ("budget_usd",)
     assert "budget_usd" in found.misses
+    beside = plan(
+        MODEL,
+        64,
+        [UNPRICED, SYSTEM],
+        batch=BATCH,
+        campaign=asked | {"deadline": "5d"},
+        objective="usd",
+    )
+    assert [one.system.name for one in beside.ranked] == [SYSTEM, UNPRICED]
+    assert SYSTEM in beside.frameworks  # each has its own
 
 
 # -- open counts
@@ -249,6 +259,26 @@ def test_open_counts_end_at_the_size_of_the_networks():
     assert answer.best is None
     assert max(one.num_procs for one in answer.points) == most_processors(answer.nearest.system)
     assert answer.further is None
+
+
+def test_open_counts_end_where_more_are_no_faster():
+    answer = fleet(ANY, deadline="6h")
+    known = [one for one in answer.points if one.plan]
+    fastest = min(known, key=lambda one: value(one, "days"))
+    assert answer.best is None
+    assert fastest.num_procs < max(one.num_procs for one in answer.points)
+    assert value(fastest, "days") > 6 / 24
+
+
+def test_wide_searches_are_fewer(monkeypatch):
+    monkeypatch.setattr(fleet_search, "WIDE", 0)
+    asked = read_campaign(RUN, {"deadline": "60d"})
+    answer = plan(MODEL, ANY, SYSTEM, batch=BATCH, campaign=asked, objective="usd")
+    counts = [one.num_procs for one in answer.points]
+    assert answer.coarse
+    assert not fleet(ANY, deadline="60d").coarse
+    assert counts == [*halves_and_doubles(8, min(counts), max(counts))]
+    assert answer.best is not None
 
 
 def test_halves_and_doubles_are_powers_of_two_of_nodes_and_those_times_a_half_more():

@@ -20,8 +20,8 @@ def run():
 def test_hours_are_for_as_many_tokens(run):
     (row,) = (one for one in published_beside(run.whole, "bloom-176B") if "hours" in one["figure"])
     assert row["published"] == 1_082_990
-    each = run.figures["processor_hours"] / run.tokens
-    assert math.isclose(row["ours"], each * 366e9)
+    working = 384 * run.figures["days"] * 24
+    assert math.isclose(row["ours"], working / run.tokens * 366e9)
 
 
 def test_failures_are_those_of_as_many_processors_and_hours(run):

@@ -49,3 +49,12 @@ def test_a_run_beyond_its_limits_is_told_all_the_same():
     (limit,) = run.limits
     assert math.isclose(limit.over, run.figures["days"] - 1)
     assert run.to_dict()["limits"][0]["met"] is False
+
+
+def test_a_frame_has_a_row_for_each_part():
+    ramp = [{"from": 0, "batch": 256}, {"from": "10G", "batch": 512}]
+    run = calculon.campaign(*LLAMA, {"tokens": "1T", "batch_ramp": ramp})
+    frame = run.to_frame()
+    assert list(frame["batch_size"]) == [256, 512]
+    assert list(frame["days"]) == [one.days for one in run.parts]
+    assert "execution" not in frame

@@ -72,9 +72,7 @@ def plan_fleets(
 def _show(answer: "FleetAnswer", log: Log) -> None:
     from calculon.apps.report.fleet_page import FleetPage
 
-    shown = answer.nearest
-    preset = (answer.questions[0] if shown is None else shown.question).preset
-    log.show(FleetPage(answer.to_dict(), preset.usual, preset.words))
+    log.show(FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks))
 
 
 @contextlib.contextmanager

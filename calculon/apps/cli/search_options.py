@@ -4,6 +4,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.cli.campaign_options import (
+    add_campaign,
+    campaign_of,
+    campaign_source,
+    stated,
+)
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
 from calculon.apps.cli.streams import tell
@@ -14,6 +20,7 @@ from calculon.spec.spellings import PRECISIONS, global_batch, precision
 
 if TYPE_CHECKING:
     from calculon.apps.study.task import Search
+    from calculon.campaign.record import Campaign
     from calculon.hardware.system import System
     from calculon.search.search_counts import Counts
     from calculon.search.space import Space
@@ -116,7 +123,8 @@ def add_choice_options(parser: Parser) -> None:
         action="store_true",
         help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
     )
-    add_changes(parser, "model", "system")
+    add_changes(parser, "model", "system", "campaign")
+    add_campaign(parser)
     parser.add_argument(
         "--where",
         action=_And,
@@ -177,11 +185,19 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     from calculon.search.restrict import parse
     from calculon.spec.spellings.processor_counts import processor_counts
 
-    changed = with_changes(arguments.changes, model=arguments.application, system=arguments.system)
+    source = campaign_source(arguments)
+    changed = with_changes(
+        arguments.changes,
+        model=arguments.application,
+        system=arguments.system,
+        campaign=source,
+    )
+    campaign = _campaign(arguments, changed["campaign"])
     model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
     pareto = _pareto(arguments)
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
-    datatype, edition = arguments.datatype, needed_edition(model, arguments.preset)
+    datatype = arguments.datatype
+    edition = needed_edition(model, arguments.preset, runs=campaign is not None)
     if datatype not in DATATYPE_BYTES:
         recipe = precision(datatype, "DATATYPE")
         if len(recipe) > 1:
@@ -212,12 +228,28 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             any_batch=arguments.any_batch,
             edition=arguments.edition or edition,
             preset=arguments.preset,
+            campaign=campaign,
         )
         for number, count in enumerate(processor_counts(arguments.num_procs, "NUM_PROCS"))
     ]
     asked[0].ranking()
     check_effect([search.space() for search in asked])
     return asked
+
+
+def _campaign(arguments: argparse.Namespace, source: Any) -> "Campaign | None":
+    """Return the campaign whose figures are asked about; none without its options.
+
+    Raises
+    ------
+    SpecError
+        For everything wrong with it, and for one of several batches or lengths.
+    """
+    from calculon.search.request import one_stretch
+
+    if arguments.campaign is None and not stated(arguments) and not source.changes:
+        return None
+    return one_stretch(campaign_of(arguments, source))
 
 
 def _sequences(batch: int | str, length: int) -> int:

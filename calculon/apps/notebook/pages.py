@@ -8,6 +8,7 @@ from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.fleet_page import BEST, FleetPage
+from calculon.apps.report.largest_model_page import LargestModelPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
@@ -30,6 +31,7 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.fleet import FleetAnswer
+from calculon.planner.largest_model import LargestModel
 from calculon.planner.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why
@@ -64,9 +66,8 @@ def _answer(one: Answer) -> str:
 
 
 def _fleets(one: FleetAnswer) -> str:
-    asked = one.questions[0] if one.nearest is None else one.nearest.question
-    preset = asked.preset
-    return page(FleetPage(one.to_dict(), preset.usual, preset.words), (*BEST.values(), "Days"))
+    shown = FleetPage(one.to_dict(), one.preset.usual, one.frameworks)
+    return page(shown, (*BEST.values(), "Days"))
 
 
 def _search(one: SearchResult) -> str:
@@ -322,6 +323,7 @@ PAGES: dict[type, Shower] = {
     Waterfall: _waterfall,
     Launch: _launch,
     TrainingRun: _training_run,
+    LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

@@ -142,8 +142,7 @@ class CampaignPage:
         yield indented(table)
         yield indented(Text(self._spread(24 if short else 1), "dim"))
         for one in self.run["limits"]:
-            does = "Keeps" if one["met"] else "Misses"
-            yield indented(Text(f"{does} {one['in_words']}.", "" if one["met"] else "bold"))
+            yield indented(_limit(one, low, high))
         if absent := [hint for name, hint in _UNKNOWN.items() if self.figures[name] is None]:
             yield indented(Text(f"Not known: {'; '.join(absent)}.", "dim"))
         if self.main.belief is not None:
@@ -247,6 +246,17 @@ def _groups(parts: list[Document], total: float) -> Iterator[list[Document]]:
     for short, some in groupby(parts, lambda one: bool(one["days"] < _SHORT * total)):
         together = list(some)
         yield from [together] if short else ([one] for one in together)
+
+
+def _limit(one: Document, low: float, high: float) -> Text:
+    """Say whether a limit is kept, and what the ends of the interval of the figure say, as shares of it."""
+    if one["met"]:
+        slow = one["value"] * high > one["limit"]
+        more = " The slow end of the interval misses it." if slow else ""
+        return Text(f"Keeps {one['in_words']}.{more}")
+    fast = one["value"] * low <= one["limit"]
+    more = " The fast end of the interval keeps it." if fast else ""
+    return Text(f"Misses {one['in_words']}.{more}", "bold")
 
 
 def _loss(expected: Document) -> str:

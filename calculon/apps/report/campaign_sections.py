@@ -130,6 +130,8 @@ def money_section(money: Document, digits: Digits) -> Iterator[RenderableType]:
     for label, value in parts.items():
         if value:
             table.add_row(label, f"{digits.rate(value)} USD", "")
+    if money["experiments"]:
+        table.add_row("together", f"{digits.rate(money['total'])} USD", "")
     if (hours := money["reserved_from_hours"]) is not None:
         table.add_row("reserved is cheaper", f"{hours:,.0f} h", "a year of use, and more")
     yield indented(table)
@@ -148,8 +150,8 @@ def energy_section(energy: Document, digits: Digits) -> Iterator[RenderableType]
     pue, facility = energy["pue"], energy["facility"]
     said = "without a PUE: --pue 1.2" if pue is None else f"PUE {pue:g}"
     table.add_row("data centre", f"{digits.rate(facility)} MWh" if facility else "-", said)
-    card = "TDP x hours, as model cards have it"
-    table.add_row("to compare", f"{digits.rate(energy['model_card'])} MWh", card)
+    card = "TDP x hours, as model cards have it, beside"
+    table.add_row("model card", f"{digits.rate(energy['model_card'])} MWh", card)
     if (carbon := energy["carbon"]) is not None:
         of = ", ".join(carbon[key] for key in ("name", "source", "date") if carbon[key])
         table.add_row("carbon", f"{carbon['g_co2_per_kwh']:g} g/kWh", of or "as given")

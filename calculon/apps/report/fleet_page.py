@@ -90,6 +90,8 @@ class FleetPage:
         }
         counts = counted(len(self.points), "count")
         rows["tried"] = f"{counts} of processors, {self.answer['tried']:,} plans"
+        if self.answer["coarse"]:
+            rows["tried"] += "; none closer to the best, as each search is large: list counts"
         for label, text in rows.items():
             if text:
                 table.add_row(Text(label, "dim"), Text(text))
@@ -104,9 +106,9 @@ class FleetPage:
     def _chosen(self, one: Document) -> Iterator[RenderableType]:
         met = self.answer["best"] is not None
         word = BEST[self.answer["ranked_by"]] if met else "Nearest"
-        where = f"{word}: {one['num_procs']:,} x {one['system']}"
+        where = f"{one['num_procs']:,} x {one['system']}"
         words = plan_words(one["execution"], self.usual(one["execution"]))
-        yield Text.assemble((where, "bold"), f", {words}")
+        yield Text.assemble((f"{word}: ", "bold"), (f"{where}, {words}", "bold"))
         digits, days = digits_of(one), one["days"]
         table = grid("left", "right", "text")
         known = one["days_low"] is not None
@@ -218,6 +220,9 @@ class FleetPage:
             Column("source", "source", fold=True),
         )
         yield indented(Table(columns, rows))
+        if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
+            said = "MWh of the machines alone (PUE 1): --pue 1.2 adds what the data centre takes."
+            yield indented(Text(said, "dim"))
 
 
 def digits_of(one: Document) -> Digits:

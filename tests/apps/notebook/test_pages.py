@@ -10,6 +10,7 @@ import calculon
 from calculon import inputs
 from calculon.apps.notebook.markup import ROWS
 from calculon.apps.report.campaign_page import CampaignPage
+from calculon.apps.report.fleet_page import FleetPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.sensitivity_page import SensitivityPage
@@ -61,6 +62,14 @@ def test_a_whole_run_says_all_of_its_page():
     found = checked(run._repr_html_())
     page = CampaignPage(run.to_dict(), result_of(run.main.estimate), run.preset.usual)
     told = set(words(found.text))
+    assert [word for word in words_of(page) if word not in told] == []
+
+
+def test_fleets_say_all_of_their_page():
+    run = {"tokens": "1T", "deadline": "60d"}
+    found = calculon.plan("llama-3-8b", "32,64", "h100", campaign=run, objective="usd")
+    page = FleetPage(found.to_dict(), found.preset.usual, found.frameworks)
+    told = set(words(checked(found._repr_html_()).text))
     assert [word for word in words_of(page) if word not in told] == []
 
 

@@ -104,6 +104,19 @@ def test_limits_are_told(deadline, said):
     assert f"{said} its deadline of" in drawn(page(deadline=deadline))
 
 
+def test_limits_inside_of_the_interval_say_so():
+    low, high = run().days_between
+    assert low < 20 < high
+    days = run().figures["days"]
+
+    def said(deadline):
+        return flat(drawn(page(deadline=f"{deadline}d")))
+
+    assert "The slow end of the interval misses it" in said((days + high) / 2)
+    assert "The fast end of the interval keeps it" in said((days + low) / 2)
+    assert "end of the interval" not in said(2 * high)
+
+
 def test_short_runs_are_told_in_hours():
     text = drawn(page(tokens="1G"))
     assert re.search(r"^  hours +\d", text, re.MULTILINE)

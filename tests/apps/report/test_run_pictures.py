@@ -113,7 +113,7 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
     assert losses["evaluation"] / factor == pytest.approx(figures["evaluation_days"])
     axes, chances = lower.axes
     deadlines = [one for one in axes.lines if list(one.get_xdata()) == [20, 20]]
-    assert [one.get_label() for one in deadlines] == ["deadline, 20.0 d"]
+    assert [one.get_label() for one in deadlines] == ["deadline, 20 d"]
     marks = [one.get_xdata()[0] for one in axes.lines if one.get_marker() == "o"]
     assert marks == pytest.approx([figures["useful_days"], figures["days_p50"], figures["days"]])
     lines = [tuple(one.get_xdata()) for one in axes.lines if one.get_linewidth() == 4]
@@ -209,3 +209,22 @@ def test_hours_stand_for_dollars_of_one_machine(fleets):
     document = fleets.to_dict() | {"money": "processor_hours"}
     (axes,) = budget.draw(document).axes
     assert axes.get_ylabel() == "Processor-hours (thousand)"
+
+
+def test_small_differences_of_money_look_small(fleets):
+    document = fleets.to_dict()
+    rows = [one | {"usd": 6e4 + place} for place, one in enumerate(document["points"])]
+    (axes,) = budget.draw({**document, "points": rows}).axes
+    low, high = axes.get_ylim()
+    assert high / low == pytest.approx((1 + budget._LEAST) / (1 - budget._LEAST))
+
+
+def test_a_deadline_far_away_is_named_only(fleets):
+    document = fleets.to_dict()
+    rows = [
+        one | {"limits": [limit | {"limit": 1e4} for limit in one["limits"]]}
+        for one in document["points"]
+    ]
+    figure = budget.draw({**document, "points": rows})
+    assert "deadline 10,000 d, not in sight" in legend(figure)
+    assert figure.axes[0].get_xlim()[1] < 1e3

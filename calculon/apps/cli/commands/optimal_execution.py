@@ -29,6 +29,7 @@ from calculon.units import Unit
 if TYPE_CHECKING:
     from calculon.apps.report.frontier import Frontier
     from calculon.apps.study.task import Search
+    from calculon.records import Column as Statistic
     from calculon.search.driver import SearchResult
 
 SUFFIXES = (".json", ".csv", ".parquet")
@@ -43,7 +44,8 @@ def configure(parser: Parser) -> None:
         "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
         "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
         "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
-        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash",
+        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash\n"
+        "calculon loe llama3-8B 64:512:x2 512 bfloat16 h100_80g_sxm - --tokens 1T --objective usd --where 'days <= 30'",
     )
     add_space_arguments(
         parser,
@@ -239,7 +241,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     plans = plans_table(
         executions,
         stats,
-        [one.statistic for one in best[0].objectives] if asks else [],
+        _asked_figures(best[0], asks=bool(asks)),
         [best[0].space.preset.usual(one) for one in executions],
         [numbers[place] for place in places],
         ties=[ties[place] for place in places],
@@ -261,6 +263,21 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     else:
         top = "" if arguments.top_n or arguments.pareto else "-t 10: the next best plans; "
         log.show(f"({top}-v: why others do not fit, what columns mean)")
+
+
+def _asked_figures(best: "SearchResult", *, asks: bool) -> "list[Statistic]":
+    """Return the objectives that were asked for, and of whole runs days and money."""
+    from calculon.run_figures import RUN_FIGURES
+
+    found = [one.statistic for one in best.objectives] if asks else []
+    if best.space.campaign is None:
+        return found
+    known = [RUN_FIGURES[name] for name in _OF_RUNS if not math.isnan(best.evaluation[name][0])]
+    return [*found, *(one for one in known if one not in found)]
+
+
+_OF_RUNS = ("days", "usd")
+"""Figures of whole runs that are told of winners in any case, where they are known."""
 
 
 def _all_winners(

@@ -97,10 +97,11 @@ def _add_question(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Answer the question, then print the page or write the file."""
     specs = [arguments.model, *_systems(arguments.system)]
-    check_inputs(specs)
+    given = [] if arguments.campaign is None else [arguments.campaign]
+    check_inputs([*specs, *given])
     output = arguments.output
     if output not in (None, STDOUT):
-        check_outputs([output], specs)
+        check_outputs([output], [*specs, *given])
     emitted = None if arguments.emit is None else Emission.of(arguments.emit)
     if emitted is not None and not emitted.file and output == STDOUT:
         found = "the answer and the launch file"

@@ -157,8 +157,11 @@ def _unit(longest: float) -> tuple[str, float]:
 
 
 def _note(axes: "Axes", text: str, place: tuple[float, float], offset: int) -> None:
-    """Write a text behind a bar or a line."""
+    """Write a text behind a bar or a line; white around it keeps it apart from the deadline."""
+    from matplotlib.patheffects import withStroke
+
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+    look["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
     axes.annotate(text, place, xytext=(offset, 0), **look)
 
 
@@ -207,7 +210,7 @@ def _intervals(axes: "Axes", ends: Sequence[_End], run: Document) -> None:
     limit = _deadline(run)
     if limit is not None:
         values.append(limit)
-        axes.axvline(limit * factor, color=BLACK, lw=1.4, label=f"deadline, {span(limit, limit)}")
+        axes.axvline(limit * factor, color=BLACK, lw=1.4, label=f"deadline, {limit:,.3g} d")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), borderpad=0, handlelength=1.2)
     low, high = min(values) * factor, max(values) * factor
     room = max(high - low, 0.02 * high)
