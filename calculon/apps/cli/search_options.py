@@ -247,7 +247,7 @@ def _campaign(arguments: argparse.Namespace, source: Any) -> "Campaign | None":
     """
     from calculon.search.request import one_stretch
 
-    if arguments.campaign is None and not stated(arguments) and not source.changes:
+    if arguments.campaign is None and not stated(arguments) and not source:
         return None
     return one_stretch(campaign_of(arguments, source))
 
