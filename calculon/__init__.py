@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from calculon.planner.answer import Answer
     from calculon.planner.dependence import Sensitivity
     from calculon.planner.fleet import FleetAnswer
+    from calculon.planner.largest_model import LargestModel, largest_model
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.planning import plan
     from calculon.planner.run_of_plan import campaign
@@ -51,6 +52,7 @@ __all__ = [
     "Execution",
     "FleetAnswer",
     "Infeasible",
+    "LargestModel",
     "Launch",
     "Model",
     "Packing",
@@ -74,6 +76,7 @@ __all__ = [
     "export_flags",
     "figures",
     "import_flags",
+    "largest_model",
     "packing",
     "plan",
     "report",
@@ -100,6 +103,7 @@ _MODULES = {
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer",),
     "planner.fleet": ("FleetAnswer",),
+    "planner.largest_model": ("LargestModel", "largest_model"),
     "planner.launch_flags": ("export_flags", "import_flags"),
     "planner.run_of_plan": ("campaign",),
     "planner.training_run": ("TrainingRun",),

@@ -363,8 +363,8 @@ class WholeRun:
             recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
             times = self.memory_interval, self.saves.memory_pause, recovery, self.mtbf
             scale = self.work * (1.0 + self.spent.total) / mean(self.work, *times)
-        found = scale * quantiles(self.work, *times, shares) + self.restarts
         with quiet():
+            found = scale * quantiles(self.work, *times, shares) + self.restarts
             return np.asarray(found / self._complete / DAY)
 
     @derived

@@ -25,8 +25,8 @@ from calculon.spec.spellings import processor_counts
 FIRST_MFU = 0.4
 """Share of the peak with which the first model is looked for; 38 to 43 % of Llama 3 405B, arXiv:2407.21783, table 4."""
 
-_MOST_RUNS = 6
-"""Models of the catalog that are planned until the nearest one is found."""
+_SMALLER = 0.8
+"""Parameters of the next model, at most, over those of one that did not fit."""
 
 RULE = "20 tokens for each parameter"
 """The ratio of Hoffmann et al., arXiv:2203.15556, table 3, by all three of their approaches together."""
@@ -74,12 +74,15 @@ class LargestModel(Displayed):
     nearest : TrainingRun
         The model of the catalog whose parameters are nearest to the optimum, on this fleet, with its own optimum of
         tokens: its rate is that which the fleet is taken to have.
+    too_large : tuple of str
+        Models of the catalog nearer to it that do not fit on this fleet.
     """
 
     system: System
     num_procs: int
     days: float
     nearest: TrainingRun
+    too_large: tuple[str, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -96,12 +99,7 @@ class LargestModel(Displayed):
     @cached_property
     def optima(self) -> tuple[Optimum, ...]:
         """Parameters and tokens that the compute is best spent on, by the usual rule and by both laws."""
-        each = math.sqrt(self.compute / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
-        found = [Optimum(RULE, each, CHINCHILLA * each)]
-        for name, law in LAWS.items():
-            parameters, tokens = law.optimum(self.compute)
-            found.append(Optimum(name, float(parameters), float(tokens)))
-        return tuple(found)
+        return optima(self.compute)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -116,6 +114,7 @@ class LargestModel(Displayed):
             "sources": {RULE: "arXiv:2203.15556, table 3"}
             | {name: law.source for name, law in LAWS.items()},
             "optima": [one.to_dict() for one in self.optima],
+            "too_large": list(self.too_large),
             "nearest": {"parameters": _parameters(run.model), "run": run.to_dict()},
         }
 
@@ -125,6 +124,20 @@ class LargestModel(Displayed):
             f"<LargestModel on {self.num_procs:,} x {self.system.name} in {self.days:g} days: "
             f"{best.parameters:.3g} parameters, {best.tokens:.3g} tokens, nearest {self.nearest.model.name}>"
         )
+
+
+def optima(compute: float) -> tuple[Optimum, ...]:
+    """Return the parameters and tokens that some FLOP are best spent on, by the usual rule and by both laws.
+
+    >>> [f"{one.parameters:.3g}" for one in optima(5.76e23)]  # Chinchilla: 70e9 parameters
+    ['6.93e+10', '3.22e+10', '7.22e+10']
+    """
+    each = math.sqrt(compute / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
+    found = [Optimum(RULE, each, CHINCHILLA * each)]
+    for name, law in LAWS.items():
+        parameters, tokens = law.optimum(compute)
+        found.append(Optimum(name, float(parameters), float(tokens)))
+    return tuple(found)
 
 
 def largest_model(
@@ -172,19 +185,20 @@ def largest_model(
     machine, count = inputs.system(system), processor_counts(str(num_procs))[0]
     span = _span(days, asked)
     document = {name: one for name, one in asked.document.items() if name not in _OF_A_RUN}
-    quiet = read_campaign({**document, "tokens": "chinchilla"})
+    own = read_campaign({**document, "tokens": "chinchilla"})
     tried: dict[str, TrainingRun | None] = {}
     flops = count * span * FIRST_MFU * machine.matrix[_DATATYPE].peak
-    for _ in range(_MOST_RUNS):
-        name = _nearest(flops, tried)
-        found = tried[name] = _run(name, count, machine, quiet, preset)
+    while name := _nearest(flops, tried):
+        found = tried[name] = _run(name, count, machine, own, preset)
         if found is None:
             continue
-        answer = LargestModel(machine, count, span / DAY, found)
+        too_large = tuple(one for one, run in tried.items() if run is None)
+        answer = LargestModel(machine, count, span / DAY, found, too_large)
         flops = answer.compute
         if _nearest(flops, tried) in tried:  # itself, or one whose rate leads back to it
             return answer
-    raise Infeasible("nothing_fits", _none_fits(tried, count, machine))
+    words = f"no model of the catalog of about this size fits on {count:,} x {machine.name}"
+    raise Infeasible("nothing_fits", f"{words}: {', '.join(tried)}")
 
 
 _DATATYPE = "bfloat16"
@@ -225,10 +239,14 @@ def _parameters(model: Model) -> float:
 
 
 def _nearest(flops: float, tried: Mapping[str, TrainingRun | None]) -> str:
-    """Return the model nearest to the optimum of some FLOP, without those that do not fit."""
+    """Return the model nearest to the optimum of some FLOP, smaller than all that do not fit; empty without one."""
     wanted = math.sqrt(flops / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
-    left = {name: one for name, one in _catalog().items() if tried.get(name, ...) is not None}
-    return min(left, key=lambda name: abs(math.log(left[name] / wanted)))
+    known = _catalog()
+    most = min(
+        (_SMALLER * known[name] for name, run in tried.items() if run is None), default=math.inf
+    )
+    left = [name for name, parameters in known.items() if parameters <= most]
+    return min(left, key=lambda name: abs(math.log(known[name] / wanted)), default="")
 
 
 def _run(
@@ -239,7 +257,3 @@ def _run(
         return campaign(name, num_procs, system, asked, preset=preset)
     except Infeasible:
         return None
-
-
-def _none_fits(tried: Mapping[str, object], num_procs: int, system: System) -> str:
-    return f"no model of this size fits on {num_procs:,} x {system.name}: {', '.join(tried)}"

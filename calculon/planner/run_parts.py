@@ -267,7 +267,14 @@ def _searched(base: Estimate, whole: Iterable[Rung]) -> dict[int, Execution]:
         if rung.execution is not None and rung.execution.searched:
             before = largest.setdefault(rung.phase, rung)
             largest[rung.phase] = max(before, rung, key=lambda one: one.tokens)
-    return {phase: _found(base, rung) for phase, rung in largest.items()}
+    known: dict[Hashable, Execution] = {}
+    found = {}
+    for phase, rung in largest.items():
+        asked = rung.execution, rung.batch_size, rung.seq_size, rung.document_mean
+        if asked not in known:
+            known[asked] = _found(base, rung)
+        found[phase] = known[asked]
+    return found
 
 
 def _found(base: Estimate, rung: Rung) -> Execution:

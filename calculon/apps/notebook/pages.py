@@ -8,6 +8,7 @@ from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.fleet_page import BEST, FleetPage
+from calculon.apps.report.largest_model_page import LargestModelPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
@@ -30,6 +31,7 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.fleet import FleetAnswer
+from calculon.planner.largest_model import LargestModel
 from calculon.planner.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why
@@ -321,6 +323,7 @@ PAGES: dict[type, Shower] = {
     Waterfall: _waterfall,
     Launch: _launch,
     TrainingRun: _training_run,
+    LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

@@ -1,8 +1,10 @@
 """``calculon campaign``: a whole training run, with its failures, checkpoints, money and energy."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
-from calculon.apps.cli.asked_run import add_run, asked_run
+from calculon.apps.cli.asked_run import ANY, add_run, asked_largest, asked_run
 from calculon.apps.cli.options import (
     STDOUT,
     Log,
@@ -21,7 +23,8 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Tell a whole training run of a plan: its days with failures and checkpoints, where they go, what ramps of the "
         "batch cost, money, energy and carbon. What nobody states has a default, each printed with its source. Exit "
-        "code 1 where the run misses its deadline or its budget.",
+        "code 1 where the run misses its deadline or its budget. Of the model any: the largest that a fleet trains by "
+        "its deadline, on the tokens that are best for it.",
         "calculon campaign llama-3.1-70b 1024 h100 --tokens 15T\n"
         "calculon campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B\n"
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens chinchilla --price 2.5 --pue 1.2 "
@@ -29,7 +32,8 @@ def configure(parser: Parser) -> None:
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 30d --mtbf 20000h "
         "--set campaign.reliability.restart=10min\n"
         "calculon campaign bloom-176B bloom-176B_a100x384 a100_80g_sxm --campaign bloom_366B --carbon france "
-        "-o run.json",
+        "-o run.json\n"
+        "calculon campaign any 1024 h100 --deadline 60d",
     )
     add_run(parser)
     parser.add_argument(
@@ -58,6 +62,9 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_inputs([*specs, *given])
     if output not in (None, STDOUT):
         check_outputs([output], [split(one)[0] for one in (*specs, *given)])
+    if arguments.model == ANY:
+        _largest(arguments, log, output)
+        return 0
     found = asked_run(arguments)
     document = found.to_dict() | {"elasticities": found.largest_elasticities}
     if output is None:
@@ -68,14 +75,30 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         usual = found.preset.usual
         log.show(CampaignPage(document, main, usual, every=arguments.verbose))
     else:
-        from calculon.spec.files import json_text, write_json
-
-        if output == STDOUT:
-            log(json_text(document))
-        else:
-            write_json(output, document)
-            log(f"Output: {output}")
+        _write(document, output, log)
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")
     return 0
+
+
+def _largest(arguments: argparse.Namespace, log: Log, output: str | None) -> None:
+    """Find the largest model for a fleet, then print the page or write the file."""
+    from calculon.apps.report.largest_model_page import LargestModelPage
+
+    found = asked_largest(arguments).to_dict()
+    if output is None:
+        log.show(LargestModelPage(found))
+    else:
+        _write(found, output, log)
+
+
+def _write(document: Mapping[str, Any], output: str, log: Log) -> None:
+    """Write a document to a file, or print it."""
+    from calculon.spec.files import json_text, write_json
+
+    if output == STDOUT:
+        log(json_text(document))
+    else:
+        write_json(output, document)
+        log(f"Output: {output}")
