@@ -141,9 +141,7 @@ def test_a_tighter_limit_never_improves_the_objective(campaign, text, data):
     days = np.sort(_table(campaign)["days"])
     loose, tight = sorted(data.draw(st.sampled_from(days.tolist())) for _ in range(2))[::-1]
     best = [
-        calculon.search(
-            *ASKED, **SPACE, campaign=campaign | {"deadline": most}, objective=text
-        )
+        calculon.search(*ASKED, **SPACE, campaign=campaign | {"deadline": most}, objective=text)
         for most in (loose * (1 + 1e-12), tight * (1 + 1e-12))
     ]
     assert best[0].scores[0, 0] >= best[1].scores[0, 0]

@@ -292,7 +292,7 @@ def _waterfall(one: Waterfall) -> str:
 
 def _sensitivity(one: Sensitivity) -> str:
     shown = SensitivityPage(one.to_dict(), one.preset.usual)
-    return page(shown, ("Hardware", "How", "Searched"))
+    return page(shown, ("The run", "Hardware", "How", "Searched"))
 
 
 def _training_run(one: TrainingRun) -> str:

@@ -164,7 +164,8 @@ def energy_section(energy: Document, digits: Digits) -> Iterator[RenderableType]
 
 def elasticities_section(found: Mapping[str, Sequence[Document]]) -> Iterator[RenderableType]:
     """Tell the largest elasticities of figures of a run, by the name of the figure."""
-    yield heading("What they depend on", "change with each percent; more by calculon sensitivity")
+    said = "change with each percent of a figure; more: calculon sensitivity"
+    yield heading("Largest elasticities", said)
     table = grid("left", "text")
     for name, rows in found.items():
         said = ", ".join(f"{one['path']} {one['elasticity']:+.2f} %" for one in rows)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, marks
 from calculon.apps.report.campaign_sections import assumed_section
+from calculon.apps.report.campaign_words import tokens_words
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
@@ -229,7 +230,7 @@ class SensitivityPage:
         if unit == "fraction":
             return f"{100 * value:.2f} %"
         if unit in _AMOUNTS:
-            return f"{scaled(value, digits=2)} {unit}"
+            return f"{Digits(WITHOUT_INTERVAL).rate(value)} {unit}"
         return scaled(value, unit) if abs(value) >= 10_000 else f"{significant(value)} {unit}"
 
     def _figures(self, width: int) -> Iterator[RenderableType]:
@@ -442,7 +443,7 @@ class SensitivityPage:
 def _length(run: Document) -> str:
     """Say what a campaign is about, or how long it is, as it states that itself."""
     known = ((name, run[name]) for name in ("tokens", "steps") if name in run)
-    stated = (f"{one if isinstance(one, str) else scaled(one)} {name}" for name, one in known)
+    stated = (f"{one if isinstance(one, str) else tokens_words(one)} {name}" for name, one in known)
     loss = f"to a loss of {run['loss']}" if "loss" in run else "phases"
     return str(run.get("about") or next(stated, loss))
 

@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 from functools import cache
 
 import pytest
@@ -167,3 +168,33 @@ def test_a_plan_that_nothing_changes_has_a_picture():
 
     idle = calculon.sensitivity(*EXAMPLE, of="optimizer_space").to_dict()
     assert draw(idle).axes
+
+
+@cache
+def whole():
+    fleet = {"price": 2.0, "pue": 1.2, "g_co2_per_kwh": "france"}
+    return calculon.sensitivity(
+        *TODAY, campaign={"tokens": 15e12, "fleet": fleet}, of="usd"
+    ).to_dict()
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_a_run_fits_the_width(width):
+    text = page(width, whole())
+    assert max(map(len, text.splitlines())) <= width
+    assert "15 T tokens" in text
+    assert re.search(r"usd +9\d\d,000 USD", text)
+    assert "Assumed" in text
+
+
+def test_a_tornado_of_a_run_has_a_panel_of_it():
+    from calculon.apps.report.pictures.tornado import draw, panels
+
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    assert [panel.title for panel in panels(whole())] == [
+        "The run",
+        "Hardware",
+        "How well it is used",
+    ]
+    label = draw(whole()).axes[-1].get_xlabel()
+    assert f"(k USD): {whole()['value'] / 1e3:.3g}" in label

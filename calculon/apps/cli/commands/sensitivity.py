@@ -39,6 +39,9 @@ _COUNT = r"\d+[kK]?"
 
 _KINDS = ("model", "execution", "system", "campaign")
 
+LIMITS = ("--deadline", "--budget-usd", "--budget-mwh")
+"""Options of a campaign on which no figure of its run depends."""
+
 OUTPUTS = (".json", ".csv", *PICTURES)
 
 
@@ -84,7 +87,7 @@ def configure(parser: Parser) -> None:
     )
     _add_rivals(parser)
     _add_outputs(parser)
-    add_campaign(parser)
+    add_campaign(parser, without=LIMITS)
     add_changes(parser, *_KINDS)
     add_edition(parser)
     add_preset(parser)
