@@ -255,7 +255,11 @@ def search_of_runs() -> Figure:
         run(space, make_ranking(10, objective, (), where, "corrected", space.runs))
         return time.process_time() - begin
 
-    cases = (("days", None, None), ("usd", None, None), ("sample_rate", "days <= 60", "total_time <= 60"))
+    cases = (
+        ("days", None, None),
+        ("usd", None, None),
+        ("sample_rate", "days <= 60", "total_time <= 60"),
+    )
     ratios = []
     for objective, where, of_steps in cases:
         pairs = [

@@ -1,7 +1,7 @@
 """Whole runs of the executions of a search: their figures as columns, and bounds that let a search skip cells."""
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,23 @@ class Runs:
         score = objective.score(self.least(schedule, step_time() * SLACK))
         return score * SLACK if sense == "min" else score / SLACK
 
+    @property
+    def _example(self) -> WholeRun:
+        """A run whose figures are known as far as those of all others are."""
+        one = np.ones(())
+        names = (f.name for f in fields(Job) if f.name not in ("system", "peak"))
+        of_job = Job(system=self.system, **dict.fromkeys(names, one))
+        return WholeRun(self.campaign, of_job, (_stretch(one, one, one),))
+
+    @property
+    def price(self) -> dict[str, Any] | None:
+        """The price of a processor-hour and where it is from, as plain data; None where none is known."""
+        found = self._example.quote
+        if found is None:
+            return None
+        told = {name: getattr(found, name) for name in ("kind", "source", "date")}
+        return {"usd": float(found.usd), **told}
+
     def check_known(self, name: str, where: str) -> None:
         """Refuse a figure that the campaign and the system leave open.
 
@@ -176,18 +193,7 @@ class Runs:
         SpecError
             With what makes it known.
         """
-        if name not in MADE_KNOWN:
-            return
-        one = np.ones(())
-        of_one = {
-            "num_procs": one,
-            "replicas": one,
-            "parameters": one,
-            "active": one,
-            "checkpoint_size": one,
-        }
-        run = WholeRun(self.campaign, Job(system=self.system, **of_one), (_stretch(one, one, one),))
-        if np.isnan(RUN_FIGURES[name].of(run)).any():
+        if name in MADE_KNOWN and np.isnan(RUN_FIGURES[name].of(self._example)).any():
             wanted = f"a figure that the campaign and {self.system.name} leave known"
             raise SpecError(where, Problem("", wanted, repr(name), MADE_KNOWN[name]))
 

@@ -121,9 +121,9 @@ class SearchResult(Displayed):
     @cached_property
     def evaluation(self) -> Evaluation:
         """All statistics of the executions."""
-        found = with_figures(
-            self.space.runs, evaluate(self.space.model, self.space.system, self.plan)
-        )
+        space = self.space  # which names the edition, as a table without rows does not
+        table = evaluate(space.model, space.system, self.plan, edition=space.edition)
+        found = with_figures(space.runs, table)
         for objective, scores in zip(self.objectives, self.scores, strict=True):
             again = found[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):

@@ -178,22 +178,13 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     SpecError
         For anything malformed.
     """
-    from calculon import inputs
     from calculon.apps.study.task import Search
     from calculon.search.effect import check_effect
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
     from calculon.spec.spellings.processor_counts import processor_counts
 
-    source = campaign_source(arguments)
-    changed = with_changes(
-        arguments.changes,
-        model=arguments.application,
-        system=arguments.system,
-        campaign=source,
-    )
-    campaign = _campaign(arguments, changed["campaign"])
-    model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+    model, system, campaign = _specs(arguments)
     pareto = _pareto(arguments)
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
     datatype = arguments.datatype
@@ -237,19 +228,25 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     return asked
 
 
-def _campaign(arguments: argparse.Namespace, source: Any) -> "Campaign | None":
-    """Return the campaign whose figures are asked about; none without its options.
+def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":
+    """Return model, system and, with options of it, the campaign whose figures are asked about.
 
     Raises
     ------
     SpecError
-        For everything wrong with it, and for one of several batches or lengths.
+        For everything wrong with them, and for a campaign of several batches or lengths.
     """
+    from calculon import inputs
     from calculon.search.request import one_stretch
 
-    if arguments.campaign is None and not stated(arguments) and not source:
-        return None
-    return one_stretch(campaign_of(arguments, source))
+    asked = {"model": arguments.application, "system": arguments.system}
+    changed = with_changes(arguments.changes, **asked, campaign=campaign_source(arguments))
+    model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+    source = changed["campaign"]
+    named = arguments.campaign is not None or isinstance(source, inputs.Changed)
+    if not named and not stated(arguments):
+        return model, system, None
+    return model, system, one_stretch(campaign_of(arguments, source))
 
 
 def _sequences(batch: int | str, length: int) -> int:

@@ -92,7 +92,10 @@ class Search:
         }
         asked: dict[str, Any] = {"search": options}
         if self.campaign is not None:
+            from calculon.campaign.assumed import told_defaults  # a search of steps does without
+
             asked["campaign"] = dict(self.campaign.document)
+            asked["assumed_of_run"] = told_defaults(self.campaign)
         return question(self.model, self.system, self.edition, preset, **asked)
 
     @property

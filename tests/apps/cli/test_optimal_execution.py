@@ -423,3 +423,30 @@ def test_lines_of_the_published_edition_stay(run):
     result = run("loe", "turing-530B", 8, 8, "float16", "a100_80g", "-")
     assert result.code == 1
     assert result.out.endswith("\n\nNo acceptable configurations found :(\n")
+
+
+RUNS = ("megatron-126M", 8, 16, "float16", "a100_80g_sxm")
+
+
+def test_winners_of_whole_runs_carry_figures_and_campaign(run, tmp_path):
+    out = tmp_path / "best.json"
+    options = ["--tokens", "1G", "--price", 2.0, "--objective", "usd", "--where", "days <= 60"]
+    result = run("loe", *RUNS, out, *options)
+    assert result.code == 0
+    best = json.loads(out.read_text())["0"]
+    assert best["question"]["campaign"] == {"tokens": "1G", "fleet": {"price": 2.0}}
+    assert best["stats"]["usd"] == pytest.approx(2.0 * best["stats"]["processor_hours"])
+    assert re.search(r"usd +days", result.out)
+    assert "mtbf_processor 50,677 h (419 interruptions" in " ".join(result.out.split())
+
+
+def test_a_missed_deadline_says_by_how_much(run):
+    result = run("loe", *RUNS, "-", "--tokens", "1G", "--deadline", "1min")
+    assert result.code == 1
+    assert "On 8 processors the best run in days misses its deadline" in result.out
+
+
+def test_figures_of_runs_need_a_campaign(run):
+    result = run("loe", *RUNS, "-", "--objective", "usd")
+    assert result.code == 2
+    assert "add --tokens 15T" in result.err

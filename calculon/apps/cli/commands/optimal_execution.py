@@ -35,17 +35,22 @@ if TYPE_CHECKING:
 SUFFIXES = (".json", ".csv", ".parquet")
 
 
+EXAMPLES = (
+    "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
+    "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
+    "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash\n"
+    "calculon loe llama3-8B 64:512:x2 512 bfloat16 h100_80g_sxm - --tokens 1T --objective usd --where 'days <= 30'"
+)
+
+
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Find the best executions of a model on so many processors of a system: every split, schedule and "
         "switch is counted, and the best are exact. Several processor counts give one result each.",
-        "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
-        "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
-        "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
-        "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
-        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash\n"
-        "calculon loe llama3-8B 64:512:x2 512 bfloat16 h100_80g_sxm - --tokens 1T --objective usd --where 'days <= 30'",
+        EXAMPLES,
     )
     add_space_arguments(
         parser,
@@ -124,11 +129,35 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     _report(results, asked, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
+        for line in _missed(results):
+            log.show(line)
         if not log.quiet and results[0].edition != PUBLISHED:
             _explain(results, asked, log)
     if writes:
         log(f"Output: {arguments.output}")
     return 0 if found or arguments.noneok else 1
+
+
+def _missed(results: "list[SearchResult]") -> Iterator[str]:
+    """Say by how much the best run on each count of processors misses each limit of the campaign."""
+    from calculon.campaign.limits import LIMITED, limits
+    from calculon.search.driver import run as search
+    from calculon.search.objective import Objective
+    from calculon.search.ranking import Best
+
+    for result in results:
+        campaign = result.space.campaign
+        if campaign is None or not result.counts.good:
+            continue
+        for name, figure in LIMITED.items():
+            if getattr(campaign, name) is None:
+                continue
+            least = search(result.space, Best(Objective.parse(f"{figure}:min", whole_runs=True), 1))
+            (_, stats), *_ = least.winners()
+            for limit in limits(campaign, stats):
+                if limit.field == name and not limit.met:
+                    procs = f"{result.space.num_procs:,} processors"
+                    yield f"On {procs} the best run in {figure} misses {limit.in_words}"
 
 
 def _count(asked: "list[Search]", log: Log) -> int:
@@ -258,6 +287,11 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     _draw(best, [numbers[place] for place in places], arguments, log)
     for line in _how_sure(best):
         log.show(line)
+    if (runs := best[0].space.runs) is not None:
+        from calculon.apps.report.run_defaults import defaults_line
+        from calculon.campaign.assumed import told_defaults
+
+        log.show(defaults_line(told_defaults(runs.campaign), runs.price))
     if arguments.verbose:
         log.show(meaning(executions))
     else:
