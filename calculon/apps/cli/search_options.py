@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.campaign_options import (
     add_campaign,
+    asks_for_a_run,
     campaign_of,
     campaign_source,
-    stated,
 )
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
@@ -247,7 +247,7 @@ def _campaign(arguments: argparse.Namespace, source: Any) -> "Campaign | None":
     """
     from calculon.search.request import one_stretch
 
-    if arguments.campaign is None and not stated(arguments) and not source.changes:
+    if not asks_for_a_run(arguments, source):
         return None
     return one_stretch(campaign_of(arguments, source))
 
