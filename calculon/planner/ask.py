@@ -16,6 +16,7 @@ from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.planner.shorthand import Mine, read_mine
 from calculon.presets import COMMON, Preset, find_preset
+from calculon.search.request import check_one_stretch
 from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN
@@ -174,21 +175,6 @@ def ask(
         assumed=assumed,
         campaign=run,
     )
-
-
-def check_one_stretch(campaign: Campaign) -> None:
-    """Refuse a run whose batch or sequences change: a plan has one step.
-
-    Raises
-    ------
-    SpecError
-        For one with phases or ramps.
-    """
-    for name in ("phases", "batch_ramp", "seq_ramp"):
-        if getattr(campaign, name):
-            hint = "plan the longest part alone, then calculon campaign tells of the whole run of this plan"
-            wanted = "a run of one batch and one length of sequences"
-            raise SpecError(campaign.name, Problem(name, wanted, "parts that differ", hint))
 
 
 def _tokens(

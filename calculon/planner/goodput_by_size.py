@@ -166,7 +166,7 @@ def _sizes(run: TrainingRun, procs: int | str | Sequence[int] | None) -> tuple[i
 def _times(campaign: Campaign, mtbf: Sequence[float | str] | None) -> list[float]:
     """Return the seconds of a processor between failures, ascending."""
     if mtbf is None:
-        return [campaign.reliability.mtbf_processor * one for one in MULTIPLES]
+        return sorted({campaign.reliability.mtbf_processor * one for one in MULTIPLES})
     problems: list[Problem] = []
     found = {MeanTime.decode(one, "", problems, HOUR) for one in mtbf}
     if problems:

@@ -62,6 +62,11 @@ def test_half_once_and_twice_the_time_between_failures_where_none_is_asked_for(r
     assert all(len(one["goodput"]) == len(told["num_procs"]) for one in told["curves"])
 
 
+def test_without_failures_there_is_one_curve_without_losses():
+    (curve,) = goodput_by_size(run_of(reliability__mtbf_processor="never"), "64:4096:x4").curves
+    assert np.all(curve.whole.goodput == 1)
+
+
 def test_says_where_the_storage_takes_no_more_checkpoints(run):
     slow = run_of(checkpoints__bandwidth=0.1)
     (curve,) = goodput_by_size(slow, "64:4096:x2", [50_000]).curves

@@ -261,7 +261,7 @@ def _limit(one: Document, low: float, high: float) -> Text:
 
 def _loss(expected: Document) -> str:
     """Say the loss at the end by both laws, and of a run to a loss its tokens by both."""
-    told = (f"{loss:.3g} ({law.capitalize()})" for law, loss in expected["loss"].items())
+    told = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
     said = f"{' or '.join(told)} expected"
     if "tokens" in expected:
         tokens = (

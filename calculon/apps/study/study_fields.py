@@ -12,6 +12,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 from calculon.records import columns
+from calculon.run_figures import RUN_FIGURES
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
@@ -79,7 +80,10 @@ DERIVED = ("largest", "multiples_of", "at_most", "at_least")
 
 _MODEL = tuple(field.key for field in spec_fields(Model))
 _SYSTEM = tuple(field.key for field in spec_fields(System))
-_RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)))
+_RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)), *RUN_FIGURES)
+
+OF_CAMPAIGN = "campaign."
+"""Before the path of a field of the campaign, whose names are those of other things, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +108,18 @@ def kind_of(name: str) -> str:
     Returns
     -------
     str
-        ``source`` (model or system), ``setting``, ``model`` or ``system`` (a path into a spec), ``quantity``, or
-        nothing for a name that cannot be given.
+        ``source`` (model, system or campaign), ``setting``, ``model``, ``system`` or ``campaign`` (a path into a spec),
+        ``quantity``, or nothing for a name that cannot be given.
 
     Examples
     --------
     >>> [kind_of(name) for name in ("mem1.GiB", "seq_size", "top", "price", "sample_rate", "a-b")]
     ['system', 'model', 'setting', 'quantity', '', '']
     """
-    if name in ("model", "system"):
+    if name in ("model", "system", "campaign"):
         return "source"
+    if name.startswith(OF_CAMPAIGN):
+        return "campaign"
     if name in SETTINGS:
         return "setting"
     first = re.split(r"[.\[]", name, maxsplit=1)[0]
@@ -199,9 +205,9 @@ def _parsed(place: Place, name: str, value: Any) -> Any:
     try:
         match name:
             case "objective":
-                Objective.parse(value)
+                Objective.parse(value, whole_runs=True)  # whether they are known is told later
             case "where":
-                Condition.parse(value)
+                Condition.parse(value, whole_runs=True)
             case _:
                 return checked(name, value)
     except SpecError as error:

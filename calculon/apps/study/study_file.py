@@ -37,7 +37,7 @@ MOST_HINTS = 20
 
 _TABLES = (".csv", ".parquet")
 
-SECTIONS = ("about", "models", "systems", "vary", "quantities", "summary")
+SECTIONS = ("about", "models", "systems", "campaigns", "vary", "quantities", "summary")
 """Fields of a study file next to the settings."""
 
 
@@ -164,6 +164,8 @@ class _Reader:
                 hint = (nearest(key, known) or "known are " + ", ".join(known)) if few else ""
                 self.wrong(key, "only the known fields", f"the unknown field {shown(key)}", hint)
         axes = [self.entries("models", "model", raw), self.entries("systems", "system", raw)]
+        if "campaigns" in raw:
+            axes.append(self.entries("campaigns", "campaign", raw))
         axes += self.varied(raw.get("vary", {}))
         fixed: Point = {}
         for name in SETTINGS:
@@ -241,7 +243,7 @@ class _Reader:
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 continue
-            single = len(row) == 1 and not section.startswith(("models", "systems"))
+            single = len(row) == 1 and not section.startswith(("models", "systems", "campaigns"))
             where = f"{section}[{i}]" if section else ""
             for name in needed:
                 if name not in row:

@@ -178,7 +178,7 @@ def test_processors_are_an_axis(run):
         (("goodput", *PLAN, "--procs", "0", "-o", "x.png"), 2, "--procs: expected whole numbers"),
         (("goodput", *PLAN, "--procs", "1", "-o", "x.png"), 2, "processors of a replica"),
         (("goodput", *PLAN, "--mtbf", "soon", "-o", "x.png"), 2, "--mtbf: expected a time"),
-        (("goodput", *PLAN, "--mtbf", "0", "-o", "x.png"), 2, "--mtbf: expected times above 0"),
+        (("goodput", *PLAN, "--mtbf", "0", "-o", "x.png"), 2, "--mtbf: expected a time above 0"),
         (("campaign", *PLAN[:3], "-o", "x.png"), 2, "expected the length of the run"),
         (("budget", "llama-3-8b", "1", "h100", "--tokens", "1T", "-o", "x.png"), 1, "no plan fits"),
         (("heatmap", *SPACE), 2, "the following arguments are required: -o"),

@@ -132,9 +132,16 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
 
 
 def test_a_run_that_never_fails_has_no_chances():
-    sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor=1e30)
-    _, lower = run_days.draw(run_pictures.run_days(sure)).subfigs
+    sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor="never")
+    upper, lower = run_days.draw(run_pictures.run_days(sure)).subfigs
     assert len(lower.axes) == 1
+    assert texts(upper.axes[1]) == ["nothing"]
+
+
+def test_a_run_that_never_fails_has_a_curve_of_that_name():
+    sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor="never")
+    figure = goodput_curves.draw(goodput_by_size(sure, "64-256").to_dict())
+    assert legend(figure)[0] == "no failures (campaign)"
 
 
 def test_the_shortest_of_many_parts_are_one(monkeypatch):

@@ -1,5 +1,6 @@
 """Goodput over processors, and what it follows from: the time between interruptions, and that between checkpoints."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,8 @@ def draw(document: Document) -> "Figure":
         count_axis(upper, document["num_procs"])
         _shade(panels, document)
         upper.set_ylabel("Goodput (%)")
-        upper.set_ylim(max(0.0, upper.get_ylim()[0]), 100)
+        least = max(0.0, upper.get_ylim()[0])
+        upper.set_ylim(least, 100 + 0.02 * (100 - least))
         for axes in panels:
             axes.axvline(document["plan_num_procs"], color=GREY, lw=0.9, ls=":", zorder=1)
         upper.plot([], [], color=GREY, lw=0.9, ls=":", label="processors of the plan")
@@ -117,7 +119,11 @@ def _limited(axes: "Axes", document: Document) -> None:
 def _label(document: Document, curve: Document) -> str:
     hours = curve["mtbf_processor"]
     own = " (campaign)" if hours == document["mtbf_of_campaign"] else ""
-    return f"a processor fails every {hours:,.0f} h{own}"
+    return (
+        f"a processor fails every {hours:,.0f} h{own}"
+        if math.isfinite(hours)
+        else f"no failures{own}"
+    )
 
 
 def _published(panels: Sequence["Axes"], document: Document) -> None:

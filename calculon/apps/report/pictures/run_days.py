@@ -142,6 +142,8 @@ def _bars(
         axes.barh(place, days * factor, height=0.62, color=COLORS[color], edgecolor="white", lw=0.6)
         text = span(days, longest) + (f" ({percent(days / total)})" if shares else "")
         _note(axes, text, (days * factor, place), 4)
+    if not bars:
+        _note(axes, "nothing", (0.0, 0.0), 4)
     axes.set_xlim(0, _ROOM * longest * factor)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylim(rows - 0.4, -0.6)
