@@ -58,8 +58,7 @@ def sensitivity(
     against : str, path, mapping or record, optional
         Another execution: at which value of a figure both are as good; as fast by the tokens of a processor.
     against_system : str, path, mapping or record, optional
-        Another machine: at which value of a figure this one is as good with the plan; with `replan` the other has the
-        best plan of its own.
+        Another machine: likewise, with this plan on both; with `replan` the other has the best plan of its own.
     campaign : str, path, mapping or Campaign, optional
         The whole run, as in :func:`calculon.campaign`: then its figures have effects, too.
     edition, preset : str, optional
@@ -74,8 +73,7 @@ def sensitivity(
 
     Examples
     --------
-    >>> found = sensitivity("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-    >>> found
+    >>> sensitivity("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
     <Sensitivity of total_time of megatron-1T on a100_80g: matrix.float16.tflops -0.85, mem1.GBps -0.08,
     networks[0].bandwidth -0.06>
     """

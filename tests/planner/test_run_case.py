@@ -63,18 +63,34 @@ def test_money_and_energy_are_proportional(of, path):
     assert slopes(case.of("days"), [case.figures[path]])[path] == 0.0
 
 
+def _slope_of_the_law(interval, whole, mtbf):
+    """Of (M/τ) e^(R/M) (e^((τ+δ)/M) - 1) over M, as logarithms: 1 - R/M - x e^x / (e^x - 1)."""
+    x, r = (interval + whole.saves.pause) / mtbf, whole.recovery / mtbf
+    return float(1 - r - x * np.exp(x) / np.expm1(x))
+
+
 @pytest.mark.parametrize("name", ["often", "stated"])
 def test_the_elasticity_of_days_with_the_mtbf_is_the_derivative_of_the_law(name):
     """Daly's law at a fixed interval; at the best one its derivative with the interval is 0."""
     path, case = "reliability.mtbf_processor", RunCase(run(name), "days")
     e = slopes(case, [case.figures[path]])[path]
-    mtbf = 500 * HOUR / 64
-    saves, interval = run(name).whole.saves, run(name).whole.best_interval
-    tau = HOUR if name == "stated" else interval
-    x, r = (tau + saves.pause) / mtbf, run(name).whole.recovery / mtbf
-    law = 1 - r - x * math.exp(x) / math.expm1(x)
-    assert e == pytest.approx(float(law), rel=1e-4)
+    whole = run(name).whole
+    interval = HOUR if name == "stated" else whole.best_interval
+    law = _slope_of_the_law(interval, whole, 500 * HOUR / 64)
+    assert e == pytest.approx(law, rel=1e-4)
     assert e < 0
+
+
+def test_longer_between_failures_of_a_published_run():
+    """Llama 3 405B: 419 interruptions in 54 days on 16,384 H100 are one in 3.09 h (arXiv:2407.21783)."""
+    plan = "llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm_24k"
+    one = calculon.campaign(*plan, "llama3-405B", reliability__repair=0)
+    assert one.figures["mtbf_hours"] == pytest.approx(54 * 24 / 419, rel=1e-3)
+    path, case = "reliability.mtbf_processor", RunCase(one, "days")
+    whole, mtbf = one.whole, 54 * 24 / 419 * HOUR
+    law = _slope_of_the_law(whole.best_interval, whole, mtbf)
+    assert slopes(case, [case.figures[path]])[path] == pytest.approx(law, rel=2e-3)
+    assert -0.1 < law < 0
 
 
 @pytest.mark.parametrize("name", ["sync", "slow storage", "rich"])

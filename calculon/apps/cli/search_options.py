@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.campaign_options import (
     add_campaign,
+    asks_for_a_run,
     campaign_of,
     campaign_source,
-    stated,
 )
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
@@ -243,8 +243,7 @@ def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | No
     changed = with_changes(arguments.changes, **asked, campaign=campaign_source(arguments))
     model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
     source = changed["campaign"]
-    named = arguments.campaign is not None or isinstance(source, inputs.Changed)
-    if not named and not stated(arguments):
+    if not asks_for_a_run(arguments, source):
         return model, system, None
     return model, system, one_stretch(campaign_of(arguments, source))
 

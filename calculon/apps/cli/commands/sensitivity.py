@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from calculon.apps.cli.campaign_options import (
     add_campaign,
+    asks_for_a_run,
     campaign_of,
     campaign_source,
-    stated,
 )
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import (
@@ -174,13 +174,12 @@ class Searches(contextlib.ExitStack):
 
 
 def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
-    from calculon.inputs import Changed
     from calculon.planner.sensitivity import sensitivity
 
     kinds = dict(zip(_KINDS, (*specs, campaign_source(arguments)), strict=False))
     changed = with_changes(arguments.changes, **kinds)
     asked = changed.pop("campaign")
-    if arguments.campaign is not None or stated(arguments) or isinstance(asked, Changed):
+    if asks_for_a_run(arguments, asked):
         changed["campaign"] = campaign_of(arguments, asked)
     if re.fullmatch(_COUNT, specs[1]) and not Path(specs[1]).exists():
         (changed["execution"],) = processor_counts(specs[1])
