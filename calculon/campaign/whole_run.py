@@ -416,17 +416,12 @@ class WholeRun:
     def quote(self) -> Quote | None:
         """The price of an hour of a processor; None where none is known."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned, power = None, self.draw
-        if (
-            stated is not None
-            and stated.own is not None
-            and fleet.usd_per_kwh is not None
-            and power is not None
-        ):
+        owned, own = None, None if stated is None else stated.own
+        if own is not None and fleet.usd_per_kwh is not None and self.draw is not None:
             owned = own_price(
-                stated.own,
+                own,
                 self.job.node,
-                power_kw=power.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                power_kw=self.draw.per_processor(self.job.num_procs, self.job.nodes) / KILO,
                 usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )

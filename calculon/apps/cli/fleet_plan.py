@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from calculon.apps.cli.options import STDOUT, Log
+from calculon.apps.cli.options import Log
 from calculon.errors import Infeasible
 
 if TYPE_CHECKING:
@@ -55,13 +55,7 @@ def plan_fleets(
     if arguments.output is None and not alone:
         _show(answer, log)
     elif arguments.output is not None:
-        from calculon.spec.files import json_text, write_json
-
-        if arguments.output == STDOUT:
-            log(json_text(answer.to_dict()))
-        else:
-            write_json(arguments.output, answer.to_dict())
-            log(f"Output: {arguments.output}")
+        log.write(answer.to_dict(), arguments.output)
     if answer.best is None:
         raise Infeasible("limits", answer.misses)
     if emitted is not None:

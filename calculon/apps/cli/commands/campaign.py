@@ -1,8 +1,6 @@
 """``calculon campaign``: a whole training run, with its failures, checkpoints, money and energy."""
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
 
 from calculon.apps.cli.asked_run import ANY, add_run, asked_largest, asked_run
 from calculon.apps.cli.options import (
@@ -75,7 +73,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         usual = found.preset.usual
         log.show(CampaignPage(document, main, usual, every=arguments.verbose))
     else:
-        _write(document, output, log)
+        log.write(document, output)
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")
@@ -90,15 +88,4 @@ def _largest(arguments: argparse.Namespace, log: Log, output: str | None) -> Non
     if output is None:
         log.show(LargestModelPage(found))
     else:
-        _write(found, output, log)
-
-
-def _write(document: Mapping[str, Any], output: str, log: Log) -> None:
-    """Write a document to a file, or print it."""
-    from calculon.spec.files import json_text, write_json
-
-    if output == STDOUT:
-        log(json_text(document))
-    else:
-        write_json(output, document)
-        log(f"Output: {output}")
+        log.write(found, output)

@@ -160,13 +160,7 @@ def _plan(
         preset = answer.question.preset
         log.show(PlanPage(answer.to_dict(), best, preset.usual, preset.words))
     else:
-        from calculon.spec.files import json_text, write_json
-
-        if output == STDOUT:
-            log(json_text(answer.to_dict()))
-        else:
-            write_json(output, answer.to_dict())
-            log(f"Output: {output}")
+        log.write(answer.to_dict(), output)
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
     if emitted is not None:
