@@ -17,7 +17,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
-from calculon.planner.ask import Question
+from calculon.planner.ask import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, Question, odd_part
 from calculon.planner.candidate import Candidate, told_price
 from calculon.presets import Preset
 from calculon.records import columns, only_values
@@ -150,7 +150,11 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        told: dict[str, Any] = {"system": self.system.name, "num_procs": self.num_procs}
+        told: dict[str, Any] = {
+            "system": self.system.name,
+            "num_procs": self.num_procs,
+            "tokens_per_step": self.question.tokens_per_step,
+        }
         if self.plan is None:
             return told | {"reason": self.reason}
         low, high = self.days_between or (None, None)
@@ -270,6 +274,37 @@ class FleetAnswer(Displayed):
             return "usd"
         return "" if len(self.questions) > 1 else "processor_hours"
 
+    @cached_property
+    def batch_size(self) -> int | None:
+        """Sequences of a step on all counts; None where each has its own."""
+        found = {one.question.batch_size for one in self.points}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What was not stated and is assumed, by the option that states it."""
+        found = dict(self.questions[0].assumed)
+        if "--batch" in found:
+            own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, or {TOKENS_PER_PROCESSOR:,} for each processor"
+            found["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
+        return found
+
+    @property
+    def uneven(self) -> tuple[int, ...]:
+        """Counts whose stated batch not all their data-parallel degrees divide: it lacks their odd factor."""
+        counts = {one.num_procs: one.question.batch_size for one in self.points}
+        return tuple(sorted(count for count, batch in counts.items() if batch % odd_part(count)))
+
+    @property
+    def small(self) -> tuple[int, ...]:
+        """Counts with fewer tokens in a batch, for each processor, than a batch has that nobody stated."""
+        found = {
+            one.num_procs
+            for one in self.points
+            if one.question.tokens_per_step < TOKENS_PER_PROCESSOR * one.num_procs
+        }
+        return tuple(sorted(found))
+
     @property
     def tokens(self) -> float | None:
         """Tokens of the run: whole steps of them; None where nothing fits."""
@@ -349,11 +384,13 @@ class FleetAnswer(Displayed):
             QUESTION: self._specs(first)
             | {
                 "systems": [self._specs(one)["system"] for one in self.questions],
-                "batch_size": first.batch_size,
+                "batch_size": self.batch_size,
+                "uneven": list(self.uneven),
+                "small": list(self.small),
                 "seq_size": first.model.seq_size,
                 "objective": self.objective,
                 "campaign": dict(self.campaign.document),
-                "assumed": dict(first.assumed),
+                "assumed": self.assumed,
             },
             "tokens": self.tokens,
             "tried": self.tried,

@@ -1,6 +1,6 @@
 """The page of fleets: the machine and the number of processors for a run, its rivals, and what misses the limits."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -39,6 +39,7 @@ FRONT = "*"
 """Mark of what no other beats in days and money."""
 
 _LEAST_OVER = 0.05
+_LISTED = 4
 
 
 class FleetPage:
@@ -77,15 +78,13 @@ class FleetPage:
         title = f"Fleets for {stated_name(asked['model'])}: {systems}"
         yield Text.assemble((title, "bold underline"), ("   edition " + asked["edition"], "dim"))
         table = grid("text", "text")
-        tokens = asked["batch_size"] * asked["seq_size"]
-        batch = f"{counted(asked['batch_size'], 'sequence')} of {asked['seq_size']:,} = {scaled(tokens)} tokens a step"
         limits = [f"{LIMITS[one['field']]} {one['in_words']}" for one in self.answer["limits"]]
         of_run = self.answer["tokens"]
         rows = {
             "run": "" if of_run is None else f"{tokens_of(of_run)} tokens",
             "limits": ", ".join(limits) or "none",
             "framework": self.runs_it,
-            "batch": f"{batch}, the same for all counts",
+            "batch": self._batch(),
             "assumed": ", ".join(f"{text} ({name})" for name, text in asked["assumed"].items()),
         }
         counts = counted(len(self.points), "count")
@@ -96,6 +95,23 @@ class FleetPage:
             if text:
                 table.add_row(Text(label, "dim"), Text(text))
         yield indented(table)
+
+    def _batch(self) -> str:
+        """Return the batch in words, and the counts that it does not suit."""
+        asked = self.answer["question"]
+        sequences, length = asked["batch_size"], asked["seq_size"]
+        if sequences is None:
+            return f"sequences of {length:,}; of each count its own, in the table"
+        tokens = scaled(sequences * length)
+        said = f"{counted(sequences, 'sequence')} of {length:,} = {tokens} tokens a step, the same for all counts"
+        if asked["uneven"]:
+            counts = _listed(asked["uneven"])
+            said += f". On {counts} processors few data-parallel degrees divide it"
+        if asked["small"]:
+            said += (
+                f". On {_listed(asked['small'])} processors it is small: below 1 k tokens for each"
+            )
+        return said
 
     def _missed(self) -> Iterator[RenderableType]:
         """Say that nothing meets the limits, and what comes nearest to each."""
@@ -155,12 +171,14 @@ class FleetPage:
         remark = f"{FRONT} no other has fewer days and less {money}" if money else "by days"
         yield heading("Days and money", remark)
         systems = len(self.answer["question"]["systems"]) > 1
+        own_batch = self.answer["question"]["batch_size"] is None
         priced = any(one.get("usd") is not None for one in self.points)
         energy = any(one.get("mwh") is not None for one in self.points)
         columns = (
             Column("front", ""),
             *((Column("system", "system"),) if systems else ()),
             Column("procs", "count", right=True),
+            *((Column("batch", "batch", right=True),) if own_batch else ()),
             Column("plan", "plan", fold=True),
             Column("days", "days", right=True),
             Column("late", "p90", right=True, drop=3),
@@ -178,7 +196,11 @@ class FleetPage:
             yield indented(Text(said, "dim"))
 
     def _row(self, place: int, one: Document) -> dict[str, str]:
-        row = {"system": one["system"], "procs": f"{one['num_procs']:,}"}
+        row = {
+            "system": one["system"],
+            "procs": f"{one['num_procs']:,}",
+            "batch": scaled(one["tokens_per_step"], digits=1),
+        }
         if "execution" not in one:
             empty = dict.fromkeys(("front", "days", "late", "usd", "hours", "mwh", "misses"), "")
             return {**empty, **row, "plan": f"none fits: {one['reason']}"}
@@ -223,6 +245,12 @@ class FleetPage:
         if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
             said = "MWh of the machines alone (PUE 1): --pue 1.2 adds what the data centre takes."
             yield indented(Text(said, "dim"))
+
+
+def _listed(counts: Sequence[int]) -> str:
+    """List counts, of many the first."""
+    told = ", ".join(f"{one:,}" for one in counts[:_LISTED])
+    return f"{told}, ..." if len(counts) > _LISTED else told
 
 
 def digits_of(one: Document) -> Digits:

@@ -63,6 +63,31 @@ def test_every_point_has_a_line():
     assert "No price is known of gaudi3" in text
 
 
+def text_of(answer, width=160):
+    stream = io.StringIO()
+    page = FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks)
+    Console(file=stream, width=width, highlight=False).print(page)
+    return stream.getvalue()
+
+
+def test_batches_that_differ_have_a_column():
+    run = {"tokens": "1T"}
+    answer = calculon.plan("llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd")
+    text = text_of(answer)
+    assert "of each count its own" in text
+    assert "1,024 for each processor (--batch)" in text
+    rows = text[text.index("Days and money") :].splitlines()
+    for one in answer.points:
+        (line,) = (line for line in rows if f" {one.num_procs} " in line)
+        assert f" {one.question.tokens_per_step / 1e6:.1f} M " in line
+    stated = calculon.plan(
+        "llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd", batch=8
+    )
+    text = text_of(stated)
+    assert "On 96 processors few data-parallel degrees divide it" in text
+    assert "On 96 processors it is small" in text
+
+
 def test_every_default_price_and_power_has_its_source():
     answer, text = fleets("2000d"), folded(drawn(160, "2000d"))
     for one in told_defaults(answer.campaign):
