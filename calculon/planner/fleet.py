@@ -19,6 +19,7 @@ from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, Question, odd_part
 from calculon.planner.candidate import Candidate, told_price
+from calculon.planner.run_details import carbon_details
 from calculon.presets import Preset
 from calculon.records import columns, only_values
 from calculon.run_figures import CampaignFigures
@@ -55,6 +56,7 @@ TOLD = (
     "usd",
     "mwh",
     "t_co2",
+    "spare_nodes",
 )
 """Figures of a run that every row tells."""
 
@@ -77,6 +79,8 @@ class Point:
         What the run was asked to be.
     reason : str
         Why no plan fits.
+    memory : str
+        Why memory may not suffice, where less is left than measured memory differs by.
     """
 
     question: Question
@@ -85,6 +89,7 @@ class Point:
     whole: WholeRun | None
     campaign: Campaign
     reason: str = ""
+    memory: str = ""
 
     @property
     def system(self) -> System:
@@ -164,6 +169,7 @@ class Point:
             | {
                 "days_low": low,
                 "days_high": high,
+                "memory_remark": self.memory,
                 "meets": self.meets,
                 "limits": [one.to_dict() for one in self.limits],
                 "unchecked": list(self.unchecked),
@@ -408,6 +414,7 @@ class FleetAnswer(Displayed):
             "frontier": [places[id(one)] for one in self.frontier],
             "prices": self._prices,
             "pue": self.campaign.fleet.pue,
+            "carbon": carbon_details(self.campaign.fleet.g_co2_per_kwh),
             "assumed": told_defaults(self.campaign),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}

@@ -232,8 +232,10 @@ class Machine:
         self.tried += found.counts.total
         if not len(found):
             return Point(q, num_procs, None, None, self.campaign, why_none(found.counts))
-        plan = candidates(found)[0]
-        return Point(q, num_procs, plan, run_of(plan, q, self.campaign), self.campaign)
+        plan, belief = candidates(found)[0], found[0].belief
+        memory = "" if belief is None or belief.memory is None else belief.memory.remark
+        whole = run_of(plan, q, self.campaign)
+        return Point(q, num_procs, plan, whole, self.campaign, memory=memory)
 
     @cached_property
     def needed(self) -> float:
