@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon.campaign.assumed import told_defaults
+from calculon.campaign.catalog_prices import price_range
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
 from calculon.campaign.whole_run import WholeRun
@@ -415,13 +416,17 @@ class FleetAnswer(Displayed):
             "prices": self._prices,
             "pue": self.campaign.fleet.pue,
             "carbon": carbon_details(self.campaign.fleet.g_co2_per_kwh),
-            "assumed": told_defaults(self.campaign),
+            "assumed": told_defaults(self.campaign, self._machines),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}
                 for rank, one in enumerate(self.ranked)
                 if one.plan is not None
             },
         }
+
+    @property
+    def _machines(self) -> list[str]:
+        return list(dict.fromkeys(one.system.name for one in self.questions))
 
     @property
     def _prices(self) -> list[dict[str, Any]]:
@@ -431,6 +436,8 @@ class FleetAnswer(Displayed):
             quote = None if one.whole is None else one.whole.quote
             price = None if quote is None else told_price(quote, _only(quote.usd))
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
+            beside = None if quote is None else price_range(one.system.name, quote.kind)
+            row["range"] = None if beside is None else beside.in_words
             draw = None if one.whole is None else one.whole.draw
             power = None if draw is None else {"watts": _only(draw.tdp), "in_words": draw.words}
             found.setdefault(one.system.name, row | {"power": power})

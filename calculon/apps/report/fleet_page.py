@@ -237,7 +237,9 @@ class FleetPage:
         for one in self.answer["prices"]:
             if one["usd"] is not None:
                 price = f"{one['usd']:,.2f} USD/h"
-                row = {"system": one["system"], "figure": price, "source": price_words(one)}
+                beside = f"; this processor: {one['range']}" if one["range"] else ""
+                source = price_words(one) + beside
+                row = {"system": one["system"], "figure": price, "source": source}
                 rows.append(row)
             if (power := one["power"]) is not None:
                 watts = f"{power['watts']:,.0f} W"

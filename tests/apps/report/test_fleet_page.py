@@ -11,6 +11,7 @@ import calculon
 from calculon.apps.report.fleet_page import FRONT, FleetPage, amount
 from calculon.apps.report.run_defaults import defaults_line, price_words, value_of
 from calculon.campaign.assumed import told_defaults
+from calculon.campaign.catalog_prices import price_range
 from calculon.campaign.electricity import carbon_of
 from calculon.campaign.read import read_campaign
 
@@ -79,10 +80,12 @@ def text_of(answer, width=160):
 
 
 def test_batches_that_differ_have_a_column():
-    run = {"tokens": "1T"}
+    run = {"tokens": "1T", "reliability": {"spares": 3}}
     answer = calculon.plan("llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd")
     text = text_of(answer)
     assert "of each count its own" in text
+    assert f": {answer.best.num_procs} x h100_80g_sxm + 3 spare nodes, " in text
+    assert "spare nodes  misses limits by" in text
     assert "1,024 for each processor (--batch)" in text
     rows = text[text.index("Days and money") :].splitlines()
     for one in answer.points:
@@ -97,14 +100,11 @@ def test_batches_that_differ_have_a_column():
 
 
 def test_nine_runs_of_ten_are_by_failures_alone_beside_the_interval_of_the_step():
-    answer = fleets("2000d")
-    best = answer.to_dict()["points"][answer.to_dict()["best"]]
     for width in (80, 160):
         text = folded(drawn(width, "2000d"))
         assert "by failures alone" in text
         assert "the interval is that of the time of a step" in text
         assert text.count("90 % interval") == 2  # of the best, and of all in the table
-    assert f"+ {best['spare_nodes']:.0f} spare node" in folded(drawn(80, "2000d"))
 
 
 def test_a_plan_that_memory_may_not_suffice_for_says_so():
@@ -127,7 +127,7 @@ def test_carbon_has_its_grams_and_its_source():
 
 def test_every_default_price_and_power_has_its_source():
     answer, text = fleets("2000d"), folded(drawn(160, "2000d"))
-    for one in told_defaults(answer.campaign):
+    for one in told_defaults(answer.campaign, ["h100_80g_sxm", "gaudi3"]):
         assert (one["field"] in text) == one["counts"]
         if one["counts"]:
             assert folded(one["source"]) in text
@@ -137,6 +137,8 @@ def test_every_default_price_and_power_has_its_source():
             assert folded(price_words(one)) in text
         assert f"{one['power']['watts']:,.0f} W" in text
     assert "PUE 1" in text
+    assert "taken for gaudi3 too, no source of its own" in text
+    assert price_range("h100_80g_sxm", "on_demand").in_words in text
 
 
 def test_a_line_has_all_defaults_that_nobody_stated():
