@@ -194,7 +194,7 @@ class FleetPage:
             *((Column("hours", "processor-h", right=True, drop=0 if not priced else 1),)),
             *((Column("mwh", "MWh", right=True, drop=2),) if energy else ()),
             *((Column("spares", "spare nodes", right=True, drop=3),) if spared else ()),
-            Column("misses", "misses limits by", fold=True),
+            *((Column("misses", "misses limits by", fold=True),) if self.answer["limits"] else ()),
         )
         rows = [self._row(place, one) for place, one in enumerate(self.points)]
         yield indented(Table(columns, rows))
