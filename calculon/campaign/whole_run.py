@@ -18,7 +18,7 @@ from calculon.campaign.job_mtbf import combined, job_mtbf
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
 from calculon.campaign.silent import rework
-from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
+from calculon.campaign.spares import away, cheapest_spares, elastic_rate, share_of_time_waiting
 from calculon.campaign.spent import Spent, spent, spent_with_copies
 from calculon.campaign.stragglers import jitter, slow_nodes
 from calculon.frozen import dataclass
@@ -321,11 +321,11 @@ class WholeRun:
 
     @derived
     def spare_nodes(self) -> Count:
-        """Nodes that stand by: as stated, or the fewest with which the job hardly waits."""
+        """Nodes that stand by: as stated, or as many as make the paid time the least."""
         r = self.campaign.reliability
         if r.spares is not None:
             return np.asarray(float(r.spares))
-        return np.zeros(()) if r.elastic else np.asarray(fewest_spares(self.away))
+        return np.zeros(()) if r.elastic else np.asarray(cheapest_spares(self.away, self.job.nodes))
 
     @derived
     def _complete(self) -> Fraction:

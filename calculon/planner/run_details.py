@@ -7,6 +7,7 @@ from calculon.campaign.energy import carbon as carbon_dioxide
 from calculon.campaign.energy import water
 from calculon.campaign.job_mtbf import small_job_warning
 from calculon.campaign.money import break_even_hours, contract_year
+from calculon.campaign.spares import fewest_spares
 from calculon.campaign.whole_run import WholeRun
 from calculon.units import KILO
 
@@ -103,5 +104,6 @@ def node_details(whole: WholeRun) -> dict[str, Any]:
         "job": int(whole.job.nodes),
         "spares": int(whole.spare_nodes),
         "spares_stated": whole.campaign.reliability.spares is not None,
+        "spares_enough": int(fewest_spares(whole.away)),
         "in_repair": float(whole.away),
     }

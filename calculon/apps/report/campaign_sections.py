@@ -76,10 +76,10 @@ def failures_section(run: Document, parameters: float) -> Iterator[RenderableTyp
     )
     rows["every"] = _interval(run)
     nodes = run["nodes"]
-    why = "as stated" if nodes["spares_stated"] else "the fewest with which it hardly waits"
+    why = "as stated" if nodes["spares_stated"] else "which makes the paid time the least"
     rows["spares"] = (
         f"{counted(nodes['spares'], 'node')} beside the {nodes['job']:,} of {nodes['processors']}, {why}; "
-        f"{events(nodes['in_repair'])} in repair on average"
+        f"{events(nodes['in_repair'])} in repair on average, at most {nodes['spares_enough']:,} for 99.9 % of the time"
     )
     table = grid("left", "text")
     for label, words in rows.items():
