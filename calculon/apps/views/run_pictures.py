@@ -1,6 +1,6 @@
 """What pictures and reports show of whole runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.pictures.run_days import RunDays
@@ -28,8 +28,10 @@ def run_days(run: "TrainingRun") -> RunDays:
     )
 
 
-def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]":
+def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
     """Return the whole runs of results, with pictures where they can be drawn.
+
+    Without a campaign those of the results that were searched for one, as far as they can be estimated.
 
     Raises
     ------
@@ -38,10 +40,17 @@ def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]"
     Infeasible
         When a part of a run does not fit.
     """
+    from calculon.campaign.read import read_campaign
     from calculon.planner.training_run import training_run
 
     found = []
     for one in results:
+        campaign = asked
+        if campaign is None:
+            carried = (one.question or {}).get("campaign")
+            if not isinstance(carried, Mapping) or not isinstance(one, Estimated):
+                continue
+            campaign = read_campaign(carried)
         if not isinstance(one, Estimated) or one.edition != CORRECTED:
             wanted = f"an execution of edition {CORRECTED} whose model and system are known"
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
@@ -49,7 +58,7 @@ def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]"
             said = f"edition {one.edition}" if known else "statistics alone"
             raise SpecError(one.label, Problem("campaign", wanted, said, "" if known else hint))
         try:
-            run = training_run(asked, one.estimate)
+            run = training_run(campaign, one.estimate)
         except Infeasible as error:
             raise Infeasible(error.reason, f"{one.label}: {error}") from None
         found.append(_shown(one.label, run))
@@ -65,10 +74,11 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
 
     main = result_of(run.main.estimate)
     page = CampaignPage(run.to_dict(), main, run.preset.usual)
+    missed = tuple(limit.in_words for limit in run.limits if not limit.met)
     try:
         require_library()
     except SpecError:
-        return RunShown(label, page)
+        return RunShown(label, page, missed=missed)
     from calculon.apps.report.pictures import goodput_curves
     from calculon.apps.report.pictures import run_days as days
 
@@ -76,4 +86,4 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
         svg(days.draw(run_days(run)), days.WORDS),
         svg(goodput_curves.draw(goodput_by_size(run).to_dict()), goodput_curves.WORDS),
     )
-    return RunShown(label, page, pictures)
+    return RunShown(label, page, pictures, missed)
