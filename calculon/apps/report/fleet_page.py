@@ -50,7 +50,7 @@ class FleetPage:
     Parameters
     ----------
     answer : mapping
-        The answer as plain data (:meth:`calculon.planner.fleet.FleetAnswer.to_dict`).
+        The answer as plain data (:meth:`calculon.planner.runs.fleet.FleetAnswer.to_dict`).
     usual : callable
         What needs no word of an execution.
     runs_it : str

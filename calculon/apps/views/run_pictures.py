@@ -13,7 +13,7 @@ from calculon.spec.named_values import CORRECTED
 if TYPE_CHECKING:
     from calculon.apps.report.report_page import RunShown
     from calculon.campaign.record import Campaign
-    from calculon.planner.training_run import TrainingRun
+    from calculon.planner.runs.training_run import TrainingRun
 
 CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
 """Shares of runs whose ends are drawn."""
@@ -41,7 +41,7 @@ def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[Run
         When a part of a run does not fit.
     """
     from calculon.campaign.read import read_campaign
-    from calculon.planner.training_run import training_run
+    from calculon.planner.runs.training_run import training_run
 
     found = []
     for one in results:
@@ -70,7 +70,7 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
     from calculon.apps.report.campaign_page import CampaignPage
     from calculon.apps.report.pictures.canvas import require_library, svg
     from calculon.apps.report.report_page import RunShown
-    from calculon.planner.goodput_by_size import goodput_by_size
+    from calculon.planner.runs.goodput_by_size import goodput_by_size
 
     main = result_of(run.main.estimate)
     page = CampaignPage(run.to_dict(), main, run.preset.usual)

@@ -12,7 +12,7 @@ from matplotlib.colors import same_color
 
 from calculon.apps.report.pictures import budget, goodput_curves, run_days
 from calculon.apps.views import run_pictures
-from calculon.planner.goodput_by_size import goodput_by_size
+from calculon.planner.runs.goodput_by_size import goodput_by_size
 
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 RAMP = {"start": 64, "step": 64, "tokens": "400G"}

@@ -57,7 +57,7 @@ def draw(document: Document) -> "Figure":
     Parameters
     ----------
     document : mapping
-        :meth:`calculon.planner.fleet.FleetAnswer.to_dict`.
+        :meth:`calculon.planner.runs.fleet.FleetAnswer.to_dict`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The search behind a :class:`~calculon.planner.fleet.FleetAnswer`: one search of the usual kind for each count."""
+"""The search behind a :class:`~calculon.planner.runs.fleet.FleetAnswer`: one search of the usual kind for each count."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,8 +21,8 @@ from calculon.inputs import Source
 from calculon.planner.answer import space_of
 from calculon.planner.ask import Question, ask, most_processors, usual_batch
 from calculon.planner.candidate import Candidate, candidates, whole_runs_of
-from calculon.planner.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.remedies import BEST
+from calculon.planner.runs.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.unfit import why_none
 from calculon.search.driver import run
 from calculon.search.ranking import Best
@@ -99,7 +99,7 @@ def ask_fleet(
     campaign : Campaign
         The run, of one stretch; its tokens, deadline and budgets.
     objective : str
-        One of :data:`~calculon.planner.fleet.OBJECTIVES`.
+        One of :data:`~calculon.planner.runs.fleet.OBJECTIVES`.
     **words
         Further arguments of :func:`~calculon.planner.planning.plan`.
 

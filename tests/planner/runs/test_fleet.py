@@ -16,8 +16,9 @@ from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.planner import fleet_search
 from calculon.planner.ask import TOKENS_PER_PROCESSOR, ask, most_processors, usual_batch
-from calculon.planner.fleet import OBJECTIVES, TOLD, FleetAnswer
-from calculon.planner.fleet_search import (
+from calculon.planner.planning import plan
+from calculon.planner.runs.fleet import OBJECTIVES, TOLD, FleetAnswer
+from calculon.planner.runs.fleet_search import (
     ANY,
     BEYOND,
     ask_fleet,
@@ -25,7 +26,6 @@ from calculon.planner.fleet_search import (
     fleet_answer,
     halves_and_doubles,
 )
-from calculon.planner.planning import plan
 from calculon.search.driver import run
 
 MODEL, SYSTEM, BATCH = "llama3-8B", "h100_80g_sxm", 512

@@ -20,7 +20,7 @@ from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, Question, odd_part
 from calculon.planner.candidate import Candidate, told_price
-from calculon.planner.run_details import carbon_details
+from calculon.planner.runs.run_details import carbon_details
 from calculon.presets import Preset
 from calculon.records import columns, only_values
 from calculon.run_figures import CampaignFigures
