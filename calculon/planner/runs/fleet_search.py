@@ -1,4 +1,4 @@
-"""The search behind a :class:`~calculon.planner.runs.fleet.FleetAnswer`: one search of the usual kind for each count."""
+"""The search behind a :class:`~calculon.planner.runs.fleet.FleetAnswer`: one of the usual kind for each count."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -14,9 +14,9 @@ from calculon.campaign.record import DAY
 from calculon.campaign.run_columns import whole_runs
 from calculon.errors import SpecError
 from calculon.inputs import Changed
-from calculon.planner import fleet_search
 from calculon.planner.ask import TOKENS_PER_PROCESSOR, ask, most_processors, usual_batch
 from calculon.planner.planning import plan
+from calculon.planner.runs import fleet_search
 from calculon.planner.runs.fleet import OBJECTIVES, TOLD, FleetAnswer
 from calculon.planner.runs.fleet_search import (
     ANY,
