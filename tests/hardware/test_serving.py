@@ -16,6 +16,7 @@ STATED = {
     "matrix_floor": 4e-6,
     "attention_floor": 2e-5,
     "vector_floor": 3e-6,
+    "routing_floor": 5e-6,
     "decode_attention": {"efficiency": 0.7, "key_tile": 64, "tail": 0.5, "multiprocessors": 108},
     "small_reduce": {"latency": [[2, 3e-6], [8, 6e-6]], "efficiency": 0.6},
     "step_host": 2e-3,
@@ -42,7 +43,7 @@ def test_its_figures_are_none_of_a_training_step():
     assert without.ext.serving == Serving()
     assert figures_of(stated).keys() == figures_of(without).keys()
     beside = figures_of(stated, serving=True).keys() - figures_of(stated).keys()
-    floors = {f"{name}_floor" for name in ("matrix", "attention", "vector")}
+    floors = {f"{name}_floor" for name in ("matrix", "attention", "vector", "routing")}
     attention = {f"decode_attention.{name}" for name in STATED["decode_attention"]}
     names = floors | attention | {"small_reduce.efficiency", "step_host"}
     assert beside == {f"ext.serving.{name}" for name in names}
