@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
+    from calculon.serving.serve import Served, serve
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
     from calculon.spec.packing import Packing, packing
@@ -59,6 +60,7 @@ __all__ = [
     "Plan",
     "SearchResult",
     "Sensitivity",
+    "Served",
     "SpecError",
     "Sweep",
     "System",
@@ -82,6 +84,7 @@ __all__ = [
     "report",
     "search",
     "sensitivity",
+    "serve",
     "sweep",
     "validate",
     "waterfall",
@@ -112,6 +115,7 @@ _MODULES = {
     "planner.dependence": ("Sensitivity",),
     "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
+    "serving.serve": ("Served", "serve"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

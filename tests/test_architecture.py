@@ -18,7 +18,7 @@ ROOMS = (
     ("units", "errors", "version", "display"),
     ("arrays", "records"),
     ("spec",),
-    ("statistics", "run_figures", "expression"),
+    ("statistics", "run_figures", "serving_figures", "expression"),
     ("hardware", "presets", "launch"),
     ("inputs",),
     ("editions",),
@@ -30,6 +30,7 @@ ROOMS = (
     ("inspect",),
     ("estimate", "sweep"),
     ("campaign",),
+    ("serving",),
     ("search",),
     ("planner",),
 )

@@ -21,6 +21,7 @@ from calculon.hardware.memory_use import MemoryUse
 from calculon.hardware.power import Power
 from calculon.hardware.price import Price
 from calculon.hardware.recipe_use import RecipeUse
+from calculon.hardware.serving import Serving
 from calculon.hardware.torus import Torus
 from calculon.spec.fields import check_record, declare
 from calculon.spec.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
@@ -188,6 +189,9 @@ class Extension:
         "power of a processor and of a node, for the energy of a whole run", default=None
     )
     price: Price | None = declare("what processors cost, for the cost of a whole run", default=None)
+    serving: Serving = declare(
+        "kernels of serving: their floors, decode attention, small reductions", default=Serving()
+    )
     rates: dict[tuple[str, str], Rate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

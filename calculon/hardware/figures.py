@@ -35,6 +35,9 @@ IN_FORMULAS = frozenset(
 OF_WHOLE_RUNS = ("ext.power.", "ext.price.")
 """Beginnings of paths of figures on which no step depends: what whole runs take in energy and money."""
 
+OF_SERVING = ("ext.serving.",)
+"""Beginnings of paths of figures on which serving alone depends."""
+
 _SHARES = "efficiencies"
 """Attribute of a curve."""
 
@@ -91,16 +94,17 @@ class Figure:
 
 
 def figures_of(
-    system: System, *, points: bool = False, whole_runs: bool = False
+    system: System, *, points: bool = False, whole_runs: bool = False, serving: bool = False
 ) -> dict[str, Figure]:
     """Return every scalar figure that a system states, by path, in the order of declarations.
 
     Figures of optional parts are there where the system has the part. With `points` the shares of curves are, too, as
     ``mem1.MB_efficiency[0][1]``; rows of tables are not, nor numbers that stand for something else, as the number of a
-    network. With `whole_runs` those are that no step depends on, prices and powers.
+    network. With `whole_runs` those are that no step depends on, prices and powers; with `serving` those of
+    kernels that training does not have.
     """
     found = _in_record(system, "", ())
-    left_out = () if whole_runs else OF_WHOLE_RUNS
+    left_out = (*(() if whole_runs else OF_WHOLE_RUNS), *(() if serving else OF_SERVING))
     return {
         one.path: one
         for one in found
@@ -183,7 +187,7 @@ def with_figures(
         For a path that is no figure of the system, and what a record says of figures that do not go together.
     """
     if known is None:
-        known = figures_of(system, points=True, whole_runs=True)
+        known = figures_of(system, points=True, whole_runs=True, serving=True)
     tree: dict[Any, Any] = {}
     for path, value in values.items():
         if path not in known:

@@ -28,7 +28,7 @@ from calculon.spec.named_values import (
 )
 from calculon.spec.origin import Origin
 from calculon.spec.recipes import RECIPES
-from calculon.units import Bytes, Flops, Seconds
+from calculon.units import Bytes, Count, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +192,18 @@ class System(Displayed):
         """Return what ``ext`` states of an operation in groups on a network, if it does."""
         stated = self.link(network).operations
         return stated.get(operation) if stated else None
+
+    def small_reduce(self, size: Bytes, ranks: Count) -> Seconds:
+        """Return the time of an all-reduce by one kernel over the innermost network, as ``ext.serving`` says.
+
+        It is infinite where there is no such kernel: on a network that is not stated to be NVLink or its like, and in
+        groups that reach beyond it; the library of collectives is left. Arguments as in
+        :meth:`~calculon.hardware.serving.SmallReduce.time`.
+        """
+        inner = self.networks[0]
+        time = self.ext.serving.small_reduce.time(size, ranks, inner.bandwidth)
+        able = (self.link(0).kind == "nvlink") & (np.asarray(ranks) <= inner.size)
+        return np.where(able | (time == 0), time, np.inf)
 
     def reduces_in_network(self, network: int) -> bool:
         """Return whether the switches of a network reduce: as ``ext`` states, or as its all-reduce counts bytes."""

@@ -19,6 +19,8 @@ FOLDERS = KINDS | {
     "preset": "examples/presets",
     "study": "examples/studies",
     "campaign": "examples/campaigns",
+    "deployment": "examples/deployments",
+    "workload": "examples/workloads",
 }
 """Folder of the catalog for everything that has a name there."""
 
@@ -29,6 +31,8 @@ _TELLING = {
     "preset": ("title", "framework", "fields", "limits"),
     "study": ("models", "systems", "vary", "summary"),
     "campaign": ("reliability", "checkpoints", "phases", "fleet", "batch_ramp"),
+    "deployment": ("weights_dtype", "kv_dtype", "max_batch", "token_budget", "admission"),
+    "workload": ("prompt", "output", "ttft_limit", "tpot_limit", "users"),
     "validation study": ("evidence", "measured", "calibration", "choices"),
 }
 """Fields that only one kind of spec has."""

@@ -14,12 +14,14 @@ EXAMPLES = {
     "execution": "execution.tensor_par=4",
     "system": "system.mem1.GiB=120",
     "campaign": "campaign.reliability.restart=10min",
+    "deployment": "max_batch=64",
+    "workload": "workload.prompt_cv=1",
 }
 """A change of each kind of spec."""
 
 
 def add_changes(parser: argparse.ArgumentParser, *kinds: str) -> None:
-    """Declare ``--set`` for a command that takes these kinds of specs: model, execution, system, campaign."""
+    """Declare ``--set`` for a command that takes these kinds of specs, of :data:`EXAMPLES`."""
     examples = ", ".join(EXAMPLES[kind] for kind in kinds)
     prefix = (
         "" if len(kinds) == 1 else "; without the name of its spec where only one has the field"
@@ -64,7 +66,7 @@ def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, ob
     from calculon.inputs import owner
 
     changes: dict[str, dict[str, object]] = {kind: {} for kind in kinds}
-    further = _fields_of_campaigns() if "campaign" in kinds else None
+    further = _further(kinds) or None
     for text in texts:
         path, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not path or not value:
@@ -80,9 +82,18 @@ def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, ob
     return changes
 
 
-def _fields_of_campaigns() -> dict[str, list[str]]:
-    """Return the fields of campaigns, which only some commands take."""
-    from calculon.campaign.record import Campaign
+def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
+    """Return the fields of the specs among some kinds that only some commands take."""
     from calculon.spec.fields import spec_fields
 
-    return {"campaign": [one.key for one in spec_fields(Campaign)]}
+    records: dict[str, type] = {}
+    if "campaign" in kinds:
+        from calculon.campaign.record import Campaign
+
+        records["campaign"] = Campaign
+    if "deployment" in kinds:
+        from calculon.serving.deployment import Deployment
+        from calculon.serving.load import Workload
+
+        records |= {"deployment": Deployment, "workload": Workload}
+    return {kind: [one.key for one in spec_fields(record)] for kind, record in records.items()}

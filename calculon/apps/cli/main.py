@@ -36,6 +36,7 @@ COMMANDS = (
     Command("llm-parameter-calculator", "count the parameters of a model", "lpc", "parameters"),
     Command("llm-validation", "compare the model with published measurements", "lv"),
     Command("campaign", "a whole training run: days, failures, checkpoints, money, energy"),
+    Command("serve", "a deployment that answers requests: time per token, rate, price, memory"),
     Command("sensitivity", "what a plan depends on, what more of the machine is worth, break-even"),
     Command("compare", "set executions or results side by side"),
     Command("plot", "draw where time and memory go, searches and validation"),

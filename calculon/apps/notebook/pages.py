@@ -13,6 +13,7 @@ from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
 from calculon.apps.report.sensitivity_page import SensitivityPage
+from calculon.apps.report.serving_page import ServingPage
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity, figure, quantity
 from calculon.apps.report.waterfall_section import waterfall_section
@@ -38,6 +39,7 @@ from calculon.planner.why import Why
 from calculon.presets import find_preset
 from calculon.records import columns
 from calculon.search.search_result import SearchResult
+from calculon.serving.serve import Served
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
@@ -68,6 +70,10 @@ def _answer(one: Answer) -> str:
 def _fleets(one: FleetAnswer) -> str:
     shown = FleetPage(one.to_dict(), one.preset.usual, one.frameworks)
     return page(shown, (*BEST.values(), "Days"))
+
+
+def _served(one: Served) -> str:
+    return page(ServingPage(one.to_dict()), ("What limits", "Memory", "Load", "Decode", "Prefill"))
 
 
 def _search(one: SearchResult) -> str:
@@ -324,6 +330,7 @@ PAGES: dict[type, Shower] = {
     Launch: _launch,
     TrainingRun: _training_run,
     LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
+    Served: _served,
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

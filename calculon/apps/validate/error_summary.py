@@ -66,6 +66,22 @@ def studies(results: Sequence[Result]) -> list[Record]:
     return rows
 
 
+def groups(results: Sequence[Result]) -> list[Record]:
+    """Return one row per quantity and group of rows that the study tells apart: by engine and processor, say."""
+    rows = []
+    for result in results:
+        names = result.study.by
+        for one in result.own.comparisons if names else ():
+            members: dict[str, list[int]] = {}
+            for i, row in enumerate(one.rows):
+                members.setdefault(", ".join(str(row.cells[name]) for name in names), []).append(i)
+            rows += [
+                {**_names(result, one), "group": name, **score_record(Score.of(one.errors[found]))}
+                for name, found in members.items()
+            ]
+    return rows
+
+
 def _names(result: Result, one: Comparison) -> Record:
     return {"study": result.study.name, "quantity": one.quantity.name, "edition": result.edition}
 

@@ -10,6 +10,7 @@ from calculon.apps.validate.library import Library
 from calculon.apps.validate.predict import Prediction, predict
 from calculon.apps.validate.published_study import UNITS, Quantity, Study
 from calculon.apps.validate.score import Rank, Score, relative_errors
+from calculon.apps.validate.served import predict_served
 from calculon.apps.validate.study_rows import (
     Row,
     measured_values,
@@ -185,6 +186,8 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
 def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], dict[str, int]]:
     """Return the rows to compare under an edition, and how many are left out for which reason."""
     counts: Counter[str] = Counter()
+    if study.serves and edition == PUBLISHED:
+        return [], {f"edition {PUBLISHED} knows no deployments": len(rows)}
     for one in study.exclude:
         if not one.concerns(edition):
             continue
@@ -204,10 +207,11 @@ def _read(
 ) -> Reading:
     statistics = [key for q in study.quantities for key in q.keys.values()]
     statistics += [q.table.beside for q in study.quantities if q.table and q.table.beside]
-    if edition != PUBLISHED:
+    if edition != PUBLISHED and not study.serves:
         statistics += OF_RUNS if any(q.is_run for q in study.quantities) else ()
         statistics += (*UTILISATION, *ALL_PARTS_OF_TIME, "total_time")
-    found = predict(library, study, rows, statistics, edition)
+    predicted = predict_served if study.serves else predict
+    found = predicted(library, study, rows, statistics, edition)
     rows = with_derived(study, rows)
     reasons = Counter(why for why in found.reasons if why)
     return Reading(
@@ -279,8 +283,8 @@ def _references(
 def pooled(results: Sequence[Result]) -> dict[str, Score]:
     """Return the score of all rows of all studies together, for times and for memory apart.
 
-    Rows of the source's own formula are left out, and so are percentages of other rows and figures of whole runs. The
-    results are those of one edition.
+    Rows of the source's own formula are left out, and so are percentages of other rows, figures of whole runs and those
+    of deployments. The results are those of one edition.
     """
     kinds = {"time": "s", "memory": "B"}
     found = {}
@@ -291,7 +295,7 @@ def pooled(results: Sequence[Result]) -> dict[str, Score]:
             if result.study.evidence != "formula"
             for one in result.own.comparisons
             if UNITS[one.quantity.unit][0] == symbol
-            and not (one.quantity.relative_to or one.quantity.is_run)
+            and not (one.quantity.relative_to or one.quantity.is_run or one.quantity.is_served)
         ]
         if errors and len(together := np.concatenate(errors)):
             found[kind] = Score.of(together)

@@ -118,14 +118,15 @@ def predict(
 def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) -> list[Case]:
     """Return what each row of a study asks of the model under an edition; errors as in :func:`predict`."""
     rows = with_derived(study, rows)
-    models = [Model(**fields) for fields in _specs(library, study, study.model, "model", rows)]
+    models = [Model(**fields) for fields in named_specs(library, study, study.model, "model", rows)]
     executions = [
-        _completed(one, study) for one in _specs(library, study, study.execution, "execution", rows)
+        _completed(one, study)
+        for one in named_specs(library, study, study.execution, "execution", rows)
     ]
     if edition == PUBLISHED:
         models = [model.published() for model in models]
         executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
-    systems = _systems(library, study, rows)
+    systems = row_systems(library, study, rows)
     return [Case(*one) for one in zip(models, executions, systems, strict=True)]
 
 
@@ -153,7 +154,7 @@ def _last_stage(case: Case, keys: Sequence[str], edition: str) -> dict[str, floa
     return {key: row[name] for name in row if (key := of_last(name)) in keys}
 
 
-def _systems(library: Library, study: Study, rows: Sequence[Row]) -> list[System]:
+def row_systems(library: Library, study: Study, rows: Sequence[Row]) -> list[System]:
     """Return the system of each row, with the values that the study overrides."""
     known: dict[str, System] = {}
     names = _sources(study, study.system, "system", rows)
@@ -175,7 +176,7 @@ def _overridden(study: Study, raw: object, name: str) -> System:
         raise SpecError(study.file, inside) from None
 
 
-def _specs(
+def named_specs(
     library: Library, study: Study, form: Fields, kind: str, rows: Sequence[Row]
 ) -> Iterator[dict[str, Any]]:
     """Yield the fields of a spec for each row: those of the named one, replaced by those that the study states."""

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Self, cast
 from calculon.errors import Problem, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
+from calculon.serving.deployment import Deployment
+from calculon.serving.load import Workload
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, SpecField, shown, spec_fields
 from calculon.spec.model import Model
@@ -154,12 +156,21 @@ class Fields(FreeForm):
         for key, value in raw.items():
             place = f"{path}.{key}"
             if key in fields:
-                values[str(key)] = _formula(fields[key], value, place, problems)
+                values[str(key)] = cls.formula(fields[key], value, place, problems)
                 continue
             hint = nearest(str(key), list(fields)) or "known are " + ", ".join(fields)
             wanted = f"a field of the {cls.record.__name__.lower()}"
             problems.append(Problem(place, wanted, "an unknown field", hint))
         return cls(values=values)
+
+    @classmethod
+    def formula(cls, one: SpecField, value: object, path: str, problems: list[Problem]) -> object:
+        """Return the constant of a field, or the expression that gives it."""
+        if not isinstance(value, str) or value in one.declaration.choices:
+            if problem := one.declaration.problem(one.annotation, value, path):
+                problems.append(problem)
+            return value
+        return Expression.decode(value, path, problems)
 
     def changed(self, by: "Fields") -> Self:
         """Return these fields with those of another in their place."""
@@ -186,10 +197,24 @@ class ModelFields(Fields):
     record = Model
 
 
-def _formula(one: SpecField, value: object, path: str, problems: list[Problem]) -> object:
-    """Return the constant of a field, or the expression that gives it."""
-    if not isinstance(value, str) or value in one.declaration.choices:
-        if problem := one.declaration.problem(one.annotation, value, path):
-            problems.append(problem)
-        return value
-    return Expression.decode(value, path, problems)
+class ServedFields(Fields):
+    """The record of a served model: constants as files write them, with words for amounts, or expressions."""
+
+    @classmethod
+    def formula(cls, one: SpecField, value: object, path: str, problems: list[Problem]) -> object:
+        """Return a constant, which is read with the record of a row, or the expression of a text."""
+        if not isinstance(value, str) or value in one.declaration.choices:
+            return value
+        return Expression.decode(value, path, problems)
+
+
+class DeploymentFields(ServedFields):
+    """The deployment of a row."""
+
+    record = Deployment
+
+
+class WorkloadFields(ServedFields):
+    """The workload of a row."""
+
+    record = Workload

@@ -4,6 +4,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from calculon.apps.validate.published_fields import (
+    DeploymentFields,
     ExecutionFields,
     Formulas,
     Limits,
@@ -11,11 +12,13 @@ from calculon.apps.validate.published_fields import (
     Names,
     Texts,
     Values,
+    WorkloadFields,
 )
 from calculon.errors import Problem, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.records import columns
+from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.decode import decode
 from calculon.spec.fields import declare
 from calculon.spec.files import read_document
@@ -34,6 +37,7 @@ UNITS = {
     "GB": ("B", GIGA),
     "GiB": ("B", GIB),
     "samples/s": ("samples/s", 1.0),
+    "tokens/s": ("tokens/s", 1.0),
     "%": ("fraction", 0.01),
 }
 """Units of measured values: the unit of the statistics to compare with, and the factor to it."""
@@ -43,6 +47,9 @@ ALL_EDITIONS = "all"
 
 STATISTICS = {column.name: column.unit.symbol for column in columns(Stats)}
 """Unit of every statistic."""
+
+SERVED = {name: column.unit.symbol for name, column in SERVING_FIGURES.items()}
+"""Unit of every figure of a deployment."""
 
 
 _LAST = "last "
@@ -74,7 +81,7 @@ class Layout:
 
 
 def _unknown_statistic(place: str, name: str) -> Problem:
-    hint = nearest(name, list(STATISTICS)) or "see: calculon describe stats"
+    hint = nearest(name, [*STATISTICS, *SERVED]) or "see: calculon describe stats"
     return Problem(place, "a statistic", f"the unknown {name!r}", hint)
 
 
@@ -130,6 +137,11 @@ class Quantity:
         return self.estimate.text == "proc_mem_tier1_cap_req" and self.relative_to is None
 
     @property
+    def is_served(self) -> bool:
+        """Whether it is a figure of a deployment."""
+        return any(name in SERVED for name in self.estimate.names)
+
+    @property
     def is_time(self) -> bool:
         """Whether it is a time, so that the smallest is the best."""
         return UNITS[self.unit][0] == "s"
@@ -138,13 +150,14 @@ class Quantity:
         """Return an unknown statistic, or a unit that is not that of the statistics."""
         where = f"{path}.estimate"
         for name in self.estimate.names:
-            if name not in STATISTICS:
+            if name not in STATISTICS and name not in SERVED:
                 return [_unknown_statistic(where, name)]
         if self.stage == "last" and UNITS[self.unit][0] != "B":
             wanted = "fullest, unless bytes are measured: stages have a memory of their own"
             return [Problem(f"{path}.stage", wanted, self.stage)]
         wanted = "fraction" if self.relative_to else UNITS[self.unit][0]
-        found = {"fraction" if self.relative_to else STATISTICS[n] for n in self.estimate.names}
+        units_of = STATISTICS | SERVED
+        found = {"fraction" if self.relative_to else units_of[n] for n in self.estimate.names}
         if found != {wanted}:
             units = ", ".join(sorted(found)) or "no unit"
             text = f"statistics in {wanted}, as the measured values in {self.unit}"
@@ -184,6 +197,13 @@ class Recipe:
     execution: ExecutionFields = declare(
         "execution, by file of the study or field by field", default=ExecutionFields()
     )
+    deployment: DeploymentFields = declare(
+        "in place of an execution, how a served model is deployed, by name or field by field",
+        default=DeploymentFields(),
+    )
+    workload: WorkloadFields = declare(
+        "what is asked of a deployment, by name or field by field", default=WorkloadFields()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +241,7 @@ class Study(Recipe):
     sweep: Names = declare(
         "columns that rows to be ranked against each other have in common", default=Names()
     )
+    by: Names = declare("columns by whose values errors are shown too", default=Names())
     exclude: tuple[Exclusion, ...] = declare("rows that are not compared", default=())
     choices: Texts = declare(
         "what the source does not say: what was chosen, and why", default=Texts()
@@ -242,9 +263,20 @@ class Study(Recipe):
         """The file that states the study."""
         return str(self.folder / FILE)
 
+    @property
+    def serves(self) -> bool:
+        """Whether its rows are deployments, and not steps of training."""
+        return bool(self.deployment.source or self.deployment.values)
+
     def problems(self, path: str) -> list[Problem]:
-        """Return a missing system, which only an alternative may leave out."""
-        return [] if self.system else [Problem("system", "the name of a system", "nothing")]
+        """Return a missing system, which only an alternative may leave out, and figures of other rows than it has."""
+        missing = [] if self.system else [Problem("system", "the name of a system", "nothing")]
+        kind = "figures of deployments" if self.serves else "statistics of executions"
+        return missing + [
+            Problem(f"quantities[{i}].estimate", kind, one.estimate.text)
+            for i, one in enumerate(self.quantities)
+            if one.is_served is not self.serves
+        ]
 
     def changed(self, by: Alternative) -> "Study":
         """Return the study under another reading of its source."""
@@ -255,6 +287,8 @@ class Study(Recipe):
             derive=self.derive.changed(by.derive),
             model=self.model.changed(by.model),
             execution=self.execution.changed(by.execution),
+            deployment=self.deployment.changed(by.deployment),
+            workload=self.workload.changed(by.workload),
         )
 
     def published(self) -> "Study":

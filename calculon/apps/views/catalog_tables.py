@@ -11,6 +11,7 @@ from calculon.campaign.read import read_campaign
 from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
 from calculon.presets import find_preset
+from calculon.serving.asked import read_deployment, read_workload
 from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
 from calculon.spec.files import read_document
@@ -212,6 +213,63 @@ def _campaigns() -> Table:
     )
 
 
+def _deployments() -> Table:
+    """List the deployments: replicas, split, types, and what each is."""
+    rows = []
+    for name in catalog.names("deployment"):
+        asked = read_deployment(name)
+        rows.append(
+            {
+                "name": name,
+                "processors": asked.num_procs,
+                "replicas": asked.replicas,
+                "tensor_par": asked.tensor_par,
+                "pipeline_par": asked.pipeline_par,
+                "weights": asked.weights_dtype,
+                "cache": asked.kv_dtype,
+                "about": asked.document.get("about", ""),
+            }
+        )
+    keys = ("processors", "replicas", "tensor_par", "pipeline_par")
+    return Table(
+        (
+            Column("name", "name"),
+            *(Column(key, key, right=True) for key in keys),
+            Column("weights", "weights"),
+            Column("cache", "cache"),
+            Column("about", "about", fold=True),
+        ),
+        rows,
+    )
+
+
+def _workloads() -> Table:
+    """List the workloads: lengths, load, and what each is."""
+    rows = []
+    for name in catalog.names("workload"):
+        asked = read_workload(name)
+        load = {"rate": f"{asked.rate} requests/s", "users": f"{asked.users} users"}
+        rows.append(
+            {
+                "name": name,
+                "prompt": asked.prompt,
+                "output": asked.output,
+                "load": load.get(asked.kind, asked.kind),
+                "about": asked.document.get("about", ""),
+            }
+        )
+    return Table(
+        (
+            Column("name", "name"),
+            Column("prompt", "prompt", right=True),
+            Column("output", "output", right=True),
+            Column("load", "load"),
+            Column("about", "about", fold=True),
+        ),
+        rows,
+    )
+
+
 TABLES: dict[str, Callable[[], Table]] = {
     "models": _models,
     "systems": _systems,
@@ -219,6 +277,8 @@ TABLES: dict[str, Callable[[], Table]] = {
     "presets": _presets,
     "studies": _studies,
     "campaigns": _campaigns,
+    "deployments": _deployments,
+    "workloads": _workloads,
 }
 SINGULAR = dict(zip(TABLES, catalog.FOLDERS, strict=True))
 

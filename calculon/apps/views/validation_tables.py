@@ -325,6 +325,11 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
         *main_forms(editions),
         *((ABOUT,) if edition else ()),
         (
+            "Errors by group of rows, in percent",
+            (*WHICH, *edition, Column("group", "group", fold=True), *ERRORS),
+            summary.groups,
+        ),
+        (
             "Order within sweeps: Kendall's tau, and what the plan with the lowest estimate costs over the best",
             (*WHICH, *edition, *ORDER),
             summary.order,

@@ -164,6 +164,7 @@ class Gemm:
         aligned: Bytes,
         on: Processor,
         slowed: Array | float = 1.0,
+        moved: Bytes | None = None,
     ) -> Seconds:
         """Return the time of products with an ``m x n`` result and a sum over `depth`.
 
@@ -177,6 +178,8 @@ class Gemm:
             What they run on.
         slowed : array
             Factor of the time of the arithmetic.
+        moved : array, optional
+            Bytes of operands and results of all products, where operands differ in width; without it those of `on`.
         """
         rate = on.peak * self.max_efficiency * self.sustained / slowed
         if self.alignment is not None:
@@ -184,8 +187,10 @@ class Gemm:
         arithmetic = self._arithmetic(batch, m, n, depth, rate, on)
         if self.memory_efficiency is None:
             return self.start + arithmetic
-        moved = on.element_bytes * (m + n) * depth + max(on.element_bytes, LEAST_RESULT) * m * n
-        memory = batch * moved / self._bandwidth(on)
+        if moved is None:
+            result = max(on.element_bytes, LEAST_RESULT) * m * n
+            moved = batch * (on.element_bytes * (m + n) * depth + result)
+        memory = moved / self._bandwidth(on)
         return self.start + np.cbrt(arithmetic**3 + memory**3)
 
     def efficiency(

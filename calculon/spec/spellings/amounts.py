@@ -28,6 +28,7 @@ _POWERS = {"k": 2**10, "m": 2**20}
 """Factors of lengths and of tokens of a batch, which are powers of two in practice: 4M are 4,194,304."""
 
 _SECONDS = {
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), Fraction(1, 1000)),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), 60),
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
@@ -178,7 +179,7 @@ def duration(text: str, name: str = "time") -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text[:_LONGEST])
     rest = re.sub(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)|[\s,]|and", "", text)
     if not parts or rest or any(unit.lower() not in _SECONDS for _, unit in parts):
-        hint = "" if parts else "say the unit: s, min, h, d or w"
+        hint = "" if parts else "say the unit: ms, s, min, h, d or w"
         if any(unit in ("m", "M") for _, unit in parts):
             hint = "m may be minutes (write min) or months (write days: 30d)"
         raise _refused(text, name, wanted, hint)

@@ -83,13 +83,15 @@ def test_all_kinds_at_once(run):
         "presets",
         "studies",
         "campaigns",
+        "deployments",
+        "workloads",
     }
-    assert run("catalog", "-f", "markdown").out.count("\n## ") == 5
+    assert run("catalog", "-f", "markdown").out.count("\n## ") == 7
     code, _, err = run("catalog", "-f", "csv")
     assert code == 2
     assert (
-        "KIND: expected one of models, systems, executions, presets, studies, campaigns for --format csv"
-        in err
+        "KIND: expected one of models, systems, executions, presets, studies, campaigns, deployments, "
+        "workloads for --format csv" in err
     )
     assert "calculon catalog models --format csv" in err
 

@@ -97,7 +97,10 @@ def test_the_schema_of_a_spec(run, kind):
 def test_results_have_no_schema(run):
     code, _, err = run("describe", "stats", "--format", "schema")
     assert code == 2
-    assert "expected one of execution, model, system, campaign, found 'stats'" in err
+    assert (
+        "expected one of execution, model, system, campaign, deployment, workload, found 'stats'"
+        in err
+    )
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_precisions_are_fields_of_executions_and_8_bits_are_never_stored():
         (lambda: global_batch("1.5", 8192), "no whole number"),
         (lambda: global_batch("1k tokens", 8192), "at least one sequence of 8,192 tokens"),
         (lambda: global_batch("4X", 8192), "batch: expected a batch in sequences (512)"),
-        (lambda: duration("60"), "Hint: say the unit: s, min, h, d or w"),
+        (lambda: duration("60"), "Hint: say the unit: ms, s, min, h, d or w"),
         (lambda: duration("3m"), "m may be minutes (write min) or months"),
         (lambda: duration("0d"), "found '0d'"),
         (lambda: duration("soon"), "expected a time such as 60d"),

@@ -17,8 +17,10 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "memory_bound": ("memory_bound", "launches"),
     "launches": ("launches",),
     "collectives": ("collectives",),
+    "serving": (),
 }
-"""Modules of this room with a function ``fit``, in the order in which their parts are merged, and their tables."""
+"""Modules of this room with a function ``fit``, in the order in which their parts are merged, and the tables that they
+cannot do without."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "gemm": (

@@ -18,7 +18,10 @@ from calculon.spec.files import json_text
 SHOW = "show"
 """First word of a call that asks for one page."""
 
-_WANTED = "a kind (models, systems, executions, presets, studies, campaigns), a name of the catalog or a part of one"
+_WANTED = (
+    "a kind (models, systems, executions, presets, studies, campaigns, deployments, workloads), a name of the catalog "
+    "or a part of one"
+)
 
 
 def configure(parser: Parser) -> None:
@@ -120,7 +123,7 @@ def _named(words: Sequence[str]) -> tuple[str, str]:
     """
     text = " ".join(words)
     if not text:
-        wanted = "the name of a model, system, execution, preset, study or campaign"
+        wanted = "the name of a model, system, execution, preset, study, campaign, deployment or workload"
         raise SpecError("catalog show", Problem("", wanted, "nothing", "see: calculon catalog"))
     if kind := _kind_of(text):
         return kind, text

@@ -16,8 +16,8 @@ from calculon.spec.named_values import CORRECTED
 from calculon.spec.overlay import BASE, HELP
 from calculon.spec.schema import schema
 
-SPECS = ("execution", "model", "system", "campaign")
-RESULTS = ("stats", "layers", "figures")
+SPECS = ("execution", "model", "system", "campaign", "deployment", "workload")
+RESULTS = ("stats", "layers", "figures", "serving")
 ALL = "all"
 """Stands for every edition."""
 
@@ -48,7 +48,8 @@ def configure(parser: Parser) -> None:
         "subject",
         metavar="SUBJECT",
         choices=Suggested((*RESULTS, *SPECS)),
-        help="stats (statistics), layers (members of a layer), figures (those of a whole training run), a spec ("
+        help="stats (statistics), layers (members of a layer), figures (those of a whole training run), "
+        "serving (those of a deployment), a spec ("
         + ", ".join(SPECS)
         + "), or the name of one field",
     )
@@ -109,6 +110,10 @@ def _results(subject: str) -> Table:
         from calculon.run_figures import CampaignFigures
 
         rows = _columns(CampaignFigures)
+    elif subject == "serving":
+        from calculon.serving_figures import ServingFigures
+
+        rows = _columns(ServingFigures)
     else:
         from calculon.inspect.layer_list import LayerStats
 
@@ -152,10 +157,19 @@ def _spec(subject: str) -> type:
     """Return the record class of a kind of spec."""
     from calculon.campaign.record import Campaign
     from calculon.hardware.system import System
+    from calculon.serving.deployment import Deployment
+    from calculon.serving.load import Workload
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
 
-    kinds = {"execution": Execution, "model": Model, "system": System, "campaign": Campaign}
+    kinds: dict[str, type] = {
+        "execution": Execution,
+        "model": Model,
+        "system": System,
+        "campaign": Campaign,
+        "deployment": Deployment,
+        "workload": Workload,
+    }
     return kinds[subject]
 
 

@@ -1,0 +1,302 @@
+"""The page of a deployment that serves: the answer, what limits it, memory, its passes, and what was assumed."""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.text import Text
+
+from calculon.apps.report.grids import grid, indented, side_by_side
+from calculon.apps.report.page import SIDE_BY_SIDE
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import counted, gibibytes, heading, percent
+from calculon.units import duration, significant
+
+Document = Mapping[str, Any]
+
+CAUSES = {
+    "weights": "reading weights",
+    "cache": "reading the cache",
+    "activations": "reading and writing activations",
+    "arithmetic": "arithmetic",
+    "network": "reductions over the network",
+    "floors": "floors of kernels",
+    "host": "the host between passes",
+}
+"""Words for what the time of passes is due to."""
+
+CUTS = {
+    "memory": "as many as fit into memory",
+    "max_batch": "as many as max_batch allows",
+    "token_budget": "as many as token_budget has room for beside prompts",
+    "users": "one for each user",
+    "rate": "as many as it takes to keep up",
+    "requests": "all requests of the run",
+    "tpot": "as many as keep the limit of TPOT",
+    "ttft": "as many as keep the limit of TTFT",
+}
+"""Words for what bounds the sequences of a replica."""
+
+BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "network": "network"}
+"""Parts of the time of a row, of which the longest bounds it."""
+
+_LATENT = 1e-12
+
+_MOST_PARTS = 3
+"""Parts of the machine that are told."""
+
+_LEAST_HELP = 5e-3
+"""Elasticity from which a part helps."""
+
+_BETTER = {
+    "latency of small reductions": "shorter latency of small reductions",
+    "floors of kernels": "shorter floors of kernels",
+    "time of the host": "shorter time of the host",
+}
+"""Words for parts of which less is better."""
+
+
+class ServingPage:
+    """The page of a deployment; it lays itself out for the width at hand.
+
+    Parameters
+    ----------
+    served : mapping
+        The result as plain data (:meth:`calculon.serving.serve.Served.to_dict`).
+    """
+
+    def __init__(self, served: Document):
+        self.served = served
+        self.figures: Mapping[str, Any] = served["figures"]
+        self.deployment: Mapping[str, Any] = served["deployment"]
+        self.workload: Mapping[str, Any] = served["workload"]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from (*self._question(), Text(), *self._answer(), Text(), *self._causes(), Text())
+        passes = [Group(*self._pass(name)) for name in ("decode", "prefill")]
+        if options.max_width >= SIDE_BY_SIDE:
+            yield side_by_side(Group(*self._memory()), Group(*self._queue()))
+            yield from (Text(), side_by_side(*passes))
+        else:
+            yield from (*self._memory(), Text(), *self._queue())
+            for one in passes:
+                yield from (Text(), one)
+        yield from (Text(), *self._helps(), Text(), *self._assumed())
+
+    def _question(self) -> Iterator[RenderableType]:
+        d, w = self.deployment, self.workload
+        title = f"{self.served['model']} served by {d['num_procs']:,} x {self.served['system']}"
+        yield Text(title, "bold underline")
+        rows = {
+            "deployment": _deployment(d),
+            "requests": f"{w['prompt']:,} tokens in, {w['output']:,} out{_cached(w)}; {_load(w)}",
+            "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {CUTS[self.served['cut']]}",
+        }
+        table = grid("text", "text")
+        for label, words in rows.items():
+            table.add_row(Text(label, "dim"), Text(words))
+        yield indented(table)
+
+    def _answer(self) -> Iterator[RenderableType]:
+        """Tell the figures that decide, and whether they keep the limits."""
+        f, table = self.figures, grid("left", "right", "text")
+        at = f"{100 * self.workload['percentile']:g} %"
+        behind = "rate" in self.workload
+        rows = [
+            (
+                "time to first token",
+                duration_of(f["ttft"]),
+                f"{duration_of(f['ttft_p'])} at {at}" if behind else "",
+            ),
+            (
+                "time per token",
+                duration_of(f["tpot"]),
+                f"{duration_of(f['tpot_p'])} at {at}" if behind else "",
+            ),
+            (
+                "tokens/s of a user",
+                rate(f["interactivity"]),
+                f"longest gap {duration_of(f['itl_max'])}",
+            ),
+            (
+                "generated tokens/s",
+                rate(f["output_rate"]),
+                f"{rate(f['output_rate_per_proc'])} for each processor",
+            ),
+            ("requests/s", rate(f["request_rate"]), f"{rate(f['capacity_rate'])} at most"),
+        ]
+        if f["usd_per_mtoken"] is not None:
+            rows.append(
+                ("USD for 1M generated", f"{f['usd_per_mtoken']:.3g}", self.served["price"])
+            )
+        if self.served["run_time"] is not None:
+            count = f"{self.workload['requests']:,} requests"
+            told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
+            rows.append(("whole run", duration_of(self.served["run_time"]), told))
+        for label, value, remark in rows:
+            table.add_row(label, Text(value, "bold"), Text(remark, "dim"))
+        yield indented(table)
+        for one in self.served["limits"]:
+            does = "Keeps" if one["met"] else "Misses"
+            yield indented(Text(f"{does} {one['in_words']}.", "" if one["met"] else "bold"))
+
+    def _causes(self) -> Iterator[RenderableType]:
+        """Tell what the time goes to, in decoding, in prefill, and in both as the replica has them."""
+        share = min(1.0, self.figures["prefill_share"])
+        passes = self.served["passes"]
+        parts = {
+            name: {key: value / one["time"] for key, value in one["causes"].items()}
+            for name, one in passes.items()
+        }
+        both = {
+            key: (1 - share) * parts["decode"][key] + share * parts["prefill"][key]
+            for key in CAUSES
+        }
+        most = max(both, key=both.__getitem__)
+        yield heading("What limits", f"{CAUSES[most]}, {percent(both[most])} of the time")
+        columns = (
+            Column("cause", "time goes to"),
+            Column("both", "all", right=True),
+            Column("decode", "decoding", right=True),
+            Column("prefill", "prefill", right=True),
+        )
+        rows = [
+            {
+                "cause": CAUSES[key],
+                "both": percent(both[key]),
+                "decode": percent(parts["decode"][key]),
+                "prefill": percent(parts["prefill"][key]),
+            }
+            for key in sorted(CAUSES, key=lambda key: -both[key])
+            if max(both[key], parts["decode"][key], parts["prefill"][key]) > _LATENT
+        ]
+        yield indented(Table(columns, rows))
+        yield indented(Text(f"Prompts take {percent(share)} of the time of a replica.", "dim"))
+
+    def _memory(self) -> Iterator[RenderableType]:
+        """Tell the memory of a rank, and what more would fit."""
+        f = self.figures
+        whole = f["mem_used"] + f["mem_free"]
+        yield heading("Memory", f"GiB of a rank, of {gibibytes(whole, 1)}")
+        table = grid("left", "right", "right")
+        for name in ("weights", "cache", "activation", "reserve", "free"):
+            size = f[f"mem_{name}"]
+            style = "dim" if name == "free" else ""
+            table.add_row(
+                Text(name, style),
+                Text(gibibytes(size, 1), style),
+                Text(percent(size / whole), "dim"),
+            )
+        yield indented(table)
+        fits = f"{f['max_concurrency']:,.0f} sequences fit; the longest alone has {f['max_context']:,.0f} tokens."
+        yield indented(Text(fits, "dim"))
+
+    def _queue(self) -> Iterator[RenderableType]:
+        """Tell the load, and the wait."""
+        f = self.figures
+        yield heading("Load", f"{percent(f['utilisation'])} of what it can answer")
+        table = grid("left", "right")
+        rows = (
+            ("sequences decoded in a replica", f"{f['concurrency']:,.1f}"),
+            ("wait before prefill", duration_of(f["queue_time"])),
+            ("prefill alone", duration_of(f["prefill_time"])),
+            ("decode pass", duration_of(f["decode_time"])),
+            ("whole request", duration_of(f["request_latency"])),
+        )
+        for label, value in rows:
+            table.add_row(label, value)
+        yield indented(table)
+
+    def _pass(self, name: str) -> Iterator[RenderableType]:
+        """Tell the rows of a pass."""
+        one = self.served["passes"][name]
+        what = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}[name]
+        yield heading(what, duration_of(one["time"]))
+        columns = (
+            Column("name", "row"),
+            Column("time", "ms", right=True),
+            Column("share", "share", right=True),
+            Column("bound", "bound by"),
+        )
+        rows = [
+            {
+                "name": row,
+                "time": f"{1e3 * own['time']:.3f}",
+                "share": percent(own["time"] / one["time"]),
+                "bound": "host" if row == "host" else max(BOUNDS, key=own.__getitem__),
+            }
+            for row, own in one["rows"].items()
+            if own["time"] > 0
+        ]
+        yield indented(Table(columns, rows))
+
+    def _helps(self) -> Iterator[RenderableType]:
+        """Tell the parts of the machine that are worth the most."""
+        figure = {
+            "output_rate": "tokens per second",
+            "interactivity": "tokens per second of a user",
+        }
+        yield heading("What would help", f"{figure[self.served['worth']]} for 10 % more")
+        table = grid("left", "right")
+        for part, elasticity in [*self.served["helps"].items()][:_MOST_PARTS]:
+            if elasticity > _LEAST_HELP:
+                table.add_row(_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
+        yield indented(table)
+
+    def _assumed(self) -> Iterator[RenderableType]:
+        d = self.deployment
+        yield heading("Assumed")
+        notes = [
+            "A steady state of mean values, not a simulation; what it misses published rows by: calculon lv --study "
+            "serving/nim --edition corrected.",
+            f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
+            f"{d['reserve_gib']:g} GiB; all prompts, and all outputs, have one length in the batch.",
+        ]
+        for note in notes:
+            yield indented(Text(note, "dim"))
+
+
+def duration_of(seconds: float) -> str:
+    """Write a time; without end where requests come faster than they are answered."""
+    return "without end" if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
+
+
+def rate(value: float) -> str:
+    """Write a rate with three digits.
+
+    >>> rate(3251.2), rate(20.02), rate(0.5)
+    ('3,250', '20.0', '0.500')
+    """
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else significant(rounded, 3)
+
+
+def _deployment(d: Document) -> str:
+    """Say a deployment in a line."""
+    split = [f"TP {d['tensor_par']}"]
+    split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
+    split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
+    experts = "" if d["experts_dtype"] == "same" else f", experts {d['experts_dtype']}"
+    batching = f"{d['batching']} batching"
+    if d["batching"] == "continuous":
+        budget = d["token_budget"]
+        batching += (
+            f", passes of {budget:,} tokens" if budget else ", prompts in passes of their own"
+        )
+    return (
+        f"{counted(d['replicas'], 'replica')} of {' '.join(split)}; weights {d['weights_dtype']}{experts}, "
+        f"cache {d['kv_dtype']}; {batching}"
+    )
+
+
+def _cached(w: Document) -> str:
+    """Say what the cache has of prompts."""
+    return f", {percent(w['prefix_hit'])} of the prompt cached" if w["prefix_hit"] else ""
+
+
+def _load(w: Document) -> str:
+    """Say how many requests come."""
+    if "rate" in w:
+        return f"{w['rate']:g} requests/s"
+    return "as many as it takes" if "users" not in w else f"{counted(w['users'], 'user')}"

@@ -1,0 +1,212 @@
+"""What serving takes beside the rates of training: floors of kernels in graphs, decode attention, small reductions."""
+
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import Problem
+from calculon.frozen import dataclass
+from calculon.hardware.number_rows import decode_rows, rows_schema
+from calculon.spec.fields import Declaration, declare
+from calculon.units import Bytes, BytesPerSecond, Count, Seconds
+
+_RANKS = Declaration(help="members of the group", at_least=2)
+_LATENCY = Declaration(help="latency of the smallest message", unit="s", at_least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyByRanks:
+    """Latencies in groups of some sizes.
+
+    Attributes
+    ----------
+    ranks : tuple of float
+        Members of the groups, ascending.
+    seconds : tuple of float
+        Latency of the smallest message in each; no larger group has a smaller one.
+    """
+
+    ranks: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    @classmethod
+    def decode(
+        cls, raw: object, path: str, problems: list[Problem], scale: float
+    ) -> "LatencyByRanks | None":
+        """Decode ``[[ranks, seconds], ...]``, with strictly rising ranks and without falling latencies."""
+        rows = decode_rows(raw, path, problems, "pair [ranks, seconds]", (_RANKS, _LATENCY))
+        if rows is None:
+            return None
+        for i in range(1, len(rows)):
+            for j, wanted in ((0, "more ranks than"), (1, "at least the latency")):
+                before, found = rows[i - 1][j], rows[i][j]
+                if found < before or (j == 0 and found == before):
+                    text = f"{wanted} in the pair before ({before:g})"
+                    problems.append(Problem(f"{path}[{i}][{j}]", text, f"{found:g}"))
+        return cls(*zip(*rows, strict=True))
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw list."""
+        return rows_schema(_RANKS, _LATENCY)
+
+    def at(self, ranks: Count) -> Seconds:
+        """Return the latency in groups of some sizes, in between by their logarithm; infinite beyond the largest."""
+        known: Seconds = np.interp(np.log2(ranks), np.log2(self.ranks), self.seconds)
+        return np.where(np.asarray(ranks) > self.ranks[-1], np.inf, known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeAttention:
+    """How fast attention of one new token of each sequence reads the cache.
+
+    A block of threads reads the keys and values of one sequence and one KV head, a tile of keys at a time; long caches
+    are split over several blocks (flash-decoding: Dao et al., *Flash-Decoding for long-context inference*, 2023).
+    """
+
+    efficiency: float = declare(
+        "share of the bandwidth of mem1 at which long caches of many sequences are read",
+        above=0,
+        at_most=1,
+        default=0.85,
+    )
+    key_tile: float = declare(
+        "keys of a tile: a shorter context takes as long as so many keys",
+        unit="tokens",
+        at_least=0,
+        default=128.0,
+    )
+    tail: float = declare(
+        "reading of a wave of blocks that unequal and last ones cost, as a share of it; 0 for kernels that spread "
+        "parts of sequences evenly",
+        at_least=0,
+        default=0.0,
+    )
+    multiprocessors: int = declare(
+        "multiprocessors over which blocks are spread, for `tail`", at_least=1, default=132
+    )
+
+    def reading(
+        self,
+        sequences: Count,
+        keys: Count,
+        kv_heads: Count,
+        key_bytes: Bytes,
+        beside: Bytes,
+        bandwidth: BytesPerSecond | float,
+    ) -> Seconds:
+        r"""Return the time to read caches, without the floor of the kernel.
+
+        .. math:: t = \frac{b \max(s, s_0) w + q}{\eta\, B} \left(1 + \lambda \frac{m}{\max(b, m)}\right)
+
+        with b blocks (a sequence and a KV head each) on m multiprocessors. More sequences, keys or heads never take
+        less time, and more sequences never more time each.
+
+        Parameters
+        ----------
+        sequences, keys, kv_heads : array
+            Sequences, keys that each sees, and KV heads on a processor.
+        key_bytes : array
+            Bytes of the key and the value of a token in one KV head.
+        beside : array
+            Bytes of queries and results of all sequences.
+        bandwidth : float
+            Of tier-1 memory, in B/s.
+        """
+        blocks = np.asarray(sequences * kv_heads, dtype=float)
+        read = blocks * np.maximum(keys, self.key_tile) * key_bytes + beside
+        uneven = self.tail * self.multiprocessors / np.maximum(blocks, self.multiprocessors)
+        return read / (self.efficiency * bandwidth) * (1 + uneven)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallReduce:
+    """All-reduce by a kernel in which ranks of the innermost network read each other's memory.
+
+    In one shot every rank reads all other ranks' messages; in two it reads a part of each, sums it up and gathers the
+    parts. Beyond the largest group that is stated, only the library of collectives counts.
+
+    Source: NVIDIA/TensorRT-LLM, ``customAllReduceKernels``, strategies ONESHOT and TWOSHOT; vLLM,
+    ``custom_all_reduce.cuh``, the same two.
+    """
+
+    latency: LatencyByRanks = declare(
+        "latency of the smallest message by ranks: [ranks, s], rising; larger groups use the library of collectives",
+        default=LatencyByRanks((2, 4, 8), (2.5e-6, 2.7e-6, 3.5e-6)),
+    )
+    efficiency: float = declare(
+        "share of the bandwidth of a port of the innermost network that one and two shots reach",
+        above=0,
+        at_most=1,
+        default=0.5,
+    )
+
+    def time(self, size: Bytes, ranks: Count, bandwidth: BytesPerSecond | float) -> Seconds:
+        r"""Return the time of an all-reduce of a message, in one shot or two; infinite in groups beyond the largest.
+
+        .. math:: t = \min\left(\alpha_n + w,\; 2 \alpha_n + \frac{2 w}{n}\right), \quad w = \frac{S (n - 1)}{\eta B}
+
+        Parameters
+        ----------
+        size : array
+            Bytes of the message of a rank; 0 takes no time, nor does a group of one.
+        ranks : array
+            Members of the group.
+        bandwidth : float
+            Of a port of the innermost network, in one direction, in B/s.
+        """
+        members = np.maximum(ranks, 2)
+        latency = self.latency.at(members)
+        wire = size * (members - 1) / (self.efficiency * bandwidth)
+        time = np.minimum(latency + wire, 2 * latency + 2 * wire / members)
+        return np.where((np.asarray(ranks) > 1) & (np.asarray(size) > 0), time, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Kernels of serving, inside graphs that are launched as a whole; no time of training depends on them.
+
+    A kernel takes its floor, prologue, tail and gap to the next one, and then the time of its arithmetic or its bytes.
+    Where the rate of products has a `start` of its own (law ``tiles``), that is its floor.
+
+    The defaults are those of NVIDIA's processors of 2022 to 2025, from constants fitted to measured kernels
+    (`systems/measured`); `step_host` is an assumption.
+    """
+
+    matrix_floor: float = declare(
+        "time of a matrix product that does nothing, where the rate of products states no start",
+        unit="s",
+        at_least=0,
+        default=3e-6,
+    )
+    attention_floor: float = declare(
+        "time of attention of one new token over an empty cache",
+        unit="s",
+        at_least=0,
+        default=10e-6,
+    )
+    vector_floor: float = declare(
+        "time of another kernel that does nothing: norm, activation, cast",
+        unit="s",
+        at_least=0,
+        default=2e-6,
+    )
+    routing_floor: float = declare(
+        "time of a kernel of experts beside their products that does nothing: choice, permutation and combination of "
+        "tokens, of which a layer has three",
+        unit="s",
+        at_least=0,
+        default=7e-6,
+    )
+    decode_attention: DecodeAttention = declare(
+        "attention of one new token of each sequence", default=DecodeAttention()
+    )
+    small_reduce: SmallReduce = declare(
+        "all-reduce of small messages in one innermost network", default=SmallReduce()
+    )
+    step_host: float = declare(
+        "time of the host for a pass that nothing hides: scheduler, sampling, text; 0 where it is asynchronous",
+        unit="s",
+        at_least=0,
+        default=1e-3,
+    )

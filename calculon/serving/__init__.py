@@ -1,0 +1,24 @@
+"""Serving: a deployment of a model that answers requests.
+
+A *pass* carries rows of tokens through the model: chunks of prompts (prefill), one row for each sequence that
+generates (decode), or both. Its layers are those of training (:mod:`calculon.architecture`), of so many rows; attention
+over a cache takes the place of attention over the sequence. So one code path times one pass and a hundred million:
+choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values, sizes
+(:class:`~calculon.serving.pass_sizes.PassSizes`) are columns of arrays, whose last axis is *deployment and batch*.
+
+===================  ==========================================================================================
+``deployment``       the record of how a model is served; ``load`` that of what is asked of it; ``asked`` reads both
+``number_types``     bytes and arithmetic of the types of weights and caches
+``pass_sizes``       sizes of a pass, as columns
+``pass_rows``        rows of a pass: layers of the model, attention over a cache, reductions, head, sampling
+``row_times``        their times: floors, laws of kernels, memory, small reductions
+``cache``            bytes of keys and values; ``rank_memory`` what else a rank holds, and the sequences that fit
+``steady``           steady state: rate, time per token, mixed passes, static batches, finite runs
+``queueing``         the wait before prefill, and how far the batch varies
+``operating_point``  the batch that a load leads to, and all figures; ``batch_search`` the search for it
+``serve``            the answer for one deployment and workload; ``what_helps`` what better machines are worth
+===================  ==========================================================================================
+
+All of it is a mean-field estimate of the steady state, and no simulation of single requests. It exists in edition
+``corrected`` alone.
+"""

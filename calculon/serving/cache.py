@@ -1,0 +1,84 @@
+"""Bytes of keys and values that a sequence has cached."""
+
+import numpy as np
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.spec.model import Model
+from calculon.units import Bytes, Count
+
+
+@dataclass(frozen=True, slots=True)
+class CachedBlocks:
+    """Blocks of a model by what they cache: all tokens of a sequence, or those of a window."""
+
+    full: int
+    windowed: int
+    window: int
+
+    @classmethod
+    def of(cls, model: Model) -> "CachedBlocks":
+        """Count the blocks of a model.
+
+        Raises
+        ------
+        SpecError
+            For models with other blocks than attention with softmax: their state is no cache of tokens.
+        """
+        check_served(model)
+        windowed = sum(model.windowed_block(number) for number in range(model.num_blocks))
+        return cls(model.num_blocks - windowed, windowed, model.sliding_window)
+
+    def tokens(self, length: Count) -> Count:
+        """Return the tokens that a sequence has cached, summed over blocks; of a window those in it."""
+        return self.full * length + self.windowed * np.minimum(length, self.window or np.inf)
+
+
+def check_served(model: Model) -> None:
+    """Raise SpecError for a model whose serving is not modelled."""
+    problems = []
+    if model.part != "block":
+        problems.append(Problem("part", "block: a whole model", model.part))
+    if not model.vocab:
+        hint = "vocab states how many words there are"
+        problems.append(Problem("vocab", "at least 1, to choose the next token", "0", hint))
+    if model.has_linear or model.in_parts:
+        wanted = "none: the state of linear attention is not a cache of tokens"
+        problems.append(Problem("linear_attention", wanted, model.linear_attention))
+    if not model.causal:
+        problems.append(Problem("causal", "true, as tokens are generated in order", "false"))
+    if problems:
+        raise SpecError(model.name, problems)
+
+
+def heads_of_rank(model: Model, tensor_par: Count) -> Count:
+    """Return the key/value heads that a rank caches: its share, or one that it has in common with others."""
+    return np.ceil(model.key_value_heads / tensor_par)
+
+
+def cached_width(model: Model, tensor_par: Count) -> Count:
+    """Return the elements that a rank caches for a token in one block.
+
+    Keys and values of its heads; of latent attention the latent and the key part that all heads share, whole on every
+    rank (DeepSeek-V2, arXiv 2405.04434, section 2.1.2).
+    """
+    if model.latent:
+        return np.full_like(tensor_par, model.kv_lora_rank + model.qk_rope_head_dim)
+    return 2.0 * heads_of_rank(model, tensor_par) * model.attn_size
+
+
+def sequence_bytes(model: Model, length: Count, tensor_par: Count, element_bytes: float) -> Bytes:
+    """Return the bytes that a rank caches for a sequence of so many tokens."""
+    tokens = CachedBlocks.of(model).tokens(length)
+    return tokens * cached_width(model, tensor_par) * element_bytes
+
+
+def token_bytes(model: Model, element_bytes: float) -> float:
+    """Return the bytes that a token has in the caches of all ranks together, if no rank has a copy, without windows.
+
+    >>> llama = Model(hidden=8192, feedforward=28672, seq_size=8192, attn_heads=64, attn_size=128, num_blocks=80,
+    ...               kv_heads=8, vocab=128256)
+    >>> token_bytes(llama, 2.0)
+    327680.0
+    """
+    return float(model.num_blocks * cached_width(model, np.ones(1))[0] * element_bytes)

@@ -1,0 +1,178 @@
+"""A deployment: the record of how a model is served."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any, ClassVar
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
+from calculon.spec.fields import check_record, declare, spec_fields
+from calculon.units import GIB
+
+ADMISSIONS = {
+    "reserve": "prompt and output whole",
+    "mean": "prompt and half of the output, which sequences have on average",
+}
+"""Cache that a request must find free before it is admitted.
+
+Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
+"""
+
+_TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Replicas of a model, how each is split over processors, its types of numbers, and its scheduler."""
+
+    unknown_keys: ClassVar[str] = "error"
+    silent_keys: ClassVar[tuple[str, ...]] = ("about",)
+
+    num_procs: int = declare("processors of all replicas", at_least=1)
+    tensor_par: int = declare(
+        "ranks that share every product; key/value heads are copied where there are more ranks",
+        at_least=1,
+        default=1,
+    )
+    pipeline_par: int = declare("stages that share the blocks", at_least=1, default=1)
+    expert_par: int = declare(
+        "groups of the ranks of tensor_par that have different experts; each group shares the width of its own",
+        at_least=1,
+        default=1,
+    )
+    weights_dtype: str = declare(
+        "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
+        choices=tuple(WEIGHT_TYPES),
+        default="bfloat16",
+    )
+    experts_dtype: str = declare(
+        "type of the weights of routed experts; same: weights_dtype",
+        choices=("same", *WEIGHT_TYPES),
+        default="same",
+    )
+    head_dtype: str = declare(
+        "type of the weights of the LM head", choices=tuple(WEIGHT_TYPES), default="bfloat16"
+    )
+    kv_dtype: str = declare(
+        "type of cached keys and values", choices=tuple(CACHE_TYPES), default="bfloat16"
+    )
+    batching: str = declare(
+        "continuous: a sequence that ends makes room for the next; static: all of a batch start together, and the next "
+        "batch when the last ends",
+        choices=("continuous", "static"),
+        default="continuous",
+    )
+    max_batch: int = declare(
+        "most sequences of a replica; 0: as many as fit into memory", at_least=0, default=0
+    )
+    token_budget: int = declare(
+        "most tokens of a pass, which mixes decoding with chunks of prompts; 0: prompts are never cut, and have passes "
+        "of their own",
+        unit="tokens",
+        at_least=0,
+        default=8192,
+        source="vLLM V1, --max-num-batched-tokens of an API server on GPUs of 70 GB and more (recalled)",
+    )
+    admission: str = declare(
+        "what of a request must find room in the cache before it starts: "
+        + "; ".join(f"{name}: {words}" for name, words in ADMISSIONS.items()),
+        choices=tuple(ADMISSIONS),
+        default="reserve",
+        source=_TRTLLM,
+    )
+    kv_block: int = declare(
+        "tokens of a block of the cache; the last of a sequence is half empty",
+        unit="tokens",
+        at_least=1,
+        default=16,
+        source="vLLM, --block-size",
+    )
+    memory_fraction: float = declare(
+        "share of the memory that is left beside weights, activations and reserve, for the cache",
+        above=0,
+        at_most=1,
+        default=0.9,
+        source="TensorRT-LLM, free_gpu_memory_fraction",
+    )
+    reserve: float = declare(
+        "memory of a rank for the context, libraries, graphs and workspaces",
+        key="reserve_gib",
+        unit="GiB",
+        scale=GIB,
+        at_least=0,
+        default=4 * GIB,
+        source="assumption",
+    )
+    graphs: bool = declare(
+        "kernels are launched as a graph; false: the host launches each, which takes at least as long",
+        default=True,
+    )
+    shared_heads: bool = declare(
+        "attention reads a key/value head once for all query heads that share it; false: once for each, as engines "
+        "before 2024",
+        default=True,
+    )
+    price: float | None = declare(
+        "US dollars for an hour of a processor; if absent the rent in ext.price of the system",
+        unit="USD/h",
+        at_least=0,
+        default=None,
+    )
+    name: str = field(default="deployment", compare=False)
+    document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check what the fields say together.
+
+        Raises
+        ------
+        SpecError
+            Where ranks do not make whole replicas, and where a pass has no room for the batch.
+        """
+        check_record(self)
+        if problems := list(self._contradictions()):
+            raise SpecError("deployment", problems)
+
+    def _contradictions(self) -> Iterator[Problem]:
+        if self.num_procs % self.replica_procs:
+            wanted = f"a multiple of tensor_par * pipeline_par = {self.replica_procs}"
+            yield Problem("num_procs", wanted, str(self.num_procs), "replicas are whole")
+        if self.tensor_par % self.expert_par:
+            yield Problem(
+                "expert_par", f"a divisor of tensor_par={self.tensor_par}", str(self.expert_par)
+            )
+        if self.token_budget and self.max_batch > self.token_budget:
+            wanted = f"at least max_batch={self.max_batch}, or 0"
+            hint = "a pass has a token of every sequence"
+            yield Problem("token_budget", wanted, str(self.token_budget), hint)
+
+    @property
+    def replica_procs(self) -> int:
+        """Processors of a replica."""
+        return self.tensor_par * self.pipeline_par
+
+    @property
+    def replicas(self) -> int:
+        """Independent engines."""
+        return self.num_procs // self.replica_procs
+
+    @property
+    def of_experts(self) -> str:
+        """Type of the weights of routed experts."""
+        return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
+
+    @property
+    def mixes(self) -> bool:
+        """Whether passes decode and take chunks of prompts at once."""
+        return self.batching == "continuous" and self.token_budget > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as in a file, without those that leave something open."""
+        found: dict[str, Any] = {}
+        for one in spec_fields(Deployment):
+            value = getattr(self, one.name)
+            scaled = one.declaration.scale != 1.0
+            if value is not None:
+                found[one.key] = value / one.declaration.scale if scaled else value
+        return found

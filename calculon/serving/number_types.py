@@ -1,0 +1,87 @@
+"""Types of numbers of a deployment: bytes of weights and caches, and the arithmetic of products with them."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from calculon.hardware.system import System
+from calculon.spec.named_values import DATATYPE_BYTES
+from calculon.spec.recipes import FLOAT4, FLOAT8
+
+WIDE = "bfloat16"
+"""Type of activations, and of arithmetic with weights whose type no engine has."""
+
+
+ACTIVATION_BYTES = DATATYPE_BYTES[WIDE]
+"""Bytes of an element of the residual stream, and of results of products."""
+
+
+class WeightType(NamedTuple):
+    """A type of weights: bytes of each with its share of the scales, and the engine that multiplies it as it is."""
+
+    bytes: float
+    engine: str
+
+
+WEIGHT_TYPES: Mapping[str, WeightType] = {
+    "bfloat16": WeightType(2, WIDE),
+    "float16": WeightType(2, "float16"),
+    "float8": WeightType(1, FLOAT8),
+    "float8_block": WeightType(1 + 4 / 128**2, FLOAT8),
+    "int8": WeightType(1, WIDE),
+    "int4_g128": WeightType((128 * 4 + 16 + 4) / 8 / 128, WIDE),
+    "mxfp4": WeightType((32 * 4 + 8) / 8 / 32, FLOAT4),
+    "nvfp4": WeightType((16 * 4 + 8) / 8 / 16, FLOAT4),
+}
+"""Types of weights by name.
+
+Scales: float8_block, 4 bytes for 128 x 128 weights (DeepSeek-V3, arXiv 2412.19437, section 3.3.2); int4_g128, 16 bits
+and a zero of 4 bits for 128 weights (AWQ, arXiv 2306.00978); mxfp4, 8 bits for 32 weights (OCP Microscaling Formats,
+version 1.0); nvfp4, 8 bits for 16 weights (NVIDIA, *Introducing NVFP4*, 2025).
+"""
+
+CACHE_TYPES: Mapping[str, float] = {"bfloat16": 2.0, "float16": 2.0, "float8": 1.0, "int8": 1.0}
+"""Bytes of a cached element by type."""
+
+QUANTISED = (FLOAT8, FLOAT4)
+"""Engines whose products need inputs in their own type, which a kernel converts them to."""
+
+
+class NumberTypes(NamedTuple):
+    """The types of a deployment, as a rank multiplies with them.
+
+    Attributes
+    ----------
+    weights, experts, head : str
+        Types of weights, as :data:`WEIGHT_TYPES` names them.
+    cache : float
+        Bytes of a cached element.
+    engines : tuple of str
+        Types of the arithmetic with weights, experts and head on the machine at hand.
+    wide : str
+        Its type of 16 bits.
+    """
+
+    weights: str
+    experts: str
+    head: str
+    cache: float
+    engines: tuple[str, str, str]
+    wide: str
+
+    @classmethod
+    def of(cls, system: System, weights: str, experts: str, head: str, cache: str) -> "NumberTypes":
+        """Return the types on a machine."""
+        engines = (engine_of(system, weights), engine_of(system, experts), engine_of(system, head))
+        return cls(weights, experts, head, CACHE_TYPES[cache], engines, engine_of(system, WIDE))
+
+
+def engine_of(system: System, weights: str) -> str:
+    """Return the type of the arithmetic with weights: their own where the machine has it, else one of 16 bits.
+
+    Weights alone are then narrow, and are converted in the kernel that multiplies them. Source: Frantar et al.,
+    *MARLIN*, arXiv 2408.11743, section 3.
+    """
+    known = (*system.matrix, *(system.ext.matrix or {}))
+    return next(
+        one for one in (WEIGHT_TYPES[weights].engine, WIDE, "float16", *known) if one in known
+    )

@@ -1,0 +1,100 @@
+"""Sizes of passes, as columns: one pass and a hundred million are timed by the same formulas."""
+
+from typing import Any
+
+import numpy as np
+
+from calculon.frozen import dataclass
+from calculon.units import Array, Count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassSizes:
+    """Passes of one rank of a replica; all of shape ``(passes,)``, the last axis *deployment and batch*.
+
+    Each has a token at least, and a row of logits.
+
+    Attributes
+    ----------
+    tensor_par, expert_par : array of float
+        Ranks that share a product, and groups of them that have different experts.
+    decoded : array of float
+        Sequences of which the pass makes a token.
+    context : array of float
+        Cached tokens that each of these sees, itself included.
+    prompts : array of float
+        Prompts of which the pass takes a chunk.
+    chunk, cached : array of float
+        Tokens of such a chunk, and those of its prompt before it.
+    logits : array of float
+        Rows of which logits are computed.
+    """
+
+    tensor_par: Count
+    expert_par: Count
+    decoded: Count
+    context: Count
+    prompts: Count
+    chunk: Count
+    cached: Count
+    logits: Count
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        tensor_par: Any,
+        expert_par: Any = 1,
+        decoded: Any = 0,
+        context: Any = 0,
+        prompts: Any = 0,
+        chunk: Any = 0,
+        cached: Any = 0,
+        logits: Any = None,
+    ) -> "PassSizes":
+        """Make columns of numbers and arrays that broadcast; logits are by default of every sequence and prompt."""
+        last = np.asarray(decoded) + np.asarray(prompts) if logits is None else logits
+        given = (tensor_par, expert_par, decoded, context, prompts, chunk, cached, last)
+        made = (np.atleast_1d(np.asarray(one, float)) for one in given)
+        columns = np.broadcast_arrays(*made)
+        names = cls.__dataclass_fields__
+        return cls(**dict(zip(names, columns, strict=True)))
+
+    @property
+    def columns(self) -> tuple[Count, ...]:
+        """The columns, in their order."""
+        return tuple(getattr(self, name) for name in self.__dataclass_fields__)
+
+    @property
+    def tokens(self) -> Count:
+        """Rows of the pass that go through the products."""
+        return self.decoded + self.prompts * self.chunk
+
+    @property
+    def count(self) -> int:
+        """How many passes these are."""
+        return self.tokens.shape[0]
+
+
+def seen_keys(cached: Count, chunk: Count, window: int, *, chunked: bool = False) -> Array:
+    """Return the keys that the tokens of a chunk attend to, summed over them, after `cached` tokens.
+
+    Token `j` of a chunk attends to the ``cached + j`` tokens up to itself, of a window `w` (0: none) to the last `w` of
+    them, of chunks that restart every `w` tokens to those of its own. Source: sums of
+    :func:`~calculon.architecture.attention.mean_keys` over a part of a sequence.
+
+    >>> seen_keys(np.array([0.0, 2.0]), np.array([4.0, 2.0]), 3).tolist()
+    [9.0, 6.0]
+    """
+    if not window:
+        return chunk * cached + chunk * (chunk + 1) / 2
+    if chunked:
+        return _of_chunks(cached + chunk, window) - _of_chunks(cached, window)
+    rising = np.clip(window - cached, 0, chunk)
+    return rising * cached + rising * (rising + 1) / 2 + (chunk - rising) * window
+
+
+def _of_chunks(length: Count, window: int) -> Array:
+    """Return the keys that a sequence attends to whose attention restarts every `window` tokens."""
+    rest = np.mod(length, window)
+    return (length - rest) / window * (window * (window + 1) / 2) + rest * (rest + 1) / 2

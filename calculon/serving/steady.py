@@ -1,0 +1,161 @@
+r"""The steady state of a replica: how many requests it answers, and how far apart their tokens are.
+
+A request is prefilled once and decoded ``o - 1`` times, for its output of `o` tokens; a pass decodes all `B` sequences
+at hand. Passes that take chunks of prompts are longer than those that only decode, by what prompts `add`; of passes of
+their own that is all of them. With `n` of these passes for a request, in :math:`1 / x` seconds a replica answers one:
+
+.. math:: 1 / x = n \, a + (o - 1) \, t_d / B
+
+Everything else follows. The share of the time that prompts take is :math:`\phi = x n a`, a sequence has a token in
+:math:`t_d / (1 - \phi)`, and Little's law :math:`B = x (o - 1) \, TPOT` holds identically.
+
+Source: work conservation, and Little, *A proof for the queuing formula L = lambda W*, Operations Research 9(3), 1961.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.units import Array, Count, Fraction, Seconds
+
+
+class Prompts(NamedTuple):
+    """What prompts do to the passes of a replica.
+
+    Attributes
+    ----------
+    passes : array
+        Passes that take chunks of the prompt of one request; of passes that take several prompts its share.
+    added : array
+        Time that such a pass takes beside decoding: all of it, where prompts have passes of their own.
+    latency : array
+        Time of a request in prefill, once that begins.
+    longest : array
+        Longest time between two tokens of another request.
+    """
+
+    passes: Count
+    added: Seconds
+    latency: Seconds
+    longest: Seconds
+
+    @property
+    def busy(self) -> Seconds:
+        """Time that the prompt of a request takes."""
+        return self.passes * self.added
+
+
+class Steady(NamedTuple):
+    """A steady state of a replica: requests per second, time per token, and the share of prefill."""
+
+    rate: Array
+    tpot: Seconds
+    prefill_share: Fraction
+
+
+def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: Count) -> Steady:
+    """Return the state of a replica that always has `batch` sequences to decode.
+
+    Parameters
+    ----------
+    batch, output : array
+        Sequences, and tokens that each generates.
+    decode : array
+        Time of a pass that decodes them.
+    prompts : Prompts
+        What prompts add.
+    """
+    steps = output - 1
+    rate = 1 / (prompts.busy + steps * decode / batch)
+    share = rate * prompts.busy
+    return Steady(rate, decode / (1 - share), share)
+
+
+def of_users(
+    users: Count, decode: Seconds, prompts: Prompts, output: Count, think: float = 0.0
+) -> Steady:
+    """Return the state of a replica with users of whom each has one request at a time, all of which fit.
+
+    While one user's tokens are made, the prompts of all others come once: ``(users - 1)`` times what they add, over
+    ``o - 1`` tokens.
+    """
+    steps = output - 1
+    others = np.maximum(users - 1, 0.0)  # of fewer users than replicas some are idle
+    tpot = decode + others * prompts.busy / steps
+    rate = users / (prompts.latency + steps * tpot + think)
+    return Steady(rate, tpot, rate * prompts.busy)
+
+
+def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
+    """Return the state of a replica that answers requests as they come, below what it could."""
+    share = rate * prompts.busy
+    return Steady(rate + 0 * decode, decode / (1 - share), share)
+
+
+def concurrency(state: Steady, output: Count) -> Count:
+    """Return the sequences that are decoded at a time, by Little's law."""
+    return state.rate * (output - 1) * state.tpot
+
+
+def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count) -> Array:
+    """Return the requests per second of batches that start and end together; `decode` is the mean over the steps."""
+    return batch / (prefill + (output - 1) * decode)
+
+
+def waves(requests: int, batch: int) -> tuple[int, int]:
+    """Return how many full batches a finite run has, and how many requests are left for the last.
+
+    >>> waves(1500, 400)
+    (3, 300)
+    """
+    full = requests // batch
+    return full, requests - full * batch
+
+
+def run_time(requests: int, batch: int, rate: Array, last_rate: Array) -> Seconds:
+    """Return the time of requests that are all there at the start, and that have one length.
+
+    They come and end in waves of as many as there is room for, each as long as a batch takes at its rate; the last is
+    smaller, and has the rate of a batch of its size.
+    """
+    full, left = waves(requests, batch)
+    time = full * batch / rate
+    return time + left / last_rate if left else time
+
+
+def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
+    """Return what prompts do that have passes of their own, not cut: they stop decoding for that time."""
+    one = np.ones_like(busy)
+    return Prompts(one, busy, prefill, busy + decode)
+
+
+def budget_batch(budget: float, computed: float, output: float) -> float:
+    """Return the most sequences of which a pass has a token, beside the prompts that come meanwhile.
+
+    In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
+    passes: ``B + B i / (o - 1)`` tokens in each.
+    """
+    return budget / (1 + computed / (output - 1))
+
+
+def chunks(batch: Count, budget: float, computed: float) -> Count:
+    """Return in how many equal chunks a prompt is taken, by passes that also decode `batch` sequences."""
+    return np.ceil(computed / np.maximum(1.0, budget - batch))
+
+
+def prompts_together(batch: Count, count: Count, output: float) -> Count:
+    """Return of how many prompts a mixed pass takes a chunk: several, where more come than there are passes."""
+    return np.maximum(1.0, count * batch / (output - 1))
+
+
+def mixed_passes(
+    count: Count, together: Count, mixed: Seconds, decode: Seconds, latency: Seconds
+) -> Prompts:
+    """Return what prompts do whose chunks run in passes that also decode.
+
+    Such a pass reads the weights once for both. With a time of ``A + c T`` for `T` tokens and one chunk it adds ``c i``
+    to decoding, where a pass of its own takes ``A + c i``: less by the fixed part.
+
+    Source: Agrawal et al., *Sarathi-Serve*, arXiv 2403.02310, section 4.
+    """
+    return Prompts(count / together, mixed - decode, latency, mixed)

@@ -1,0 +1,106 @@
+"""What would help: how much a figure of a deployment gains from a better part of the machine."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from calculon.frozen import dataclass
+from calculon.hardware.kernels.kernel import Rate
+from calculon.hardware.kernels.tiles import Gemm
+from calculon.hardware.serving import LatencyByRanks
+from calculon.hardware.system import System
+
+STEP = 1.1
+"""How much better a part is, to see what that is worth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Help:
+    """A better part of the machine, and what it is worth.
+
+    Attributes
+    ----------
+    part : str
+        One of :data:`PARTS`.
+    elasticity : float
+        Percent by which the figure is better for one percent by which the part is.
+    """
+
+    part: str
+    elasticity: float
+
+
+def _memory_bandwidth(system: System, factor: float) -> System:
+    return replace(system, mem1=replace(system.mem1, bandwidth=factor * system.mem1.bandwidth))
+
+
+def _capacity(system: System, factor: float) -> System:
+    return replace(system, mem1=replace(system.mem1, capacity=factor * system.mem1.capacity))
+
+
+def _arithmetic(system: System, factor: float) -> System:
+    engines = {name: replace(one, peak=factor * one.peak) for name, one in system.matrix.items()}
+    further = system.ext.matrix and {
+        name: replace(one, peak=factor * one.peak) for name, one in system.ext.matrix.items()
+    }
+    return replace(system, matrix=engines, ext=replace(system.ext, matrix=further))
+
+
+def _network(system: System, factor: float) -> System:
+    inner, *others = system.networks
+    return replace(system, networks=(replace(inner, bandwidth=factor * inner.bandwidth), *others))
+
+
+def _latency(system: System, factor: float) -> System:
+    serving = system.ext.serving
+    known = serving.small_reduce.latency
+    latency = LatencyByRanks(known.ranks, tuple(one / factor for one in known.seconds))
+    reduce = replace(serving.small_reduce, latency=latency)
+    return replace(system, ext=replace(system.ext, serving=replace(serving, small_reduce=reduce)))
+
+
+def _floors(system: System, factor: float) -> System:
+    names = ("matrix_floor", "attention_floor", "vector_floor")
+    serving = system.ext.serving
+    lower = {name: getattr(serving, name) / factor for name in names}
+    rates: dict[tuple[str, str], Rate] = {
+        key: replace(rate, start=rate.start / factor) if isinstance(rate, Gemm) else rate
+        for key, rate in system.ext.rates.items()
+    }
+    ext = replace(system.ext.with_rates(rates), serving=replace(serving, **lower))
+    return replace(system, ext=ext)
+
+
+def _host(system: System, factor: float) -> System:
+    serving = replace(system.ext.serving, step_host=system.ext.serving.step_host / factor)
+    return replace(system, ext=replace(system.ext, serving=serving))
+
+
+PARTS: Mapping[str, Callable[[System, float], System]] = {
+    "bandwidth of memory": _memory_bandwidth,
+    "capacity of memory": _capacity,
+    "rate of arithmetic": _arithmetic,
+    "bandwidth of the network": _network,
+    "latency of small reductions": _latency,
+    "floors of kernels": _floors,
+    "time of the host": _host,
+}
+"""Parts of a machine, each with the machine on which it is better by a factor: times and latencies are shorter."""
+
+
+def helps(system: System, figure: Callable[[System], float]) -> tuple[Help, ...]:
+    """Return what better parts are worth, the best first.
+
+    Parameters
+    ----------
+    system : System
+        The machine.
+    figure : callable
+        The figure on a machine; more of it is better.
+    """
+    now = figure(system)
+    found = [
+        Help(part=part, elasticity=math.log(figure(better(system, STEP)) / now) / math.log(STEP))
+        for part, better in PARTS.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.elasticity))

@@ -1,0 +1,61 @@
+"""The figures of a deployment that serves: each declared once, with its unit."""
+
+from typing import Annotated, ClassVar
+
+from calculon.records import Column, columns, part, record, stat
+from calculon.units import Array, Bytes, Count, Fraction, Seconds, TokensPerSecond, Unit
+
+RequestsPerSecond = Annotated[Array, Unit("requests/s")]
+DollarsPerMillion = Annotated[Array, Unit("USD/Mtoken")]
+Tokens = Annotated[Array, Unit("tokens")]
+
+
+@record
+class ServingMemory:
+    """Memory of a rank; its sum is ``mem_used``."""
+
+    NAMES: ClassVar = "mem_{field}"
+
+    weights: Bytes = stat("weights of a rank, those of the stage with the most")
+    reserve: Bytes = stat("context, libraries, graphs and workspaces of a rank")
+    activation: Bytes = stat("the largest live tensors of a pass, and logits")
+    cache: Bytes = stat("keys and values of the sequences at hand")
+
+
+@record
+class ServingFigures:
+    """What a deployment gives, one entry for each deployment and load."""
+
+    ttft: Seconds = stat("time from arrival to the first token: queue and prefill, on average")
+    ttft_p: Seconds = stat("the same at the percentile of the workload")
+    tpot: Seconds = stat("time per token after the first, on average")
+    tpot_p: Seconds = stat("the same at the percentile of the workload")
+    itl_max: Seconds = stat("longest time between two tokens: a pass that also takes a prompt")
+    request_latency: Seconds = stat("time from arrival to the last token")
+    interactivity: TokensPerSecond = stat("tokens that a user sees in a second: 1 / tpot")
+    output_rate: TokensPerSecond = stat("generated tokens of all replicas")
+    output_rate_per_proc: TokensPerSecond = stat("generated tokens for each processor")
+    total_rate_per_proc: TokensPerSecond = stat("prompt and generated tokens for each processor")
+    run_output_rate: TokensPerSecond = stat(
+        "generated tokens of all replicas over a finite run; output_rate where it never ends"
+    )
+    request_rate: RequestsPerSecond = stat("answered requests of all replicas")
+    capacity_rate: RequestsPerSecond = stat("most requests that all replicas can answer")
+    concurrency: Count = stat("sequences that a replica generates at a time, on average")
+    max_concurrency: Count = stat("most sequences of a replica: by memory, or max_batch")
+    max_context: Tokens = stat("longest sequence that fits alone")
+    utilisation: Fraction = stat("requests over the most that there can be")
+    prefill_share: Fraction = stat("share of the time that prompts take")
+    queue_time: Seconds = stat("mean wait before prefill")
+    prefill_time: Seconds = stat("prefill of a request with nothing else")
+    decode_time: Seconds = stat("a pass that decodes all sequences at hand")
+    usd_per_mtoken: DollarsPerMillion = stat(
+        "US dollars for a million generated tokens, where there is a price", nullable=True
+    )
+    mem_used: Bytes = stat("memory that a rank uses")
+    mem_free: Bytes = stat("memory that a rank has left")
+    memory: ServingMemory = part()
+
+
+SERVING_FIGURES: dict[str, Column] = {one.name: one for one in columns(ServingFigures)}
+"""The figures of deployments by name."""

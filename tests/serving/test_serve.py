@@ -1,0 +1,217 @@
+"""Deployments with their workloads: laws of the answer."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.errors import Infeasible, SpecError
+from calculon.serving.asked import read_deployment, read_workload
+from calculon.serving.deployment import Deployment
+from calculon.serving.load import Workload
+from calculon.serving.replica import Replica
+from calculon.serving.serve import deployment_of, serve
+from calculon.serving_figures import SERVING_FIGURES
+from calculon.spec import catalog
+from tests.serving.given import H100, LLAMA_70B, SMALL
+
+LOAD = {"prompt": 900, "output": 300}
+
+
+def small(changes=None, procs=1, system=H100, **load):
+    return serve(SMALL, procs, system, LOAD, changes=changes, **load)
+
+
+def test_replicas_multiply_rates_and_nothing_else():
+    changes = {"tensor_par": 1, "max_batch": 32}
+    one, four = small(changes), small(changes, procs=4)
+    for name in ("output_rate", "request_rate", "capacity_rate"):
+        assert four[name] == pytest.approx(4 * one[name], rel=1e-12)
+    for name in ("ttft", "tpot", "output_rate_per_proc", "usd_per_mtoken", "mem_used"):
+        assert four[name] == pytest.approx(one[name], rel=1e-12)
+
+
+@pytest.mark.parametrize("budget", [0, 512, 8192])
+def test_littles_law_and_shares(budget):
+    found = small({"max_batch": 48, "token_budget": budget})
+    assert found.cut == "max_batch"
+    assert found["concurrency"] == pytest.approx(48, rel=1e-12)
+    assert found["request_rate"] * 299 * found["tpot"] == pytest.approx(48, rel=1e-12)
+    assert 0 < found["prefill_share"] < 1
+    assert found["tpot"] >= found["decode_time"]
+    assert found["output_rate"] == pytest.approx(300 * found["request_rate"])
+
+
+def test_memory_adds_up():
+    found = small({"max_batch": 48})
+    parts = sum(found[f"mem_{name}"] for name in ("weights", "reserve", "activation", "cache"))
+    assert found["mem_used"] == parts
+    assert found["mem_used"] + found["mem_free"] == H100.usable[0]
+
+
+@pytest.mark.parametrize(
+    ("figure", "budget", "batch"), [("tpot", 8192, 20), ("tpot", 0, 20), ("ttft", 256, 40)]
+)
+def test_the_largest_batch_that_keeps_a_limit(figure, budget, batch):
+    fields = {"token_budget": budget}
+    limit = small({**fields, "max_batch": batch})[figure]
+    found = small(fields, **{f"{figure}_limit": limit})
+    more = small({**fields, "max_batch": found.batch + 1})
+    assert found.batch >= batch
+    assert found[figure] <= limit < more[figure]
+    assert found.cut == figure
+    assert all(one.met for one in found.limits)
+
+
+def test_a_limit_that_nothing_keeps():
+    found = small(tpot_limit=1e-5)
+    assert found.batch == 1
+    assert [one.met for one in found.limits] == [False]
+    assert "times as much" in found.limits[0].in_words
+
+
+def test_requests_at_a_rate():
+    full = small({"max_batch": 64})
+    rates = [share * full["capacity_rate"] for share in (0.2, 0.6, 0.9)]
+    found = [small({"max_batch": 64}, rate=rate) for rate in rates]
+    for rate, one in zip(rates, found, strict=True):
+        assert one.cut == "rate"
+        assert one["request_rate"] == rate
+        assert one["utilisation"] == pytest.approx(rate / full["capacity_rate"])
+        assert one["concurrency"] <= one.batch * (1 + 1e-12)
+        assert min(one["ttft_p"], one["ttft"]) > one["prefill_time"] * 0.99
+        assert one["tpot_p"] >= one["tpot"]
+    for name in ("ttft", "tpot", "utilisation", "concurrency"):
+        values = [one[name] for one in found]
+        assert values == sorted(values)
+
+
+def test_the_batch_of_a_rate_is_the_smallest_that_keeps_up():
+    replica = Replica(SMALL, H100, read_deployment({"num_procs": 1}), read_workload(LOAD))
+    rate = 0.5 * small({"max_batch": 64})["capacity_rate"]
+    found = small({"max_batch": 64}, rate=rate)
+    sizes = np.arange(1.0, 65)
+    decode = replica.decode(sizes)
+    busy = replica.prompts(sizes, decode).busy
+    each = 1 / (busy + 299 * decode / sizes)
+    assert found.batch == int(sizes[each >= rate][0])
+
+
+def test_a_rate_beyond_what_can_be_answered():
+    found = small({"max_batch": 8}, rate=1e4)
+    missed = [one.name for one in found.limits if not one.met]
+    assert "rate" in missed
+    assert found["ttft"] == np.inf
+
+
+def test_users_beyond_the_batch_wait():
+    within, beyond = (small({"max_batch": 16}, users=users) for users in (16, 40))
+    assert within.cut == "users"
+    assert beyond.cut == "max_batch"
+    assert within["queue_time"] == 0
+    assert beyond["queue_time"] == pytest.approx((40 - 16) / beyond["request_rate"])
+    few = small({"max_batch": 16}, users=2)
+    assert few["tpot"] < within["tpot"]
+
+
+def test_fewer_users_than_replicas_leave_some_idle():
+    few = small({"tensor_par": 1}, procs=4, users=1)
+    alone = small({"tensor_par": 1}, users=1)
+    assert few["tpot"] == alone["tpot"]
+    assert few["request_rate"] == pytest.approx(alone["request_rate"])
+
+
+def test_static_batches_start_together():
+    found = small({"batching": "static", "max_batch": 32})
+    replica = Replica(SMALL, H100, found.deployment, found.workload)
+    contexts = 900.0 + np.arange(1, 300)
+    steps = replica.decode(np.full(299, 32.0), contexts).sum()
+    prefill = replica.prefill(np.full(1, 32.0))[0][0]
+    assert 32 / found["request_rate"] == pytest.approx(prefill + steps, rel=1e-3)
+
+
+def test_cached_prefixes_shorten_prefill():
+    plain, cached = small({"max_batch": 32}), small({"max_batch": 32}, prefix_hit=0.5)
+    assert cached["ttft"] < plain["ttft"]
+    assert cached["output_rate"] > plain["output_rate"]
+
+
+def test_stages_share_blocks():
+    one, two = (small({"pipeline_par": stages, "max_batch": 32}, procs=stages) for stages in (1, 2))
+    # a token goes through all blocks; the host and the hand-over come for each stage
+    assert two["tpot"] > one["tpot"] * 0.9
+    assert two["mem_weights"] < one["mem_weights"]
+    assert two["max_concurrency"] == one["max_concurrency"] == 32
+
+
+def test_a_finite_run():
+    found, last = (small({"max_batch": 32}, requests=n) for n in (1000, 8))
+    assert last.cut == "requests"
+    ends = 31 * 32 / found["request_rate"] + last.run_time
+    assert found.run_time == pytest.approx(ends)
+    assert found["run_output_rate"] == pytest.approx(1000 * 300 / ends)
+    assert small({"max_batch": 32}).run_time is None
+    several = small({"tensor_par": 1, "max_batch": 32}, procs=4, requests=4000)
+    assert several.run_time == found.run_time
+
+
+def test_a_better_machine_answers_more():
+    load = {"prompt": 900, "output": 300, "tpot_limit": 0.02}
+    before = serve(SMALL, 1, H100, load)
+    memory = replace(H100.mem1, bandwidth=2 * H100.mem1.bandwidth)
+    assert serve(SMALL, 1, replace(H100, mem1=memory), load)["output_rate"] > before["output_rate"]
+
+
+def test_a_number_of_processors_is_nodes():
+    load = read_workload(LOAD)
+    assert deployment_of(SMALL, H100, 16, load) == Deployment(num_procs=16, tensor_par=8)
+    assert deployment_of(SMALL, H100, 6, load).tensor_par == 2  # of 16 heads
+    found = deployment_of(LLAMA_70B, H100, 2, load, {"tensor_par": 1})
+    assert found.pipeline_par == 2
+
+
+def test_what_does_not_fit_says_by_how_much():
+    with pytest.raises(
+        Infeasible, match=r"does not fit: a rank needs .* GiB .* of 79.1 GiB"
+    ) as failed:
+        serve(LLAMA_70B, 1, H100, LOAD)
+    assert failed.value.needed > failed.value.available
+
+
+@pytest.mark.parametrize(
+    ("changes", "load", "message"),
+    [
+        ({"tensor_par": 3, "num_procs": 3}, {}, "tensor_par: expected a divisor of attn_heads=16"),
+        ({"pipeline_par": 8, "num_procs": 8}, {}, "pipeline_par: expected at most num_blocks=4"),
+        ({"tensor_par": 2, "num_procs": 2, "expert_par": 2}, {}, "expert_par: expected 1"),
+        ({"num_procs": 3, "tensor_par": 2}, {}, "num_procs: expected a multiple"),
+        ({"max_batch": 64, "token_budget": 32}, {}, "token_budget: expected at least max_batch"),
+        ({"weights_dtype": "fp9"}, {}, "weights_dtype"),
+        ({}, {"rate": 1, "users": 2}, "one of rate and users"),
+        ({}, {"think": 2}, "no users who think"),
+        ({}, {"output": 1}, "output: expected at least 2"),
+        ({}, {"prompt": 0}, "prompt"),
+    ],
+)
+def test_bad_input(changes, load, message):
+    with pytest.raises(SpecError, match=message):
+        serve(SMALL, {"num_procs": 1, **changes}, H100, LOAD | load)
+
+
+def test_records_are_read_as_they_are_written():
+    for name in catalog.names("deployment"):
+        found = read_deployment(name)
+        assert read_deployment(found.to_dict()) == found
+    for name in catalog.names("workload"):
+        load = read_workload(name)
+        assert read_workload(load.to_dict()) == load
+    words = read_workload({"prompt": "8k", "output": 100, "tpot_limit": "50ms"})
+    assert (words.prompt, words.tpot_limit) == (8192, 0.05)
+
+
+def test_the_answer_as_plain_values():
+    found = small({"max_batch": 4})
+    assert set(found.to_dict()["figures"]) == set(SERVING_FIGURES)
+    assert calculon.serve is serve
+    assert Workload(prompt=8, output=8).kind == "saturated"

@@ -1,0 +1,118 @@
+"""The steady state: laws of the formulas, whatever the times."""
+
+import numpy as np
+import pytest
+
+from calculon.serving.steady import (
+    Prompts,
+    at_rate,
+    budget_batch,
+    chunks,
+    concurrency,
+    mixed_passes,
+    of_users,
+    own_passes,
+    prompts_together,
+    run_time,
+    saturated,
+    static_rate,
+)
+
+RANDOM = np.random.default_rng(7)
+MANY = 1000
+BATCH = RANDOM.integers(1, 500, MANY).astype(float)
+OUTPUT = RANDOM.integers(2, 4000, MANY).astype(float)
+DECODE = RANDOM.uniform(1e-3, 0.2, MANY)
+PREFILL = RANDOM.uniform(1e-3, 3.0, MANY)
+ALONE = own_passes(PREFILL, PREFILL, DECODE)
+
+
+def test_littles_law_holds_identically():
+    state = saturated(BATCH, DECODE, ALONE, OUTPUT)
+    np.testing.assert_allclose(concurrency(state, OUTPUT), BATCH, rtol=1e-12)
+    assert np.all((state.prefill_share >= 0) & (state.prefill_share < 1))
+    assert np.all(state.tpot >= DECODE)
+    # the same as the prompts of all that follow, spread over the tokens of one
+    np.testing.assert_allclose(state.tpot, DECODE + BATCH * PREFILL / (OUTPUT - 1), rtol=1e-9)
+
+
+def test_mixed_passes_save_the_fixed_part():
+    """With ``A + c T`` for a pass of T tokens, and the prompt in one chunk, a request takes A less."""
+    fixed, each, prompt = 0.02, 1e-5, 3000.0
+    batch, output = np.array([4.0, 32, 100]), np.full(3, 500.0)
+    decode = fixed + each * batch
+    own = own_passes(*2 * (fixed + each * prompt + 0 * batch,), decode)
+    whole, one = fixed + each * (batch + prompt), np.ones(3)
+    mixed = mixed_passes(one, one, whole, decode, whole)
+    difference = (
+        1 / saturated(batch, decode, own, output).rate
+        - 1 / saturated(batch, decode, mixed, output).rate
+    )
+    np.testing.assert_allclose(difference, fixed, rtol=1e-9)
+
+
+def test_passes_with_and_without_prompts_make_the_tokens():
+    count, mixed = np.full(MANY, 3.0), DECODE + 0.3 * PREFILL
+    prompts = mixed_passes(count, np.ones(MANY), mixed, DECODE, count * mixed)
+    state = saturated(BATCH, DECODE, prompts, OUTPUT)
+    with_prompts = state.rate * prompts.passes
+    without = (1 - with_prompts * mixed) / DECODE
+    np.testing.assert_allclose(
+        (with_prompts + without) * BATCH, state.rate * (OUTPUT - 1), rtol=1e-9
+    )
+
+
+def test_users_are_all_somewhere():
+    users = BATCH
+    state = of_users(users, DECODE, ALONE, OUTPUT)
+    there = state.rate * (PREFILL + (OUTPUT - 1) * state.tpot)
+    np.testing.assert_allclose(there, users, rtol=1e-12)
+    np.testing.assert_allclose(state.rate, saturated(users, DECODE, ALONE, OUTPUT).rate, rtol=1e-9)
+    alone = of_users(np.ones(MANY), DECODE, ALONE, OUTPUT)
+    np.testing.assert_allclose(alone.tpot, DECODE)
+    thinking = of_users(users, DECODE, ALONE, OUTPUT, think=5.0)
+    assert np.all(thinking.rate < state.rate)
+
+
+def test_below_saturation_tokens_come_sooner():
+    full = saturated(BATCH, DECODE, ALONE, OUTPUT)
+    half = at_rate(full.rate / 2, DECODE, ALONE)
+    assert np.all(half.tpot < full.tpot)
+    np.testing.assert_allclose(half.prefill_share, full.prefill_share / 2)
+    np.testing.assert_allclose(at_rate(full.rate, DECODE, ALONE).tpot, full.tpot, rtol=1e-9)
+
+
+def test_static_batches():
+    rate = static_rate(BATCH, PREFILL, DECODE, OUTPUT)
+    np.testing.assert_allclose(BATCH / rate, PREFILL + (OUTPUT - 1) * DECODE)
+
+
+def test_finite_runs_are_waves():
+    rate = saturated(np.full(MANY, 64.0), DECODE, ALONE, OUTPUT).rate
+    whole = run_time(640, 64, rate, np.full(MANY, np.nan))
+    np.testing.assert_allclose(whole, 640 / rate)
+    small = saturated(np.full(MANY, 5.0), DECODE, ALONE, OUTPUT).rate
+    more = run_time(645, 64, rate, small)
+    np.testing.assert_allclose(more - whole, 5 * PREFILL + (OUTPUT - 1) * DECODE)
+
+
+@pytest.mark.parametrize(
+    ("budget", "prompt", "output"), [(8192, 2000, 500), (512, 100, 20), (64, 9, 3)]
+)
+def test_a_pass_has_room_for_tokens_and_prompts(budget, prompt, output):
+    most = budget_batch(budget, prompt, output)
+    assert most * (1 + prompt / (output - 1)) == pytest.approx(budget)
+    batch = np.arange(1.0, most)
+    count = chunks(batch, budget, prompt)
+    together = prompts_together(batch, count, output)
+    assert np.all(together >= 1)
+    # in the passes of one output as many chunks are taken as sequences end, or more
+    assert np.all(together * (output - 1) >= count * batch * (1 - 1e-12))
+    several = together > 1
+    used = batch + together * prompt / count
+    assert np.all(used[several] <= budget * (1 + 1e-12))
+
+
+def test_prompts_add_up():
+    prompts = Prompts(np.full(1, 3.0), np.full(1, 0.2), np.ones(1), np.ones(1))
+    assert prompts.busy == pytest.approx(0.6)

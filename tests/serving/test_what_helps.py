@@ -1,0 +1,35 @@
+"""What better parts of a machine are worth."""
+
+import pytest
+
+from calculon.serving.serve import serve
+from calculon.serving.what_helps import PARTS, helps
+from tests.serving.given import H100, LLAMA_70B
+
+LOAD = {"prompt": 900, "output": 300}
+
+
+def test_a_power_has_its_exponent_as_elasticity():
+    found = helps(H100, lambda system: system.mem1.bandwidth**0.25 * system.mem1.capacity**2)
+    worth = {one.part: one.elasticity for one in found}
+    assert [one.part for one in found[:2]] == ["capacity of memory", "bandwidth of memory"]
+    assert worth.pop("capacity of memory") == pytest.approx(2)
+    assert worth.pop("bandwidth of memory") == pytest.approx(0.25)
+    assert set(worth.values()) == {0.0}
+
+
+def test_all_parts_together_are_worth_their_factor():
+    """Times are homogeneous: of all rates and times as good, a user's tokens come as much sooner."""
+    served = serve(LLAMA_70B, 8, H100, LOAD, users=8)
+    worth = {one.part: one.elasticity for one in served.helps}
+    assert set(worth) == set(PARTS)
+    assert served.worth == "interactivity"
+    assert sum(worth.values()) == pytest.approx(1, abs=0.1)
+    assert all(one >= -1e-9 for one in worth.values())
+
+
+def test_room_is_worth_something_where_memory_bounds():
+    full = serve(LLAMA_70B, 4, H100, {"prompt": 8000, "output": 2000})
+    worth = {one.part: one.elasticity for one in full.helps}
+    assert full.cut == "memory"
+    assert worth["capacity of memory"] > 0.1
