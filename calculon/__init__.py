@@ -25,11 +25,15 @@ if TYPE_CHECKING:
     from calculon.inspect.what_if import figures, what_if
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
-    from calculon.planner.answer import Answer, plan
-    from calculon.planner.fleet import FleetAnswer
+    from calculon.planner.answer import Answer
+    from calculon.planner.dependence import Sensitivity
     from calculon.planner.launch_flags import export_flags, import_flags
-    from calculon.planner.sensitivity import Sensitivity, sensitivity
-    from calculon.planner.training_run import TrainingRun, campaign
+    from calculon.planner.planning import plan
+    from calculon.planner.runs.fleet import FleetAnswer
+    from calculon.planner.runs.largest_model import LargestModel, largest_model
+    from calculon.planner.runs.run_of_plan import campaign
+    from calculon.planner.runs.training_run import TrainingRun
+    from calculon.planner.sensitivity import sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
@@ -49,6 +53,7 @@ __all__ = [
     "Execution",
     "FleetAnswer",
     "Infeasible",
+    "LargestModel",
     "Launch",
     "Model",
     "Packing",
@@ -73,6 +78,7 @@ __all__ = [
     "export_flags",
     "figures",
     "import_flags",
+    "largest_model",
     "packing",
     "plan",
     "report",
@@ -98,12 +104,16 @@ _MODULES = {
     "hardware.system": ("System",),
     "launch.dialect": ("Launch",),
     "plan.plan": ("Plan",),
-    "planner.answer": ("Answer", "plan"),
-    "planner.fleet": ("FleetAnswer",),
+    "planner.answer": ("Answer",),
+    "planner.runs.fleet": ("FleetAnswer",),
+    "planner.runs.largest_model": ("LargestModel", "largest_model"),
     "planner.launch_flags": ("export_flags", "import_flags"),
-    "planner.training_run": ("TrainingRun", "campaign"),
+    "planner.runs.run_of_plan": ("campaign",),
+    "planner.runs.training_run": ("TrainingRun",),
     "planner.waterfall": ("Waterfall", "waterfall"),
-    "planner.sensitivity": ("Sensitivity", "sensitivity"),
+    "planner.planning": ("plan",),
+    "planner.dependence": ("Sensitivity",),
+    "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
     "serving.serve": ("Served", "serve"),
     "search.driver": ("SearchResult", "executions", "search"),

@@ -243,6 +243,40 @@ def corrected_search() -> Figure:
     )
 
 
+def search_of_runs() -> Figure:
+    """Time the search by figures of whole runs against that by the rate of steps: processor time, in turn."""
+    model, machine = inputs.model("gpt3-175B"), inputs.system("a100_80g_sxm")
+    campaign = {"tokens": "300B", "fleet": {"price": 2.0}}
+
+    def seconds(objective: str, asked: dict[str, object] | None, where: str | None) -> float:
+        forms = {"edition": "corrected", "preset": "published"}
+        begin = time.process_time()
+        space = make_space(model, machine, 1024, 1536, "float16", campaign=asked, **forms)
+        run(space, make_ranking(10, objective, (), where, "corrected", space.runs))
+        return time.process_time() - begin
+
+    cases = (
+        ("days", None, None),
+        ("usd", None, None),
+        ("sample_rate", "days <= 60", "total_time <= 60"),
+    )
+    ratios = []
+    for objective, where, of_steps in cases:
+        pairs = [
+            (seconds("sample_rate", None, of_steps), seconds(objective, campaign, where))
+            for _ in range(2 * RUNS + 1)
+        ]
+        ratios.append(statistics.median(runs / steps for steps, runs in pairs[1:]))
+    told = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    return Figure(
+        "search proper, whole runs",
+        "11,698,528 executions by days, usd, and rate where days <= 60",
+        f"{told} x those of steps",
+        "at most 1.1 x",
+        max(ratios) <= 1.1,
+    )
+
+
 def search_of_forms() -> Figure:
     """Time the search of the large space with all stages of ZeRO, against the published one per execution, in turn."""
     model, machine = inputs.model("gpt3-175B"), inputs.system("a100_80g")
@@ -417,6 +451,7 @@ BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     search_without_memory_limit,
     search_without_bound,
     corrected_search,
+    search_of_runs,
     search_of_forms,
     search_of_today,
     changes_of_one,

@@ -20,6 +20,10 @@ COMMANDS = (
     "plot validation -o validation.png",
     "plot validation --study gpt2_ladder --edition corrected -o gpt2_ladder.png",
     "plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png",
+    "plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B -o campaign.png",
+    "plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
+    "--procs 256:131072:x2 -o goodput.png",
+    "plot budget llama-3-8b 64-512 h100,h200,mi300x --tokens 1T --deadline 7d -o budget.png",
     "sensitivity llama-3.1-70b 1024 h100 --replan -o tornado.png",
     "calibrate h100_80g_sxm --kernels -o fitted.json --plot kernels.png",
 )

@@ -34,7 +34,7 @@ from calculon.units import Array
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"
 
-SUBJECTS = ("execution", "model", "system", "stats")
+SUBJECTS = ("execution", "model", "system", "campaign", "stats", "figures")
 STATISTICS = {"time": "total_time", "memory": "proc_mem_tier1_cap_req"}
 
 Execution = Mapping[str, Any]

@@ -156,6 +156,8 @@ def targets(folder: Path) -> tuple[Target, ...]:
         document("validation/gpt2_ladder", "a100"),  # an overlay, calibrated
     )
     modern = {**LLAMA_X64_P4}
+    plan_of_llama = folder / "llama.json"
+    plan_of_llama.write_text(json.dumps(modern))
     spread = folder / "spread.json"
     spread.write_text(json.dumps(SPREAD))
     mixture = folder / "mixture.json"
@@ -174,6 +176,12 @@ def targets(folder: Path) -> tuple[Target, ...]:
         ),
         Target(
             "execution and why", ("why", "llama3-8B", "{}", "h100_80g_sxm"), (modern,), documents
+        ),
+        Target(
+            "campaign",
+            ("campaign", "llama3-8B", str(plan_of_llama), "h100_80g_sxm", "--campaign", "{}"),
+            CAMPAIGNS,
+            (".yaml", ".json"),
         ),
         Target("mixture", ("llm", "{}", str(spread), "h100_80g_sxm", "-"), MIXTURES, documents),
         Target(
@@ -263,6 +271,37 @@ def targets(folder: Path) -> tuple[Target, ...]:
         Target("launch document", IMPORT, _launch_files("*.yaml", "*.json"), (".yaml", ".json")),
     )
 
+
+CAMPAIGNS = (
+    {
+        "tokens": "1T",
+        "batch_ramp": [{"from": 0, "batch": "1M"}, {"from": "100B", "batch": "4M"}],
+        "seq_ramp": [{"from": 0, "seq_size": "4k"}, {"from": "300B", "seq_size": 8192}],
+        "evaluate_every": 500,
+        "evaluate_time": "3min",
+        "spikes": 2,
+        "reliability": {"mtbf_processor": "50000h", "spares": 1, "silent": 1e-8, "jitter": 0.01},
+        "checkpoints": {"interval": "20min", "levels": 2, "bandwidth": 100},
+        "fleet": {"price": 2.5, "pue": 1.2, "g_co2_per_kwh": 400},
+        "deadline": "60d",
+        "budget_usd": "5M",
+    },
+    {
+        "phases": [
+            {"tokens": "chinchilla", "name": "short"},
+            {
+                "tokens": "50B",
+                "seq_size": "32k",
+                "batch": 128,
+                "execution": {"search": {"fix": {"tensor_par": 8}}},
+            },
+            {"tokens": "10B", "document_mean": 512, "execution": {**LLAMA_X64_P4}},
+        ],
+        "batch_ramp": {"start": 64, "step": 64, "tokens": "10B"},
+        "reliability": {"mtbf_processor": "never", "elastic": True},
+    },
+    {"loss": 2.1, "checkpoints": {"mode": "sync", "interval_steps": 100}},
+)
 
 IMPORT = ("import-flags", "{}", "--procs", "64", "-o", "-")
 

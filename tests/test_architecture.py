@@ -59,6 +59,7 @@ REPORT_MAY_IMPORT = {
     "frozen",
     "records",
     "units",
+    "run_figures",
     "statistics",
     "errors",
     "spec",

@@ -1,5 +1,8 @@
 """Checkpoints: their bytes, how long a save stops the steps, and how often one can be taken."""
 
+from functools import cache
+from itertools import product
+
 import numpy as np
 
 from calculon.architecture.optimizer import MOMENT_BYTES, OPTIMIZERS, QUANTIZED_BYTES
@@ -23,16 +26,24 @@ def bytes_per_param(datatype: str, lookup: Lookup) -> Array:
     lookup : callable
         Columns of fields of executions by name: ``optimizer`` and ``optimizer_state_dtype``.
     """
+    optimizer, moment = np.asarray(lookup("optimizer")), np.asarray(lookup("optimizer_state_dtype"))
+    if not (optimizer.ndim or moment.ndim):
+        return np.asarray(_bytes_of(datatype, str(optimizer), str(moment)))
+    size = np.zeros(np.broadcast_shapes(optimizer.shape, moment.shape))
+    for name, kind in product(np.unique(optimizer), np.unique(moment)):
+        each = _bytes_of(datatype, str(name), str(kind))
+        size = np.where((optimizer == name) & (moment == kind), each, size)
+    return size
+
+
+@cache
+def _bytes_of(datatype: str, optimizer: str, moment: str) -> float:
+    """Return what a checkpoint has of each parameter under one optimizer."""
     weight = DATATYPE_BYTES[datatype]
     master = MASTER_BYTES if weight < MASTER_BYTES else 0
-    optimizer, moment = np.asarray(lookup("optimizer")), np.asarray(lookup("optimizer_state_dtype"))
-    size = np.zeros(np.broadcast_shapes(optimizer.shape, moment.shape))
-    for name, one in OPTIMIZERS.items():
-        each = np.where(moment == "bfloat16", MOMENT_BYTES["bfloat16"], MOMENT_BYTES["float32"])
-        if name.endswith("8bit"):
-            each = np.full_like(each, QUANTIZED_BYTES, dtype=float)
-        size = np.where(optimizer == name, weight + master + one.moments * each, size)
-    return size
+    quantized = optimizer.endswith("8bit")
+    each = QUANTIZED_BYTES if quantized else MOMENT_BYTES.get(moment, MOMENT_BYTES["float32"])
+    return float(weight + master + OPTIMIZERS[optimizer].moments * each)
 
 
 @dataclass(frozen=True, slots=True)

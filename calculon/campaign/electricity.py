@@ -2,7 +2,7 @@
 
 import csv
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
@@ -49,6 +49,7 @@ class Carbon(float):
     """
 
     __slots__ = ("grid",)
+    WANTED: ClassVar = "a number of g/kWh, or the name of a grid"
 
     grid: Grid
 
@@ -68,7 +69,7 @@ class Carbon(float):
             except SpecError as error:
                 problems += error.problems
         else:
-            problems.append(Problem(path, "a number of g/kWh, or the name of a grid", shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
         return cls.of(Grid(name="", g_co2_per_kwh=0.0))
 
     @classmethod

@@ -134,7 +134,7 @@ class TokenGoal:
     @classmethod
     def schema(cls) -> dict[str, Any]:
         """Return the JSON Schema of tokens."""
-        return {"type": ["number", "string"], "minimum": 1}
+        return {"type": ["number", "string"], "minimum": 0}
 
     def of(self, parameters: float) -> float:
         """Return the tokens for a model of so many parameters."""

@@ -39,15 +39,19 @@ class IntervalChoice:
     memory_interval: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return {
-            "reason": self.reason,
-            "best_interval": self.best if math.isfinite(self.best) else None,
+        """Return it as plain data; None in place of what is infinite."""
+        found = {
+            "best_interval": self.best,
             "write_time": self.write,
             "storage_bandwidth": self.bandwidth,
             "storage_bandwidth_needed": self.bandwidth_needed,
             "memory_interval": self.memory_interval,
         }
+        known = {
+            name: one if one is not None and math.isfinite(one) else None
+            for name, one in found.items()
+        }
+        return {"reason": self.reason, **known}
 
 
 def interval_choice(whole: WholeRun) -> IntervalChoice:

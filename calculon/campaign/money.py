@@ -279,8 +279,8 @@ def money(
     paid = rent(processor_hours, price.usd)
     return Money(
         processors=paid,
-        storage=np.asarray(stored) + np.zeros_like(paid),
-        experiments=paid * experiments,
+        storage=np.broadcast_to(stored, np.shape(paid)),
+        experiments=paid * experiments if np.any(experiments) else np.zeros_like(paid),
         quote=price,
         storage_quote=storage_quote,
     )

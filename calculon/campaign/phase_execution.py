@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from calculon.errors import Problem, nearest
 from calculon.frozen import dataclass
@@ -13,6 +13,9 @@ SEARCH = "search"
 
 OPTIONS = ("preset", "fix", "add")
 """Options of such a search, as of :func:`calculon.search`."""
+
+OF_PHASES = ("batch_size", "seq_length")
+"""Fields of an execution that a phase, or a ramp, states itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class PhaseExecution:
         :data:`OPTIONS`.
     """
 
+    WANTED: ClassVar = f"an execution of the catalog, a file, its fields, or {SEARCH}"
+
     text: str
 
     @classmethod
@@ -36,8 +41,7 @@ class PhaseExecution:
         if isinstance(raw, str) and raw.strip():
             return cls(json.dumps(raw))
         if not isinstance(raw, Mapping) or not raw:
-            wanted = f"an execution of the catalog, a file, its fields, or {SEARCH}"
-            problems.append(Problem(path, wanted, shown(raw)))
+            problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(json.dumps(SEARCH))
         if SEARCH in raw:
             problems += _option_problems(raw, path)
@@ -90,4 +94,9 @@ def _option_problems(raw: Mapping[Any, Any], path: str) -> list[Problem]:
             found.append(Problem(place, "the name of a preset, or its file", shown(value)))
         elif key != "preset" and not isinstance(value, Mapping):
             found.append(Problem(place, "an object with fields of executions", shown(value)))
+        elif key != "preset":
+            hint = "batch and seq_size of a phase state them"
+            wanted = f"fields but {' and '.join(OF_PHASES)}"
+            own = [one for one in OF_PHASES if one in value]
+            found += [Problem(f"{place}.{one}", wanted, one, hint) for one in own]
     return found

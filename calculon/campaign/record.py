@@ -56,7 +56,7 @@ class Reliability:
         source="assumption",
     )
     spares: int | None = declare(
-        "nodes that stand by; if absent the fewest with which a run waits less than 0.1 % of its time",
+        "nodes that stand by; if absent as many as make the processor-hours that are paid the fewest",
         unit="nodes",
         at_least=0,
         default=None,

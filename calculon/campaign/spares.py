@@ -116,6 +116,39 @@ def fewest_spares(away: Values, enough: float = ENOUGH) -> Array:
     return high[()]
 
 
+def cheapest_spares(away: Values, num_nodes: Values) -> Array:
+    """Return the number of spares with which the fewest hours of nodes are paid for a run, spares and waiting included.
+
+    The least of ``(n + s)/(1 − share of time waiting)``, which falls and then rises with s. A small job rather waits
+    for a node now and then than pays for one that stands by.
+
+    Parameters
+    ----------
+    away
+        Mean number of nodes away (:func:`away`).
+    num_nodes
+        Nodes of the job.
+
+    >>> float(cheapest_spares(0.003, 1.0)), float(cheapest_spares(6.0, 2000.0))
+    (0.0, 15.0)
+    """
+    mean, nodes = np.broadcast_arrays(np.asarray(away, float), np.asarray(num_nodes, float))
+
+    def paid(spares: Array) -> Array:
+        with quiet():
+            found: Array = (nodes + spares) / (1.0 - share_of_time_waiting(mean, spares))
+        return found
+
+    low = np.full(mean.shape, -1.0)
+    high = np.ceil(mean + 40.0 * np.sqrt(mean) + 40.0)
+    while np.any(high - low > 1.0):
+        middle = np.floor((low + high) / 2.0)
+        more = paid(middle + 1.0)
+        rises = np.isfinite(more) & (more >= paid(middle))
+        low, high = np.where(rises, low, middle), np.where(rises, middle, high)
+    return high[()]
+
+
 def elastic_rate(
     away: Values, spares: Values, replicas: Values, num_nodes: Values = np.inf
 ) -> Array:

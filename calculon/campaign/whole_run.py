@@ -10,15 +10,15 @@ import numpy as np
 
 from calculon.arrays import derived
 from calculon.campaign.checkpoint import Saving, saving
-from calculon.campaign.end_of_run import mean, quantiles
+from calculon.campaign.end_of_run import SHARES, mean, quantiles
 from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
-from calculon.campaign.exponentials import Values, ratio
+from calculon.campaign.exponentials import Values, quiet, ratio
 from calculon.campaign.goodput import best_interval, best_steps, best_two_levels
 from calculon.campaign.job_mtbf import combined, job_mtbf
 from calculon.campaign.money import Money, Quote, money, own_price, quote, storage, storage_quote
 from calculon.campaign.record import DAY, HOUR, Campaign
 from calculon.campaign.silent import rework
-from calculon.campaign.spares import away, elastic_rate, fewest_spares, share_of_time_waiting
+from calculon.campaign.spares import away, cheapest_spares, elastic_rate, share_of_time_waiting
 from calculon.campaign.spent import Spent, spent, spent_with_copies
 from calculon.campaign.stragglers import jitter, slow_nodes
 from calculon.frozen import dataclass
@@ -184,12 +184,18 @@ class WholeRun:
     @derived
     def spikes(self) -> Count:
         """Loss spikes."""
+        if not self.campaign.spikes:
+            return np.zeros(())
         return self.campaign.spikes * self.tokens / TERA
 
     @derived
     def repeated(self) -> Seconds:
         """Time of steps that loss spikes and silent corruptions take back."""
-        back = self.spikes * self.campaign.rollback_steps * self.step
+        none = np.zeros(())
+        r, spikes = self.campaign.reliability, self.campaign.spikes
+        back = self.spikes * self.campaign.rollback_steps * self.step if spikes else none
+        if not r.silent:
+            return back
         done = self.useful + self.slowed + self.evaluation + back
         return back + done * (self._rework - 1.0)
 
@@ -203,8 +209,6 @@ class WholeRun:
 
     @derived
     def _rework(self) -> Array:
-        if not self.campaign.reliability.silent:
-            return np.ones(())
         found_after = float(self.campaign.reliability.silent_detect)
         interval = self.checkpoint_interval if self.rounded else 0.0
         return rework(found_after, interval, self.recovery, self.silent_mtbf)
@@ -310,18 +314,18 @@ class WholeRun:
 
     @derived
     def away(self) -> Count:
-        """Mean number of nodes in repair."""
+        """Mean number of nodes in repair; never more than there are."""
         r, n = self.campaign.reliability, self.job
         node_mtbf = ratio(r.mtbf_processor, r.hardware_share * n.node)
-        return away(n.nodes, node_mtbf, float(r.repair))
+        return np.minimum(away(n.nodes, node_mtbf, float(r.repair)), n.nodes)
 
     @derived
     def spare_nodes(self) -> Count:
-        """Nodes that stand by: as stated, or the fewest with which the job hardly waits."""
+        """Nodes that stand by: as stated, or as many as make the paid time the least."""
         r = self.campaign.reliability
         if r.spares is not None:
             return np.asarray(float(r.spares))
-        return np.zeros(()) if r.elastic else np.asarray(fewest_spares(self.away))
+        return np.zeros(()) if r.elastic else np.asarray(cheapest_spares(self.away, self.job.nodes))
 
     @derived
     def _complete(self) -> Fraction:
@@ -337,8 +341,9 @@ class WholeRun:
 
     @derived
     def wall(self) -> Seconds:
-        """Expected time of the run."""
-        return self.running / self._complete
+        """Expected time of the run; infinite where the job is never complete."""
+        with quiet():
+            return np.asarray(self.running / self._complete)
 
     # -- figures ------------------------------------------------------------------------------------------------------
 
@@ -347,16 +352,24 @@ class WholeRun:
         """See :class:`CampaignFigures`, as of all that follows."""
         return self.wall / DAY
 
-    @derived
-    def _quantiles(self) -> Array:
-        """Days by which runs have ended; with two levels by the law of one, scaled to their mean."""
+    def days_by(self, shares: tuple[float, ...]) -> Array:
+        """Return the days by which given shares of such runs have ended, as failures leave them; shape (shares, ...).
+
+        With two levels it is the law of one, scaled to their mean.
+        """
         c, scale = self.campaign.checkpoints, np.asarray(1.0)
         times = self.checkpoint_interval, self.saves.pause, self.recovery, self.mtbf
         if c.levels > 1:
             recovery = self.recovery - (1.0 - c.memory_lost) * self.saves.load
             times = self.memory_interval, self.saves.memory_pause, recovery, self.mtbf
             scale = self.work * (1.0 + self.spent.total) / mean(self.work, *times)
-        return (scale * quantiles(self.work, *times) + self.restarts) / self._complete / DAY
+        with quiet():
+            found = scale * quantiles(self.work, *times, shares) + self.restarts
+            return np.asarray(found / self._complete / DAY)
+
+    @derived
+    def _quantiles(self) -> Array:
+        return self.days_by(SHARES)
 
     @property
     def days_p10(self) -> Array:  # noqa: D102
@@ -403,17 +416,12 @@ class WholeRun:
     def quote(self) -> Quote | None:
         """The price of an hour of a processor; None where none is known."""
         fleet, stated = self.campaign.fleet, self.job.system.ext.price
-        owned, power = None, self.draw
-        if (
-            stated is not None
-            and stated.own is not None
-            and fleet.usd_per_kwh is not None
-            and power is not None
-        ):
+        owned, own = None, None if stated is None else stated.own
+        if own is not None and fleet.usd_per_kwh is not None and self.draw is not None:
             owned = own_price(
-                stated.own,
+                own,
                 self.job.node,
-                power_kw=power.per_processor(self.job.num_procs, self.job.nodes) / KILO,
+                power_kw=self.draw.per_processor(self.job.num_procs, self.job.nodes) / KILO,
                 usd_per_kwh=fleet.usd_per_kwh,
                 pue=fleet.pue or 1.0,
             )

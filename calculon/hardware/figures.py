@@ -171,17 +171,23 @@ def _in_file_units(value: float, scale: float) -> float:
     return next((one for one in short if one * scale == value), quotient)
 
 
-def with_figures(system: System, values: Mapping[str, float | Array]) -> System:
+def with_figures(
+    system: System,
+    values: Mapping[str, float | Array],
+    known: Mapping[str, Figure] | None = None,
+) -> System:
     """Return a system with other values of some figures, in the units of its file; they are not checked.
 
-    Arrays of values make a column of machines: all are of shape (rows,).
+    Arrays of values make a column of machines: all are of shape (rows,). Whoever has the figures of the system `known`
+    saves looking for them.
 
     Raises
     ------
     SpecError
         For a path that is no figure of the system, and what a record says of figures that do not go together.
     """
-    known = figures_of(system, points=True, whole_runs=True, serving=True)
+    if known is None:
+        known = figures_of(system, points=True, whole_runs=True, serving=True)
     tree: dict[Any, Any] = {}
     for path, value in values.items():
         if path not in known:

@@ -1,29 +1,24 @@
 """The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
 from calculon.campaign.assumed import told_defaults
-from calculon.campaign.limits import LIMITED
-from calculon.campaign.read import CampaignSource, read_campaign
-from calculon.campaign.record import Campaign
 from calculon.display import Displayed, drawn
-from calculon.errors import Infeasible, Problem, SpecError
+from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.evaluate import evaluate
 from calculon.frozen import dataclass
-from calculon.hardware.system import System
-from calculon.inputs import Source
 from calculon.inspect.question import question
 from calculon.inspect.told_apart import Order, orders
 from calculon.launch.dialect import Launch
 from calculon.launch.difference import Difference
 from calculon.plan.plan import Plan
-from calculon.planner.ask import Question, ask
-from calculon.planner.candidate import Candidate, candidates, of_estimate
+from calculon.planner.ask import Question
+from calculon.planner.candidate import Candidate, candidates, of_estimate, trainings
 from calculon.planner.launch_flags import settings_between
 from calculon.planner.proposals import hint
 from calculon.planner.remedies import BEST
@@ -39,14 +34,11 @@ from calculon.search.space import Space
 from calculon.search.where import Condition
 from calculon.spec import catalog
 from calculon.spec.execution import Execution
-from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import PLANS, QUESTION
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from calculon.planner.fleet import FleetAnswer
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -289,9 +281,20 @@ class Answer(Displayed):
 
     def _told(self, one: Candidate) -> dict[str, Any]:
         """Return a plan as plain data, with the training that was asked for, or that of :data:`TOKENS`."""
+        return one.to_dict() | {"training": self._trainings[id(one)], QUESTION: self._specs}
+
+    @cached_property
+    def _trainings(self) -> dict[int, dict[str, Any]]:
+        """The trainings by all plans that are told."""
+        own = None if self.mine is None else self.mine.candidate
+        counts = (one.best for one in self.counts)
+        simplest = (one.simplest for one in self.ties)
+        maybe = (*self.splits, *simplest, self.roomy, *counts, own)
+        plans = list({id(one): one for one in maybe if one is not None}.values())
         q = self.question
-        training = one.training(q.campaign, q.system, q.tokens or TOKENS, q.tokens_per_step)
-        return one.to_dict() | {"training": training, QUESTION: self._specs}
+        lengths = q.tokens or TOKENS, q.tokens_per_step
+        told = trainings(plans, q.campaign, q.model, q.system, *lengths)
+        return {id(one): row for one, row in zip(plans, told, strict=True)}
 
     def _tie(self, one: Tie) -> dict[str, Any]:
         simplest = self._told(one.simplest)
@@ -328,119 +331,6 @@ class Answer(Displayed):
             if self.best
             else f"<Answer for {asked}: nothing fits>"
         )
-
-
-@overload
-def plan(
-    model: Source | Model,
-    num_procs: int | str | Sequence[int],
-    system: Source | System,
-    *,
-    preset: str | None = None,
-    tokens: float | str | None = None,
-    batch: int | str | None = None,
-    seq: int | str | None = None,
-    dtype: str | None = None,
-    mine: Source | None = None,
-    fix: Mapping[str, Any] | None = None,
-    add: Mapping[str, Any] | None = None,
-    campaign: CampaignSource | None = None,
-    objective: None = None,
-    **run: Any,
-) -> Answer: ...
-
-
-@overload
-def plan(
-    model: Source | Model,
-    num_procs: int | str | Sequence[int],
-    system: Source | System | Sequence[Source | System],
-    *,
-    objective: str,
-    **words: Any,
-) -> "FleetAnswer": ...
-
-
-def plan(
-    model: Source | Model,
-    num_procs: int | str | Sequence[int],
-    system: Any,
-    *,
-    preset: str | None = None,
-    tokens: float | str | None = None,
-    batch: int | str | None = None,
-    seq: int | str | None = None,
-    dtype: str | None = None,
-    mine: Source | None = None,
-    fix: Mapping[str, Any] | None = None,
-    add: Mapping[str, Any] | None = None,
-    campaign: CampaignSource | None = None,
-    objective: str | None = None,
-    **run: Any,
-) -> "Answer | FleetAnswer":
-    """Plan a training run: the best execution, its rivals, and the same for other numbers of processors.
-
-    Parameters
-    ----------
-    model, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; also other spellings of names, and the ``config.json`` of a model.
-    num_procs : int, str or sequence of int
-        Processors: one count, of which half and twice as many are planned too, or several; ``"1k"`` is 1,024.
-    preset : str, optional
-        Framework that runs it: a name, or a file; by default ``megatron-lm`` on NVIDIA and AMD, else ``common``.
-    tokens : float or str, optional
-        Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
-    batch, seq : int or str, optional
-        Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, or 1,024 for each processor.
-        Tokens of a sequence; by default the model's, at most 8,192.
-    dtype : str, optional
-        Precision (:data:`calculon.spec.spellings.PRECISIONS`): ``"bf16"`` (default), ``"fp8"``, ``"mxfp8"``, ...
-    mine : str, mapping or path, optional
-        A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
-    fix, add : mapping, optional
-        As in :func:`calculon.search`.
-    campaign, **run : optional
-        The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``, ``fleet__price=2.0``.
-    objective : str, optional
-        ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet the deadline)
-        of one system or several by this figure, under the limits of the run.
-
-    Examples
-    --------
-    >>> from calculon import plan
-    >>> answer = plan("llama-3-8b", 64, "h100", batch="4M")
-    >>> answer.best.execution.num_procs, answer.question.batch_size
-    (64, 512)
-    """
-    words: dict[str, Any] = {"preset": preset, "batch": batch, "seq": seq, "dtype": dtype}
-    words |= {"tokens": tokens, "mine": mine, "fix": fix, "add": add}
-    return _planned(model, num_procs, system, words, objective, _run_of(campaign, run))
-
-
-def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Campaign:
-    """Return the run that a plan is for."""
-    stated = {name.replace("__", "."): value for name, value in options.items()}
-    return read_campaign(campaign, stated)
-
-
-def _planned(
-    model: Any, num_procs: Any, system: Any, words: dict[str, Any], objective: Any, asked: Campaign
-) -> "Answer | FleetAnswer":
-    """Return the plan, or where there is an objective the fleets that are compared by it."""
-    if objective is None:
-        if stated := [name for name in LIMITED if getattr(asked, name) is not None]:
-            wanted = 'an objective with it, such as objective="usd"'
-            raise SpecError("plan", Problem(stated[0], wanted, "none"))
-        tokens = words.pop("tokens")
-        return answer(ask(model, num_procs, system, **words, tokens_of_run=tokens, campaign=asked))
-    from calculon.planner.fleet_search import (
-        ask_fleet,
-        fleet_answer,
-    )  # it searches as this module does
-
-    return fleet_answer(
-        ask_fleet(model, num_procs, system, campaign=asked, objective=objective, **words)
-    )
 
 
 def answer(question: Question) -> Answer:

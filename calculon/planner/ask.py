@@ -16,6 +16,7 @@ from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.planner.shorthand import Mine, read_mine
 from calculon.presets import COMMON, Preset, find_preset
+from calculon.search.request import check_one_stretch
 from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN
@@ -176,21 +177,6 @@ def ask(
     )
 
 
-def check_one_stretch(campaign: Campaign) -> None:
-    """Refuse a run whose batch or sequences change: a plan has one step.
-
-    Raises
-    ------
-    SpecError
-        For one with phases or ramps.
-    """
-    for name in ("phases", "batch_ramp", "seq_ramp"):
-        if getattr(campaign, name):
-            hint = "plan the longest part alone, then calculon campaign tells of the whole run of this plan"
-            wanted = "a run of one batch and one length of sequences"
-            raise SpecError(campaign.name, Problem(name, wanted, "parts that differ", hint))
-
-
 def _tokens(
     stated: float | str | None, campaign: Campaign, model: Model, batch_size: int
 ) -> float | None:
@@ -314,21 +300,29 @@ def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, 
     """Return the sequences of a step: those stated, or of as many tokens as is usual."""
     if batch is not None:
         return global_batch(str(batch), length).sequences
-    wanted = usual_tokens(procs) / length
-    unit = _divisible(procs, wanted)
-    sequences = max(1, round(wanted / unit)) * unit
-    assumed["--batch"] = counted_sequences(sequences)
+    sequences = usual_batch(procs, length)
+    assumed["--batch"] = f"{sequences:,} sequences"
     return sequences
 
 
-def usual_tokens(procs: float) -> float:
-    """Return the tokens of a batch that is not stated, on so many processors."""
-    return max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs)
+def usual_batch(procs: int, length: int) -> int:
+    """Return the sequences of a batch that is not stated, which replicas on so many processors can share.
+
+    >>> usual_batch(1024, 8192), usual_batch(16384, 8192)
+    (512, 2048)
+    """
+    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs) / length
+    unit = _divisible(procs, wanted)
+    return max(1, round(wanted / unit)) * unit
 
 
-def counted_sequences(sequences: int) -> str:
-    """Return an assumed batch in words."""
-    return f"{sequences:,} sequences"
+def odd_part(count: int) -> int:
+    """Return a count without its factors of two.
+
+    >>> odd_part(15_360), odd_part(1024)
+    (15, 1)
+    """
+    return count // (count & -count)
 
 
 def _divisible(procs: int, sequences: float) -> int:
@@ -339,9 +333,7 @@ def _divisible(procs: int, sequences: float) -> int:
     >>> _divisible(1024, 512), _divisible(96, 512), _divisible(1000, 512)
     (64, 48, 125)
     """
-    unit = procs
-    while unit % 2 == 0:
-        unit //= 2
+    unit = odd_part(procs)
     if unit > sequences:
         return 1
     while 16 * unit <= sequences:

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.hardware.figures import Figure
-from calculon.planner.elasticities import Case, of_hardware
+from calculon.planner.elasticities import USE, Case, kind_of
 from calculon.units import Array
 
 FURTHEST = 16
@@ -15,6 +15,11 @@ FURTHEST = 16
 
 TOLERANCE = 1e-12
 """Difference of the logarithms of two statistics at which they are equal."""
+
+_EQUAL = 1e-6
+"""The same where a figure goes in steps, as spare nodes do: beside a step nothing is equal."""
+
+_ROUNDING = 1e-15
 
 _POINTS = 9
 _MOST_STEPS = 60
@@ -77,13 +82,14 @@ def break_evens(
     case, rival : Case, Rival
         The two that are compared, by the same statistic.
     figures : sequence of Figure
-        Figures of the machine of `case`; of these rates, sizes and times of hardware are tried.
+        Figures of the machine of `case`, or of its run; of these all but sizes of memory, counts, and how well software
+        uses the machine are tried.
     weight : callable
         What the statistic of a case is multiplied with: processors over tokens for times, so that those of a token on
         a processor are compared.
     """
     continuous = [
-        one for one in figures if of_hardware(one) and one.kind is float and one.unit != "GiB"
+        one for one in figures if kind_of(one) != USE and one.kind is float and one.unit != "GiB"
     ]
     if not continuous:
         return ()
@@ -101,7 +107,7 @@ def break_evens(
     left = difference(np.arange(len(continuous)), np.nan_to_num(roots))
     return tuple(
         BreakEven(figure=one, value=None)
-        if math.isnan(root)
+        if math.isnan(root) or not abs(rest) < _EQUAL
         else BreakEven(figure=one, value=one.value * math.exp(root), ratio=math.exp(rest))
         for one, root, rest in zip(continuous, roots.tolist(), left.tolist(), strict=True)
     )
@@ -143,18 +149,21 @@ def _refined(difference: Difference, low: Array, high: Array) -> Array:
         return roots
     a, b = low[some], high[some]
     at_a, at_b = difference(some, a), difference(some, b)
+    left = np.arange(len(some))
     for step in range(_MOST_STEPS):
+        low_end, high_end, at_low, at_high = (one[left] for one in (a, b, at_a, at_b))
         with np.errstate(invalid="ignore", divide="ignore"):
-            secant = b - at_b * (b - a) / (at_b - at_a)
-        inside = (secant >= np.minimum(a, b)) & (secant <= np.maximum(a, b)) & (step % 3 != 2)
-        middle = np.where(inside, secant, (a + b) / 2)
-        found = difference(some, middle)
-        roots[some] = middle
-        if (np.abs(found) <= TOLERANCE).all():
+            secant = high_end - at_high * (high_end - low_end) / (at_high - at_low)
+        inside = (secant >= np.minimum(low_end, high_end)) & (
+            secant <= np.maximum(low_end, high_end)
+        )
+        middle = np.where(inside & (step % 3 != 2), secant, (low_end + high_end) / 2)
+        found = difference(some[left], middle)
+        roots[some[left]] = middle
+        same = at_low * found > 0
+        a[left], at_a[left] = np.where(same, middle, low_end), np.where(same, found, at_low)
+        b[left], at_b[left] = np.where(same, high_end, middle), np.where(same, at_high, found)
+        left = left[(np.abs(found) > TOLERANCE) & (np.abs(b[left] - a[left]) > _ROUNDING)]
+        if not len(left):
             break
-        left = at_a * found > 0
-        a, at_a = np.where(left, middle, a), np.where(left, found, at_a)
-        b, at_b = np.where(left, b, middle), np.where(left, at_b, found)
-        done = np.abs(found) <= TOLERANCE
-        a, b = np.where(done, middle, a), np.where(done, middle, b)
     return roots

@@ -1,11 +1,12 @@
 """One plan among others: its execution, its figures, and how simple it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from calculon.architecture.parameters import active_count
 from calculon.campaign.money import Quote
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import whole_runs
@@ -14,8 +15,10 @@ from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
-from calculon.records import only_values
+from calculon.records import columns
+from calculon.run_figures import CampaignFigures
 from calculon.search.search_result import SearchResult
+from calculon.spec.model import Model
 from calculon.statistics import BOUNDS
 
 MOST = 1000
@@ -58,54 +61,70 @@ class Candidate:
         stages = e["pipeline_par"], e["pipeline_interleaving"]
         return offloads, e["tensor_par"] > self.domain, kinds, *stages, repeats, e["tensor_par"]
 
-    def run(
-        self, campaign: Campaign, system: System, tokens: float, tokens_per_step: int
-    ) -> WholeRun:
-        """Return the whole run of it: so many tokens, with failures and checkpoints."""
-
-        def lookup(name: str) -> Any:
-            return np.asarray(self.stats[name] if name in self.stats else self.execution[name])
-
-        datatype = str(self.execution["datatype"])
-        return whole_runs(campaign, system, datatype, tokens, np.asarray(tokens_per_step), lookup)
-
-    def training(
-        self, campaign: Campaign, system: System, tokens: float, tokens_per_step: int
-    ) -> dict[str, Any]:
-        """Return days and processor-hours of a training: of its steps alone, and of the whole run.
-
-        ``days``, their interval and ``processor_hours`` are those of the steps, without failures and pauses;
-        ``campaign`` has the figures of the run with them, and the interval of its expected days; ``price`` is that of
-        a processor-hour.
-        """
-        steps = tokens / tokens_per_step
-        run = self.run(campaign, system, tokens, tokens_per_step)
-        whole = only_values(run.figures())
-        ends = [self.stats.get(name) for name in BOUNDS]
-        low, high = (None if end is None else steps * end / SECONDS_PER_DAY for end in ends)
-        days = whole["days"] or 0.0
-        first, last = (None if end is None else days * end / self.time for end in ends)
-        return {
-            "tokens": tokens,
-            "steps": steps,
-            "days": steps * self.time / SECONDS_PER_DAY,
-            "days_low": low,
-            "days_high": high,
-            "processor_hours": steps * self.time / SECONDS_PER_HOUR * self.execution["num_procs"],
-            "campaign": whole | {"days_low": first, "days_high": last},
-            "price": told_price(run.quote),
-        }
-
     def to_dict(self) -> dict[str, Any]:
         """Return it as a result of a search is written."""
         return {"execution": dict(self.execution), "stats": dict(self.stats)}
 
 
-def told_price(quote: Quote | None) -> dict[str, Any] | None:
+def whole_runs_of(
+    plans: Sequence[Candidate],
+    campaign: Campaign,
+    model: Model,
+    system: System,
+    tokens: float,
+    tokens_per_step: int,
+) -> WholeRun:
+    """Return the whole runs of plans of one machine, each of so many tokens: a column has an entry for each plan."""
+
+    def lookup(name: str) -> Any:
+        known = plans[0].stats if name in plans[0].stats else plans[0].execution
+        of_stats = known is plans[0].stats
+        return np.array([(one.stats if of_stats else one.execution)[name] for one in plans])
+
+    datatype = str(plans[0].execution["datatype"])
+    active, each_step = float(active_count(model)), np.asarray(tokens_per_step)
+    return whole_runs(campaign, system, datatype, tokens, each_step, lookup, active)
+
+
+def trainings(
+    plans: Sequence[Candidate],
+    campaign: Campaign,
+    model: Model,
+    system: System,
+    tokens: float,
+    tokens_per_step: int,
+) -> list[dict[str, Any]]:
+    """Return days and processor-hours of a training by each plan: of its steps alone, and of the whole run.
+
+    ``days``, their interval and ``processor_hours`` are those of the steps, without failures and pauses; ``campaign``
+    has the figures of the run with them, and the interval of its expected days; ``price`` is that of a processor-hour.
+    """
+    if not plans:
+        return []
+    run = whole_runs_of(plans, campaign, model, system, tokens, tokens_per_step)
+    usd, figures = None if run.quote is None else run.quote.usd, run.figures()
+    values = {one.name: one.values(figures) for one in columns(CampaignFigures)}
+    prices = np.broadcast_to(np.nan if usd is None else usd, len(plans))
+    steps, found = tokens / tokens_per_step, []
+    for i, one in enumerate(plans):
+        whole = {name: column[i] for name, column in values.items()}
+        ends = [one.stats.get(name) for name in BOUNDS]
+        low, high = (None if end is None else steps * end / SECONDS_PER_DAY for end in ends)
+        days, hours = steps * one.time / SECONDS_PER_DAY, steps * one.time / SECONDS_PER_HOUR
+        expected = whole["days"] or 0.0
+        first, last = (None if end is None else expected * end / one.time for end in ends)
+        row: dict[str, Any] = {"tokens": tokens, "steps": steps, "days": days}
+        row |= {"days_low": low, "days_high": high}
+        row |= {"processor_hours": hours * one.execution["num_procs"]}
+        row |= {"campaign": whole | {"days_low": first, "days_high": last}}
+        found.append(row | {"price": told_price(run.quote, float(prices[i]))})
+    return found
+
+
+def told_price(quote: Quote | None, usd: float) -> dict[str, Any] | None:
     """Return the price of a processor-hour as plain data, with kind, source and date; None where none is known."""
     if quote is None:
         return None
-    usd = float(np.asarray(quote.usd).item())
     return {"usd": usd, "kind": quote.kind, "source": quote.source, "date": quote.date}
 
 

@@ -9,17 +9,22 @@ longer counts are as long as each other, or part of the time is stated nowhere.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from calculon.campaign.scalars import of_campaign
+from calculon.editions import EDITIONS
 from calculon.errors import SpecError
+from calculon.estimate import Estimate
 from calculon.evaluate import evaluate
 from calculon.frozen import dataclass
-from calculon.hardware.figures import Figure, figures_of, with_figures
+from calculon.hardware.figures import OF_WHOLE_RUNS, Figure, figures_of, with_figures
 from calculon.hardware.slower import with_slower_lists
 from calculon.hardware.system import System
 from calculon.inspect.what_if import what_if
+from calculon.search.objective import check_statistic
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.units import Array
@@ -31,7 +36,7 @@ The error of a difference is a sixth of the square of the step, times a third de
 of 1 % it would be larger than the 1e-6 that the sum of elasticities is checked to.
 """
 
-RATES, TIMES = ("TFLOP/s", "GB/s"), ("s",)
+RATES, TIMES = ("TFLOP/s", "GB/s", "1/h"), ("s", "h", "d")
 """Units of the figures whose elasticities add up to -1: those of rates, less those of times."""
 
 STEADY = 1e-6
@@ -129,6 +134,10 @@ class Total:
         return self.sum - self.together
 
 
+Change = Mapping[str, float]
+"""New values of figures by path, in the units of their files."""
+
+
 class Case:
     """A plan on a system, whose statistic is asked for on variants of the system.
 
@@ -144,14 +153,53 @@ class Case:
         self.model, self.execution, self.system = model, execution, system
         self.statistic = statistic
 
-    def values(self, changes: Sequence[Mapping[str, float]]) -> Array:
+    def beside(self, other: Estimate) -> "Case":
+        """Return the same question about another plan, or on another machine.
+
+        Raises
+        ------
+        SpecError
+            Where its edition does not compute the statistic.
+        """
+        check_statistic(self.statistic, "sensitivity", EDITIONS[other.edition])
+        return Case(other.model, other.execution, other.system, self.statistic)
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The figures that may have an effect, by path."""
+        return figures_of(self.system)
+
+    def possible(self, figure: Figure, value: float) -> bool:
+        """Whether a file can have another value of a figure; other figures may bound a count."""
+        if figure.problem(value) is not None:
+            return False
+        if figure.kind is int:
+            try:
+                with_figures(self.system, {figure.path: value})
+            except SpecError:
+                return False
+        return True
+
+    def values(self, changes: Sequence[Change]) -> Array:
         """Return the statistic on a system with changed figures, for each change; not-a-number where it cannot run."""
         found = what_if(self.model, self.execution, self.system, changes)
         return np.asarray(found[self.statistic])
 
+    def tried(self, ends: Sequence[Change], beside: Sequence[Change]) -> tuple[Array, Array]:
+        """Return :meth:`values` for changes far and near; differences of near ones are derivatives."""
+        found = self.values([*ends, *beside])
+        return found[: len(ends)], found[len(ends) :]
+
     def on(self, system: System) -> float:
         """Return the statistic on another system; not-a-number where the plan cannot run."""
         return float(evaluate(self.model, system, [self.execution])[self.statistic][0])
+
+    def faster(self, factor: float, *, figures: bool = True) -> float:
+        """Return the statistic where all rates are `factor` times as high, and all times as short.
+
+        Or only those times in lists of the file, which are no figures.
+        """
+        return self.on(faster(self.system, self.figures.values(), factor, figures=figures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +233,13 @@ class Range:
         most = figure.declaration.at_most
         return low, (high if most is None or value >= most else min(high, most))
 
-    def ends(self, system: System, figure: Figure) -> tuple[float | None, float | None]:
+    def ends(self, case: Case, figure: Figure) -> tuple[float | None, float | None]:
         """Return the ends of the range; None for one that no file can have, and for one that is no other than now."""
-        low, high = self.of(system, figure)
-        return _possible(system, figure, low), _possible(system, figure, high)
+        low, high = (
+            end if end != figure.value and case.possible(figure, end) else None
+            for end in self.of(case.system, figure)
+        )
+        return low, high
 
 
 def _known_times(system: System, figure: Figure) -> tuple[float, float] | None:
@@ -216,7 +267,7 @@ def effects(case: Case, within: Range) -> tuple[float, tuple[Effect, ...]]:
     within : Range
         How far figures are taken.
     """
-    figures = [one for one in figures_of(case.system).values() if one.value]
+    figures = [one for one in case.figures.values() if one.value]
     sizes = [one for one in figures if one.kind is float]
     now, found = _effects(case, sizes, within, math.nan)
     used = {_part(one.figure) for one in found if one.matters(now)}
@@ -243,13 +294,20 @@ def _effects(
     case: Case, figures: Sequence[Figure], within: Range, now: float
 ) -> tuple[float, list[Effect]]:
     """Return the statistic now, and the effects of some figures; each count is a machine of its own."""
-    tried = [*_tried(case.system, figures, within)]
-    first: list[dict[str, float]] = [{}] if math.isnan(now) else []
-    values = case.values([*first, *(change for _, change in tried)]).tolist()
-    now = values.pop(0) if first else now
-    found = dict(zip((key for key, _ in tried), values, strict=True))
-    ends = {key: change[key[0]] for key, change in tried}
-    return now, [_effect(one, now, found, ends) for one in figures]
+    pairs = [*_tried(case, figures, within)]
+    ends = {key: change for key, change in pairs if key[1] in (_LOW, _HIGH)}
+    beside = {key: change for key, change in pairs if key not in ends}
+    first: list[Change] = [{}] if math.isnan(now) else []
+    at_ends, near = (
+        values.tolist()
+        for values in case.tried([*first, *ends.values()], [*first, *beside.values()])
+    )
+    middle = math.nan
+    if first:
+        now, middle = at_ends.pop(0), near.pop(0)
+    found = dict(zip((*ends, *beside), (*at_ends, *near), strict=True))
+    known = {key: change[key[0]] for key, change in ends.items()}
+    return now, [_effect(one, middle, found, known) for one in figures]
 
 
 _Key = tuple[str, str]
@@ -258,7 +316,7 @@ _LOW, _HIGH = "low", "high"
 
 
 def _tried(
-    system: System, figures: Iterable[Figure], within: Range
+    case: Case, figures: Iterable[Figure], within: Range
 ) -> Iterator[tuple[_Key, dict[str, float]]]:
     """Yield the values that are tried of each figure: beside its own, and at both ends of its range."""
     for one in figures:
@@ -269,7 +327,7 @@ def _tried(
                 for name, value in beside
                 if one.problem(value) is None
             )
-        for name, value in zip((_LOW, _HIGH), within.ends(system, one), strict=True):
+        for name, value in zip((_LOW, _HIGH), within.ends(case, one), strict=True):
             if value is not None:
                 yield (one.path, name), {one.path: value}
 
@@ -279,26 +337,41 @@ def of_network_size(figure: Figure) -> bool:
     return figure.path.startswith("networks[") and figure.path.endswith("].size")
 
 
-HARDWARE = ("matrix", "vector", "mem1", "mem2", "networks", "ext.matrix", "ext.host")
+PARTS = ("matrix", "vector", "mem1", "mem2", "networks", "ext.matrix", "ext.host")
 """Parts of a file that a machine is bought by; the others say how well software uses it."""
 
 
+HARDWARE, USE, RUN = KINDS = ("hardware", "use", "run")
+"""Kinds of figures: what a machine is bought by, how well software uses it, and what a whole run takes beside."""
+
+
+def kind_of(figure: Figure) -> str:
+    """Return which of :data:`KINDS` a figure is; those of runs are prices, powers, and the fields of campaigns."""
+    if figure.path.startswith(OF_WHOLE_RUNS) or of_campaign(figure.path):
+        return RUN
+    return HARDWARE if of_hardware(figure) else USE
+
+
 def of_hardware(figure: Figure) -> bool:
-    """Whether a figure is one of :data:`HARDWARE`, and no share that is achieved of it."""
-    part = any(figure.path.startswith((f"{one}.", f"{one}[")) for one in HARDWARE)
+    """Whether a figure is one of :data:`PARTS`, and no share that is achieved of it."""
+    part = any(figure.path.startswith((f"{one}.", f"{one}[")) for one in PARTS)
     return part and (bool(figure.unit) or figure.kind is int)
 
 
-def _possible(system: System, figure: Figure, value: float) -> float | None:
-    """Return a value of a figure, or None where a file cannot have it, and where it is no other than now."""
-    if value == figure.value or figure.problem(value) is not None:
-        return None
-    if figure.kind is int:  # which other figures bound
-        try:
-            with_figures(system, {figure.path: value})
-        except SpecError:
-            return None
-    return value
+def slopes(case: Case, figures: Iterable[Figure]) -> dict[str, float]:
+    """Return the elasticities with some figures, by path: of those that have one, without a range around them."""
+    tried = {one.path: one for one in figures if one.kind is float and one.value}
+    beside = [{path: one.value * k} for path, one in tried.items() for k in _STEPS.values()]
+    allowed = [all(case.possible(tried[path], new) for path, new in one.items()) for one in beside]
+    _, values = case.tried(
+        [], [{}, *(one for one, may in zip(beside, allowed, strict=True) if may)]
+    )
+    now, *near = values.tolist()
+    left = iter(near)
+    found = [next(left) if may else math.nan for may in allowed]
+    pairs = zip(tried, found[::2], found[1::2], strict=True)
+    every = {path: _mean_slope(now, low, high) for path, low, high in pairs}
+    return {path: one for path, one in every.items() if one is not None}
 
 
 def _effect(
@@ -311,11 +384,10 @@ def _effect(
         return value if math.isfinite(value) else None
 
     below, above = _slope(now, at("below"), -STEP), _slope(now, at("above"), STEP)
-    slopes = [one for one in (below, above) if one is not None]
-    kink = (above or 0.0) - (below or 0.0) if len(slopes) > 1 else 0.0
+    kink = 0.0 if below is None or above is None else above - below
     return Effect(
         figure=figure,
-        elasticity=sum(slopes) / len(slopes) if slopes else None,
+        elasticity=_mean_slope(now, at("below"), at("above")),
         kink=kink if abs(kink) > KINK else 0.0,
         low=ends.get((figure.path, _LOW)),
         high=ends.get((figure.path, _HIGH)),
@@ -324,23 +396,39 @@ def _effect(
     )
 
 
+def _mean_slope(now: float, below: float | None, above: float | None) -> float | None:
+    """Return the elasticity as the mean of those to both sides; None where both are undefined."""
+    sides = _slope(now, below, -STEP), _slope(now, above, STEP)
+    known = [one for one in sides if one is not None]
+    return sum(known) / len(known) if known else None
+
+
 def _slope(now: float, beside: float | None, step: float) -> float | None:
     """Return the elasticity to one side; None where it is undefined."""
-    if beside is None or not math.isfinite(now):
+    if beside is None or not math.isfinite(now) or not math.isfinite(beside):
         return None
     if beside == now:
         return 0.0
     return math.log(beside / now) / step if min(beside, now) > 0 else None
 
 
-def faster(system: System, factor: float, *, figures: bool = True) -> System:
-    """Return a system with all rates `factor` times as high and all times as short; or only those times in lists."""
+def faster(
+    system: System, known: Iterable[Figure], factor: float, *, figures: bool = True
+) -> System:
+    """Return a system with all rates `factor` times as high and all times as short; or only those times in lists.
+
+    `known` are its figures.
+    """
     if figures:
-        known = figures_of(system).values()
-        changes = {one.path: one.value * factor for one in known if one.unit in RATES}
-        changes |= {one.path: one.value / factor for one in known if one.unit in TIMES}
-        system = with_figures(system, changes)
+        system = with_figures(system, sped_up(known, factor))
     return with_slower_lists(system, 1 / factor)
+
+
+def sped_up(known: Iterable[Figure], factor: float) -> dict[str, float]:
+    """Return the values of rates that are `factor` times as high, and of times as short, by path."""
+    powers = dict.fromkeys(RATES, 1) | dict.fromkeys(TIMES, -1)
+    timed = (one for one in known if one.unit in powers)
+    return {one.path: one.value * factor ** powers[one.unit] for one in timed}
 
 
 def total(case: Case, found: Iterable[Effect]) -> Total:
@@ -353,9 +441,7 @@ def total(case: Case, found: Iterable[Effect]) -> Total:
 
     def slope(*, figures: bool) -> float:
         """Return the elasticity with the factor by which a machine is faster."""
-        ends = (
-            case.on(faster(case.system, math.exp(step), figures=figures)) for step in (-STEP, STEP)
-        )
+        ends = (case.faster(math.exp(step), figures=figures) for step in (-STEP, STEP))
         low, high = map(math.log, ends)
         return (high - low) / (2 * STEP)
 
@@ -371,6 +457,7 @@ def described(found: Iterable[Effect]) -> list[dict[str, Any]]:
             "unit": one.figure.unit,
             "hardware": of_hardware(one.figure),
             "value": one.figure.value,
+            "kind": kind_of(one.figure),
             "elasticity": one.elasticity,
             "kink": one.kink,
             "low": one.low,

@@ -1,7 +1,7 @@
 """What a change of a machine is worth when the plan is searched again: the true value to somebody who buys it."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -129,6 +129,22 @@ class Staircase:
         }
 
 
+def staircase(
+    capacity: float, withheld: float, steps: Iterable[Step], score: Callable[[float], float]
+) -> Staircase:
+    """Return the staircase of those plans that are better than all that need less memory.
+
+    `score` is larger for better values; the other arguments are those of :class:`Staircase`, in any order.
+    """
+    rising: list[Step] = []
+    for one in sorted(steps, key=lambda s: (s.capacity, -score(s.best.value))):
+        if not rising or score(one.best.value) > score(rising[-1].best.value):
+            rising.append(one)
+    here = [i for i, one in enumerate(rising) if one.capacity <= capacity]
+    now = here[-1] if here else -1
+    return Staircase(capacity=capacity, withheld=withheld, steps=tuple(rising), now=now)
+
+
 class Replanner:
     """Searches for the best plan on variants of a machine; the plan that was asked about is always among them.
 
@@ -152,6 +168,11 @@ class Replanner:
         self.case = case
         self.objective = Objective.parse(case.statistic)
         self.space = space_around(case, preset)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the plan that was asked about."""
+        return _fields(self.case.execution)
 
     def best(self, system: System, own: float | None) -> Replanned | None:
         """Return the best plan on a system, where the one that was asked about has the statistic `own`.
@@ -189,17 +210,7 @@ class Replanner:
         if math.isfinite(value):
             own = Replanned(value=value, execution=_fields(self.case.execution), kept=True)
             steps.append(Step(capacity=need + withheld, best=own))
-        rising: list[Step] = []
-        for one in sorted(steps, key=lambda s: (s.capacity, -self._score(s.best.value))):
-            if not rising or self._score(one.best.value) > self._score(rising[-1].best.value):
-                rising.append(one)
-        here = [i for i, one in enumerate(rising) if one.capacity <= system.mem1.capacity]
-        return Staircase(
-            capacity=system.mem1.capacity,
-            withheld=withheld,
-            steps=tuple(rising),
-            now=here[-1] if here else -1,
-        )
+        return staircase(system.mem1.capacity, withheld, steps, self._score)
 
     def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
         """Return the effects of hardware that are replanned: those of this plan, and of what others may use more."""

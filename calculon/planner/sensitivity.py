@@ -1,249 +1,30 @@
 """Sensitivity: what a statistic of a plan depends on, and what more of each figure of the machine is worth."""
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from calculon import inputs
-from calculon.display import Displayed, drawn
+from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.editions import EDITIONS
 from calculon.errors import Infeasible, Problem, SpecError
-from calculon.estimate import Estimate, estimate
-from calculon.frozen import dataclass
-from calculon.hardware.figures import with_figures
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.inspect.question import question
-from calculon.planner.break_even import BreakEven, Rival, break_evens
-from calculon.planner.elasticities import (
-    STEADY,
-    Case,
-    Effect,
-    Range,
-    Total,
-    described,
-    effects,
-    total,
+from calculon.planner.dependence import (
+    DAYS,
+    TIME,
+    Seen,
+    Sensitivity,
+    Terms,
+    answer,
+    estimated,
+    of_run_in,
 )
-from calculon.planner.replanned import Replanned, Replanner, Staircase, domain_sizes
+from calculon.planner.elasticities import Case
+from calculon.planner.runs.run_case import run_figure
+from calculon.planner.runs.run_of_plan import campaign as whole_run
 from calculon.presets import Preset
-from calculon.records import Column
 from calculon.search.objective import check_statistic, known_statistic
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
-from calculon.spec.result_selection import QUESTION
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-TIME = "total_time"
-
-Seen = Callable[[int], None]
-"""What is told after each search of how many it is one."""
-
-WHY = "calculon why says what would make it run"
-
-CALIBRATED = "calibrated"
-"""Range that is, where residuals of a calibration say so, that of the part."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
-    """What searching again makes of the changes.
-
-    Attributes
-    ----------
-    now : Replanned
-        The best plan on the machine as it is.
-    ends : mapping
-        By path the best plans with the figure at both ends of its range; None where nothing fits, or at no end.
-    sizes : mapping
-        By a larger size of the innermost network the statistic of the same plan, None where it cannot run, and the best
-        plan.
-    staircase : Staircase
-        What capacity is worth.
-    """
-
-    now: Replanned
-    ends: Mapping[str, tuple[Replanned | None, Replanned | None]]
-    sizes: Mapping[int, tuple[float | None, Replanned | None]]
-    staircase: Staircase
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-
-        def told(one: Replanned | None) -> dict[str, Any] | None:
-            return None if one is None else one.to_dict()
-
-        return {
-            "now": self.now.to_dict(),
-            "ends": {path: [told(low), told(high)] for path, (low, high) in self.ends.items()},
-            "sizes": {
-                str(size): {"same_plan": value, "best": told(best)}
-                for size, (value, best) in self.sizes.items()
-            },
-            "capacity": self.staircase.to_dict(),
-        }
-
-
-@dataclass(frozen=True)
-class Sensitivity(Displayed):
-    """What a statistic of a plan depends on.
-
-    Attributes
-    ----------
-    model, execution, system : Model, Execution, System
-        What was asked about.
-    preset : Preset
-        Framework of the plan.
-    statistic : Column
-        The statistic.
-    within : Range
-        How far figures were taken.
-    value : float
-        The statistic now.
-    effects : tuple of Effect
-        What each figure of the system does to it, the largest swing first; those without effect are left out.
-    idle : tuple of Effect
-        The figures without effect, in the order of the file.
-    total : Total or None
-        The sum of the elasticities, of times.
-    searched : Searched or None
-        The same with the plan searched again.
-    rival : str
-        What the break-even is with; empty without one.
-    compared : str
-        Which two plans it compares, in words.
-    break_evens : tuple of BreakEven
-        Values of figures at which the plan is as good as the rival.
-    """
-
-    model: Model
-    execution: Execution
-    system: System
-    preset: Preset
-    statistic: Column
-    within: Range
-    value: float
-    effects: tuple[Effect, ...]
-    idle: tuple[Effect, ...]
-    total: Total | None
-    searched: Searched | None = None
-    rival: str = ""
-    compared: str = ""
-    break_evens: tuple[BreakEven, ...] = field(default=())
-
-    def __getitem__(self, path: str) -> Effect:
-        """Return the effect of a figure by its path.
-
-        Raises
-        ------
-        KeyError
-            When the figure has no effect, or is none of the system.
-        """
-        return self._by_path[path]
-
-    @cached_property
-    def _by_path(self) -> dict[str, Effect]:
-        return {one.figure.path: one for one in self.effects}
-
-    @property
-    def elasticities(self) -> dict[str, float]:
-        """The elasticity with each figure that has one, by path."""
-        return {
-            one.figure.path: one.elasticity for one in self.effects if one.elasticity is not None
-        }
-
-    @cached_property
-    def _of_other_plans(self) -> tuple[Effect, ...]:
-        """The figures without effect on this plan that have one on the best."""
-        if self.searched is None:
-            return ()
-        ends, now = self.searched.ends, self.searched.now.value
-        return tuple(
-            one
-            for one in self.idle
-            if any(
-                best is not None and not math.isclose(best.value, now, rel_tol=STEADY)
-                for best in ends.get(one.figure.path, ())
-            )
-        )
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a row of plain data for each effect, with the values of the best plans where they were searched."""
-        ends = {} if self.searched is None else self.searched.ends
-        rows = []
-        for row in described((*self.effects, *self._of_other_plans)):
-            if self.searched is not None:
-                best = ends.get(row["path"], (None, None))
-                values = [None if one is None else one.value for one in best]
-                row |= dict(zip(("replanned_at_low", "replanned_at_high"), values, strict=True))
-            rows.append(row)
-        return rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
-        edition = self.execution.edition
-        asked = {"execution": {"fields": self.execution.to_dict()}}
-        found: dict[str, Any] = {
-            QUESTION: question(self.model, self.system, edition, self.preset, **asked),
-            "statistic": self.statistic.name,
-            "unit": self.statistic.unit.symbol,
-            "value": self.value,
-            "range": {"share": self.within.share, "calibrated": self.within.calibrated},
-            "figures": self.rows(),
-            "without_effect": [
-                one.figure.path for one in self.idle if one not in self._of_other_plans
-            ],
-        }
-        if self.total is not None:
-            names = ("stated", "lists", "sum", "together", "unstated")
-            found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}
-        if self.searched is not None:
-            found["replanned"] = self.searched.to_dict()
-        if self.rival:
-            found["break_even"] = {
-                "with": self.rival,
-                "compared": self.compared,
-                "figures": [
-                    {
-                        "path": one.figure.path,
-                        "unit": one.figure.unit,
-                        "value": one.value,
-                        "factor": one.factor,
-                    }
-                    for one in self.break_evens
-                ],
-            }
-        return found
-
-    def to_frame(self) -> "pd.DataFrame":
-        """Return a row for each figure with an effect as a DataFrame, the largest swing first."""
-        import pandas as pd  # only for people who want frames
-
-        return pd.DataFrame(self.rows())
-
-    def plot(self) -> "Figure":
-        """Draw a tornado: how far the statistic goes with each figure lower and higher, the longest bar first.
-
-        Raises
-        ------
-        SpecError
-            Where matplotlib is missing.
-        """
-        return drawn(self, "tornado")
-
-    def __repr__(self) -> str:
-        most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)
-        return f"<Sensitivity of {self.statistic.name} of {self.model.name} on {self.system.name}: {most}>"
-
-    @property
-    def _most(self) -> list[Effect]:
-        known = [one for one in self.effects if one.elasticity]
-        return sorted(known, key=lambda one: -abs(one.elasticity or 0.0))[:3]
+from calculon.spec.named_values import CORRECTED
 
 
 def sensitivity(
@@ -251,33 +32,35 @@ def sensitivity(
     execution: Source | Execution | int,
     system: Source | System,
     *,
-    of: str = TIME,
+    of: str | None = None,
     spread: float | str = 0.25,
     replan: bool = False,
     against: Source | Execution | None = None,
     against_system: Source | System | None = None,
+    campaign: CampaignSource | None = None,
     edition: str | None = None,
     preset: str | None = None,
     seen: Seen | None = None,
 ) -> Sensitivity:
-    """Find what a statistic of a plan depends on: elasticities, shadow prices, break-even.
+    """Find what a statistic of a plan, or of its whole run, depends on: elasticities, shadow prices, break-even.
 
     Parameters
     ----------
     model, execution, system : str, path, mapping or record
         As in :func:`calculon.estimate`. A number of processors instead of an execution is planned first.
-    of : str
-        The statistic.
+    of : str, optional
+        The statistic, ``total_time`` if absent; with a campaign the figure of the run (``usd``), ``days`` if absent.
     spread : float or str
         By which share of its value a figure is lower and higher: ``0.25``, ``"25%"``; ``"calibrated"`` takes the
         interval of a part where the system was calibrated.
     replan : bool
         Also search the plan again on each changed machine, and for what more memory is worth.
     against : str, path, mapping or record, optional
-        Another execution: at which value of a figure both are as fast, by the tokens of a processor.
+        Another execution: at which value of a figure both are as good; as fast by the tokens of a processor.
     against_system : str, path, mapping or record, optional
-        Another machine: at which value of a figure this one is as fast with the plan; with `replan` the other has the
-        best plan of its own.
+        Another machine: likewise, with this plan on both; with `replan` the other has the best plan of its own.
+    campaign : str, path, mapping or Campaign, optional
+        The whole run, as in :func:`calculon.campaign`: then its figures have effects, too.
     edition, preset : str, optional
         As in :func:`calculon.estimate`.
     seen : callable, optional
@@ -290,75 +73,27 @@ def sensitivity(
 
     Examples
     --------
-    >>> found = sensitivity("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-    >>> found
+    >>> sensitivity("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
     <Sensitivity of total_time of megatron-1T on a100_80g: matrix.float16.tflops -0.85, mem1.GBps -0.08,
     networks[0].bandwidth -0.06>
     """
-    statistic, within = known_statistic(of, "sensitivity"), read_range(spread)
-    if against is not None and against_system is not None:
-        wanted = "another execution or another system"
-        raise SpecError("sensitivity", Problem("against", wanted, "both"))
+    terms = Terms(spread, replan, against, against_system, seen or (lambda _: None))
+    if campaign is not None:
+        _check_edition(edition)
+        name = run_figure(DAYS if of is None else of).name  # before anything is planned
+        asked = read_campaign(campaign)
+        return of_run_in(whole_run(model, execution, system, asked, preset=preset), name, terms)
+    statistic = known_statistic(TIME if of is None else of, "sensitivity")
     shape, machine, plan, framework = _asked(model, execution, system, edition, preset)
-    check_statistic(of, "sensitivity", EDITIONS[plan.edition])
-    _check_calibrated(within, machine)
-    found = _found(Case(shape, plan, machine, of), framework, statistic, within)
-    if replan:
-        found = replace(found, searched=_searched(found, seen or (lambda _: None)))
-    return found if against is against_system is None else _beside(found, against, against_system)
+    check_statistic(statistic.name, "sensitivity", EDITIONS[plan.edition])
+    return answer(Case(shape, plan, machine, statistic.name), framework, statistic, terms)
 
 
-def _found(case: Case, preset: Preset, statistic: Column, within: Range) -> Sensitivity:
-    """Return what the statistic of a case depends on."""
-    now, every = effects(case, within)
-    felt = [one for one in every if one.matters(now)]
-    timed = statistic.unit.symbol == "s" and now > 0
-    return Sensitivity(
-        model=case.model,
-        execution=case.execution,
-        system=case.system,
-        preset=preset,
-        statistic=statistic,
-        within=within,
-        value=now,
-        effects=tuple(sorted(felt, key=lambda one: -one.swing(now))),
-        idle=tuple(one for one in every if not one.matters(now)),
-        total=total(case, every) if timed else None,
-    )
-
-
-def read_range(spread: float | str) -> Range:
-    """Read a range: a share, a percentage, or :data:`CALIBRATED`.
-
-    Raises
-    ------
-    SpecError
-        For anything else, and for a share that is not between 0 and 1.
-
-    Examples
-    --------
-    >>> read_range("25%").share, read_range(0.1).share, read_range("calibrated").calibrated
-    (0.25, 0.1, True)
-    """
-    if spread == CALIBRATED:
-        return Range(calibrated=True)
-    text = str(spread).strip()
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 < share < 1:
-        wanted = f"a share between 0 and 1, such as 0.25 or 25%, or {CALIBRATED}"
-        hint = f"write {text}%" if 1 <= share < 100 and not text.endswith("%") else ""
-        raise SpecError("sensitivity", Problem("range", wanted, repr(spread), hint))
-    return Range(share)
-
-
-def _check_calibrated(within: Range, system: System) -> None:
-    """Refuse ranges of calibrated parts where none is."""
-    if within.calibrated and not system.calibration.spreads:
-        wanted = f"a share such as 25%, as no part of {system.name} was calibrated"
-        raise SpecError("sensitivity", Problem("range", wanted, CALIBRATED))
+def _check_edition(edition: str | None) -> None:
+    """Refuse an edition that knows no whole runs."""
+    if edition not in (None, CORRECTED):
+        wanted = f"{CORRECTED}, as whole runs are of no other edition"
+        raise SpecError("sensitivity", Problem("edition", wanted, repr(edition)))
 
 
 def _asked(
@@ -366,127 +101,15 @@ def _asked(
 ) -> tuple[Model, System, Execution, Preset]:
     """Return the records, and the preset of the plan, which runs."""
     if isinstance(execution, int):
-        from calculon.planner.answer import plan  # what a given plan does without
+        from calculon.planner.planning import plan  # what a given plan does without
         from calculon.planner.unfit import why_none
 
-        answer = plan(model, execution, system, preset=preset)
-        if answer.best is None:
-            reason = why_none(answer.found.counts)
+        planned = plan(model, execution, system, preset=preset)
+        if planned.best is None:
+            reason = why_none(planned.found.counts)
             raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
-        best = answer.best
-        return best.model, best.system, best.execution, answer.question.preset
-    found = _estimated("", model, execution, system, edition=edition, preset=preset)
+        best = planned.best
+        return best.model, best.system, best.execution, planned.question.preset
+    found = estimated("", model, execution, system, edition=edition, preset=preset)
     assert found.preset is not None
     return found.model, found.system, found.execution, found.preset
-
-
-def _searched(found: Sensitivity, seen: Seen) -> Searched:
-    """Search the plan again on the changed machines."""
-    case = Case(found.model, found.execution, found.system, found.statistic.name)
-    replanner = Replanner(case, found.preset)
-    figures = replanner.worth(found.effects, found.idle)
-    sizes = domain_sizes(case.system, case.execution.num_procs)
-    count = sum(end is not None for one in figures for end in (one.low, one.high)) + len(sizes) + 2
-
-    def at(path: str, value: float | None, own: float | None) -> Replanned | None:
-        if value is None:
-            return None
-        best = replanner.with_figures({path: value}, own)
-        seen(count)
-        return best
-
-    best = replanner.best(case.system, found.value)
-    assert best is not None  # at least the plan itself
-    seen(count)
-    ends = {
-        path: (at(path, one.low, one.at_low), at(path, one.high, one.at_high))
-        for one in figures
-        for path in [one.figure.path]
-    }
-    larger: dict[int, tuple[float | None, Replanned | None]] = {}
-    for path, size in sizes:
-        value = case.on(with_figures(case.system, {path: size}))
-        same = value if math.isfinite(value) else None
-        larger[size] = same, at(path, size, same)
-    stairs = replanner.staircase()
-    seen(count)
-    return Searched(now=best, ends=ends, sizes=larger, staircase=stairs)
-
-
-def _beside(found: Sensitivity, against: Any, against_system: Any) -> Sensitivity:
-    """Return it with the break-even with another plan, or another machine."""
-    rival = _rival(found, against, against_system)
-    even = _even(found, rival)
-    return replace(found, rival=rival.words, compared=rival.compared, break_evens=even)
-
-
-def _rival(found: Sensitivity, against: Any, against_system: Any) -> Rival:
-    """Return what a plan is compared with: another one, or the same on another machine, planned again if this one was.
-
-    Raises
-    ------
-    Infeasible
-        When it cannot run.
-    """
-    plan: Any = found.execution
-    mine = "this plan"
-    if against is not None:
-        words = against if isinstance(against, str) else "the other plan"
-        other = _estimated(words, found.model, against, found.system)
-        compared = f"{mine} against {words}"
-        return Rival(_case(other, found), words, compared, same_machine=True)
-    machine = inputs.system(against_system)
-    compared = f"{mine} on both machines"
-    if found.searched is not None:
-        there = Case(found.model, plan, machine, found.statistic.name)
-        value = there.on(machine)
-        own = value if math.isfinite(value) else None
-        best = Replanner(there, found.preset).best(machine, own)
-        if best is None:
-            raise Infeasible("nothing", f"no plan fits on {machine.name}")
-        plan = inputs.execution(best.execution)
-        mine += "" if found.searched.now.kept else ", which is not the best here,"
-        compared = f"{mine} against the best plan of {machine.name}"
-    other = _estimated("", found.model, plan, machine)
-    return Rival(_case(other, found), machine.name, compared, same_machine=False)
-
-
-def _estimated(name: str, model: Any, execution: Any, system: Any, **terms: Any) -> Estimate:
-    """Return an estimate; errors say by name which execution they are of, where it has one.
-
-    Raises
-    ------
-    SpecError, Infeasible
-        As :func:`calculon.estimate`; where the execution cannot run, with a hint to ``calculon why``.
-    """
-    try:
-        return estimate(model, execution, system, **terms)
-    except SpecError as error:
-        own = name and error.file == "execution"  # fields that contradict each other
-        raise SpecError(name if own else error.file, error.problems) from None
-    except Infeasible as error:
-        text = f"{name}: {error}" if name else f"{error}"
-        sizes = error.needed, error.available, error.tier
-        raise Infeasible(error.reason, f"{text}. Hint: {WHY}", *sizes) from None
-
-
-def _case(other: Estimate, found: Sensitivity) -> Case:
-    check_statistic(found.statistic.name, "sensitivity", EDITIONS[other.edition])
-    return Case(other.model, other.execution, other.system, found.statistic.name)
-
-
-def _even(found: Sensitivity, rival: Rival) -> tuple[BreakEven, ...]:
-    """Return the break-even of each figure with an effect on either plan."""
-    case = Case(found.model, found.execution, found.system, found.statistic.name)
-    figures = {one.figure.path: one.figure for one in found.effects}
-    if rival.same_machine:
-        now, others = effects(rival.case, found.within)
-        figures |= {one.figure.path: one.figure for one in others if one.matters(now)}
-    return break_evens(case, rival, list(figures.values()), _weight)
-
-
-def _weight(case: Case) -> float:
-    """Return what makes the time of a step one of a token on a processor; other statistics are compared as they are."""
-    e = case.execution
-    tokens = e.batch_size * (e.seq_length or case.model.seq_size)
-    return e.num_procs / tokens if case.statistic == TIME else 1.0

@@ -280,7 +280,10 @@ class Candidates:
         allowed, tried = self.switches[name], self.preset.tried(name)
         if ranks == 1:
             return tuple(value for value in allowed if not value)
-        return allowed if name in self.fix or tried is None else tried
+        if name in self.fix or tried is None:
+            return allowed
+        wanted = (*tried, *self.add.get(name, ()))
+        return tuple(value for value in allowed if value in wanted) or allowed
 
     @cached_property
     def meshed(self) -> bool:

@@ -21,7 +21,7 @@ from calculon.search.request import (
     make_space,
     takes_space,
 )
-from calculon.search.search_result import SearchResult, with_runs
+from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
 from calculon.search.where import Condition
 from calculon.spec.model import Model
@@ -177,7 +177,7 @@ def feasible_tables(
         table = evaluate(space.model, space.system, space.plan(numbers))
         if where is not None:
             table = table.take(np.broadcast_to(where.mask(_lookup(space, table)), len(table)))
-        yield with_runs(space, table)
+        yield with_figures(space.runs, table)
 
 
 def _lookup(space: Space, table: Evaluation) -> Lookup:
@@ -191,7 +191,9 @@ def _lookup(space: Space, table: Evaluation) -> Lookup:
 def nothing(space: Space) -> Evaluation:
     """Return a table of executions of a space without rows."""
     plan = space.plan(np.zeros(0, np.int64))
-    return with_runs(space, evaluate(space.model, space.system, plan, edition=space.edition))
+    return with_figures(
+        space.runs, evaluate(space.model, space.system, plan, edition=space.edition)
+    )
 
 
 def rechunked(parts: Iterable[Array], size: int) -> Iterator[Array]:

@@ -52,11 +52,10 @@ class Objective:
 
     def score(self, record: "Batch | WholeRun") -> Array:
         """Return the scores of executions, or of their runs, on the axes that the statistic depends on."""
-        values = self.statistic.of(record)
-        return values if self.sense == "max" else np.negative(values)
+        return self.value(self.statistic.of(record))
 
     def value(self, score: Array) -> Array:
-        """Return the statistic from scores."""
+        """Return the statistic from scores, or scores from it."""
         return score if self.sense == "max" else np.negative(score)
 
     @property

@@ -9,7 +9,7 @@ from calculon.plan.plan import NAMES
 from calculon.search.objective import Objective, known_statistic
 from calculon.search.search_counts import pareto_front
 from calculon.search.space import Space
-from calculon.search.tile import Rows, Tile
+from calculon.search.tile import Chosen, Rows, Tile
 from calculon.search.where import Condition
 from calculon.units import Array
 
@@ -62,18 +62,19 @@ class Ranking(ABC):
 
     def consider(self, space: Space, rows: Rows) -> None:
         """Keep of executions those whose networks fit, that meet the condition, and that are good enough."""
-        shape = rows.numbers.shape
-        scores = [
-            np.broadcast_to(one.score(rows.record(one.statistic)), shape) for one in self.objectives
-        ]
-        chosen = np.flatnonzero(rows.allowed & (scores[0] >= self.threshold))
-        if self.where is not None and len(chosen):
-            chosen = chosen[_meets(self.where, space, rows, chosen)]
-        if len(chosen):
-            places = np.unravel_index(chosen, shape)
-            numbers = rows.numbers[places]
-            switches = space.switches_on(numbers)
-            self.keep(np.stack([score[places] for score in scores]), numbers, switches)
+        first, *others = self.objectives
+        chosen = Chosen(rows, np.flatnonzero(rows.allowed & (rows.bound(first) >= self.threshold)))
+        if not len(chosen):
+            return
+        score = first.value(chosen.values(first.statistic))
+        kept = score >= self.threshold
+        if self.where is not None:
+            kept[kept] = _meets(self.where, space, chosen.take(kept))
+        if kept.any():
+            chosen = chosen.take(kept)
+            more = [one.value(chosen.values(one.statistic)) for one in others]
+            scores = np.stack([score[kept], *more])
+            self.keep(scores, chosen.numbers, space.switches_on(chosen.numbers))
 
 
 class Best(Ranking):
@@ -202,17 +203,14 @@ def _best_run(objective: Objective, tile: Tile, nodes: Array | None) -> Array | 
     return runs.bound(objective, tile.schedule(nodes), lambda: tile.closer_lower_bound(nodes))
 
 
-def _meets(where: Condition, space: Space, rows: Rows, chosen: Array) -> Array:
-    """Return which executions at flat positions of a grid meet a condition."""
-    shape = rows.numbers.shape
-    places = np.unravel_index(chosen, shape)
-    plan = space.plan(rows.numbers[places])
+def _meets(where: Condition, space: Space, chosen: Chosen) -> Array:
+    """Return which executions meet a condition."""
+    plan = space.plan(chosen.numbers)
 
     def lookup(name: str) -> Array:
         if name in NAMES:
             return plan.values(name)
-        statistic = known_statistic(name, "where", whole_runs=space.campaign is not None)
-        values = statistic.of(rows.record(statistic))
-        return np.broadcast_to(values, shape)[places]
+        runs = space.campaign is not None
+        return chosen.values(known_statistic(name, "where", whole_runs=runs))
 
-    return np.broadcast_to(where.mask(lookup), chosen.shape)
+    return np.broadcast_to(where.mask(lookup), chosen.flat.shape)

@@ -181,16 +181,32 @@ def one_stretch(source: "CampaignSource") -> "Campaign":
     from calculon.campaign.read import read_campaign
 
     found = read_campaign(source)
-    several = [name for name in ("phases", "batch_ramp", "seq_ramp") if getattr(found, name)]
-    if several:
-        wanted = "a campaign of one stretch: a search is of one batch and length of sequences"
-        hint = f"leave out {', '.join(several)} here; `calculon campaign` has runs of several parts"
-        raise SpecError(found.name, Problem(several[0], wanted, "several parts", hint))
+    check_one_stretch(found)
     if found.tokens is None and found.steps is None and found.loss is None:
         wanted = "the length of the run: tokens, steps or loss"
         hint = "add --tokens 15T, or tokens: 15T to the campaign"
         raise SpecError(found.name, Problem("tokens", wanted, "nothing", hint))
     return found
+
+
+def check_one_stretch(found: "Campaign") -> None:
+    """Refuse a campaign whose batch or sequences change: a search is of one step.
+
+    Raises
+    ------
+    SpecError
+        For one with phases or ramps.
+    """
+    several = [name for name in ("phases", "batch_ramp", "seq_ramp") if getattr(found, name)]
+    if several:
+        wanted = "a campaign of one stretch: a search is of one batch and length of sequences"
+        alone = found.document.get("tokens")
+        length = "" if alone is None else f"state its length alone (--tokens {alone}), or "
+        hint = (
+            f"{length}leave out {', '.join(several)}; `calculon campaign` has runs of several parts"
+        )
+        parts = "a part with its own batch or length" if len(found.phases) == 1 else "several parts"
+        raise SpecError(found.name, Problem(several[0], wanted, parts, hint))
 
 
 def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:

@@ -1,7 +1,7 @@
 """Whole runs of the executions of a search: their figures as columns, and bounds that let a search skip cells."""
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from calculon.architecture.parameters import active_count
 from calculon.architecture.workload import sequence_lengths
 from calculon.arrays import derived
+from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import Lookup, job, peak, steps_of, working
 from calculon.campaign.run_length import tokens_of_run
@@ -74,13 +75,11 @@ class Runs:
     @property
     def limits(self) -> tuple[str, ...]:
         """What a deadline and budgets demand, as conditions."""
-        c = self.campaign
-        stated = {
-            "days": None if c.deadline is None else c.deadline / DAY,
-            "usd": c.budget_usd,
-            "mwh": c.budget_mwh,
-        }
-        return tuple(f"{name} <= {most!r}" for name, most in stated.items() if most is not None)
+        stated = ((figure, getattr(self.campaign, name)) for name, figure in LIMITED.items())
+        given = {figure: most for figure, most in stated if most is not None}
+        if "days" in given:
+            given["days"] = given["days"] / DAY
+        return tuple(f"{figure} <= {float(most)!r}" for figure, most in given.items())
 
     @property
     def active(self) -> float:
@@ -96,13 +95,9 @@ class Runs:
 
     def of(self, lookup: Lookup, tokens_per_step: Count) -> WholeRun:
         """Return the runs of executions, given by their columns."""
-
-        def column_of(name: str) -> Any:
-            return _alike(lookup(name)) if name in _SHARED else lookup(name)
-
         steps = self.steps(tokens_per_step)
         whole = _stretch(steps, np.asarray(lookup("total_time")), tokens_per_step)
-        return _Columns(self.campaign, self._job(column_of), (whole,), lookup=lookup)
+        return _Columns(self.campaign, self._job(lookup), (whole,), lookup=lookup)
 
     def _job(self, lookup: Lookup) -> Job:
         """Return what runs on what, as far as the time depends on it."""
@@ -111,7 +106,12 @@ class Runs:
     def of_table(self, table: Evaluation) -> WholeRun:
         """Return the runs of a table of executions."""
         lengths = sequence_lengths(self.model, table.column("seq_length"))
-        return self.of(table.column, table.column("batch_size") * lengths)
+
+        def lookup(name: str) -> Any:
+            values = table.column(name)
+            return _alike(values) if name in _SHARED else values
+
+        return self.of(lookup, table.column("batch_size") * lengths)
 
     def figures(self, table: Evaluation) -> dict[str, Array]:
         """Return the figures of the runs of a table of executions, by name."""
@@ -121,29 +121,32 @@ class Runs:
             for name, one in RUN_FIGURES.items()
         }
 
-    def of_batch(self, batch: Batch) -> WholeRun:
-        """Return the runs of executions on the axes of a search."""
+    def of_batch(self, batch: Batch, pick: Callable[[Array], Array]) -> WholeRun:
+        """Return the runs of executions on the axes of a search: of those that a function picks from a column."""
         schedule = batch.schedule
 
         def lookup(name: str) -> Any:
+            if name in _SHARED:
+                values = _of_job(batch.model, schedule, name)
+                return pick(values) if values.ndim else values
             if name in NAMES:
-                return _held_by(schedule, name)
-            return column(CorrectedStats, name).of(batch)
+                return pick(getattr(schedule.columns, name))
+            return pick(column(CorrectedStats, name).of(batch))
 
-        return self.of(lookup, schedule.batch_size * schedule.seq_length)
+        return self.of(lookup, pick(schedule.batch_size * schedule.seq_length))
 
     def least(self, schedule: Schedule, step_time: Seconds) -> WholeRun:
         """Return the runs of executions whose steps take at least so long: no run of theirs is shorter.
 
         Of what a step does nothing is known: figures that depend on it are not.
         """
-        tokens_per_step = schedule.batch_size * schedule.seq_length
-        parameters = model_parameters(self.model, schedule)
 
         def lookup(name: str) -> Any:
-            values = parameters if name == "parameters" else _held_by(schedule, name)
-            return _alike(values) if name in _SHARED else values
+            if name in _SHARED:
+                return _of_job(self.model, schedule, name)
+            return getattr(schedule.columns, name)
 
+        tokens_per_step = schedule.batch_size * schedule.seq_length
         steps = self.steps(tokens_per_step)
         whole = _stretch(steps, step_time, tokens_per_step)
         return WholeRun(self.campaign, self._job(lookup), (whole,), rounded=False)
@@ -165,6 +168,23 @@ class Runs:
         score = objective.score(self.least(schedule, step_time() * SLACK))
         return score * SLACK if sense == "min" else score / SLACK
 
+    @property
+    def _example(self) -> WholeRun:
+        """A run whose figures are known as far as those of all others are."""
+        one = np.ones(())
+        names = (f.name for f in fields(Job) if f.name not in ("system", "peak"))
+        of_job = Job(system=self.system, **dict.fromkeys(names, one))
+        return WholeRun(self.campaign, of_job, (_stretch(one, one, one),))
+
+    @property
+    def price(self) -> dict[str, Any] | None:
+        """The price of a processor-hour and where it is from, as plain data; None where none is known."""
+        found = self._example.quote
+        if found is None:
+            return None
+        told = {name: getattr(found, name) for name in ("kind", "source", "date")}
+        return {"usd": float(found.usd), **told}
+
     def check_known(self, name: str, where: str) -> None:
         """Refuse a figure that the campaign and the system leave open.
 
@@ -173,18 +193,7 @@ class Runs:
         SpecError
             With what makes it known.
         """
-        if name not in MADE_KNOWN:
-            return
-        one = np.ones(())
-        of_one = {
-            "num_procs": one,
-            "replicas": one,
-            "parameters": one,
-            "active": one,
-            "checkpoint_size": one,
-        }
-        run = WholeRun(self.campaign, Job(system=self.system, **of_one), (_stretch(one, one, one),))
-        if np.isnan(RUN_FIGURES[name].of(run)).any():
+        if name in MADE_KNOWN and np.isnan(RUN_FIGURES[name].of(self._example)).any():
             wanted = f"a figure that the campaign and {self.system.name} leave known"
             raise SpecError(where, Problem("", wanted, repr(name), MADE_KNOWN[name]))
 
@@ -211,18 +220,19 @@ def _stretch(steps: Count, step_time: Seconds, tokens_per_step: Count) -> Stretc
     return Stretch(steps=steps, step_time=step_time, tokens=steps * tokens_per_step)
 
 
-def _alike(values: Any) -> Array:
+def _of_job(model: Model, schedule: Schedule, name: str) -> Array:
+    """Return a column of what executions of a search share, one value where all of them do; named values as text."""
+    if name == "num_procs":
+        return _alike(schedule.processors)
+    if name == "parameters":
+        return _alike(model_parameters(model, schedule))
+    values = _alike(getattr(schedule.columns, name))
+    return np.asarray(np.array([*field_of(name).declaration.choices])[values])
+
+
+def _alike(values: Array) -> Array:
     """Return the value that all entries have, else the entries."""
     values = np.asarray(values)
     if values.ndim and values.size and (values == values.flat[0]).all():
         return np.asarray(values.flat[0])
     return values
-
-
-def _held_by(schedule: Schedule, name: str) -> Any:
-    """Return a field of executions, named values as text."""
-    if name == "num_procs":
-        return schedule.processors
-    values = getattr(schedule.columns, name)
-    choices = field_of(name).declaration.choices
-    return np.array([*choices])[values] if choices else values

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from calculon.inspect.told_apart import Order
     from calculon.inspect.validated_runs import Belief
+    from calculon.search.runs import Runs
 
 
 FRONT = ("sample_rate", "proc_mem_tier1_cap_req")
@@ -120,7 +121,9 @@ class SearchResult(Displayed):
     @cached_property
     def evaluation(self) -> Evaluation:
         """All statistics of the executions."""
-        found = with_runs(self.space, evaluate(self.space.model, self.space.system, self.plan))
+        space = self.space  # which names the edition, as a table without rows does not
+        table = evaluate(space.model, space.system, self.plan, edition=space.edition)
+        found = with_figures(space.runs, table)
         for objective, scores in zip(self.objectives, self.scores, strict=True):
             again = found[objective.statistic.name]
             if not np.array_equal(again, objective.value(scores), equal_nan=True):
@@ -269,9 +272,9 @@ class SearchResult(Displayed):
         return f"<SearchResult: {text}>"
 
 
-def with_runs(space: Space, table: Evaluation) -> Evaluation:
+def with_figures(runs: "Runs | None", table: Evaluation) -> Evaluation:
     """Return a table of executions with the figures of their whole runs, where these are asked about."""
-    return table if space.runs is None else table.beside(space.runs.figures(table))
+    return table if runs is None else table.beside(runs.figures(table))
 
 
 def _nullable(column: Array) -> list[float | None]:

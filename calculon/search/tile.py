@@ -15,6 +15,7 @@ from calculon.records import Column
 from calculon.run_figures import RUN_FIGURES
 from calculon.search.bound import exposed_lower_bound, time_lower_bound
 from calculon.search.grid import GRID_AXES, NETWORKS, OFFLOADS, Grid
+from calculon.search.objective import Objective
 from calculon.search.space import Space
 from calculon.units import Array, Count, Seconds
 
@@ -49,15 +50,65 @@ class Rows:
     allowed: Array
     space: Space
 
+    def bound(self, objective: Objective) -> Array:
+        """Return the scores, or of a figure of whole runs scores that they do not exceed, on all axes."""
+        if objective.of_runs:
+            assert self.space.runs is not None
+            schedule, time = self.batch.schedule, self.batch.times
+            found = self.space.runs.bound(objective, schedule, lambda: time.total_time)
+            score = np.asarray(np.inf) if found is None else found
+        else:
+            score = objective.score(self.batch)
+        return np.broadcast_to(score, self.numbers.shape)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Some of the executions on a grid, one after the other.
+
+    Attributes
+    ----------
+    rows : Rows
+        The grid.
+    flat : array of int
+        Their places on it.
+    """
+
+    rows: Rows
+    flat: Array
+
+    def __len__(self) -> int:
+        return len(self.flat)
+
+    @derived
+    def places(self) -> tuple[Array, ...]:
+        """Their places along each axis."""
+        return np.unravel_index(self.flat, self.rows.numbers.shape)
+
+    def take(self, some: Array) -> "Chosen":
+        """Return some of them."""
+        return Chosen(self.rows, self.flat[some])
+
+    def pick(self, values: Array) -> Array:
+        """Return their entries of values that broadcast to the grid."""
+        return np.asarray(np.broadcast_to(values, self.rows.numbers.shape)[self.places])
+
+    @derived
+    def numbers(self) -> Array:
+        """Their numbers."""
+        return self.rows.numbers[self.places]
+
     @derived
     def runs(self) -> "WholeRun":
-        """Whole runs of them, on the same axes."""
-        assert self.space.runs is not None
-        return self.space.runs.of_batch(self.batch)
+        """Whole runs of them."""
+        assert self.rows.space.runs is not None
+        return self.rows.space.runs.of_batch(self.rows.batch, self.pick)
 
-    def record(self, statistic: Column) -> "Batch | WholeRun":
-        """Return what has a statistic: executions, or whole runs of them."""
-        return self.runs if statistic.name in RUN_FIGURES else self.batch
+    def values(self, statistic: Column) -> Array:
+        """Return a statistic of them, or a figure of their runs."""
+        if statistic.name in RUN_FIGURES:
+            return np.broadcast_to(statistic.of(self.runs), self.flat.shape)
+        return self.pick(statistic.of(self.rows.batch))
 
 
 class Tile(Grid):

@@ -12,10 +12,12 @@ from calculon.units import GIB
 
 ADMISSIONS = {
     "reserve": "prompt and output whole",
-    "mean": "prompt and half of the output",
-    "prompt": "prompt alone",
+    "mean": "prompt and half of the output, which sequences have on average",
 }
-"""Cache that a request must find free before it is admitted."""
+"""Cache that a request must find free before it is admitted.
+
+Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
+"""
 
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 

@@ -67,13 +67,13 @@ class Limit:
 
     @property
     def in_words(self) -> str:
-        """Say the limit, and by how much it is missed."""
-        said = f"{self.name} of {self.most:.4g} {self.unit}".rstrip()
-        if self.met:
-            return said
+        """Say the figure and the limit, and by how much it is missed."""
+        name = self.name.upper() if len(self.unit) == 1 else self.name
+        unit = f" {self.unit}".rstrip()
         if not math.isfinite(self.found):
-            return f"{said}: requests come faster than they are answered"
-        return f"{said}: it is {self.found:.4g} {self.unit}, {self.found / self.most:.3g} times as much"
+            return f"{name}: without end, of {self.most:.3g}{unit}"
+        said = f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
+        return said if self.met else f"{said}, {self.found / self.most:.3g} times as much"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

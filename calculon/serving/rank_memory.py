@@ -140,7 +140,7 @@ def admitted_tokens(deployment: Deployment, workload: Workload) -> float:
     Tokens that prefixes share are cached once, and not counted with each request.
     """
     own = workload.computed
-    shares = {"reserve": workload.output, "mean": workload.output / 2, "prompt": 0.0}
+    shares = {"reserve": workload.output, "mean": workload.output / 2}
     return own + shares[deployment.admission]
 
 

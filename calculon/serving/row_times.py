@@ -52,7 +52,7 @@ class Parts(NamedTuple):
 class RowTime:
     """A row of passes on the slowest rank, all its occurrences together; all of shape ``(passes,)``.
 
-    ``bound`` parts are those of :class:`Parts`; ``weights`` and ``cache`` are bytes that are read.
+    ``floor`` to ``time`` are the :class:`Parts` of its time; ``weights`` and ``cache`` are bytes that are read.
     """
 
     name: str

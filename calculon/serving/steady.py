@@ -80,7 +80,8 @@ def of_users(
     ``o - 1`` tokens.
     """
     steps = output - 1
-    tpot = decode + (users - 1) * prompts.busy / steps
+    others = np.maximum(users - 1, 0.0)  # of fewer users than replicas some are idle
+    tpot = decode + others * prompts.busy / steps
     rate = users / (prompts.latency + steps * tpot + think)
     return Steady(rate, tpot, rate * prompts.busy)
 

@@ -9,6 +9,7 @@ from scipy.stats import poisson
 from calculon.campaign.spares import (
     ENOUGH,
     away,
+    cheapest_spares,
     elastic_rate,
     fewest_spares,
     probability_of_waiting,
@@ -78,3 +79,18 @@ def test_a_node_takes_all_its_replicas_with_it():
     assert 1 - elastic_rate(rare, 0, 4) == pytest.approx(rare / 4, rel=1e-4)
     assert 1 - elastic_rate(rare, 0, 80, num_nodes=10) == pytest.approx(rare / 10, rel=1e-4)
     assert elastic_rate(rare, 0, 1) == pytest.approx(1 - probability_of_waiting(rare, 0))
+
+
+@given(st.floats(1e-6, 60.0), st.integers(1, 20_000))
+def test_the_cheapest_spares_are_found(mean, nodes):
+    every = np.arange(300.0)
+    paid = (nodes + every) / (1 - share_of_time_waiting(mean, every))
+    number = int(cheapest_spares(mean, float(nodes)))
+    assert paid[number] == paid.min()
+
+
+def test_a_small_job_pays_for_no_spare_and_a_large_one_for_some():
+    nodes = np.array([1.0, 8.0, 2048.0])
+    numbers = cheapest_spares(nodes * 8 * 0.78 * 24 / 50_677, nodes)
+    assert numbers[0] == 0
+    assert numbers[2] > nodes[2] * 8 * 0.78 * 24 / 50_677

@@ -6,8 +6,10 @@ import pytest
 
 import calculon
 from calculon.errors import Infeasible
-from calculon.planner.answer import REPEATED, TOKENS, Answer, _usual, plan
+from calculon.planner.answer import REPEATED, TOKENS, Answer, _usual
 from calculon.planner.ask import ask
+from calculon.planner.candidate import trainings
+from calculon.planner.planning import plan
 
 
 @cache
@@ -89,12 +91,28 @@ def test_counts_are_half_and_twice_the_processors():
 def test_days_and_hours_follow_from_the_step():
     one = answer().plans[0]
     asked = answer().question
-    told = one.training(asked.campaign, asked.system, 15e12, asked.tokens_per_step)
+    (told,) = trainings(
+        [one], asked.campaign, asked.model, asked.system, 15e12, asked.tokens_per_step
+    )
     steps = 15e12 / (512 * 8192)
     assert told["steps"] == steps
     assert told["days"] == pytest.approx(steps * one.time / 86400, rel=1e-12)
     assert told["processor_hours"] == pytest.approx(told["days"] * 24 * 64, rel=1e-12)
     assert told["days_low"] < told["days"] < told["days_high"]
+
+
+def test_trainings_are_the_whole_runs_of_their_plans():
+    asked, plans = answer().question, answer().plans[:3]
+    told = trainings(plans, asked.campaign, asked.model, asked.system, 15e12, asked.tokens_per_step)
+    for row, one in zip(told, plans, strict=True):
+        run = calculon.campaign(asked.model, dict(one.execution), asked.system, tokens="15T")
+        whole = dict(row["campaign"])
+        ends = whole.pop("days_low"), whole.pop("days_high")
+        known = {name: value for name, value in run.figures.items() if value is not None}
+        assert {name: whole[name] for name in known} == pytest.approx(known, rel=1e-12)
+        assert all(whole[name] is None for name in whole.keys() - known.keys())
+        assert ends == pytest.approx(run.days_between, rel=1e-12)
+        assert row["price"]["usd"] == pytest.approx(run.whole.quote.usd)
 
 
 def test_a_plan_of_ones_own_is_its_estimate():

@@ -3,13 +3,13 @@
 import pytest
 
 from calculon.errors import Infeasible, SpecError
-from calculon.planner.answer import plan
 from calculon.planner.ask import (
     LONGEST_UNASKED,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
     ask,
 )
+from calculon.planner.planning import plan
 
 
 def test_a_batch_has_4_mi_tokens_or_1_ki_for_each_processor():

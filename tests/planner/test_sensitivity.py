@@ -11,9 +11,10 @@ import calculon
 from calculon import inputs
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.inputs import Changed
+from calculon.planner.dependence import read_range
 from calculon.planner.elasticities import Case, Range, effects
 from calculon.planner.replanned import Replanner
-from calculon.planner.sensitivity import read_range, sensitivity
+from calculon.planner.sensitivity import sensitivity
 from calculon.units import GIB
 
 MODEL, PLAN, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
@@ -386,3 +387,85 @@ def _fields(plan):
 def _time(execution, change):
     fields = execution if not isinstance(execution, dict) else inputs.execution(execution)
     return calculon.evaluate(MODEL, Changed(SYSTEM, change), [fields])["total_time"][0]
+
+
+RUN = {"tokens": "1T", "fleet": {"price": 2.5}}
+SMALL = ("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm")
+
+
+@cache
+def whole(of="usd"):
+    return sensitivity(*SMALL, campaign=RUN, of=of, replan=True)
+
+
+def test_a_run_has_figures_of_machine_and_campaign_in_one_table():
+    rows = {row["path"]: row for row in whole().to_dict()["figures"]}
+    kinds = {path: rows[path]["kind"] for path in ("fleet.price", "mem1.GBps")}
+    assert kinds == {"fleet.price": "run", "mem1.GBps": "hardware"}
+    assert (rows["fleet.price"]["unit"], rows["fleet.price"]["at_high"]) == (
+        "USD/h",
+        pytest.approx(1.25 * whole().value),
+    )
+    default = rows["reliability.mtbf_processor"]
+    assert (default["unit"], default["value"]) == ("h", 50_677)
+    told = {one["field"]: one["source"] for one in whole().to_dict()["assumed"]}
+    assert "Llama 3" in told["reliability.mtbf_processor"]
+    assert whole().to_dict()["question"]["campaign"] == RUN
+
+
+def test_a_replanned_run_is_never_worse_than_the_same_plan():
+    """C7."""
+    found = whole().searched
+    assert found.now.value <= whole().value
+    known = {one.figure.path: one for one in whole().effects}
+    assert len(found.ends) > 4
+    for path, ends in found.ends.items():
+        if path in known:
+            for best, same in zip(ends, (known[path].at_low, known[path].at_high), strict=True):
+                assert best is None or same is None or best.value <= same
+
+
+def test_a_replanned_run_is_that_of_the_best_plan():
+    for path, (_, high) in whole().searched.ends.items():
+        if high is None or high.kept:
+            continue
+        now = figures_of(whole().system)[path].value
+        machine = Changed(SMALL[2], {path: 2 * now if path.endswith("size") else 1.25 * now})
+        again = calculon.campaign(SMALL[0], inputs.execution(high.execution), machine, RUN)
+        assert again.figures["usd"] == pytest.approx(high.value, rel=1e-12)
+    times = sensitivity(*SMALL, replan=True).searched
+    assert times.ends.keys() <= whole().searched.ends.keys()
+    for mine, step in zip(whole().searched.staircase.steps, times.staircase.steps, strict=True):
+        assert (mine.capacity, mine.best.execution) == (step.capacity, step.best.execution)
+
+
+def test_a_price_makes_machines_equal():
+    """Where both cost as much for the same tokens, the price follows from what each takes for a dollar an hour."""
+    found = sensitivity(MODEL, PLAN, SYSTEM, campaign=RUN, of="usd", against_system="b200_sxm")
+    here, there = (calculon.campaign(MODEL, PLAN, one, RUN) for one in (SYSTEM, "b200_sxm"))
+    price = there.figures["usd"] / here.figures["processor_hours"]
+    known = {one.figure.path: one for one in found.break_evens}
+    assert known["fleet.price"].value == pytest.approx(price, rel=1e-9)
+    for one in found.break_evens:
+        assert one.value is None or one.ratio == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"of": "day"}, "did you mean 'days'"),
+        ({"of": "total_time"}, "leave out the campaign"),
+        ({"edition": "sc23"}, "expected corrected"),
+        ({"of": "goodput", "replan": True}, "falls with the time of a step"),
+        ({"of": "t_co2"}, "--carbon 400"),
+        ({"campaign": {"tokens": "1T", "fleet": {"prise": 2}}}, "fleet.prise"),
+    ],
+)
+def test_mistakes_of_runs_are_told(options, text):
+    with pytest.raises(calculon.SpecError, match=text):
+        sensitivity(MODEL, PLAN, SYSTEM, **{"campaign": RUN, **options})
+
+
+def test_days_without_a_campaign_say_what_makes_them_known():
+    with pytest.raises(calculon.SpecError, match="add --tokens 15T"):
+        sensitivity(MODEL, PLAN, SYSTEM, of="days")

@@ -156,3 +156,12 @@ def test_executions_are_counted_as_they_are_looked_at():
     )
     assert sum(map(len, tables)) == 0
     assert sum(seen) == search(*SPACE, **FEW).counts.good
+
+
+@pytest.mark.parametrize("preset", ["common", "megatron-lm", "torchtitan", "huggingface"])
+def test_no_overlap_is_tried_where_a_framework_has_it_on(preset):
+    asked = ("megatron-126M", "a100_80g_sxm", 8, 16, "float16")
+    without = calculon.search(*asked, preset=preset, data_overlap=False)
+    fixed = calculon.search(*asked, preset=preset, fix={"data_par_overlap": False})
+    assert not without.best.execution.data_par_overlap
+    assert without.best.stats["sample_rate"] == fixed.best.stats["sample_rate"]

@@ -124,7 +124,6 @@ def test_what_makes_room_and_what_takes_it():
     assert fitting(weights_dtype="float8")[0] > count
     assert fitting(reserve_gib=8)[0] < count
     assert fitting(admission="mean")[0] > count
-    assert fitting(admission="prompt")[0] > fitting(admission="mean")[0]
     assert fitting(hit=0.5)[0] > count
     larger = replace(H100, mem1=replace(H100.mem1, capacity=100 * GIB))
     assert fitting(system=larger)[0] > count

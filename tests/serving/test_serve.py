@@ -115,6 +115,13 @@ def test_users_beyond_the_batch_wait():
     assert few["tpot"] < within["tpot"]
 
 
+def test_fewer_users_than_replicas_leave_some_idle():
+    few = small({"tensor_par": 1}, procs=4, users=1)
+    alone = small({"tensor_par": 1}, users=1)
+    assert few["tpot"] == alone["tpot"]
+    assert few["request_rate"] == pytest.approx(alone["request_rate"])
+
+
 def test_static_batches_start_together():
     found = small({"batching": "static", "max_batch": 32})
     replica = Replica(SMALL, H100, found.deployment, found.workload)

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
+from calculon.spec.packing import packed_percent_of
 
 S = 64
 FIELDS = ("packed_percent", "pack_imbalance_percent")
@@ -74,3 +75,20 @@ def test_what_fills_no_sequence_is_refused(arguments, field, found):
 def test_so_do_sizes_that_two_sequences_do_not_fill(sizes):
     with pytest.raises(calculon.SpecError):
         calculon.packing([S, S], S, **sizes)
+
+
+@pytest.mark.parametrize(("mean", "length"), [(500, 8192), (2048, 8192), (10_000, 8192)])
+def test_documents_of_which_only_the_mean_is_known_have_exponential_lengths(mean, length):
+    """Against lengths that are drawn, laid into sequences and cut."""
+    drawn = np.random.default_rng(3).geometric(1 / mean, size=60_000)
+    counted = calculon.packing(drawn, length)["packed_percent"]
+    assert packed_percent_of(mean, length) == pytest.approx(counted, abs=1)
+
+
+@given(st.floats(1.0, 1e9), st.integers(1, 10**6))
+def test_longer_documents_fill_more_of_a_sequence(mean, length):
+    found = packed_percent_of(mean, length)
+    assert 1 <= found <= packed_percent_of(2 * mean, length) <= 100
+    assert found <= max(
+        1, round(200 * mean / length)
+    )  # two keys of a document for each of its mean

@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from calculon.campaign.record import Campaign
 from calculon.errors import SpecError
 from calculon.hardware.system import System
 from calculon.spec import catalog
@@ -18,7 +19,7 @@ from calculon.spec.hybrid_fields import OF_LINEAR
 from calculon.spec.model import LATENT_WIDTHS, Model
 from calculon.spec.schema import schema
 
-KINDS = {"model": Model, "system": System, "execution": Execution}
+KINDS = {"model": Model, "system": System, "execution": Execution, "campaign": Campaign}
 SHIPPED = [(kind, name) for kind in KINDS for name in catalog.names(kind)]
 
 

@@ -13,7 +13,11 @@ from calculon.errors import Problem, SpecError
 from calculon.spec.spellings import processor_counts
 
 if TYPE_CHECKING:
-    from calculon.planner.training_run import TrainingRun
+    from calculon.planner.runs.largest_model import LargestModel
+    from calculon.planner.runs.training_run import TrainingRun
+
+ANY = "any"
+"""Model of a fleet of which the largest is looked for."""
 
 _COUNT = r"\d+[kK]?"
 """Processors that are planned, instead of a plan."""
@@ -43,7 +47,7 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
     Infeasible
         When a part of it does not fit.
     """
-    from calculon.planner.training_run import campaign
+    from calculon.planner.runs.run_of_plan import campaign
 
     model, execution, system = arguments.model, arguments.execution, arguments.system
     source = campaign_source(arguments)
@@ -64,4 +68,28 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
             changed["system"],
             asked,
             preset=arguments.preset,
+        )
+
+
+def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
+    """Return the largest model that the arguments of :func:`add_run` ask for, in place of a model.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed, such as an execution, which is one of a model.
+    Infeasible
+        When no model of such a size fits.
+    """
+    from calculon.planner.runs.largest_model import largest_model
+
+    if not re.fullmatch(_COUNT, arguments.execution):
+        wanted, found = f"a number of processors, since the model is {ANY}", arguments.execution
+        raise SpecError("EXECUTION", Problem("", wanted, found))
+    source = campaign_source(arguments)
+    changed = with_changes(arguments.changes, campaign=source, system=arguments.system)
+    asked = campaign_of(arguments, changed["campaign"])
+    with naming(arguments.execution, campaign=arguments.campaign or "campaign"):
+        return largest_model(
+            changed["system"], arguments.execution, None, asked, preset=arguments.preset
         )

@@ -110,6 +110,13 @@ def campaign_source(arguments: argparse.Namespace) -> Any:
     return {} if arguments.campaign is None else arguments.campaign
 
 
+def asks_for_a_run(arguments: argparse.Namespace, source: Any) -> bool:
+    """Whether a command is asked about a whole run: by a campaign, an option, or `source` that ``--set`` changed."""
+    from calculon.inputs import Changed
+
+    return arguments.campaign is not None or bool(stated(arguments)) or isinstance(source, Changed)
+
+
 def campaign_of(arguments: argparse.Namespace, source: Any = None) -> "Campaign":
     """Return the campaign that a command is asked for.
 

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from calculon.apps.cli.options import STDOUT, Log
+from calculon.apps.cli.options import Log
 from calculon.errors import Infeasible
 
 if TYPE_CHECKING:
     from calculon.apps.cli.emission import Emission
     from calculon.campaign.record import Campaign
-    from calculon.planner.fleet import FleetAnswer
-    from calculon.planner.fleet_search import Seen
+    from calculon.planner.runs.fleet import FleetAnswer
+    from calculon.planner.runs.fleet_search import Seen
 
 OBJECTIVE = "usd"
 """What fleets are compared by where limits are stated, and no objective."""
@@ -22,7 +22,7 @@ OBJECTIVE = "usd"
 def objective_of(arguments: argparse.Namespace, campaign: "Campaign", systems: int) -> str | None:
     """Return what fleets are compared by; None where one count of one machine is to be planned."""
     from calculon.campaign.limits import LIMITED
-    from calculon.planner.fleet_search import ANY
+    from calculon.planner.runs.fleet_search import ANY
 
     if arguments.objective is not None:
         return str(arguments.objective)
@@ -46,7 +46,7 @@ def plan_fleets(
     Infeasible
         When nothing meets the limits.
     """
-    from calculon.planner.fleet_search import ask_fleet, fleet_answer
+    from calculon.planner.runs.fleet_search import ask_fleet, fleet_answer
 
     asked = ask_fleet(model, arguments.num_procs, systems, campaign=campaign, **words)
     with _progress() as seen:
@@ -55,13 +55,7 @@ def plan_fleets(
     if arguments.output is None and not alone:
         _show(answer, log)
     elif arguments.output is not None:
-        from calculon.spec.files import json_text, write_json
-
-        if arguments.output == STDOUT:
-            log(json_text(answer.to_dict()))
-        else:
-            write_json(arguments.output, answer.to_dict())
-            log(f"Output: {arguments.output}")
+        log.write(answer.to_dict(), arguments.output)
     if answer.best is None:
         raise Infeasible("limits", answer.misses)
     if emitted is not None:
@@ -72,9 +66,7 @@ def plan_fleets(
 def _show(answer: "FleetAnswer", log: Log) -> None:
     from calculon.apps.report.fleet_page import FleetPage
 
-    shown = answer.nearest
-    preset = (answer.questions[0] if shown is None else shown.question).preset
-    log.show(FleetPage(answer.to_dict(), preset.usual, preset.words))
+    log.show(FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks))
 
 
 @contextlib.contextmanager

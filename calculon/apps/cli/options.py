@@ -6,7 +6,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from calculon.apps.cli.streams import LogFile, escaped, tell
 from calculon.errors import Problem, SpecError
@@ -150,6 +150,16 @@ class Log:
             from calculon.apps.report.console import show
 
             show(renderable, self.stream)
+
+    def write(self, document: Any, output: str) -> None:
+        """Write a document to a file (.json, .json.gz), and say so; print it where `output` is ``-``."""
+        from calculon.spec.files import json_text, write_json
+
+        if output == STDOUT:
+            self(json_text(document))
+        else:
+            write_json(output, document)
+            self(f"Output: {output}")
 
     def table(self, table: "Table", form: str, *, published: bool = False) -> None:
         """Print a table in one of :data:`calculon.apps.report.text_tables.FORMATS`.

@@ -41,7 +41,7 @@ def configure(parser: Parser) -> None:
 
 def budget(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the best plans of all machines and counts, with what their whole runs take."""
-    from calculon.planner.answer import plan
+    from calculon.planner.planning import plan
     from calculon.search.restrict import parse
 
     source = campaign_source(arguments)

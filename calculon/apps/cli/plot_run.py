@@ -16,8 +16,8 @@ def days(arguments: argparse.Namespace) -> RunDays:
 
 def goodput(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the goodput of the run on other numbers of processors."""
-    from calculon.planner.goodput_by_size import goodput_by_size
+    from calculon.planner.runs.goodput_by_size import goodput_by_size
 
     texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
-    mtbf = [parse_value(text.strip()) for text in texts] or None
+    mtbf: list[Any] | None = [parse_value(text.strip()) for text in texts] or None
     return goodput_by_size(asked_run(arguments), arguments.procs, mtbf).to_dict()

@@ -4,6 +4,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.cli.campaign_options import (
+    add_campaign,
+    asks_for_a_run,
+    campaign_of,
+    campaign_source,
+)
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
 from calculon.apps.cli.streams import tell
@@ -14,6 +20,7 @@ from calculon.spec.spellings import PRECISIONS, global_batch, precision
 
 if TYPE_CHECKING:
     from calculon.apps.study.task import Search
+    from calculon.campaign.record import Campaign
     from calculon.hardware.system import System
     from calculon.search.search_counts import Counts
     from calculon.search.space import Space
@@ -116,7 +123,8 @@ def add_choice_options(parser: Parser) -> None:
         action="store_true",
         help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
     )
-    add_changes(parser, "model", "system")
+    add_changes(parser, "model", "system", "campaign")
+    add_campaign(parser)
     parser.add_argument(
         "--where",
         action=_And,
@@ -170,18 +178,17 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
     SpecError
         For anything malformed.
     """
-    from calculon import inputs
     from calculon.apps.study.task import Search
     from calculon.search.effect import check_effect
     from calculon.search.request import needed_edition
     from calculon.search.restrict import parse
     from calculon.spec.spellings.processor_counts import processor_counts
 
-    changed = with_changes(arguments.changes, model=arguments.application, system=arguments.system)
-    model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+    model, system, campaign = _specs(arguments)
     pareto = _pareto(arguments)
     fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
-    datatype, edition = arguments.datatype, needed_edition(model, arguments.preset)
+    datatype = arguments.datatype
+    edition = needed_edition(model, arguments.preset, runs=campaign is not None)
     if datatype not in DATATYPE_BYTES:
         recipe = precision(datatype, "DATATYPE")
         if len(recipe) > 1:
@@ -212,12 +219,33 @@ def searches(arguments: argparse.Namespace) -> "list[Search]":
             any_batch=arguments.any_batch,
             edition=arguments.edition or edition,
             preset=arguments.preset,
+            campaign=campaign,
         )
         for number, count in enumerate(processor_counts(arguments.num_procs, "NUM_PROCS"))
     ]
     asked[0].ranking()
     check_effect([search.space() for search in asked])
     return asked
+
+
+def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":
+    """Return model, system and, with options of it, the campaign whose figures are asked about.
+
+    Raises
+    ------
+    SpecError
+        For everything wrong with them, and for a campaign of several batches or lengths.
+    """
+    from calculon import inputs
+    from calculon.search.request import one_stretch
+
+    asked = {"model": arguments.application, "system": arguments.system}
+    changed = with_changes(arguments.changes, **asked, campaign=campaign_source(arguments))
+    model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+    source = changed["campaign"]
+    if not asks_for_a_run(arguments, source):
+        return model, system, None
+    return model, system, one_stretch(campaign_of(arguments, source))
 
 
 def _sequences(batch: int | str, length: int) -> int:

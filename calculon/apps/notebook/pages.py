@@ -7,6 +7,8 @@ from calculon.apps.notebook.markup import ROWS, folded, framed, heading, page, p
 from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.comparison_tables import sections
+from calculon.apps.report.fleet_page import BEST, FleetPage
+from calculon.apps.report.largest_model_page import LargestModelPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
@@ -28,8 +30,10 @@ from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
-from calculon.planner.sensitivity import Sensitivity
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.dependence import Sensitivity
+from calculon.planner.runs.fleet import FleetAnswer
+from calculon.planner.runs.largest_model import LargestModel
+from calculon.planner.runs.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why
 from calculon.presets import find_preset
@@ -61,6 +65,11 @@ def _answer(one: Answer) -> str:
     preset = one.question.preset
     shown = PlanPage(one.to_dict(), best, preset.usual, preset.words)
     return page(shown, ("Best", "No plan", "Next best", "Processors", "Mine", "From"))
+
+
+def _fleets(one: FleetAnswer) -> str:
+    shown = FleetPage(one.to_dict(), one.preset.usual, one.frameworks)
+    return page(shown, (*BEST.values(), "Days"))
 
 
 def _served(one: Served) -> str:
@@ -289,7 +298,7 @@ def _waterfall(one: Waterfall) -> str:
 
 def _sensitivity(one: Sensitivity) -> str:
     shown = SensitivityPage(one.to_dict(), one.preset.usual)
-    return page(shown, ("Hardware", "How", "Searched"))
+    return page(shown, ("The run", "Hardware", "How", "Searched"))
 
 
 def _training_run(one: TrainingRun) -> str:
@@ -313,12 +322,14 @@ Shower = Callable[[Any], str]
 PAGES: dict[type, Shower] = {
     Estimate: _estimate,
     Answer: _answer,
+    FleetAnswer: _fleets,
     SearchResult: _search,
     Evaluation: _evaluation,
     Sensitivity: _sensitivity,
     Waterfall: _waterfall,
     Launch: _launch,
     TrainingRun: _training_run,
+    LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
     Served: _served,
     Why: _why,
     Sweep: _sweep,

@@ -11,6 +11,7 @@ from calculon.apps.report.campaign_beside import published_section
 from calculon.apps.report.campaign_sections import (
     Document,
     assumed_section,
+    elasticities_section,
     energy_section,
     failures_section,
     money_section,
@@ -64,7 +65,8 @@ class CampaignPage:
     Parameters
     ----------
     run : mapping
-        The run as plain data (:meth:`calculon.planner.training_run.TrainingRun.to_dict`).
+        The run as plain data (:meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`); with ``elasticities``
+        beside (:attr:`~calculon.planner.runs.training_run.TrainingRun.largest_elasticities`) the page has them.
     main : Result
         The part that takes the longest.
     usual : callable
@@ -95,6 +97,8 @@ class CampaignPage:
             yield from (steps, Text(), *rest)
         if self.run["published"]:
             yield from (Text(), *published_section(self.run["published"], self.digits))
+        if found := self.run.get("elasticities"):
+            yield from (Text(), *elasticities_section(found))
         yield from (Text(), *assumed_section(self.run, every=self.every))
 
     def _question(self) -> Iterator[RenderableType]:
@@ -138,8 +142,7 @@ class CampaignPage:
         yield indented(table)
         yield indented(Text(self._spread(24 if short else 1), "dim"))
         for one in self.run["limits"]:
-            does = "Keeps" if one["met"] else "Misses"
-            yield indented(Text(f"{does} {one['in_words']}.", "" if one["met"] else "bold"))
+            yield indented(_limit(one, low, high))
         if absent := [hint for name, hint in _UNKNOWN.items() if self.figures[name] is None]:
             yield indented(Text(f"Not known: {'; '.join(absent)}.", "dim"))
         if self.main.belief is not None:
@@ -183,8 +186,18 @@ class CampaignPage:
             several = [str(i) for i, one in enumerate(parts, start=1) if one["note"] == note]
             word = "Part" if len(several) == 1 else "Parts"
             yield indented(Text(f"{word} {', '.join(several)}: {note}.", "dim"))
-        if restarts := sum(one["restarts"] for one in parts):
-            yield indented(Text(f"{counted(restarts, 'restart')} to change the split.", "dim"))
+        yield from (indented(Text(said, "dim")) for said in self._restarts())
+
+    def _restarts(self) -> Iterator[str]:
+        """Say before which parts the run restarts, and what it runs from there on."""
+        asked = self.run["question"]["execution"]["fields"]
+        above = plan_words(asked, self.usual(asked))
+        for number, one in enumerate(self.run["parts"], start=1):
+            if one["restarts"]:
+                fields = one["execution"]
+                words = plan_words(fields, self.usual(fields))
+                runs = "the plan above" if words == above else words
+                yield f"A restart before part {number}, which runs {runs}."
 
     def _part(self, some: list[Document], total: float) -> dict[str, str]:
         """Return the cells of a part, or of several that are told together: sums, and from the first to the last."""
@@ -235,9 +248,20 @@ def _groups(parts: list[Document], total: float) -> Iterator[list[Document]]:
         yield from [together] if short else ([one] for one in together)
 
 
+def _limit(one: Document, low: float, high: float) -> Text:
+    """Say whether a limit is kept, and what the ends of the interval of the figure say, as shares of it."""
+    if one["met"]:
+        slow = one["value"] * high > one["limit"]
+        more = " The slow end of the interval misses it." if slow else ""
+        return Text(f"Keeps {one['in_words']}.{more}")
+    fast = one["value"] * low <= one["limit"]
+    more = " The fast end of the interval keeps it." if fast else ""
+    return Text(f"Misses {one['in_words']}.{more}", "bold")
+
+
 def _loss(expected: Document) -> str:
     """Say the loss at the end by both laws, and of a run to a loss its tokens by both."""
-    told = (f"{loss:.3g} ({law.capitalize()})" for law, loss in expected["loss"].items())
+    told = (f"{loss:.2f} ({law.capitalize()})" for law, loss in expected["loss"].items())
     said = f"{' or '.join(told)} expected"
     if "tokens" in expected:
         tokens = (

@@ -1,6 +1,6 @@
 """Sections of the page of a whole run: where its days go, failures, money, energy, and what was assumed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -12,11 +12,10 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading, percent
-from calculon.campaign.interval_choice import RUN, STATED, STORAGE
 from calculon.units import GIGA, scaled
 
 Document = Mapping[str, Any]
-"""A run as plain data (:meth:`calculon.planner.training_run.TrainingRun.to_dict`)."""
+"""A run as plain data (:meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`)."""
 
 USES = {
     "useful": ("steps that count", "blue"),
@@ -36,6 +35,9 @@ _ENERGY = {
     "spares": "spares",
     "nodes": "rest of the nodes",
 }
+
+
+_DEPENDS = {"usd": "USD"}
 
 
 def uses_section(run: Document) -> Iterator[RenderableType]:
@@ -74,10 +76,10 @@ def failures_section(run: Document, parameters: float) -> Iterator[RenderableTyp
     )
     rows["every"] = _interval(run)
     nodes = run["nodes"]
-    why = "as stated" if nodes["spares_stated"] else "the fewest with which it hardly waits"
+    why = "as stated" if nodes["spares_stated"] else "which makes the paid time the least"
     rows["spares"] = (
         f"{counted(nodes['spares'], 'node')} beside the {nodes['job']:,} of {nodes['processors']}, {why}; "
-        f"{events(nodes['in_repair'])} in repair on average"
+        f"{events(nodes['in_repair'])} in repair on average, at most {nodes['spares_enough']:,} for 99.9 % of the time"
     )
     table = grid("left", "text")
     for label, words in rows.items():
@@ -90,23 +92,25 @@ def _interval(run: Document) -> str:
     """Say how far apart checkpoints are, and why."""
     figures, chosen = run["figures"], run["checkpoint"]
     interval = figures["checkpoint_interval"]
+    if interval is None:
+        return "never: nothing fails"
     steps = sum(one["steps"] for one in run["parts"])
     each = round(interval / (figures["useful_days"] * DAY / steps))
     said = f"{interval_words(interval)} of steps ({counted(max(1, each), 'step')})"
     if (between := chosen["memory_interval"]) is not None:
         said += f", to the memory of another node every {interval_words(between)}"
-    if chosen["reason"] == STATED:
-        return (
-            f"{said}, as stated; {interval_words(chosen['best_interval'])} makes the run shortest"
-        )
-    if chosen["reason"] == STORAGE:
+    if chosen["reason"] == "stated":
+        best = chosen["best_interval"]
+        better = "none at all" if best is None else interval_words(best)
+        return f"{said}, as stated; {better} makes the run shortest"
+    if chosen["reason"] == "storage":
         rate, needed = (
             f"{chosen[name] / GIGA:,.3g} GB/s"
             for name in ("storage_bandwidth", "storage_bandwidth_needed")
         )
         return f"{said}: storage of {rate} limits it, {needed} would not"
     return f"{said}: " + (
-        "the run ends before another" if chosen["reason"] == RUN else "the run is shortest"
+        "the run ends before another" if chosen["reason"] == "run" else "the run is shortest"
     )
 
 
@@ -126,6 +130,8 @@ def money_section(money: Document, digits: Digits) -> Iterator[RenderableType]:
     for label, value in parts.items():
         if value:
             table.add_row(label, f"{digits.rate(value)} USD", "")
+    if money["experiments"]:
+        table.add_row("together", f"{digits.rate(money['total'])} USD", "")
     if (hours := money["reserved_from_hours"]) is not None:
         table.add_row("reserved is cheaper", f"{hours:,.0f} h", "a year of use, and more")
     yield indented(table)
@@ -144,8 +150,8 @@ def energy_section(energy: Document, digits: Digits) -> Iterator[RenderableType]
     pue, facility = energy["pue"], energy["facility"]
     said = "without a PUE: --pue 1.2" if pue is None else f"PUE {pue:g}"
     table.add_row("data centre", f"{digits.rate(facility)} MWh" if facility else "-", said)
-    card = "TDP x hours, as model cards have it"
-    table.add_row("to compare", f"{digits.rate(energy['model_card'])} MWh", card)
+    card = "TDP x hours, as model cards have it, beside"
+    table.add_row("model card", f"{digits.rate(energy['model_card'])} MWh", card)
     if (carbon := energy["carbon"]) is not None:
         of = ", ".join(carbon[key] for key in ("name", "source", "date") if carbon[key])
         table.add_row("carbon", f"{carbon['g_co2_per_kwh']:g} g/kWh", of or "as given")
@@ -153,6 +159,17 @@ def energy_section(energy: Document, digits: Digits) -> Iterator[RenderableType]
         table.add_row("by contracts", f"{digits.rate(market)} t CO2", "")
     if (litres := energy["water_litres"]) is not None:
         table.add_row("water", f"{digits.rate(litres)} L", "")
+    yield indented(table)
+
+
+def elasticities_section(found: Mapping[str, Sequence[Document]]) -> Iterator[RenderableType]:
+    """Tell the largest elasticities of figures of a run, by the name of the figure."""
+    said = "change with each percent of a figure; more: calculon sensitivity"
+    yield heading("Largest elasticities", said)
+    table = grid("left", "text")
+    for name, rows in found.items():
+        said = ", ".join(f"{one['path']} {one['elasticity']:+.2f} %" for one in rows)
+        table.add_row(Text(_DEPENDS.get(name, name), "dim"), said)
     yield indented(table)
 
 

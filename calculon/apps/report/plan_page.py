@@ -18,7 +18,7 @@ from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import counted, heading
+from calculon.apps.report.texts import counted, heading, token_count
 from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
 from calculon.presets import plain
 from calculon.spec.origin import stated_name
@@ -84,7 +84,8 @@ class PlanPage:
             yield from (Text(), *_how_sure(self.answer["belief"]))
         if self.answer["question"]["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
-            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"], price))
+            prices = [] if price is None else [price]
+            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"], prices))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]
@@ -205,7 +206,7 @@ class PlanPage:
         rows = self.answer["counts"]
         if len(rows) < 2:
             return
-        tokens = _tokens(self.answer["question"]["tokens_told"])
+        tokens = token_count(self.answer["question"]["tokens_told"])
         yield heading(
             "Processors", f"the best plan on each count, same batch; days for {tokens} tokens"
         )
@@ -258,7 +259,7 @@ class PlanPage:
         asked = self.answer["question"]
         rate = asked["batch_size"] * asked["seq_size"] / mine["stats"]["total_time"]
         days = digits.rate(mine["training"]["campaign"]["days"])
-        tokens = _tokens(mine["training"]["tokens"])
+        tokens = token_count(mine["training"]["tokens"])
         said = f"{time}{' (' + between(*told) + ')' if ends else ''} a step, "
         said += f"MFU {digits.efficiency(mine['stats'][mfu_name(mine['execution'])])}, {memory}, "
         said += f"{digits.rate(rate / mine['execution']['num_procs'])} tokens/s each, {days} days for {tokens} tokens"
@@ -308,16 +309,6 @@ _TIES = (
 """What the ties of an answer are: within so many percent, and within the margin of each."""
 
 
-def _tokens(count: float) -> str:
-    """Write a number of tokens.
-
-    >>> _tokens(15.6e12), _tokens(1e12)
-    ('15.6 T', '1 T')
-    """
-    number, _, prefix = scaled(count).partition(" ")
-    return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip()
-
-
 def _processors(plan: Document) -> int:
     return int(plan["execution"]["num_procs"])
 
@@ -354,7 +345,9 @@ def _add_training(table: Any, training: Document, digits: Digits, *, money: bool
     """Add days and processor-hours of a whole run to the figures of a plan, and what failures do to them."""
     whole, days = training["campaign"], training["campaign"]["days"]
     ends = (whole["days_low"], whole["days_high"])
-    add_interval(table, f"days for {_tokens(training['tokens'])} tokens", days, ends, digits.rate)
+    add_interval(
+        table, f"days for {token_count(training['tokens'])} tokens", days, ends, digits.rate
+    )
     closer = Digits(digits.spread / 10)
     said = f"{closer.rate(training['days'])} d of steps, {closer.rate(days)} with failures"
     table.add_row("  goodput", f"{100 * whole['goodput']:.1f} %", said)

@@ -13,16 +13,16 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from calculon.apps.report.bars import COLORS, marks
+from calculon.apps.report.campaign_sections import assumed_section
+from calculon.apps.report.campaign_words import tokens_words
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
 from calculon.frozen import dataclass
-from calculon.records import column
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
-from calculon.statistics import CorrectedStats
 from calculon.units import GIB, duration, scaled, significant
 
 Document = Mapping[str, Any]
@@ -30,12 +30,19 @@ Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What a preset says of the fields of an execution (:meth:`calculon.presets.Preset.usual`)."""
 
 SHOWN = 0.005
-"""Relative change over the range from which on a figure has a row."""
+"""Relative change over the range from which on a figure has a row; of a share near 1, of what it lacks."""
 
 _LEAST_GAIN = 1e-3
 """Relative gain by another plan from which on it is named."""
 
-_KINDS = ("Hardware", "How well it is used")
+KINDS = {"run": "The run", "hardware": "Hardware", "use": "How well it is used"}
+"""Titles of the kinds of figures (:data:`calculon.planner.elasticities.KINDS`), in the order of the page."""
+
+HARDWARE = "hardware"
+
+_AMOUNTS = ("USD", "tokens/USD", "h", "MWh", "t")
+"""Units of amounts of whole runs."""
+
 _MOST_STEPS, _MOST_PLANS = 5, 6
 _TYPED = ("matrix.", "vector.", "ext.")
 _MOST_IDLE = 4
@@ -86,6 +93,16 @@ def change(value: float | None, now: float) -> str:
         if abs(share) >= 0.05
         else f"{share:+.2f} %"
     )
+
+
+def whole(now: float, unit: str) -> float:
+    """Return what a change of a statistic is told apart by: its value, of a share what it lacks to 1 if that is less.
+
+    >>> whole(250.0, "s"), whole(0.25, "fraction"), whole(0.75, "fraction")
+    (250.0, 0.25, 0.25)
+    """
+    lacks = 1 - now if unit == "fraction" else 0.0
+    return min(abs(now), lacks) if lacks > 0 else abs(now)
 
 
 def stated(value: float, unit: str) -> str:
@@ -168,7 +185,7 @@ class SensitivityPage:
     Parameters
     ----------
     document : mapping
-        The sensitivity as plain data (:meth:`calculon.planner.sensitivity.Sensitivity.to_dict`).
+        The sensitivity as plain data (:meth:`calculon.planner.dependence.Sensitivity.to_dict`).
     usual : callable
         What needs no word of an execution.
     """
@@ -176,6 +193,7 @@ class SensitivityPage:
     def __init__(self, document: Document, usual: Usual):
         self.document, self.usual = document, usual
         self.now: float = document["value"]
+        self.least = whole(self.now, document["unit"]) / abs(self.now) if self.now else 1.0
         self.again: Document | None = document.get("replanned")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -189,6 +207,9 @@ class SensitivityPage:
             yield from self._sizes(self.again["sizes"])
         if "break_even" in self.document:
             yield from (Text(), *self._break_even(self.document["break_even"]))
+        felt = {row["path"] for row in self.document["figures"]}
+        if used := [one for one in self.document.get("assumed", ()) if one["field"] in felt]:
+            yield from (Text(), *assumed_section({"assumed": used}, every=True))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.document["question"]
@@ -199,9 +220,10 @@ class SensitivityPage:
         yield Text.assemble((title, "bold underline"), (terms, "dim"))
         table = grid("text", "text")
         table.add_row(Text("plan", "dim"), Text(self._words(fields)))
+        if (run := asked.get("campaign")) is not None:
+            table.add_row(Text("run", "dim"), Text(_length(run)))
         name = self.document["statistic"]
-        words = column(CorrectedStats, name).help
-        table.add_row(Text(name, "dim"), Text(f"{self._value(self.now)}, {words}"))
+        table.add_row(Text(name, "dim"), Text(f"{self._value(self.now)}, {self.document['help']}"))
         yield indented(table)
 
     def _words(self, execution: Document) -> str:
@@ -218,29 +240,31 @@ class SensitivityPage:
             return f"{value / GIB:,.2f} GiB"
         if unit == "fraction":
             return f"{100 * value:.2f} %"
+        if unit in _AMOUNTS:
+            return f"{Digits(WITHOUT_INTERVAL).rate(value)} {unit}"
         return scaled(value, unit) if abs(value) >= 10_000 else f"{significant(value)} {unit}"
 
     def _figures(self, width: int) -> Iterator[RenderableType]:
-        """Draw the tornado: hardware, then how well it is used, in the same columns where there is room."""
+        """Draw the tornado: the figures of each kind, in the same columns where there is room."""
         rows = [row for row in self.document["figures"] if self._large(row)]
-        kinds = [[row for row in rows if row["hardware"] is kind] for kind in (True, False)]
-        widths = [
-            self._widths(some, hardware=kind)
-            for some, kind in zip(kinds, (True, False), strict=True)
+        kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in KINDS}
+        widths = {kind: self._widths(some, kind) for kind, some in kinds.items() if some}
+        shortest = min(map(len, widths.values()), default=0)
+        same = [
+            max(some) for some in zip(*(one[:shortest] for one in widths.values()), strict=True)
         ]
-        same = [max(pair) for pair in zip(*widths, strict=False)]  # in the columns that both have
-        fits = all(_room([*same, *own[len(same) :]], width) >= 0 for own in widths)
+        fits = all(_room([*same, *own[shortest:]], width) >= 0 for own in widths.values())
         again = ", and with the plan searched again" if self.again else ""
-        remarks = (f"elasticity, the change at both ends of a range{again}", "")
-        for title, some, own, remark in zip(_KINDS, kinds, widths, remarks, strict=True):
-            if some:
-                yield heading(title, remark)
-                shown = [*same, *own[len(same) :]] if fits else own
-                yield indented(self._tornado(some, shown, width))
+        remark = f"elasticity, the change at both ends of a range{again}"
+        for kind, own in widths.items():
+            yield heading(KINDS[kind], remark)
+            shown = [*same, *own[shortest:]] if fits else own
+            yield indented(self._tornado(kinds[kind], shown, width))
+            remark = ""
 
-    def _widths(self, rows: Sequence[Document], *, hardware: bool) -> list[int]:
-        """Return the widths of the columns that rows need."""
-        texts = [self._titles(hardware=hardware), *(self._cells(row) for row in rows)]
+    def _widths(self, rows: Sequence[Document], kind: str) -> list[int]:
+        """Return the widths of the columns that rows of a kind need."""
+        texts = [self._titles(hardware=kind == HARDWARE), *(self._cells(row) for row in rows)]
         return [max(map(len, cells)) for cells in zip(*texts, strict=True)]
 
     def _large(self, row: Document) -> bool:
@@ -249,7 +273,8 @@ class SensitivityPage:
             best = self.again["now"]["value"]
             ends = (row["replanned_at_low"], row["replanned_at_high"])
             changes += [one / best - 1 for one in ends if one is not None and best]
-        return self._stuck(row) or max(map(abs, changes), default=0.0) >= SHOWN
+        least = SHOWN * self.least
+        return self._stuck(row) or max(map(abs, changes), default=0.0) >= least
 
     def _stuck(self, row: Document) -> bool:
         """Whether the plan does not run at an end of the range."""
@@ -330,7 +355,9 @@ class SensitivityPage:
         small = [row for row in self.document["figures"] if not self._large(row)]
         lines = []
         if small:
-            lines.append(f"{counted(len(small), 'more figure')} with less than {100 * SHOWN:g} %.")
+            lines.append(
+                f"{counted(len(small), 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
+            )
         idle = self.document["without_effect"]
         if idle:
             named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])
@@ -425,6 +452,14 @@ class SensitivityPage:
         yield indented(told) if known else indented(Text("None of them."))
         if never := [path for path, row in units.items() if row["value"] is None]:
             yield indented(Text(f"Never within 1/16 to 16 times: {', '.join(never)}.", "dim"))
+
+
+def _length(run: Document) -> str:
+    """Say what a campaign is about, or how long it is, as it states that itself."""
+    known = ((name, run[name]) for name in ("tokens", "steps") if name in run)
+    stated = (f"{one if isinstance(one, str) else tokens_words(one)} {name}" for name, one in known)
+    loss = f"to a loss of {run['loss']}" if "loss" in run else "phases"
+    return str(run.get("about") or next(stated, loss))
 
 
 def _capacity(size: float, now: float) -> str:

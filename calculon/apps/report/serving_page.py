@@ -212,7 +212,7 @@ class ServingPage:
         """Tell the rows of a pass."""
         one = self.served["passes"][name]
         what = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}[name]
-        yield heading(what, duration(one["time"]))
+        yield heading(what, duration_of(one["time"]))
         columns = (
             Column("name", "row"),
             Column("time", "ms", right=True),
@@ -248,8 +248,8 @@ class ServingPage:
         d = self.deployment
         yield heading("Assumed")
         notes = [
-            "A steady state of mean values, not a simulation; no interval is known, as no measured deployment is "
-            "compared with here.",
+            "A steady state of mean values, not a simulation; what it misses published rows by: calculon lv --study "
+            "serving/nim --edition corrected.",
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; all prompts, and all outputs, have one length in the batch.",
         ]
@@ -259,7 +259,7 @@ class ServingPage:
 
 def duration_of(seconds: float) -> str:
     """Write a time; without end where requests come faster than they are answered."""
-    return "without end" if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 200)
+    return "without end" if math.isinf(seconds) else duration(seconds, error=abs(seconds) / 20)
 
 
 def rate(value: float) -> str:

@@ -117,12 +117,12 @@ def level_text(interval: Mapping[str, Any]) -> str:
 
 
 def token_count(count: float) -> str:
-    """Write a number of tokens.
+    """Write about how many tokens there are, or dollars.
 
-    >>> token_count(15.6e12), token_count(252e6)
-    ('15.6 T', '252 M')
+    >>> token_count(15.6e12), token_count(252_003_000), token_count(2e9)
+    ('15.6 T', '252 M', '2 G')
     """
-    number, _, prefix = scaled(count).partition(" ")
+    number, _, prefix = scaled(float(f"{count:.3g}")).partition(" ")
     return f"{number.rstrip('0').rstrip('.')} {prefix}".rstrip() if "." in number else number
 
 

@@ -8,15 +8,17 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from calculon.apps.study.study_fields import FUSED, SETTINGS, Point, kind_of
+from calculon.apps.study.study_fields import FUSED, OF_CAMPAIGN, SETTINGS, Point, kind_of
 from calculon.apps.study.study_file import MOST_SEARCHES, Study, beside
 from calculon.apps.study.task import Search
+from calculon.campaign.read import read_campaign
+from calculon.campaign.record import Campaign
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.search.effect import warn_of_idle_values
-from calculon.search.request import needed_edition
+from calculon.search.request import needed_edition, one_stretch
 from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.fields import LARGEST_INTEGER, shown
@@ -72,9 +74,12 @@ def plan(study: Study) -> Plans:
         first = len(planned)
         model, model_digest = specs.get("model", Model, point, places)
         system, system_digest = specs.get("system", System, point, places)
+        campaign, campaign_digest = specs.campaign(point, places)
+        known = [model_digest, system_digest, *([campaign_digest] if campaign else [])]
         for values in _resolved(study, point, names):
-            planned.append(Planned(_search(len(planned), model, system, values), values))
-            record = [[model_digest, system_digest], *values.items()]
+            search = _search(len(planned), model, system, campaign, values)
+            planned.append(Planned(search, values))
+            record = [known, *values.items()]
             digest.update(json.dumps(record, sort_keys=True, default=str).encode())
         _check_number(study, len(planned))
         _check(study.file, planned[first])  # the others differ in numbers only, which are checked
@@ -107,10 +112,15 @@ def _points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
         yield point | study.fixed, places
 
 
-def _search(number: int, model: Model, system: System, values: Point) -> Search:
+def _search(
+    number: int, model: Model, system: System, campaign: Campaign | None, values: Point
+) -> Search:
     """Return one search."""
     settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
-    settings["edition"] = settings["edition"] or needed_edition(model, settings["preset"])
+    runs = campaign is not None
+    needed = needed_edition(model, settings["preset"], runs=runs)
+    settings["edition"] = settings["edition"] or needed
+    settings["campaign"] = campaign
     fused = FUSED.get(settings.pop("fused_activation"))
     return Search(number=number, model=model, system=system, fused=fused, **settings)
 
@@ -165,6 +175,36 @@ class _Specs:
                 raise SpecError(self._file, told) from None
             self._made[key] = made, hashlib.sha256(_json(changed)).hexdigest()
         return self._made[key]
+
+    def campaign(self, point: Point, places: Mapping[str, str]) -> tuple[Campaign | None, str]:
+        """Return the campaign of a point, none where it has none, and a digest of its contents."""
+        changes = {
+            name: value for name, value in point.items() if kind_of(name) == OF_CAMPAIGN[:-1]
+        }
+        source = point.get("campaign")
+        if source is None and not changes:
+            return None, ""
+        key = json.dumps(["campaign", source, changes], sort_keys=True)
+        if key not in self._made:
+            name, raw = ("campaign", {}) if source is None else self._campaign_file(source, places)
+            stated = {path.removeprefix(OF_CAMPAIGN): value for path, value in changes.items()}
+            try:
+                made = replace(one_stretch(read_campaign(raw, stated)), name=name)
+            except SpecError as error:
+                place = places.get("campaign", next(iter(changes), ""))
+                told = [replace(p, field=f"{place}: {p.field}") for p in error.problems]
+                raise SpecError(self._file, told) from None
+            self._made[key] = made, hashlib.sha256(_json(dict(made.document))).hexdigest()
+        return self._made[key]
+
+    def _campaign_file(
+        self, source: str, places: Mapping[str, str]
+    ) -> tuple[str, Mapping[str, Any]]:
+        """Read the file of a campaign."""
+        name, raw = self._load("campaign", source, places["campaign"])
+        if not isinstance(raw, Mapping):
+            raise SpecError(source, Problem("", "an object with named fields", shown(raw)))
+        return name, raw
 
     def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
         """Read a model or system; a name that nothing has is told of its place in the study."""

@@ -6,12 +6,14 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from calculon.campaign.record import Campaign
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
 from calculon.records import columns
+from calculon.run_figures import RUN_FIGURES
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
@@ -79,7 +81,13 @@ DERIVED = ("largest", "multiples_of", "at_most", "at_least")
 
 _MODEL = tuple(field.key for field in spec_fields(Model))
 _SYSTEM = tuple(field.key for field in spec_fields(System))
-_RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)))
+_RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)), *RUN_FIGURES)
+
+CAMPAIGN_FIELDS = tuple(field.key for field in spec_fields(Campaign))
+"""Fields that a line of campaigns may state."""
+
+OF_CAMPAIGN = "campaign."
+"""Before the path of a field of the campaign, whose names are those of other things, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +112,18 @@ def kind_of(name: str) -> str:
     Returns
     -------
     str
-        ``source`` (model or system), ``setting``, ``model`` or ``system`` (a path into a spec), ``quantity``, or
-        nothing for a name that cannot be given.
+        ``source`` (model, system or campaign), ``setting``, ``model``, ``system`` or ``campaign`` (a path into a spec),
+        ``quantity``, or nothing for a name that cannot be given.
 
     Examples
     --------
     >>> [kind_of(name) for name in ("mem1.GiB", "seq_size", "top", "price", "sample_rate", "a-b")]
     ['system', 'model', 'setting', 'quantity', '', '']
     """
-    if name in ("model", "system"):
+    if name in ("model", "system", "campaign"):
         return "source"
+    if name.startswith(OF_CAMPAIGN):
+        return "campaign"
     if name in SETTINGS:
         return "setting"
     first = re.split(r"[.\[]", name, maxsplit=1)[0]
@@ -199,9 +209,9 @@ def _parsed(place: Place, name: str, value: Any) -> Any:
     try:
         match name:
             case "objective":
-                Objective.parse(value)
+                Objective.parse(value, whole_runs=True)  # whether they are known is told later
             case "where":
-                Condition.parse(value)
+                Condition.parse(value, whole_runs=True)
             case _:
                 return checked(name, value)
     except SpecError as error:

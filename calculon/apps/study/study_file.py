@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from calculon.apps.study.study_fields import (
+    CAMPAIGN_FIELDS,
+    OF_CAMPAIGN,
     REQUIRED,
     SETTINGS,
     WHOLE,
@@ -37,7 +39,7 @@ MOST_HINTS = 20
 
 _TABLES = (".csv", ".parquet")
 
-SECTIONS = ("about", "models", "systems", "vary", "quantities", "summary")
+SECTIONS = ("about", "models", "systems", "campaigns", "vary", "quantities", "summary")
 """Fields of a study file next to the settings."""
 
 
@@ -144,6 +146,21 @@ class Study:
         return tuple(dict.fromkeys((*varied, *self.fixed, *self.quantities)))
 
 
+def _by_path(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of ``campaigns`` with the fields of a campaign that it states by their paths.
+
+    >>> _by_path({"campaign": {"tokens": "1T"}, "top": 3}), _by_path({"tokens": ["1T", "2T"]})
+    ({'campaign.tokens': '1T', 'top': 3}, {'campaign.tokens': ['1T', '2T']})
+    """
+    inline = line.get("campaign")
+    inside = inline if isinstance(inline, Mapping) else {}
+    rest = {name: value for name, value in line.items() if name != "campaign" or not inside}
+    return {
+        **{f"{OF_CAMPAIGN}{name}": value for name, value in inside.items()},
+        **{f"{OF_CAMPAIGN}{n}" if n in CAMPAIGN_FIELDS else n: v for n, v in rest.items()},
+    }
+
+
 @dataclass
 class _Reader:
     """Reads the sections of a study one by one and collects their problems."""
@@ -164,6 +181,8 @@ class _Reader:
                 hint = (nearest(key, known) or "known are " + ", ".join(known)) if few else ""
                 self.wrong(key, "only the known fields", f"the unknown field {shown(key)}", hint)
         axes = [self.entries("models", "model", raw), self.entries("systems", "system", raw)]
+        if "campaigns" in raw:
+            axes.append(self.entries("campaigns", "campaign", raw))
         axes += self.varied(raw.get("vary", {}))
         fixed: Point = {}
         for name in SETTINGS:
@@ -211,9 +230,14 @@ class _Reader:
             self.wrong(section, wanted, found)
             return Axis(section, (), ())
         rows = [{kind: line} if isinstance(line, str) else line for line in lines]
+        stated = f"an object with {kind}"
+        if kind == "campaign":
+            rows = [_by_path(row) if isinstance(row, Mapping) else row for row in rows]
+            stated += ", or with fields of one (tokens)"
         for i, row in enumerate(rows):
-            if not isinstance(row, Mapping) or kind not in row:
-                self.wrong(f"{section}[{i}]", f"a name, or an object with {kind}", shown(lines[i]))
+            said = isinstance(row, Mapping) and any(kind_of(n) == "campaign" for n in row)
+            if not said and (not isinstance(row, Mapping) or kind not in row):
+                self.wrong(f"{section}[{i}]", f"a name, or {stated}", shown(lines[i]))
         return Axis.of(section, self.points(rows, section))
 
     def varied(self, raw: object) -> Iterator[Axis]:
@@ -241,7 +265,7 @@ class _Reader:
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 continue
-            single = len(row) == 1 and not section.startswith(("models", "systems"))
+            single = len(row) == 1 and not section.startswith(("models", "systems", "campaigns"))
             where = f"{section}[{i}]" if section else ""
             for name in needed:
                 if name not in row:

@@ -13,11 +13,12 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.plan.plan import NAMES
 from calculon.records import columns
+from calculon.run_figures import RUN_FIGURES, TIMED_FIGURES
 from calculon.search.objective import Objective
 from calculon.statistics import BOUNDS, CorrectedStats
 from calculon.units import Array
 
-RESULTS = (*NAMES, *STATISTICS)
+RESULTS = (*NAMES, *STATISTICS, *RUN_FIGURES)
 
 TIMED = {
     *BOUNDS,
@@ -26,6 +27,7 @@ TIMED = {
         for column in columns(CorrectedStats)
         if column.unit.symbol in ("s", "fraction") or column.unit.symbol.endswith("/s")
     ),
+    *TIMED_FIGURES,
 }
 """Statistics that are as uncertain as the time."""
 
@@ -171,7 +173,8 @@ def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
         rows = [name for name in varied if name not in ("num_procs", "max_batch_size")]
         if len({p.search.max_batch_size for p in planned}) > 1:
             rows.append("max_batch_size")
-        figures = map(Objective.parse, sorted({p.search.objective for p in planned}))
+        texts = sorted({p.search.objective for p in planned})
+        figures = [Objective.parse(text, whole_runs=True) for text in texts]
         best = {f.statistic.name: (Expression.parse(f.statistic.name), f.sense) for f in figures}
         return Summary(tuple(rows), None, best)
     problems = []

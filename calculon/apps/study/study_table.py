@@ -19,6 +19,8 @@ from calculon.inspect.bounds import bounds
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
 from calculon.records import columns
+from calculon.run_figures import RUN_FIGURES
+from calculon.search.search_result import with_figures
 from calculon.spec.files import document_suffix, write_json
 from calculon.spec.named_values import PUBLISHED
 from calculon.statistics import BOUNDS, CorrectedStats, Stats
@@ -40,7 +42,7 @@ Table = dict[str, Array | Labels]
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of some searches of one model on one system.
+    """The rows of some searches of one model on one system, of one campaign if any.
 
     Attributes
     ----------
@@ -73,7 +75,7 @@ class Part:
         if name in BOUNDS:
             values = self.bounds.get(name, np.full(len(self.found), np.nan))
         else:
-            known = name not in STATISTICS or name in self.found.names
+            known = name not in (*STATISTICS, *RUN_FIGURES) or name in self.found.names
             values = self.found.column(name) if known else np.full(len(self.found), np.nan)
         full = np.zeros(len(self.rank), values.dtype)
         full[~self.empty] = values
@@ -101,8 +103,10 @@ class Part:
 
 
 def parts(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Iterator[Part]:
-    """Evaluate the executions that the searches found, those of one model and system at a time."""
-    for _, group in groupby(planned, lambda p: (id(p.search.model), id(p.search.system))):
+    """Evaluate the executions that the searches found, those of one model, system and campaign at a time."""
+    for _, group in groupby(
+        planned, lambda p: (id(p.search.model), id(p.search.system), id(p.search.campaign))
+    ):
         yield _part(list(group), outcomes)
 
 
@@ -114,7 +118,7 @@ def _part(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Part:
     rank = np.concatenate([np.arange(len(o.numbers)) if o.numbers else [-1] for o in own])
     results = [o.result(p.search) for p, o in zip(planned, own, strict=True) if o.numbers]
     plan = Plan.concatenate([result.plan for result in results]) if results else _NO_PLAN
-    found = evaluate(search.model, search.system, plan)
+    found = with_figures(search.runs, evaluate(search.model, search.system, plan))
     done = 0
     for result in results:  # a journal of other numbers would not pass
         objective = result.objectives[0]
@@ -141,14 +145,18 @@ def study_names(planned: Sequence[Planned]) -> dict[str, str]:
         for name, distinct in values.items()
         if len(distinct) > 1 or name in always or kind_of(name) == "quantity"
     ]
-    return {f"asked_{name}" if name in (*NAMES, *STATISTICS) else name: name for name in kept}
+    return {
+        f"asked_{name}" if name in (*NAMES, *STATISTICS, *RUN_FIGURES) else name: name
+        for name in kept
+    }
 
 
 def shown_names(planned: Sequence[Planned]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the execution fields and statistics of a result: the published ones if only that edition is asked for."""
     if all(p.search.edition == PUBLISHED for p in planned):
         return PUBLISHED_NAMES, tuple(column.name for column in columns(Stats))
-    return NAMES, STATISTICS
+    runs = any(p.search.campaign is not None for p in planned)
+    return NAMES, (*STATISTICS, *(RUN_FIGURES if runs else ()))
 
 
 def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) -> int:
@@ -183,6 +191,7 @@ def no_rows(planned: Planned) -> Part:
     """Return the part of no search at all: columns without values."""
     search = planned.search
     found = evaluate(search.model, search.system, _NO_PLAN, edition=search.edition)
+    found = with_figures(search.runs, found)
     return Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), found)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from calculon.search.space import Space, Values
 from calculon.spec.model import Model
 from calculon.spec.named_values import PUBLISHED
 from calculon.version import __version__
+
+if TYPE_CHECKING:
+    from calculon.campaign.record import Campaign
+    from calculon.search.runs import Runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,7 @@ class Search:
     any_batch: bool = False
     edition: str = PUBLISHED
     preset: str | None = None
+    campaign: "Campaign | None" = None
     version: str = __version__
 
     def space(self) -> Space:
@@ -71,6 +76,7 @@ class Search:
             any_batch=self.any_batch,
             edition=self.edition,
             preset=self.preset,
+            campaign=self.campaign,
         )
 
     def question(self, preset: Preset) -> dict[str, Any]:
@@ -84,14 +90,32 @@ class Search:
             for name, f in plain.items()
             if (value := getattr(self, name)) != _default(f)
         }
-        return question(self.model, self.system, self.edition, preset, search=options)
+        asked: dict[str, Any] = {"search": options}
+        if self.campaign is not None:
+            from calculon.campaign.assumed import told_defaults  # a search of steps does without
+
+            asked["campaign"] = dict(self.campaign.document)
+            asked["assumed_of_run"] = told_defaults(self.campaign)
+        if self.runs is not None and self.runs.price is not None:
+            asked["price"] = self.runs.price
+        return question(self.model, self.system, self.edition, preset, **asked)
+
+    @property
+    def runs(self) -> "Runs | None":
+        """The whole runs that are asked about; none where only steps are."""
+        if self.campaign is None:
+            return None
+        from calculon.search.runs import Runs  # a search of steps does without
+
+        return Runs(self.campaign, self.model, self.system, self.datatype)
 
     def ranking(self) -> Ranking:
         """Return a fresh ranking; SpecError for an impossible one."""
-        return make_ranking(self.top, self.objective, self.pareto, self.where, self.edition)
+        asked = self.top, self.objective, self.pareto, self.where, self.edition, self.runs
+        return make_ranking(*asked)
 
 
-_OWN = ("number", "model", "system", "edition", "preset", "version")
+_OWN = ("number", "model", "system", "edition", "preset", "campaign", "version")
 """Fields of a search that are no options, or are said elsewhere."""
 
 

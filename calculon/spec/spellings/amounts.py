@@ -27,7 +27,7 @@ _THOUSANDS = {
 _POWERS = {"k": 2**10, "m": 2**20}
 """Factors of lengths and of tokens of a batch, which are powers of two in practice: 4M are 4,194,304."""
 
-_SECONDS = {
+_SECONDS: dict[str, Fraction | int] = {
     **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), Fraction(1, 1000)),
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
     **dict.fromkeys(("min", "mins", "minute", "minutes"), 60),

@@ -35,7 +35,7 @@ def names_of(line: str) -> list[str]:
     return line.removeprefix(ASIDE).split(", ")
 
 
-@pytest.mark.parametrize("kind", ["models", "systems", "executions", "studies"])
+@pytest.mark.parametrize("kind", ["models", "systems", "executions", "studies", "campaigns"])
 def test_one_kind_in_every_format(run, kind):
     names = list(catalog.names({"studies": "study"}.get(kind, kind.removesuffix("s"))))
     assert [row["name"] for row in json.loads(run("catalog", kind, "-f", "json").out)] == names

@@ -31,6 +31,14 @@ CALLS = {
     "schedule": (*ARGUMENTS, "--microbatches", 4),
 }
 
+PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", "--tokens", "1T")
+RUNS = {
+    "campaign": (*PLAN, "--deadline", "20d"),
+    "goodput": (*PLAN, "--procs", "64-512", "--mtbf", "20000,100d"),
+    "budget": ("llama-3-8b", "64-128", "h100,mi300x", "--tokens", "1T", "--deadline", "8d"),
+}
+"""Pictures of whole runs, which are of edition corrected."""
+
 
 @pytest.fixture(autouse=True)
 def other(run):
@@ -47,7 +55,7 @@ def dump(run):
 
 
 DRAWN = [
-    *((kind, ".png") for kind in CALLS),
+    *((kind, ".png") for kind in (*CALLS, *RUNS)),
     *(
         (kind, suffix)
         for kind in ("breakdown", "heatmap", "surface", "schedule")
@@ -59,7 +67,7 @@ DRAWN = [
 @pytest.mark.parametrize(("kind", "suffix"), DRAWN)
 def test_every_kind_writes_the_same_file_every_time(run, tmp_path, kind, suffix):
     for name in ("one", "two"):
-        found = run("plot", kind, *CALLS[kind], "-o", name + suffix)
+        found = run("plot", kind, *(CALLS | RUNS)[kind], "-o", name + suffix)
         assert (found.code, found.out, found.err) == (0, f"Output: {name}{suffix}\n", "")
     one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
     assert one.startswith(BEGINS[suffix])
@@ -167,6 +175,12 @@ def test_processors_are_an_axis(run):
     [
         ((), 2, "the following arguments are required: KIND"),
         (("pie",), 2, "invalid choice: 'pie'"),
+        (("goodput", *PLAN, "--procs", "0", "-o", "x.png"), 2, "--procs: expected whole numbers"),
+        (("goodput", *PLAN, "--procs", "1", "-o", "x.png"), 2, "processors of a replica"),
+        (("goodput", *PLAN, "--mtbf", "soon", "-o", "x.png"), 2, "--mtbf: expected a time"),
+        (("goodput", *PLAN, "--mtbf", "0", "-o", "x.png"), 2, "--mtbf: expected a time above 0"),
+        (("campaign", *PLAN[:3], "-o", "x.png"), 2, "expected the length of the run"),
+        (("budget", "llama-3-8b", "1", "h100", "--tokens", "1T", "-o", "x.png"), 1, "no plan fits"),
         (("heatmap", *SPACE), 2, "the following arguments are required: -o"),
         (("heatmap", *SPACE, "-o", "-"), 2, "a name that ends in .png, .svg, .pdf"),
         (("heatmap", *SPACE, "-o", "x.gif"), 2, "a name that ends in .png, .svg, .pdf"),

@@ -25,6 +25,7 @@ SCREENS = {
     "search": "loe megatron-22B 8:16:x2 16 float16 a100_80g - -t 3 --quiet",
     "compare": f"compare a={EXAMPLE.replace(' ', ',')} --edition sc23,corrected",
     "sensitivity": f"sensitivity {EXAMPLE}",
+    "campaign": f"campaign {TODAY} --tokens 1T --deadline 10d --pue 1.2 --carbon 400",
     "collective": "collective all_reduce 1GB 128 h100_80g_sxm",
     "validation": "lv --study megatron_2020 --edition corrected",
     "catalog": "catalog systems",

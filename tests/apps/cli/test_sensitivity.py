@@ -126,3 +126,42 @@ def test_mistakes_are_told_in_one_message(run, arguments, code, text):
 def test_a_count_is_planned_first(run):
     out = run("sensitivity", TODAY[0], "64", "h100").out
     assert out.startswith("Sensitivity of llama3-8B on 64 x h100_80g_sxm")
+
+
+RUN = ("sensitivity", *TODAY, "--tokens", "1T", "--price", "2.5")
+
+
+def test_a_run_has_prices_failures_and_checkpoints_beside_the_machine(run):
+    code, out, err = run(*RUN, "--of", "usd", "--mtbf", "1000h", "--set", "campaign.fleet.pue=1.2")
+    assert (code, err) == (0, "")
+    titles = [line.split(":")[0] for line in out.splitlines() if line and not line.startswith(" ")]
+    kinds = ["The run", "Hardware", "How well it is used"]
+    assert [title for title in titles if title in kinds] == kinds
+    price = next(line for line in out.splitlines() if "fleet.price" in line)
+    assert ("2.5 USD/h" in price, "+1.00" in price, "+25.0 %" in price) == (True, True, True)
+    assert any(line.split()[:3] == ["run", "1T", "tokens"] for line in out.splitlines())
+    assert "reliability.mtbf_processor    1,000 h" in out
+    assert "PyTorch blog" in out  # a default that counts, with its source
+
+
+def test_the_source_of_a_price_is_told(run):
+    out = run("sensitivity", *TODAY, "--tokens", "1T", "--of", "usd").out
+    price = calculon.campaign(*TODAY, tokens="1T").to_dict()["money"]["price"]
+    assert " ".join(f"{price['source']}, {price['date']}".split()) in " ".join(out.split())
+
+
+def test_a_campaign_asks_for_days(run):
+    document = json.loads(run(*RUN, "-f", "json").out)
+    assert (document["statistic"], document["unit"]) == ("days", "d")
+    stated = {"tokens": "1T", "fleet": {"price": 2.5}}
+    assert document["question"]["campaign"] == stated
+    assert document["value"] == calculon.campaign(*TODAY, stated).figures["days"]
+
+
+def test_what_is_wrong_with_a_run_is_told(run):
+    code, _, err = run("sensitivity", *TODAY, "--of", "days")
+    assert (code, "add --tokens 15T" in err) == (2, True)
+    code, _, err = run(*RUN, "--of", "t_co2")
+    assert (code, "--carbon 400" in err) == (2, True)
+    code, _, err = run("sensitivity", *TODAY, "--price", "2")
+    assert (code, "the length of the run" in err) == (2, True)

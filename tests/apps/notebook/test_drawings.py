@@ -6,7 +6,16 @@ import sys
 import pytest
 
 import calculon
-from calculon.apps.report.pictures import canvas, gantt, pareto, scaling, time_breakdown
+from calculon.apps.report.pictures import (
+    budget,
+    canvas,
+    gantt,
+    goodput_curves,
+    pareto,
+    run_days,
+    scaling,
+    time_breakdown,
+)
 from calculon.apps.report.pictures import curves as curves_picture
 from calculon.errors import Infeasible, SpecError
 
@@ -17,7 +26,8 @@ LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
 def content(monkeypatch):
     """What pictures are drawn of, in place of drawing them."""
     drawn = []
-    for module in (curves_picture, gantt, pareto, scaling, time_breakdown):
+    own = (budget, gantt, goodput_curves, pareto, run_days, scaling, time_breakdown)
+    for module in (curves_picture, *own):
         monkeypatch.setattr(module, "draw", lambda given, *_: drawn.append(given))
     monkeypatch.setattr(canvas, "save", lambda *_: None)
     return drawn
@@ -73,6 +83,24 @@ def test_an_answer_without_a_plan_has_nothing_to_draw():
     for kind in ("breakdown", "scaling"):
         with pytest.raises(Infeasible, match="no plan fits"):
             answer.plot(kind)
+
+
+def test_a_run_has_its_days_and_its_goodput_over_sizes(content):
+    run = calculon.campaign(*LLAMA, tokens="1T")
+    run.plot()
+    run.plot("goodput", procs="64-256", mtbf=[20_000])
+    days, goodput = content
+    assert days.run == run.to_dict()
+    assert (goodput["num_procs"], len(goodput["curves"])) == ([64, 128, 256], 1)
+    with pytest.raises(SpecError, match="an argument of goodput: procs, mtbf"):
+        run.plot("goodput", sizes=8)
+
+
+def test_fleets_have_days_against_money(content):
+    fleets = calculon.plan("llama-3-8b", "64,128", "h100", tokens="1T", objective="usd")
+    fleets.plot()
+    (document,) = content
+    assert document == fleets.to_dict()
 
 
 def test_a_search_has_its_executions_and_those_that_nothing_beats(content, found):

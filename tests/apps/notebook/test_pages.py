@@ -9,6 +9,8 @@ from rich.console import Console
 import calculon
 from calculon import inputs
 from calculon.apps.notebook.markup import ROWS
+from calculon.apps.report.campaign_page import CampaignPage
+from calculon.apps.report.fleet_page import FleetPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.sensitivity_page import SensitivityPage
@@ -52,6 +54,22 @@ def test_an_answer_says_all_of_its_page():
     preset = answer.question.preset
     page = PlanPage(answer.to_dict(), result_of(answer.best), preset.usual, preset.words)
     told = set(words(found.text))
+    assert [word for word in words_of(page) if word not in told] == []
+
+
+def test_a_whole_run_says_all_of_its_page():
+    run = calculon.campaign("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", tokens="1T")
+    found = checked(run._repr_html_())
+    page = CampaignPage(run.to_dict(), result_of(run.main.estimate), run.preset.usual)
+    told = set(words(found.text))
+    assert [word for word in words_of(page) if word not in told] == []
+
+
+def test_fleets_say_all_of_their_page():
+    run = {"tokens": "1T", "deadline": "60d"}
+    found = calculon.plan("llama-3-8b", "32,64", "h100", campaign=run, objective="usd")
+    page = FleetPage(found.to_dict(), found.preset.usual, found.frameworks)
+    told = set(words(checked(found._repr_html_()).text))
     assert [word for word in words_of(page) if word not in told] == []
 
 

@@ -10,9 +10,9 @@ from rich.console import Console, Group
 import calculon
 from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.how_sure import chance, order_in_words
-from calculon.apps.report.plan_page import PlanPage, _percent, _tokens
+from calculon.apps.report.plan_page import PlanPage, _percent
 from calculon.apps.views.estimate_result import result_of
-from calculon.planner.answer import plan
+from calculon.planner.planning import plan
 from tests.helpers import document
 
 
@@ -87,13 +87,6 @@ def test_what_is_assumed_is_said_with_the_option_that_states_it():
 def test_days_are_of_the_tokens_asked_for():
     assert "days for 15 T tokens" in drawn(page(tokens="15T"), 80)
     assert "days for 1 T tokens" in drawn(page(), 80)
-
-
-@pytest.mark.parametrize(
-    ("count", "text"), [(15.6e12, "15.6 T"), (1e12, "1 T"), (3e11, "300 G"), (500.0, "500")]
-)
-def test_tokens_are_written_without_zeros(count, text):
-    assert _tokens(count) == text
 
 
 def test_a_plan_with_experts_says_where_their_time_goes():

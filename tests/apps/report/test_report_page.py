@@ -26,6 +26,7 @@ BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 VOID = {"meta"}
+RUN = ["--tokens", "1T", "--deadline", "3d", "--price", "2"]
 
 
 class Reader(html.parser.HTMLParser):
@@ -73,12 +74,15 @@ def folder(tmp_path_factory):
             )
             == 0
         )
+        assert (
+            main(["report", TODAY, f"b={TODAY}", *RUN, "-o", "run.html"]) == 1
+        )  # misses its limit
         both = ["--edition", "sc23,corrected"]
         assert main(["report", EXAMPLE, *both, "-o", "both.html"]) == 0
     return folder
 
 
-@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both", "plans"])
+@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both", "plans", "run"])
 def test_is_well_formed_and_needs_nothing_else(folder, name):
     text = (folder / f"{name}.html").read_text(encoding="utf-8")
     reader = Reader()
@@ -113,6 +117,25 @@ def test_holds_statistics_layers_validation_and_assumptions(folder):
     assert bold("131.9 s") in text
     assert "80 GiB at 2,048 GB/s" in text
     assert '<span style="color: #0072b2">█' in text
+
+
+def test_the_whole_run_has_its_page_and_pictures(folder):
+    text = (folder / "run.html").read_text(encoding="utf-8")
+    _, _, section = text.partition('<section id="run">')
+    section, _, _ = section.partition("</section>")
+    assert section.count("Training run of llama3-8B on 64 x h100_80g_sxm") == 2
+    assert section.count("<h3>b</h3>") == 1
+    assert "Misses its deadline of 3 d by" in section
+    assert section.count("<svg ") == 4
+    assert 'aria-label="Days of a training run' in section
+    assert 'aria-label="Goodput over the number' in section
+    assert 'id="run"' not in (folder / "today.html").read_text(encoding="utf-8")
+
+
+def test_a_whole_run_is_of_executions_of_the_corrected_edition(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert main(["report", EXAMPLE, *RUN, "-o", "none.html"]) == 2
+    assert "expected an execution of edition corrected" in capsys.readouterr().err
 
 
 def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder):

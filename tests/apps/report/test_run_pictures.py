@@ -12,7 +12,7 @@ from matplotlib.colors import same_color
 
 from calculon.apps.report.pictures import budget, goodput_curves, run_days
 from calculon.apps.views import run_pictures
-from calculon.planner.goodput_by_size import goodput_by_size
+from calculon.planner.runs.goodput_by_size import goodput_by_size
 
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 RAMP = {"start": 64, "step": 64, "tokens": "400G"}
@@ -76,6 +76,14 @@ def test_sizes_without_measured_failures_are_grey(by_size):
         assert edges == pytest.approx([left, low, high, right], rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("options", "word"), [({}, "Best"), ({"checkpoints__interval": "20min"}, "Stated")]
+)
+def test_says_whether_the_interval_is_the_best(options, word):
+    told = goodput_by_size(calculon.campaign(*PLAN, tokens="1T", **options), "64").to_dict()
+    assert goodput_curves.draw(told).axes[2].get_ylabel().startswith(word)
+
+
 def test_what_the_storage_limits_is_hollow():
     slow = calculon.campaign(*PLAN, tokens="1T", checkpoints__bandwidth=0.1)
     told = goodput_by_size(slow, "64:16384:x2", [50_000]).to_dict()
@@ -103,14 +111,37 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
     factor = 24 if upper.axes[1].get_xlabel() == "Hours" else 1
     assert sum(losses.values()) / factor == pytest.approx(figures["days"] - figures["useful_days"])
     assert losses["evaluation"] / factor == pytest.approx(figures["evaluation_days"])
-    (axes,) = lower.axes
+    axes, chances = lower.axes
     deadlines = [one for one in axes.lines if list(one.get_xdata()) == [20, 20]]
-    assert [one.get_label() for one in deadlines] == ["deadline, 20.0 d"]
+    assert [one.get_label() for one in deadlines] == ["deadline, 20 d"]
     marks = [one.get_xdata()[0] for one in axes.lines if one.get_marker() == "o"]
     assert marks == pytest.approx([figures["useful_days"], figures["days_p50"], figures["days"]])
     lines = [tuple(one.get_xdata()) for one in axes.lines if one.get_linewidth() == 4]
     assert lines[0] == pytest.approx((figures["days_p10"], figures["days_p90"]))
     assert lines[-1] == pytest.approx(run.days_between)
+    curve, *marks = chances.lines
+    told = {10: "days_p10", 50: "days_p50", 90: "days_p90"}
+    assert {y: x for line in marks for x, y in [(*line.get_xdata(), *line.get_ydata())]} == {
+        share: pytest.approx(figures[name]) for share, name in told.items()
+    }
+    for share, name in told.items():
+        assert np.interp(share, curve.get_ydata(), curve.get_xdata()) == pytest.approx(
+            figures[name]
+        )
+    assert np.all(np.diff(curve.get_xdata()) >= 0)
+
+
+def test_a_run_that_never_fails_has_no_chances():
+    sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor="never")
+    upper, lower = run_days.draw(run_pictures.run_days(sure)).subfigs
+    assert len(lower.axes) == 1
+    assert texts(upper.axes[1]) == ["nothing"]
+
+
+def test_a_run_that_never_fails_has_a_curve_of_that_name():
+    sure = calculon.campaign(*PLAN, tokens="1G", reliability__mtbf_processor="never")
+    figure = goodput_curves.draw(goodput_by_size(sure, "64-256").to_dict())
+    assert legend(figure)[0] == "no failures (campaign)"
 
 
 def test_the_shortest_of_many_parts_are_one(monkeypatch):
@@ -131,8 +162,8 @@ def test_the_shortest_of_many_parts_are_one(monkeypatch):
 
 @pytest.fixture(scope="module")
 def fleets():
-    words = {"objective": "usd", "deadline": "8d", "fleet__price": 2.0, "budget_usd": 1e6}
-    return calculon.plan("llama-3-8b", "64-256", "h100,a100-80", tokens="1T", **words)
+    words = {"objective": "usd", "deadline": "8d", "budget_usd": 1e6}
+    return calculon.plan("llama-3-8b", "64-256", "h100,mi300x", tokens="1T", **words)
 
 
 def test_points_are_days_and_dollars(fleets):
@@ -184,4 +215,24 @@ def test_without_any_price_of_several_machines_there_is_nothing_to_draw(fleets):
 def test_hours_stand_for_dollars_of_one_machine(fleets):
     document = fleets.to_dict() | {"money": "processor_hours"}
     (axes,) = budget.draw(document).axes
-    assert axes.get_ylabel() == "Processor-hours (thousand)"
+    assert axes.get_ylim()[0] > 0
+    assert axes.get_ylabel() == "Processor-hours (thousand), not from 0"
+
+
+def test_small_differences_of_money_look_small(fleets):
+    document = fleets.to_dict()
+    rows = [one | {"usd": 6e4 + place} for place, one in enumerate(document["points"])]
+    (axes,) = budget.draw({**document, "points": rows}).axes
+    low, high = axes.get_ylim()
+    assert high / low == pytest.approx((1 + budget._LEAST) / (1 - budget._LEAST))
+
+
+def test_a_deadline_far_away_is_named_only(fleets):
+    document = fleets.to_dict()
+    rows = [
+        one | {"limits": [limit | {"limit": 1e4} for limit in one["limits"]]}
+        for one in document["points"]
+    ]
+    figure = budget.draw({**document, "points": rows})
+    assert "deadline 10,000 d, not in sight" in legend(figure)
+    assert figure.axes[0].get_xlim()[1] < 1e3

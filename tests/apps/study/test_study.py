@@ -15,7 +15,15 @@ from calculon.apps.study.points import plan
 from calculon.apps.study.study_fields import SETTINGS
 from calculon.apps.study.study_file import Study
 from calculon.apps.study.study_summary import make_summary
-from calculon.apps.study.study_table import COUNTS, _column, _type, study_names
+from calculon.apps.study.study_table import (
+    COUNTS,
+    _column,
+    _type,
+    parts,
+    shown_names,
+    study_names,
+)
+from calculon.apps.study.task import run_search
 from calculon.errors import SpecError
 from calculon.expression import Expression
 from calculon.spec.decode import SpecWarning
@@ -62,6 +70,74 @@ def test_values_on_one_line_belong_together():
     lines = [{"mem1.GiB": 40, "extra": 5}, {"mem1.GiB": 80, "extra": 10}]
     found = values(vary={"HBM": lines}, quantities={"price": "100 + extra"}, num_procs=8)
     assert [(v["mem1.GiB"], v["extra"], v["price"]) for v in found] == [(40, 5, 105), (80, 10, 110)]
+
+
+def _runs(**changes):
+    """A study of small searches of whole runs, at two prices."""
+    raw = {
+        "models": ["megatron-126M"],
+        "systems": ["a100_80g_sxm"],
+        "vary": {"campaign.tokens": ["1G"], "campaign.fleet.price": [1.0, 2.0]},
+        "num_procs": 8,
+        "max_batch_size": 16,
+        "objective": "usd",
+        "fix": {"tensor_par": 1, "pipeline_par": 1},
+    }
+    return Study.decode(raw | changes, "study.yaml")
+
+
+def test_campaigns_are_values_like_others(tmp_path):
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({"tokens": "1G"}))
+    lines = [{"campaign": str(file), "campaign.fleet.price": [1.0, 2.0]}]
+    listed = plan(_runs(vary={}, campaigns=lines)).searches
+    found = [one.search.campaign for one in plan(_runs()).searches]
+    assert found == [one.search.campaign for one in listed]
+    assert [one.fleet.price for one in found] == [1.0, 2.0]
+    assert {one.search.edition for one in listed} == {"corrected"}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{"tokens": "1G", "fleet": {"price": 1.0}}, {"tokens": "1G", "fleet": {"price": 2.0}}],
+        [{"campaign": {"tokens": "1G"}, "campaign.fleet.price": [1.0, 2.0]}],
+        {"tokens": "1G", "campaign.fleet.price": [1.0, 2.0]},
+    ],
+)
+def test_lines_may_state_the_fields_of_a_campaign(lines):
+    found = [one.search.campaign for one in plan(_runs(vary={}, campaigns=lines)).searches]
+    wanted = [one.search.campaign for one in plan(_runs()).searches]
+    assert [one.fleet.price for one in found] == [1.0, 2.0]
+    assert [one.tokens for one in found] == [one.tokens for one in wanted]
+
+
+def test_money_is_a_figure_of_a_study():
+    planned = plan(_runs()).searches
+    outcomes = {one.search.number: run_search(one.search) for one in planned}
+    (dear,) = [part for part in parts(planned, outcomes) if part.planned[0] is planned[1]]
+    (cheap,) = [part for part in parts(planned, outcomes) if part.planned[0] is planned[0]]
+    assert dear.result("usd")[0] == pytest.approx(2 * cheap.result("usd")[0], rel=1e-12)
+    assert dear.result("days")[0] == cheap.result("days")[0]
+    assert "usd" in shown_names(planned)[1]
+    assert make_summary(_runs(), planned).best["usd"][1] == "min"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vary": {}}, "add --tokens 15T, or --campaign"),
+        ({"vary": {"campaign.token": ["1G"]}}, "token"),
+        ({"campaigns": ["nowhere.yaml"], "vary": {}}, "nowhere"),
+        ({"campaigns": ["llama3-405B"], "vary": {}}, "leave out batch_ramp, seq_ramp"),
+        ({"campaigns": ["llama3-70B_15T"], "vary": {}}, "length alone .--tokens 15T., or"),
+        ({"campaigns": [{"top": 3}], "vary": {}}, "or with fields of one"),
+        ({"campaigns": [{"tokens": "1G", "fleet": {"prize": 2}}], "vary": {}}, "price"),
+    ],
+)
+def test_a_campaign_that_cannot_be_searched_is_told_in_its_place(changes, said):
+    with pytest.raises(SpecError, match=said):
+        plan(_runs(**changes))
 
 
 def test_counts_are_derived_from_a_budget():

@@ -23,6 +23,7 @@ from calculon.spec.named_values import PUBLISHED
 if TYPE_CHECKING:
     from calculon.apps.output.writers import Columns
     from calculon.evaluate import Evaluation
+    from calculon.search.space import Space
 
 
 def configure(parser: Parser) -> None:
@@ -33,7 +34,8 @@ def configure(parser: Parser) -> None:
         "order of the loops, streamed in constant memory.",
         "calculon llm-all-executions turing-530B 5128 2520 float16 a100_80g all.csv\n"
         "calculon lae megatron-22B 8 4 float16 a100_80g all.parquet --where 'tensor_par == 8'\n"
-        "calculon lae megatron-22B 8 4 float16 a100_80g few.csv --columns tensor_par,pipeline_par,sample_rate",
+        "calculon lae megatron-22B 8 4 float16 a100_80g few.csv --columns tensor_par,pipeline_par,sample_rate\n"
+        "calculon lae llama3-8B 64 512 bfloat16 h100_80g_sxm runs.csv --tokens 1T --columns tensor_par,days,usd",
     )
     add_space_arguments(parser, "processors", "NAME.csv, NAME.csv.gz or NAME.parquet")
     parser.add_argument(
@@ -63,10 +65,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if len(asked) > 1:
         raise SpecError("NUM_PROCS", Problem("", "one processor count", f"{len(asked)} of them"))
     space = asked[0].space()
-    where = make_condition(asked[0].where, space.edition)
-    names = _columns(arguments.columns, space.edition)
+    where = make_condition(asked[0].where, space.edition, space.runs)
+    names = _columns(arguments.columns, space)
     begin = time.perf_counter()
-    counts = run_search(replace(asked[0], where=None)).counts
+    counts = run_search(replace(asked[0], where=None, campaign=None)).counts
     every = arguments.verbose or arguments.debug or space.edition == PUBLISHED
     log_space(log, space, counts, every=every)
     log_changes(log, asked[0].model, asked[0].system)
@@ -98,11 +100,22 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log_outcome(log, counts.good, counts.bad, counts.total, time.perf_counter() - begin)
     if where is not None:
         log(f"Selected executions: {rows} of {counts.good} feasible meet the condition")
-    if not rows:
-        log("No acceptable configurations found :(")
+    _tell(space, counts.good, rows, log)
     if not arguments.debug and (rows or arguments.noneok):
         log(f"Output: {arguments.output}")
     return 0 if rows or arguments.noneok else 1
+
+
+def _tell(space: "Space", good: int, rows: int, log: Log) -> None:
+    """Say that nothing was found, and what whole runs assume, or by how much the best misses each limit."""
+    if not rows:
+        log("No acceptable configurations found :(")
+    if space.runs is None or log.quiet:
+        return
+    from calculon.apps.cli.whole_runs import assumed_of_run, missed
+
+    for line in [assumed_of_run([space.runs])] if rows else missed(space, good):
+        log.show(line)
 
 
 def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "Columns") -> int:
@@ -115,7 +128,7 @@ def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "C
     return write_tables(arguments.output, chain([first] if first else [], tables), empty)
 
 
-def _columns(text: str | None, edition: str) -> tuple[str, ...]:
+def _columns(text: str | None, space: "Space") -> tuple[str, ...]:
     """Read the names of columns to write; none is all.
 
     Raises
@@ -126,13 +139,16 @@ def _columns(text: str | None, edition: str) -> tuple[str, ...]:
     from calculon.editions import find_edition
     from calculon.inputs import NAMED
     from calculon.plan.plan import names_of
+    from calculon.run_figures import RUN_FIGURES
+    from calculon.search.objective import of_a_run
     from calculon.statistics import BOUNDS
 
-    own = () if edition == PUBLISHED else (*BOUNDS, *NAMED)
+    edition, runs = space.edition, () if space.campaign is None else tuple(RUN_FIGURES)
+    own = () if edition == PUBLISHED else (*BOUNDS, *NAMED, *runs)
     known = (*names_of(edition), *(column.name for column in find_edition(edition).columns), *own)
     names = tuple(name.strip() for name in text.split(",")) if text else ()
     for name in names:
         if name not in known:
-            hint = nearest(name, known) or "see: calculon describe stats"
+            hint = of_a_run(name) or nearest(name, known) or "see: calculon describe stats"
             raise SpecError("--columns", Problem("", "a field or statistic", repr(name), hint))
     return names

@@ -2,7 +2,7 @@
 
 import argparse
 
-from calculon.apps.cli.asked_run import add_run, asked_run
+from calculon.apps.cli.asked_run import ANY, add_run, asked_largest, asked_run
 from calculon.apps.cli.options import (
     STDOUT,
     Log,
@@ -21,14 +21,17 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Tell a whole training run of a plan: its days with failures and checkpoints, where they go, what ramps of the "
         "batch cost, money, energy and carbon. What nobody states has a default, each printed with its source. Exit "
-        "code 1 where the run misses its deadline or its budget.",
+        "code 1 where the run misses its deadline or its budget. Of the model any: the largest that a fleet trains by "
+        "its deadline, on the tokens that are best for it.",
         "calculon campaign llama-3.1-70b 1024 h100 --tokens 15T\n"
         "calculon campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B\n"
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens chinchilla --price 2.5 --pue 1.2 "
         "--carbon 400\n"
         "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 30d --mtbf 20000h "
         "--set campaign.reliability.restart=10min\n"
-        "calculon campaign llama3-8B best.json#0 h100_80g_sxm --campaign run.yaml -o run.json",
+        "calculon campaign bloom-176B bloom-176B_a100x384 a100_80g_sxm --campaign bloom_366B --carbon france "
+        "-o run.json\n"
+        "calculon campaign any 1024 h100 --deadline 60d",
     )
     add_run(parser)
     parser.add_argument(
@@ -57,23 +60,32 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_inputs([*specs, *given])
     if output not in (None, STDOUT):
         check_outputs([output], [split(one)[0] for one in (*specs, *given)])
+    if arguments.model == ANY:
+        _largest(arguments, log, output)
+        return 0
     found = asked_run(arguments)
+    document = found.to_dict() | {"elasticities": found.largest_elasticities}
     if output is None:
         from calculon.apps.report.campaign_page import CampaignPage
         from calculon.apps.views.estimate_result import result_of
 
         main = result_of(found.main.estimate)
         usual = found.preset.usual
-        log.show(CampaignPage(found.to_dict(), main, usual, every=arguments.verbose))
+        log.show(CampaignPage(document, main, usual, every=arguments.verbose))
     else:
-        from calculon.spec.files import json_text, write_json
-
-        if output == STDOUT:
-            log(json_text(found.to_dict()))
-        else:
-            write_json(output, found.to_dict())
-            log(f"Output: {output}")
+        log.write(document, output)
     if missed := [one for one in found.limits if not one.met]:
         told = " and ".join(one.in_words for one in missed)
         raise Infeasible("limits", f"the run misses {told}")
     return 0
+
+
+def _largest(arguments: argparse.Namespace, log: Log, output: str | None) -> None:
+    """Find the largest model for a fleet, then print the page or write the file."""
+    from calculon.apps.report.largest_model_page import LargestModelPage
+
+    found = asked_largest(arguments).to_dict()
+    if output is None:
+        log.show(LargestModelPage(found))
+    else:
+        log.write(found, output)

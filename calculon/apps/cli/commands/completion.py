@@ -6,7 +6,12 @@ from typing import Any
 from calculon.apps.cli.options import Log, Parser
 
 SHELLS = ("bash", "zsh", "tcsh")
-SPECS = {"APP": "model", "EXE": "execution", "SYS": "system"}
+SPECS = {
+    **{"APP": "model", "MODEL": "model"},
+    **{"EXE": "execution", "EXECUTION": "execution"},
+    **{"SYS": "system", "SYSTEM": "system"},
+    "NAME|FILE": "campaign",
+}
 """Arguments that take a catalog name or a file, by what the help calls them."""
 
 FILES = ("FILE", "STATS", "LOG", "CONFIG")
@@ -54,7 +59,7 @@ def _preamble() -> dict[str, str]:
     from calculon.spec import catalog
 
     bash, zsh = [], []
-    for kind in SPECS.values():
+    for kind in dict.fromkeys(SPECS.values()):
         names = " ".join(catalog.names(kind))
         bash.append(
             f"_calculon_{kind}() {{\n"

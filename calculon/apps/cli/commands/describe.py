@@ -237,5 +237,7 @@ def _values(kind: Any, declaration: Declaration) -> str:  # noqa: PLR0911 (one r
         if own["type"] == "array":
             columns = own["items"].get("minItems")
             return {None: "list of counts", 3: "list of triples"}.get(columns, "list of pairs")
+        if "required" not in own:
+            return " or ".join("text" if one == "string" else one for one in own["type"])
         return "object with " + ", ".join(own["required"])
     return "list of objects" if get_origin(kind) is tuple else "object"

@@ -20,6 +20,7 @@ from calculon.apps.cli.search_options import (
     log_space,
     searches,
 )
+from calculon.apps.cli.whole_runs import assumed_of_run, interval_of_run, missed
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import document_suffix
 from calculon.spec.named_values import PUBLISHED
@@ -29,9 +30,20 @@ from calculon.units import Unit
 if TYPE_CHECKING:
     from calculon.apps.report.frontier import Frontier
     from calculon.apps.study.task import Search
+    from calculon.records import Column as Statistic
     from calculon.search.driver import SearchResult
 
 SUFFIXES = (".json", ".csv", ".parquet")
+
+
+EXAMPLES = (
+    "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
+    "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
+    "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash\n"
+    "calculon loe llama3-8B 64:512:x2 512 bfloat16 h100_80g_sxm - --tokens 1T --objective usd --where 'days <= 30'"
+)
 
 
 def configure(parser: Parser) -> None:
@@ -39,11 +51,7 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Find the best executions of a model on so many processors of a system: every split, schedule and "
         "switch is counted, and the best are exact. Several processor counts give one result each.",
-        "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
-        "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
-        "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
-        "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
-        "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash",
+        EXAMPLES,
     )
     add_space_arguments(
         parser,
@@ -122,8 +130,12 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     _report(results, asked, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
-        if not log.quiet and results[0].edition != PUBLISHED:
-            _explain(results, asked, log)
+    for result in results:
+        if result.space.campaign is not None and not len(result):
+            for line in missed(result.space, result.counts.good):
+                log.show(line)
+    if not found and not log.quiet and results[0].edition != PUBLISHED:
+        _explain(results, asked, log)
     if writes:
         log(f"Output: {arguments.output}")
     return 0 if found or arguments.noneok else 1
@@ -239,7 +251,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     plans = plans_table(
         executions,
         stats,
-        [one.statistic for one in best[0].objectives] if asks else [],
+        _asked_figures(best[0], asks=bool(asks)),
         [best[0].space.preset.usual(one) for one in executions],
         [numbers[place] for place in places],
         ties=[ties[place] for place in places],
@@ -256,11 +268,30 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     _draw(best, [numbers[place] for place in places], arguments, log)
     for line in _how_sure(best):
         log.show(line)
+    if (runs := best[0].space.runs) is not None:
+        if line := interval_of_run(executions[0], stats[0]):
+            log.show(line)
+        log.show(assumed_of_run([runs]))
     if arguments.verbose:
         log.show(meaning(executions))
     else:
         top = "" if arguments.top_n or arguments.pareto else "-t 10: the next best plans; "
         log.show(f"({top}-v: why others do not fit, what columns mean)")
+
+
+def _asked_figures(best: "SearchResult", *, asks: bool) -> "list[Statistic]":
+    """Return the objectives that were asked for, and of whole runs days and money."""
+    from calculon.run_figures import RUN_FIGURES
+
+    found = [one.statistic for one in best.objectives] if asks else []
+    if best.space.campaign is None:
+        return found
+    known = [RUN_FIGURES[name] for name in _OF_RUNS if not math.isnan(best.evaluation[name][0])]
+    return [*found, *(one for one in known if one not in found)]
+
+
+_OF_RUNS = ("days", "usd")
+"""Figures of whole runs that are told of winners in any case, where they are known."""
 
 
 def _all_winners(

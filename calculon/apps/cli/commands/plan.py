@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from calculon.apps.cli.campaign_options import add_campaign, campaign_of, campaign_source
 from calculon.apps.cli.changes import add_changes, with_changes
@@ -31,6 +32,19 @@ def configure(parser: Parser) -> None:
         "calculon plan llama-3.1-70b any h100 --tokens 15T --deadline 60d --objective usd\n"
         "calculon plan llama-3-8b 256-2048 h100,h200 --tokens 15T --deadline 30d --budget-usd 5M",
     )
+    _add_question(parser)
+    add_emission(parser)
+    add_values(parser)
+    add_changes(parser, "model", "system", "campaign")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the answer (.json, .json.gz), whose plans other commands take; - prints it",
+    )
+
+
+def _add_question(parser: Parser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -78,38 +92,26 @@ def configure(parser: Parser) -> None:
         help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
         "whose batch, sequences, precision and framework are asked for where no option says others",
     )
-    add_emission(parser)
-    add_values(parser)
-    add_changes(parser, "model", "system", "campaign")
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="write the answer (.json, .json.gz), whose plans other commands take; - prints it",
-    )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Answer the question, then print the page or write the file."""
     specs = [arguments.model, *_systems(arguments.system)]
-    check_inputs(specs)
+    given = [] if arguments.campaign is None else [arguments.campaign]
+    check_inputs([*specs, *given])
     output = arguments.output
     if output not in (None, STDOUT):
-        check_outputs([output], specs)
+        check_outputs([output], [*specs, *given])
     emitted = None if arguments.emit is None else Emission.of(arguments.emit)
     if emitted is not None and not emitted.file and output == STDOUT:
         found = "the answer and the launch file"
         raise SpecError("plan", Problem("", "one output on standard output", found))
-    from calculon.launch.launch_files import tell_lost, tell_other_model
-    from calculon.planner.answer import plan
-    from calculon.planner.unfit import why_none
     from calculon.search.restrict import parse
 
-    systems = _systems(arguments.system)
     source = campaign_source(arguments)
     changed = [
         with_changes(arguments.changes, model=arguments.model, system=system, campaign=source)
-        for system in systems
+        for system in specs[1:]
     ]
     model, campaign = changed[0]["model"], campaign_of(arguments, changed[0]["campaign"])
     words = {
@@ -121,12 +123,30 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         "fix": parse("fix", arguments.fix),
         "add": parse("add", arguments.add),
     }
-    objective = objective_of(arguments, campaign, len(systems))
-    if objective is not None:
-        machines = [one["system"] for one in changed]
-        terms = {"objective": objective, **words}
-        return plan_fleets(arguments, log, model, machines, campaign, emitted, **terms)
-    answer = plan(model, arguments.num_procs, changed[0]["system"], campaign=campaign, **words)
+    machines = [one["system"] for one in changed]
+    objective = objective_of(arguments, campaign, len(machines))
+    if objective is None:
+        words["campaign"] = campaign
+        return _plan(arguments, log, model, machines[0], emitted, **words)
+    words["objective"] = objective
+    return plan_fleets(arguments, log, model, machines, campaign, emitted, **words)
+
+
+def _plan(
+    arguments: argparse.Namespace,
+    log: Log,
+    model: Any,
+    system: Any,
+    emitted: Emission | None,
+    **words: Any,
+) -> int:
+    """Plan one count of one machine in detail."""
+    from calculon.launch.launch_files import tell_lost, tell_other_model
+    from calculon.planner.planning import plan
+    from calculon.planner.unfit import why_none
+
+    output = arguments.output
+    answer = plan(model, arguments.num_procs, system, **words)
     if (own := answer.question.mine) is not None and own.launch is not None:
         tell_lost(own.file, own.launch)
         tell_other_model(own.file, own.launch, answer.question.model)
@@ -140,13 +160,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         preset = answer.question.preset
         log.show(PlanPage(answer.to_dict(), best, preset.usual, preset.words))
     else:
-        from calculon.spec.files import json_text, write_json
-
-        if output == STDOUT:
-            log(json_text(answer.to_dict()))
-        else:
-            write_json(output, answer.to_dict())
-            log(f"Output: {output}")
+        log.write(answer.to_dict(), output)
     if answer.best is None:
         raise Infeasible("nothing", f"no plan fits: {why_none(answer.found.counts)}")
     if emitted is not None:

@@ -234,7 +234,7 @@ KINDS = (
     Kind(
         "goodput",
         "the goodput of a whole run over numbers of processors, for several times between failures, with more or "
-        "fewer replicas of the plan and a batch in proportion",
+        "fewer replicas of the plan, and batch and tokens in proportion",
         _goodput_options,
         "plot_run:goodput",
         "goodput_curves",
@@ -250,7 +250,7 @@ KINDS = (
         "plot_budget:budget",
         "budget",
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
-        "calculon plot budget llama-3.1-70b any h100 --tokens 15T --deadline 60d --price 2 -o cheapest.svg",
+        "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
     ),
 )
 """Every kind of picture, in the order of the help."""
@@ -299,4 +299,4 @@ def _inputs(arguments: argparse.Namespace) -> list[str]:
     """Return the arguments that may be files."""
     given = [getattr(arguments, name, None) or [] for name in _INPUTS]
     texts = [text for one in given for text in ([one] if isinstance(one, str) else one)]
-    return [*texts, *getattr(arguments, "system", "").split(",")]
+    return [*texts, *(getattr(arguments, "system", None) or "").split(",")]

@@ -7,6 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from calculon.apps.cli.campaign_options import (
+    add_campaign,
+    asks_for_a_run,
+    campaign_of,
+    campaign_source,
+)
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import (
     STDOUT,
@@ -26,10 +32,15 @@ from calculon.spec.result_selection import split
 from calculon.spec.spellings import processor_counts
 
 if TYPE_CHECKING:
-    from calculon.planner.sensitivity import Sensitivity
+    from calculon.planner.dependence import Sensitivity
 
 _COUNT = r"\d+[kK]?"
 """Processors that are planned, instead of a plan."""
+
+_KINDS = ("model", "execution", "system", "campaign")
+
+LIMITS = ("--deadline", "--budget-usd", "--budget-mwh")
+"""Options of a campaign on which no figure of its run depends."""
 
 OUTPUTS = (".json", ".csv", *PICTURES)
 
@@ -40,13 +51,17 @@ def configure(parser: Parser) -> None:
         "Find what a plan depends on: for every figure of the machine the elasticity of the time of a step (by how "
         "many percent it grows with each percent of the figure), and the time with the figure a quarter lower and "
         "higher. With --replan the plan is searched again on each changed machine, and what more memory is worth is "
-        "found; with --against, where another plan or machine is as fast.",
+        "found; with --against, where another plan or machine is as fast. Of a whole run (--tokens, --campaign) the "
+        "same for its days, money or energy, also over price, failures and checkpoints.",
         "calculon sensitivity megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g\n"
         "calculon sensitivity llama-3.1-70b 1024 h100 --replan\n"
         "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --of dp_comm_exposed_time --range 50%\n"
         "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --against llama3-8B_h100x64_p4\n"
         "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --against-system b200_sxm\n"
-        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm -o tornado.png -o figures.csv",
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm -o tornado.png -o figures.csv\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 15T --of usd\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 15T --of usd --price 2.5 "
+        "--against-system b200_sxm",
     )
     parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
     parser.add_argument(
@@ -58,8 +73,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--of",
         metavar="STAT",
-        default="total_time",
-        help="the statistic (default total_time): calculon describe stats",
+        help="the statistic (default total_time): calculon describe stats; of a whole run days (default), usd, ...",
     )
     parser.add_argument(
         "--range",
@@ -73,7 +87,8 @@ def configure(parser: Parser) -> None:
     )
     _add_rivals(parser)
     _add_outputs(parser)
-    add_changes(parser, "model", "execution", "system")
+    add_campaign(parser, without=LIMITS)
+    add_changes(parser, *_KINDS)
     add_edition(parser)
     add_preset(parser)
 
@@ -112,7 +127,8 @@ def _add_outputs(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Find what the plan depends on, then print the page and write the files."""
     specs = [arguments.model, arguments.execution, arguments.system]
-    given = [one for one in (arguments.against, arguments.against_system) if one is not None]
+    others = arguments.against, arguments.against_system, arguments.campaign
+    given = [one for one in others if one is not None]
     check_inputs([*specs, *given])
     if STDOUT in arguments.output:
         hint = "-f json, csv or markdown says what is printed"
@@ -160,10 +176,15 @@ class Searches(contextlib.ExitStack):
 def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
     from calculon.planner.sensitivity import sensitivity
 
-    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
+    kinds = dict(zip(_KINDS, (*specs, campaign_source(arguments)), strict=False))
+    changed = with_changes(arguments.changes, **kinds)
+    asked = changed.pop("campaign")
+    if asks_for_a_run(arguments, asked):
+        changed["campaign"] = campaign_of(arguments, asked)
     if re.fullmatch(_COUNT, specs[1]) and not Path(specs[1]).exists():
         (changed["execution"],) = processor_counts(specs[1])
-    with naming(specs[1]), Searches(quiet=arguments.quiet) as searches:
+    named = arguments.campaign or "campaign"
+    with naming(specs[1], campaign=named), Searches(quiet=arguments.quiet) as searches:
         return sensitivity(
             **changed,
             of=arguments.of,

@@ -61,13 +61,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         result = None if found.estimate is None else result_of(found.estimate)
         log.show(WhyPage(found.to_dict(), result, found.preset.usual))
     else:
-        from calculon.spec.files import json_text, write_json
-
-        if output == STDOUT:
-            log(json_text(found.to_dict()))
-        else:
-            write_json(output, found.to_dict())
-            log(f"Output: {output}")
+        log.write(found.to_dict(), output)
     if not found.runs:
         raise Infeasible("cannot_run", f"it cannot run: {found.problem}")
     return 0

@@ -37,6 +37,9 @@ _Box = tuple[float, float, float, float]
 _WIDEST = 48
 """Letters of an entry of the legend up to which two stand side by side."""
 
+_LEAST = 0.15
+"""Range of the axis of money to both sides, as a part of the middle, where all runs cost about as much."""
+
 _FACTOR = 4.0
 """Ratio of the longest to the shortest run from which the axis of days is logarithmic."""
 
@@ -54,7 +57,7 @@ def draw(document: Document) -> "Figure":
     Parameters
     ----------
     document : mapping
-        :meth:`calculon.planner.fleet.FleetAnswer.to_dict`.
+        :meth:`calculon.planner.runs.fleet.FleetAnswer.to_dict`.
 
     Raises
     ------
@@ -78,12 +81,11 @@ def draw(document: Document) -> "Figure":
         _series(axes, document, points, factor)
         _front(axes, document, factor)
         _best(axes, document, factor)
-        _scale(axes, points)
-        axes.margins(0.08, 0.1)
-        _limits(axes, points, factor)
-        _names(axes, document, points, factor)
+        _scale(axes, points, [one[money] * factor for one in points])
+        lines = _limits(axes, points, factor)
+        _names(axes, document, points, factor, lines)
         axes.set_xlabel("Days of the whole run, with failures")
-        axes.set_ylabel(unit)
+        axes.set_ylabel(f"{unit}, not from 0" if axes.get_ylim()[0] > 0 else unit)
         tokens = token_count(document["tokens"])
         model = stated_name(asked["model"])
         axes.set_title(f"{tokens} tokens of {model}: the best plan on each number of processors")
@@ -120,7 +122,7 @@ def _series(axes: "Axes", document: Document, points: Sequence[Document], factor
             "marker": MARKERS[number % len(MARKERS)],
         }
         if not own:
-            axes.plot([], [], label=wrapped(f"{label}, not drawn", 80), **look)
+            axes.plot([], [], label=wrapped(f"{label}, not drawn", 80), ls="none", **look)
             continue
         x, y = [one["days"] for one in own], [one[money] * factor for one in own]
         for one, *place in zip(own, x, y, strict=True):
@@ -150,31 +152,38 @@ def _front(axes: "Axes", document: Document, factor: float) -> None:
     axes.plot(x, y, color=GREY, lw=1.4, drawstyle="steps-post", zorder=1.5, label="frontier")
 
 
-def _limits(axes: "Axes", points: Sequence[Document], factor: float) -> None:
-    """Draw the deadline and the budget where they are in sight, else only name them."""
+_Line = tuple[float | None, float | None]
+"""A vertical line at some days, or a horizontal one at an amount of money."""
+
+
+def _limits(axes: "Axes", points: Sequence[Document], factor: float) -> list[_Line]:
+    """Draw the deadline and the budget where they are in sight, else only name them; return those that are drawn."""
     limits = {one["field"]: one["limit"] for point in points for one in point["limits"]}
     look: dict[str, Any] = {"color": BLACK, "lw": 1.2}
-    low, high = axes.get_xlim()
-    bottom, top = axes.get_ylim()
+    ends = (*axes.get_xlim(), *axes.get_ylim())
+    found: list[_Line] = []
     if "deadline" in limits:
         days = limits["deadline"]
-        words = f"deadline {days:,.3g} d"
-        if _in_sight(days, low, high):
+        words = f"deadline {float(f'{days:.3g}'):,g} d"
+        if _in_sight(days, *ends[:2]):
             axes.axvline(days, label=words, **look)
+            found.append((days, None))
         else:
             axes.plot([], [], label=f"{words}, not in sight", **look)
     if "budget_usd" in limits:
         usd = limits["budget_usd"]
         words = f"budget {token_count(usd)} USD"
-        if _in_sight(usd * factor, bottom, top):
+        if _in_sight(usd * factor, *ends[2:]):
             axes.axhline(usd * factor, ls="--", label=words, **look)
+            found.append((None, usd * factor))
         else:
             axes.plot([], [], ls="--", label=f"{words}, not in sight", **look)
+    return found
 
 
 def _in_sight(value: float, low: float, high: float) -> bool:
     """Tell whether a limit is near enough to the points to be drawn."""
-    return low - _SIGHT * (high - low) <= value <= high + _SIGHT * (high - low)
+    return value > 0 and low - _SIGHT * (high - low) <= value <= high + _SIGHT * (high - low)
 
 
 def _best(axes: "Axes", document: Document, factor: float) -> None:
@@ -197,15 +206,26 @@ def _best(axes: "Axes", document: Document, factor: float) -> None:
         axes.plot(ends, [y, y], label="interval of its days", zorder=1.2, **bar)
 
 
-def _scale(axes: "Axes", points: Sequence[Document]) -> None:
-    """Scale days by powers where they differ much."""
+def _scale(axes: "Axes", points: Sequence[Document], money: Sequence[float]) -> None:
+    """Scale days by powers where they differ much, and money so that small differences look small."""
     days = [one["days"] for one in points]
     if max(days) > _FACTOR * min(days):
         axes.set_xscale("log", base=10)
         logarithmic_ticks(axes.xaxis, (1.0, 2.0, 3.0, 5.0, 7.0))
+    axes.margins(0.08, 0.1)
+    low, high = min(money), max(money)
+    if high - low < _LEAST * high:
+        middle = (low + high) / 2
+        axes.set_ylim((1 - _LEAST) * middle, (1 + _LEAST) * middle)
 
 
-def _names(axes: "Axes", document: Document, points: Sequence[Document], factor: float) -> None:
+def _names(
+    axes: "Axes",
+    document: Document,
+    points: Sequence[Document],
+    factor: float,
+    lines: Sequence[_Line],
+) -> None:
     """Write the processors of the best point, of those of the front, and of others where there is room."""
     from matplotlib.patheffects import withStroke
 
@@ -217,7 +237,11 @@ def _names(axes: "Axes", document: Document, points: Sequence[Document], factor:
     place = _places(axes)
     marks = [place(one["days"], one[money] * factor) for one in points]
     taken = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks]
-    taken += [(x - 1.0, 0.0, x + 1.0, _AXES[1]) for x in _deadlines(points, place)]
+    for days, value in lines:
+        across, up = place(days or points[0]["days"], value or 0.0)
+        taken.append(
+            (across - 1, 0.0, across + 1, _AXES[1]) if days else (0.0, up - 1, _AXES[0], up + 1)
+        )
     look: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7, "color": "#222222"}
     halo = [withStroke(linewidth=2.0, foreground="white")]
     for one in order:
@@ -229,16 +253,6 @@ def _names(axes: "Axes", document: Document, points: Sequence[Document], factor:
         taken.append(box)
         side = "left" if offset[0] > 0 else "right"
         axes.annotate(text, at, xytext=offset, ha=side, va="center", path_effects=halo, **look)
-
-
-def _deadlines(
-    points: Sequence[Document], place: Callable[[float, float], tuple[float, float]]
-) -> list[float]:
-    """Return where the line of the deadline is, if there is one, in points."""
-    limits = {
-        one["limit"] for point in points for one in point["limits"] if one["field"] == "deadline"
-    }
-    return [place(days, 0.0)[0] for days in limits]
 
 
 def _places(axes: "Axes") -> Callable[[float, float], tuple[float, float]]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.apps.report.bars import COLORS
 from calculon.errors import Problem, SpecError
 from calculon.records import Column, columns
+from calculon.run_figures import RUN_FIGURES
 from calculon.spec.files import replacing
 from calculon.statistics import CorrectedStats
 from calculon.units import GIB
@@ -94,7 +95,8 @@ class Quantity:
 
     def __init__(self, name: str):
         self.name = name
-        declared: Column | None = next((c for c in columns(CorrectedStats) if c.name == name), None)
+        every = (*columns(CorrectedStats), *RUN_FIGURES.values())
+        declared: Column | None = next((c for c in every if c.name == name), None)
         self.words = SHORT.get(name) or (declared.help if declared else name.replace("_", " "))
         symbol = declared.unit.symbol if declared else ""
         self.unit, self.factor = {

@@ -1,5 +1,6 @@
 """Goodput over processors, and what it follows from: the time between interruptions, and that between checkpoints."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +47,11 @@ def draw(document: Document) -> "Figure":
     Parameters
     ----------
     document : mapping
-        :meth:`calculon.planner.goodput_by_size.GoodputBySize.to_dict`.
+        :meth:`calculon.planner.runs.goodput_by_size.GoodputBySize.to_dict`.
     """
     question = document["question"]
     model, system = (stated_name(question[kind]) for kind in ("model", "system"))
+    chosen = "Stated" if document["interval_stated"] else "Best"
     with drawing():
         picture = figure(6.4, 7.0)
         panels = picture.subplots(3, 1, sharex=True, height_ratios=(3, 2, 2))
@@ -61,13 +63,14 @@ def draw(document: Document) -> "Figure":
         count_axis(upper, document["num_procs"])
         _shade(panels, document)
         upper.set_ylabel("Goodput (%)")
-        upper.set_ylim(max(0.0, upper.get_ylim()[0]), 100)
+        least = max(0.0, upper.get_ylim()[0])
+        upper.set_ylim(least, 100 + 0.02 * (100 - least))
         for axes in panels:
             axes.axvline(document["plan_num_procs"], color=GREY, lw=0.9, ls=":", zorder=1)
         upper.plot([], [], color=GREY, lw=0.9, ls=":", label="processors of the plan")
         for axes, label in (
             (middle, "Between\ninterruptions (h)"),
-            (lower, "Between\ncheckpoints (min)"),
+            (lower, f"{chosen} checkpoint\ninterval (min)"),
         ):
             axes.set_yscale("log", base=10)
             _ticks(axes)
@@ -116,7 +119,11 @@ def _limited(axes: "Axes", document: Document) -> None:
 def _label(document: Document, curve: Document) -> str:
     hours = curve["mtbf_processor"]
     own = " (campaign)" if hours == document["mtbf_of_campaign"] else ""
-    return f"a processor fails every {hours:,.0f} h{own}"
+    return (
+        f"a processor fails every {hours:,.0f} h{own}"
+        if math.isfinite(hours)
+        else f"no failures{own}"
+    )
 
 
 def _published(panels: Sequence["Axes"], document: Document) -> None:

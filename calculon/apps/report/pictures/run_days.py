@@ -37,6 +37,8 @@ _WIDTH, _ROW, _AROUND = 8.4, 0.3, 1.1
 _ROOM = 1.5
 """Width of the axes over the longest bar, for the text behind it."""
 
+_DOT: Mapping[str, Any] = {"marker": "o", "mec": "white", "mew": 0.8, "ms": 7, "zorder": 3}
+
 _LABEL = 24  # letters of a line
 
 
@@ -47,16 +49,19 @@ class RunDays:
     Attributes
     ----------
     run : mapping
-        :meth:`calculon.planner.training_run.TrainingRun.to_dict`.
+        :meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`.
     digits : Digits
         Those of its days.
     interval : mapping or None
         The interval of a step, whose level is that of the days.
+    ended : sequence of (float, float)
+        Shares of such runs, ascending, and the days by which they have ended: what failures alone leave open.
     """
 
     run: Document
     digits: Digits
     interval: Document | None = None
+    ended: Sequence[tuple[float, float]] = ()
 
 
 def draw(content: RunDays) -> "Figure":
@@ -66,13 +71,6 @@ def draw(content: RunDays) -> "Figure":
     ends = _ends(content)
     rows = max(len(parts), len(losses), 1)
     heights = (_AROUND + _ROW * rows, _AROUND + _ROW * len(ends))
-    asked = run["question"]
-    fields = asked["execution"]["fields"]
-    title = (
-        f"{token_count(run['tokens'])} tokens of {stated_name(asked['model'])} on {fields['num_procs']:,} x "
-        f"{stated_name(asked['system'])}: {content.digits.rate(run['figures']['days'])} days, "
-        f"goodput {percent(run['figures']['goodput'])}"
-    )
     with drawing():
         picture = figure(_WIDTH, sum(heights))
         upper, lower = picture.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -81,9 +79,27 @@ def draw(content: RunDays) -> "Figure":
         left.set_title("Steps that count, by batch x sequence")
         _bars(right, losses, run, rows, shares=True)
         right.set_title("What else takes time")
-        _intervals(lower.subplots(), ends, run)
-        picture.suptitle(wrapped(title, 100), x=0.01, ha="left", fontsize=10)
+        spread = content.ended and content.ended[0][1] < content.ended[-1][1]
+        ratios = (2, 1) if spread else (1,)
+        several = lower.subplots(1, len(ratios), squeeze=False, width_ratios=ratios)[0]
+        _intervals(several[0], ends, run)
+        if spread:
+            _chances(several[1], content)
+        note_edition(several[0], [run["question"]["edition"]])
+        picture.suptitle(wrapped(_title(content), 100), x=0.01, ha="left", fontsize=10)
     return picture
+
+
+def _title(content: RunDays) -> str:
+    """Say what the run is, and how long it takes."""
+    asked, figures = content.run["question"], content.run["figures"]
+    machine = f"{asked['execution']['fields']['num_procs']:,} x {stated_name(asked['system'])}"
+    unit, factor = _unit(figures["days"])
+    days = f"{content.digits.rate(figures['days'] * factor)} {unit.lower()}"
+    about = (
+        f"{token_count(content.run['tokens'])} tokens of {stated_name(asked['model'])} on {machine}"
+    )
+    return f"{about}: {days}, goodput {percent(figures['goodput'])}"
 
 
 def _parts(run: Document) -> list[tuple[str, float]]:
@@ -117,6 +133,8 @@ def _bars(
     shares: bool = False,
 ) -> None:
     """Draw bars of days below each other, each with its text."""
+    from matplotlib.ticker import MaxNLocator
+
     total = run["figures"]["days"]
     longest = max((days for _, days, _ in bars), default=1.0)
     unit, factor = _unit(longest)
@@ -124,7 +142,10 @@ def _bars(
         axes.barh(place, days * factor, height=0.62, color=COLORS[color], edgecolor="white", lw=0.6)
         text = span(days, longest) + (f" ({percent(days / total)})" if shares else "")
         _note(axes, text, (days * factor, place), 4)
+    if not bars:
+        _note(axes, "nothing", (0.0, 0.0), 4)
     axes.set_xlim(0, _ROOM * longest * factor)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylim(rows - 0.4, -0.6)
     axes.set_yticks(range(len(bars)), [label for label, _, _ in bars])
     axes.tick_params(axis="y", length=0)
@@ -138,8 +159,11 @@ def _unit(longest: float) -> tuple[str, float]:
 
 
 def _note(axes: "Axes", text: str, place: tuple[float, float], offset: int) -> None:
-    """Write a text behind a bar or a line."""
+    """Write a text behind a bar or a line; white around it keeps it apart from the deadline."""
+    from matplotlib.patheffects import withStroke
+
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8}
+    look["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
     axes.annotate(text, place, xytext=(offset, 0), **look)
 
 
@@ -166,7 +190,9 @@ def _ends(content: RunDays) -> list[_End]:
     if run["days_between"] is not None:
         first, last = run["days_between"]
         digits = content.digits
-        said = f"{digits.rate(first, like=days)} to {digits.rate(last, like=days)} d"
+        unit, factor = _unit(days)
+        low, high = (digits.rate(end * factor, like=days * factor) for end in (first, last))
+        said = f"{low} to {high} {unit[0].lower()}"
         level = f": {level_text(content.interval)} interval" if content.interval else ""
         found.append(_End(f"cost model{level}", first, days, last, said))
     return found
@@ -175,27 +201,47 @@ def _ends(content: RunDays) -> list[_End]:
 def _intervals(axes: "Axes", ends: Sequence[_End], run: Document) -> None:
     """Draw each end as a line with a mark, and the deadline across them."""
     colors = (COLORS["blue"], COLORS["vermilion"], GREY)
+    unit, factor = _unit(run["figures"]["days"])
     for place, (one, color) in enumerate(zip(ends, colors, strict=False)):
         if one.low < one.high:
-            axes.plot([one.low, one.high], [place] * 2, color=color, lw=4, solid_capstyle="butt")
-        axes.plot([one.middle], [place], "o", color=color, mec="white", mew=0.8, ms=7, zorder=3)
-        _note(axes, one.text, (one.high, place), 8)
+            line = [one.low * factor, one.high * factor]
+            axes.plot(line, [place] * 2, color=color, lw=4, solid_capstyle="butt")
+        axes.plot([one.middle * factor], [place], color=color, **_DOT)
+        _note(axes, one.text, (one.high * factor, place), 8)
     values = [end for one in ends for end in (one.low, one.high)]
     limit = _deadline(run)
     if limit is not None:
         values.append(limit)
-        axes.axvline(limit, color=BLACK, lw=1.4, label=f"deadline, {span(limit, limit)}")
+        axes.axvline(limit * factor, color=BLACK, lw=1.4, label=f"deadline, {limit:,.3g} d")
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), borderpad=0, handlelength=1.2)
-    low, high = min(values), max(values)
+    low, high = min(values) * factor, max(values) * factor
     room = max(high - low, 0.02 * high)
     axes.set_xlim(low - 0.06 * room, high + 0.3 * room)
     axes.set_ylim(len(ends) - 0.4, -0.6)
     axes.set_yticks(range(len(ends)), [one.label for one in ends])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("Days from the first step to the end (not from 0)")
+    axes.set_xlabel(f"{unit} (not from 0)")
     axes.set_title("When it ends")
-    note_edition(axes, [run["question"]["edition"]])
+
+
+def _chances(axes: "Axes", content: RunDays) -> None:
+    """Draw the chance to have ended by each day, as failures alone leave it, with p10, p50 and p90."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    figures, color = content.run["figures"], COLORS["vermilion"]
+    unit, factor = _unit(figures["days"])
+    shares, days = zip(*content.ended, strict=True)
+    axes.plot([one * factor for one in days], [100 * one for one in shares], color=color)
+    for share in (10, 50, 90):
+        axes.plot([figures[f"days_p{share}"] * factor], [share], color=color, **_DOT)
+    axes.set_ylim(0, 100)
+    axes.set_yticks((10, 50, 90))
+    axes.set_ylabel("Ended (%)")
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.xaxis.set_major_formatter(ScalarFormatter(useOffset=False))
+    axes.set_xlabel(unit)
+    axes.set_title("Failures alone")
 
 
 def _deadline(run: Document) -> float | None:

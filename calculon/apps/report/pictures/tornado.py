@@ -11,7 +11,15 @@ from calculon.apps.report.pictures.canvas import (
     figure,
     note_edition,
 )
-from calculon.apps.report.sensitivity_page import SHOWN, capped, change, folded, stated
+from calculon.apps.report.sensitivity_page import (
+    KINDS,
+    SHOWN,
+    capped,
+    change,
+    folded,
+    stated,
+    whole,
+)
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
@@ -30,6 +38,7 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "low": {"facecolor": "#f4c6a5", "hatch": "////"},
     "high": {"facecolor": COLORS["blue"]},
 }
+_PREFIXES = (("G", 1e9), ("M", 1e6), ("k", 1e3))
 _LONGEST = 34  # letters of a line of a label
 _LINE, _BAR, _PANEL, _AROUND = 0.15, 0.13, 0.55, 1.05
 """Inches: of a line of a label, around a bar, around those of a panel, and around the picture."""
@@ -44,12 +53,15 @@ class Panel:
 
 
 def panels(document: Document) -> list[Panel]:
-    """Return the panels of a sensitivity as plain data: hardware, and how well it is used, as far as they matter."""
+    """Return the panels of a sensitivity as plain data: one for each kind of figures that matter."""
     now = document["value"]
-    rows = [row for row in document["figures"] if _swing(row, now) > SHOWN * abs(now)]
+    rows = [
+        row
+        for row in document["figures"]
+        if _swing(row, now) > SHOWN * whole(now, document["unit"])
+    ]
     rows.sort(key=lambda row: -_swing(row, now))
-    kinds = (("Hardware", True), ("How well it is used", False))
-    found = [(title, [row for row in rows if row["hardware"] is kind]) for title, kind in kinds]
+    found = [(KINDS[kind], [row for row in rows if row["kind"] == kind]) for kind in KINDS]
     return [Panel(title, some[:MOST]) for title, some in found if some]
 
 
@@ -60,7 +72,7 @@ def _swing(row: Document, now: float) -> float:
 
 
 def draw(document: Document) -> "Figure":
-    """Draw the tornado of a sensitivity (:meth:`calculon.planner.sensitivity.Sensitivity.to_dict`).
+    """Draw the tornado of a sensitivity (:meth:`calculon.planner.dependence.Sensitivity.to_dict`).
 
     Every bar begins at the statistic of now. Where the plan was searched again, diamonds are the best plans.
     """
@@ -88,9 +100,18 @@ def draw(document: Document) -> "Figure":
     return picture
 
 
+def _scaled(document: Document) -> tuple[str, float]:
+    """Return the words of the statistic with its unit, and the factor to that unit: thousands, millions of many."""
+    quantity = Quantity(document["statistic"])
+    size = abs(document["value"] * quantity.factor)
+    prefix, times = next(((name, one) for name, one in _PREFIXES if size >= 10 * one), ("", 1.0))
+    quantity.unit = f"{prefix} {quantity.unit}".strip()
+    return quantity.label, quantity.factor / times
+
+
 def _panel(axes: "Axes", panel: Panel, labels: Sequence[str], document: Document) -> None:
     """Draw the bars of a panel, and say the values of figures at their ends."""
-    factor, now = Quantity(document["statistic"]).factor, document["value"]
+    (_, factor), now = _scaled(document), document["value"]
     for place, row in enumerate(panel.rows):
         again = (row.get(f"replanned_at_{end}") for end in _LOOKS)
         best = [one for one in again if one is not None]
@@ -152,9 +173,9 @@ def _scale(axes: "Axes", document: Document) -> None:
 
 
 def _words(document: Document) -> str:
-    quantity = Quantity(document["statistic"])
+    label, factor = _scaled(document)
     digits = 4 if document["question"]["edition"] == PUBLISHED else 3
-    return f"{quantity.label}: {significant(document['value'] * quantity.factor, digits)} now"
+    return f"{label}: {significant(document['value'] * factor, digits)} now"
 
 
 def _legend(document: Document) -> list[Any]:

@@ -5,7 +5,9 @@ from typing import Any
 from calculon.campaign.electricity import Carbon
 from calculon.campaign.energy import carbon as carbon_dioxide
 from calculon.campaign.energy import water
+from calculon.campaign.job_mtbf import small_job_warning
 from calculon.campaign.money import break_even_hours, contract_year
+from calculon.campaign.spares import fewest_spares
 from calculon.campaign.whole_run import WholeRun
 from calculon.units import KILO
 
@@ -68,13 +70,13 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
             "in_words": power.words,
         },
         "pue": fleet.pue,
-        "carbon": _carbon(fleet.g_co2_per_kwh),
+        "carbon": carbon_details(fleet.g_co2_per_kwh),
         "t_co2_market": _market(whole),
         "water_litres": litres,
     }
 
 
-def _carbon(carbon: Carbon | None) -> dict[str, Any] | None:
+def carbon_details(carbon: Carbon | None) -> dict[str, Any] | None:
     """Return the carbon of the electricity, and where it is from."""
     if carbon is None:
         return None
@@ -89,6 +91,12 @@ def _market(whole: WholeRun) -> float | None:
     return None if grams is None else float(carbon_dioxide(whole.mwh * KILO, grams))
 
 
+def warnings_of(whole: WholeRun) -> list[str]:
+    """Return what makes the figures of a run, of one execution, less sure."""
+    warned = small_job_warning(int(whole.job.num_procs))
+    return [warned] if warned else []
+
+
 def node_details(whole: WholeRun) -> dict[str, Any]:
     """Return nodes of a job, those that stand by, and how many are in repair on average."""
     return {
@@ -96,5 +104,6 @@ def node_details(whole: WholeRun) -> dict[str, Any]:
         "job": int(whole.job.nodes),
         "spares": int(whole.spare_nodes),
         "spares_stated": whole.campaign.reliability.spares is not None,
+        "spares_enough": int(fewest_spares(whole.away)),
         "in_repair": float(whole.away),
     }

@@ -12,12 +12,10 @@ from calculon.campaign.goals import MeanTime
 from calculon.campaign.job_mtbf import SMALL_JOB
 from calculon.campaign.published import PublishedFailures, published_failures
 from calculon.campaign.record import HOUR, Campaign
-from calculon.campaign.run_columns import steps_of
-from calculon.campaign.whole_run import Stretch, WholeRun
+from calculon.campaign.whole_run import WholeRun
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.planner.run_parts import Part
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.runs.training_run import TrainingRun
 from calculon.spec.result_selection import QUESTION
 from calculon.spec.spellings import processor_counts
 from calculon.units import Array, Count
@@ -74,9 +72,10 @@ class GoodputCurve:
 class GoodputBySize:
     """A training run on other numbers of processors.
 
-    Each has as many replicas of the plan more or fewer, and a batch in proportion, so that a step takes as long and
-    has as much to save; which of them are whole replicas does not matter to failures. A step is needed to round
-    intervals between checkpoints only: with the batch as it was, goodput is the same but for that.
+    Each has as many replicas of the plan more or fewer, and batch and tokens in proportion: as many steps that take as
+    long, and as much to save. Which sizes are whole replicas does not matter to failures. Steps only round intervals
+    between checkpoints: with batch and tokens as they were, goodput is the same but for that, while a run lasts longer
+    than some of these intervals.
 
     Attributes
     ----------
@@ -167,7 +166,7 @@ def _sizes(run: TrainingRun, procs: int | str | Sequence[int] | None) -> tuple[i
 def _times(campaign: Campaign, mtbf: Sequence[float | str] | None) -> list[float]:
     """Return the seconds of a processor between failures, ascending."""
     if mtbf is None:
-        return [campaign.reliability.mtbf_processor * one for one in MULTIPLES]
+        return sorted({campaign.reliability.mtbf_processor * one for one in MULTIPLES})
     problems: list[Problem] = []
     found = {MeanTime.decode(one, "", problems, HOUR) for one in mtbf}
     if problems:
@@ -179,18 +178,10 @@ def _curve(run: TrainingRun, mtbf: float, num_procs: Count) -> GoodputCurve:
     """Return the runs of all sizes with a time between failures."""
     reliability = replace(run.campaign.reliability, mtbf_processor=MeanTime(mtbf))
     factor = num_procs / run.whole.job.num_procs
-    pairs = zip(run.whole.stretches, run.parts, strict=True)
     whole = replace(
         run.whole,
         campaign=replace(run.campaign, reliability=reliability),
         job=replace(run.whole.job, num_procs=num_procs, replicas=run.whole.job.replicas * factor),
-        stretches=tuple(_scaled(one, part, factor) for one, part in pairs),
+        stretches=tuple(replace(one, tokens=one.tokens * factor) for one in run.whole.stretches),
     )
     return GoodputCurve(mtbf / HOUR, whole)
-
-
-def _scaled(one: Stretch, part: Part, factor: Array) -> Stretch:
-    """Return steps with multiples of their batch."""
-    tokens_per_step = part.tokens_per_step * factor
-    steps = steps_of(part.rung.tokens, tokens_per_step)
-    return replace(one, steps=steps, tokens=steps * tokens_per_step)

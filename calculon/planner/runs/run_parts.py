@@ -251,13 +251,25 @@ def _stated(asked: Campaign, base: Estimate) -> dict[int, Execution]:
     for number, phase in enumerate(asked.phases):
         if phase.execution is None or phase.execution.searched:
             continue
-        one = inputs.execution(phase.execution.raw, edition=CORRECTED)
+        one = _read(asked, number, phase.execution.raw)
         if one.num_procs != base.execution.num_procs:
             wanted = f"{base.execution.num_procs:,}, the processors of the run"
             place = f"phases[{number}].execution.num_procs"
             raise SpecError(asked.name, Problem(place, wanted, f"{one.num_procs:,}"))
         found[number] = one
     return found
+
+
+def _read(asked: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
+    """Read the execution of a phase; what is wrong with fields that the campaign has is told there."""
+    try:
+        return inputs.execution(raw, edition=CORRECTED)
+    except SpecError as error:
+        if isinstance(raw, str):
+            raise
+        place = f"phases[{phase}].execution"
+        problems = [replace(one, field=f"{place}.{one.field}") for one in error.problems]
+        raise SpecError(asked.name, problems) from None
 
 
 def _searched(base: Estimate, whole: Iterable[Rung]) -> dict[int, Execution]:
@@ -267,7 +279,14 @@ def _searched(base: Estimate, whole: Iterable[Rung]) -> dict[int, Execution]:
         if rung.execution is not None and rung.execution.searched:
             before = largest.setdefault(rung.phase, rung)
             largest[rung.phase] = max(before, rung, key=lambda one: one.tokens)
-    return {phase: _found(base, rung) for phase, rung in largest.items()}
+    known: dict[Hashable, Execution] = {}
+    found = {}
+    for phase, rung in largest.items():
+        asked = rung.execution, rung.batch_size, rung.seq_size, rung.document_mean
+        if asked not in known:
+            known[asked] = _found(base, rung)
+        found[phase] = known[asked]
+    return found
 
 
 def _found(base: Estimate, rung: Rung) -> Execution:

@@ -6,7 +6,7 @@ import pytest
 import calculon
 from calculon.campaign.goodput import best_interval, wall_per_useful
 from calculon.errors import SpecError
-from calculon.planner.goodput_by_size import goodput_by_size
+from calculon.planner.runs.goodput_by_size import goodput_by_size
 
 HOUR = 3600.0
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -60,6 +60,11 @@ def test_half_once_and_twice_the_time_between_failures_where_none_is_asked_for(r
     told = found.to_dict()
     assert told["plan_num_procs"] == 64
     assert all(len(one["goodput"]) == len(told["num_procs"]) for one in told["curves"])
+
+
+def test_without_failures_there_is_one_curve_without_losses():
+    (curve,) = goodput_by_size(run_of(reliability__mtbf_processor="never"), "64:4096:x4").curves
+    assert np.all(curve.whole.goodput == 1)
 
 
 def test_says_where_the_storage_takes_no_more_checkpoints(run):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon.errors import Infeasible, SpecError
-from calculon.planner.run_parts import quickest
+from calculon.planner.runs.run_parts import quickest
 from calculon.spec.packing import packed_percent_of
 from tests.helpers import LLAMA_X64_P4
 
@@ -113,6 +113,12 @@ def test_a_phase_runs_on_the_processors_of_the_run():
     with pytest.raises(SpecError) as error:
         _run(phases=[{"tokens": "1B", "execution": other}])
     assert error.value.field == "phases[0].execution.num_procs"
+
+
+def test_what_is_wrong_with_an_execution_of_a_phase_is_told_in_its_campaign():
+    with pytest.raises(SpecError) as error:
+        _run(phases=[{"tokens": "1B", "execution": {**PLAN, "tensor_par": 0}}])
+    assert error.value.field == "phases[0].execution.tensor_par"
 
 
 def test_documents_say_how_sequences_are_packed():

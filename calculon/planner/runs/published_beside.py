@@ -53,9 +53,12 @@ def _is_of(one: PublishedFailures, model: str, parameters: float) -> bool:
 
 
 def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
-    """Return processor-hours, of the whole run or of its steps alone, ours for as many tokens."""
-    steps = float(whole.job.num_procs) * float(whole.useful) / HOUR
-    ours = float(whole.processor_hours) if one.whole else steps
+    """Return processor-hours, of the whole run or of its steps alone, ours for as many tokens.
+
+    Sources count the processors that work, so that ours are without spares.
+    """
+    time = whole.wall if one.whole else whole.useful
+    ours = float(whole.job.num_procs) * float(time) / HOUR
     return {
         "run": one.run,
         "num_procs": one.num_procs,

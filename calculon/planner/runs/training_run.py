@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon import inputs
 from calculon.architecture.parameters import active_count
-from calculon.campaign.assumed import counts
+from calculon.campaign.assumed import told_defaults
 from calculon.campaign.exponentials import quiet
 from calculon.campaign.interval_choice import interval_choice
-from calculon.campaign.job_mtbf import small_job_warning
-from calculon.campaign.launched import with_launch
 from calculon.campaign.limits import Limit, limits
-from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
 from calculon.campaign.run_columns import job, stretch
 from calculon.campaign.run_length import tokens_of_run
@@ -23,24 +19,31 @@ from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens
 from calculon.campaign.whole_run import WholeRun
 from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible
-from calculon.estimate import Estimate, estimate
+from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.inputs import Source
 from calculon.inspect.question import question
-from calculon.planner.launch_flags import launch_in
-from calculon.planner.published_beside import published_beside
-from calculon.planner.run_details import energy_details, money_details, node_details
-from calculon.planner.run_parts import Part, parts_of
+from calculon.planner.dependence import Sensitivity, largest, of_run
+from calculon.planner.runs.published_beside import published_beside
+from calculon.planner.runs.run_details import (
+    energy_details,
+    money_details,
+    node_details,
+    warnings_of,
+)
+from calculon.planner.runs.run_parts import Part, parts_of
 from calculon.presets import Preset
 from calculon.records import only_values
-from calculon.spec.execution import Execution
 from calculon.spec.model import Model
-from calculon.spec.named_values import CORRECTED
 from calculon.spec.result_selection import QUESTION
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
+
+
+NEVER = 1e6
+"""Time of a run over that of its steps from which on it never ends."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +141,36 @@ class TrainingRun(Displayed):
         low, high = ends
         return low, high
 
+    @cached_property
+    def largest_elasticities(self) -> dict[str, list[dict[str, Any]]]:
+        """The three largest elasticities of ``days``, and of ``usd`` where there is a price, as plain data."""
+        return largest(self, ("days", "usd"))
+
+    def with_plan(self, other: Estimate) -> "TrainingRun":
+        """Return the same run with another plan, or on another machine; errors as of :func:`campaign`."""
+        return training_run(self.campaign, other)
+
+    def sensitivity(self, of: str = "days", **options: Any) -> Sensitivity:
+        """Find what a figure of the run depends on: elasticities, shadow prices, break-even.
+
+        Parameters
+        ----------
+        of : str
+            Name of the figure.
+        **options
+            ``spread``, ``replan``, ``against`` and ``against_system`` of :func:`calculon.sensitivity`.
+
+        Raises
+        ------
+        SpecError, Infeasible
+            As :func:`calculon.sensitivity`.
+        """
+        return of_run(self, of, **options)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         main = self.main.estimate
         known = {} if main.origin is None else main.origin.to_dict()
-        warned = small_job_warning(main.execution.num_procs)
         asked = {"execution": {**known, "fields": main.execution.to_dict()}}
         return {
             QUESTION: question(main.model, main.system, main.edition, self.preset, **asked)
@@ -157,14 +185,22 @@ class TrainingRun(Displayed):
             "money": money_details(self.whole),
             "energy": energy_details(self.whole),
             "published": published_beside(self.whole, self.model.name),
-            "warnings": [warned] if warned else [],
+            "warnings": warnings_of(self.whole),
             "parts": [one.to_dict() for one in self.parts],
-            "assumed": [
-                {"field": path, "value": value, "unit": unit, "source": source}
-                | {"counts": counts(self.campaign, path)}
-                for path, value, unit, source in self.campaign.defaults
-            ],
+            "assumed": told_defaults(self.campaign),
         }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each part as a DataFrame, in their order; of their executions the fields that differ."""
+        import pandas as pd  # only for people who want frames
+
+        rows = [one.to_dict() for one in self.parts]
+        plans = [row.pop("execution") for row in rows]
+        differ = [name for name in plans[0] if len({str(plan[name]) for plan in plans}) > 1]
+        return pd.DataFrame(
+            row | {name: plan[name] for name in differ if name not in row}
+            for row, plan in zip(rows, plans, strict=True)
+        )
 
     def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
         """Draw the run.
@@ -173,10 +209,10 @@ class TrainingRun(Displayed):
         ----------
         kind : str
             ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
-            processors, with as many replicas of the plan more or fewer and a batch in proportion.
+            processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
         **options
             Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
-            failures, a curve each (:func:`calculon.planner.goodput_by_size.goodput_by_size`).
+            failures, a curve each (:func:`calculon.planner.runs.goodput_by_size.goodput_by_size`).
 
         Raises
         ------
@@ -194,77 +230,8 @@ class TrainingRun(Displayed):
         )
 
 
-def campaign(
-    model: Source | Model,
-    execution: Source | Execution | int,
-    system: Source | System,
-    run: CampaignSource | None = None,
-    *,
-    preset: str | None = None,
-    **options: Any,
-) -> TrainingRun:
-    """Return the whole training run of a plan: days, failures, checkpoints, money and energy.
-
-    Parameters
-    ----------
-    model, execution, system : str, path, mapping or record
-        As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
-        execution the best plan is taken, as of :func:`calculon.plan`.
-    run : str, path, mapping or Campaign, optional
-        The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
-        it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
-    preset : str, optional
-        As in :func:`calculon.estimate`.
-    **options
-        Fields of the campaign that count instead of those of `run`: ``tokens="15T"``, ``deadline="60d"``; of a part of
-        it with two underscores: ``fleet__price=2.0``.
-
-    Raises
-    ------
-    SpecError
-        For a malformed request, such as a run without tokens, or a budget without a price.
-    Infeasible
-        When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
-        A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
-    """
-    stated = {name.replace("__", "."): value for name, value in options.items()}
-    asked = read_campaign(run, stated)
-    if (launch := launch_in(execution)) is not None:
-        asked = with_launch(asked, launch)
-    if isinstance(execution, int):
-        base = _planned(model, execution, system, preset, asked)
-    else:
-        shape, machine = inputs.model(model), inputs.system(system)
-        base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
-    return training_run(asked, base)
-
-
-def _planned(
-    model: Source | Model,
-    num_procs: int,
-    system: Source | System,
-    preset: str | None,
-    asked: Campaign,
-) -> Estimate:
-    """Return the best plan on so many processors, for the batch and the length of the end of the run."""
-    from calculon.planner.answer import space_of  # what a given plan does without
-    from calculon.planner.ask import ask
-    from calculon.planner.remedies import BEST
-    from calculon.planner.unfit import why_none
-    from calculon.search.driver import run as search
-    from calculon.search.ranking import Best
-
-    batch, seq = asked.at_the_end
-    question = ask(model, num_procs, system, preset=preset, batch=batch, seq=seq)
-    found = search(space_of(question, num_procs), Best(BEST, 1))
-    if not len(found):
-        reason = why_none(found.counts)
-        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
-    return found[0]
-
-
 def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
-    """Return the whole run of an estimated plan; errors as of :func:`campaign`."""
+    """Return the whole run of an estimated plan; errors as of :func:`calculon.campaign`."""
     e, parameters = base.execution, float(active_count(base.model))
     seq_size = e.seq_length or base.model.seq_size
     tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
@@ -285,10 +252,10 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
 
 def _check(found: TrainingRun) -> None:
     """Refuse a run that never ends, and one with limits that cannot be checked."""
+    whole = found.whole
     with quiet():
-        wall = float(found.whole.wall)
-    if not math.isfinite(wall):
-        whole = found.whole
+        longer = float(whole.wall / whole.useful)
+    if not longer < NEVER:
         said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
         hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
         raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")

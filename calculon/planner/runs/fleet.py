@@ -5,7 +5,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from calculon.campaign.assumed import told_defaults
+from calculon.campaign.catalog_prices import price_range
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
 from calculon.campaign.whole_run import WholeRun
@@ -15,8 +18,10 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
-from calculon.planner.ask import Question
+from calculon.planner.ask import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, Question, odd_part
 from calculon.planner.candidate import Candidate, told_price
+from calculon.planner.runs.run_details import carbon_details
+from calculon.presets import Preset
 from calculon.records import columns, only_values
 from calculon.run_figures import CampaignFigures
 from calculon.spec.fields import spec_fields
@@ -34,8 +39,9 @@ OBJECTIVES = ("usd", "days", "days_p90", "processor_hours", "mwh", "t_co2")
 
 On one count of one machine all plans have the same bytes in a checkpoint, the same failures, the same price. So days,
 and what is paid for them, rise with the time of a step: the fastest plan of a count is its best in ``usd``, ``days``,
-``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps). Energy rises less
-than time, as waiting draws less than work: by ``mwh`` and ``t_co2`` the fastest plans of all counts are compared.
+``days_p90`` and ``processor_hours`` (but for intervals between checkpoints, which are whole steps, and for electricity
+in the price of processors that one owns). Energy rises less than time, as waiting draws less than work: by ``mwh`` and
+``t_co2`` the fastest plans of all counts are compared.
 """
 
 DEADLINE = "deadline"
@@ -51,6 +57,7 @@ TOLD = (
     "usd",
     "mwh",
     "t_co2",
+    "spare_nodes",
 )
 """Figures of a run that every row tells."""
 
@@ -73,6 +80,8 @@ class Point:
         What the run was asked to be.
     reason : str
         Why no plan fits.
+    memory : str
+        Why memory may not suffice, where less is left than measured memory differs by.
     """
 
     question: Question
@@ -81,6 +90,7 @@ class Point:
     whole: WholeRun | None
     campaign: Campaign
     reason: str = ""
+    memory: str = ""
 
     @property
     def system(self) -> System:
@@ -146,7 +156,11 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        told: dict[str, Any] = {"system": self.system.name, "num_procs": self.num_procs}
+        told: dict[str, Any] = {
+            "system": self.system.name,
+            "num_procs": self.num_procs,
+            "tokens_per_step": self.question.tokens_per_step,
+        }
         if self.plan is None:
             return told | {"reason": self.reason}
         low, high = self.days_between or (None, None)
@@ -156,6 +170,7 @@ class Point:
             | {
                 "days_low": low,
                 "days_high": high,
+                "memory_remark": self.memory,
                 "meets": self.meets,
                 "limits": [one.to_dict() for one in self.limits],
                 "unchecked": list(self.unchecked),
@@ -182,6 +197,8 @@ class FleetAnswer(Displayed):
         A larger count that meets the deadline, where none of those asked for does.
     tried : int
         Executions that were searched.
+    coarse : bool
+        Whether open counts were not tried closer to the best, as each search takes long.
     """
 
     questions: tuple[Question, ...]
@@ -190,6 +207,7 @@ class FleetAnswer(Displayed):
     points: tuple[Point, ...]
     further: Point | None = None
     tried: int = 0
+    coarse: bool = False
 
     @cached_property
     def ranked_by(self) -> str:
@@ -207,14 +225,15 @@ class FleetAnswer(Displayed):
     def ranked(self) -> tuple[Point, ...]:
         """The points that have a plan: first those that meet all limits, the best first; then the nearest to them.
 
-        Points without the figure that is compared come after all others that meet the limits.
+        Points without the figure that is compared come after all others that meet the limits; those with a limit that
+        cannot be checked come last.
         """
         return tuple(sorted((one for one in self.points if one.plan is not None), key=self._key))
 
     def _key(self, one: Point) -> tuple[float, ...]:
         value, days = one.figures[self.ranked_by], one.figures["days"] or 0.0
         known = (0.0, value) if value is not None else (1.0, days)
-        return (one.excess, float(bool(one.unchecked)), *known, days, one.num_procs)
+        return (float(bool(one.unchecked)), one.excess, *known, days, one.num_procs)
 
     @property
     def best(self) -> Point | None:
@@ -226,6 +245,19 @@ class FleetAnswer(Displayed):
     def nearest(self) -> Point | None:
         """The best point, or where none meets the limits the one that misses them by least; None where nothing fits."""
         return self.ranked[0] if self.ranked else None
+
+    @property
+    def preset(self) -> Preset:
+        """The framework of the nearest point."""
+        return (self.questions[0] if self.nearest is None else self.nearest.question).preset
+
+    @property
+    def frameworks(self) -> str:
+        """What runs the plans, in words: one framework, or that of each machine."""
+        words = {one.system.name: one.preset.words for one in self.questions}
+        if len({*words.values()}) == 1:
+            return self.preset.words
+        return "; ".join(f"{name}: {text}" for name, text in words.items())
 
     @cached_property
     def frontier(self) -> tuple[Point, ...]:
@@ -249,11 +281,42 @@ class FleetAnswer(Displayed):
             return "usd"
         return "" if len(self.questions) > 1 else "processor_hours"
 
+    @cached_property
+    def batch_size(self) -> int | None:
+        """Sequences of a step on all counts; None where each has its own."""
+        found = {one.question.batch_size for one in self.points}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What was not stated and is assumed, by the option that states it."""
+        found = dict(self.questions[0].assumed)
+        if "--batch" in found:
+            own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, or {TOKENS_PER_PROCESSOR:,} for each processor"
+            found["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
+        return found
+
+    @property
+    def uneven(self) -> tuple[int, ...]:
+        """Counts whose stated batch not all their data-parallel degrees divide: it lacks their odd factor."""
+        counts = {one.num_procs: one.question.batch_size for one in self.points}
+        return tuple(sorted(count for count, batch in counts.items() if batch % odd_part(count)))
+
+    @property
+    def small(self) -> tuple[int, ...]:
+        """Counts with fewer tokens in a batch, for each processor, than a batch has that nobody stated."""
+        found = {
+            one.num_procs
+            for one in self.points
+            if one.question.tokens_per_step < TOKENS_PER_PROCESSOR * one.num_procs
+        }
+        return tuple(sorted(found))
+
     @property
     def tokens(self) -> float | None:
         """Tokens of the run: whole steps of them; None where nothing fits."""
         whole = self.nearest.whole if self.nearest is not None else None
-        return None if whole is None else float(whole.tokens)
+        return None if whole is None else _only(whole.tokens)
 
     @property
     def in_time(self) -> Point | None:
@@ -299,9 +362,8 @@ class FleetAnswer(Displayed):
         if "budget_usd" in asked and self.in_budget is None and self.money == "usd":
             known = [one for one in self.ranked if one.figures["usd"] is not None]
             least = min(known, key=lambda one: _of(one, "usd"))
-            usd, days = _of(least, "usd"), _of(least, "days")
-            words = f"the least money, {scaled(usd, digits=2)} USD, is that of {named(least)}"
-            found.append(f"{words}: {days:,.1f} d")
+            words = f"the least money, {scaled(_of(least, 'usd'), digits=2)} USD, is that of"
+            found.append(f"{words} {named(least)}: {_of(least, 'days'):,.1f} d")
         if self.further is not None:
             days, usd = _of(self.further, "days"), self.further.figures["usd"]
             money = "" if usd is None else f", {scaled(usd, digits=2)} USD"
@@ -329,14 +391,17 @@ class FleetAnswer(Displayed):
             QUESTION: self._specs(first)
             | {
                 "systems": [self._specs(one)["system"] for one in self.questions],
-                "batch_size": first.batch_size,
+                "batch_size": self.batch_size,
+                "uneven": list(self.uneven),
+                "small": list(self.small),
                 "seq_size": first.model.seq_size,
                 "objective": self.objective,
                 "campaign": dict(self.campaign.document),
-                "assumed": dict(first.assumed),
+                "assumed": self.assumed,
             },
             "tokens": self.tokens,
             "tried": self.tried,
+            "coarse": self.coarse,
             "ranked_by": self.ranked_by,
             "money": self.money,
             "best": None if self.best is None else places[id(self.best)],
@@ -349,7 +414,9 @@ class FleetAnswer(Displayed):
             "ranked": [places[id(one)] for one in self.ranked],
             "frontier": [places[id(one)] for one in self.frontier],
             "prices": self._prices,
-            "assumed": told_defaults(self.campaign),
+            "pue": self.campaign.fleet.pue,
+            "carbon": carbon_details(self.campaign.fleet.g_co2_per_kwh),
+            "assumed": told_defaults(self.campaign, self._machines),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}
                 for rank, one in enumerate(self.ranked)
@@ -358,14 +425,21 @@ class FleetAnswer(Displayed):
         }
 
     @property
+    def _machines(self) -> list[str]:
+        return list(dict.fromkeys(one.system.name for one in self.questions))
+
+    @property
     def _prices(self) -> list[dict[str, Any]]:
         """The price of a processor-hour of each machine, and the power of a processor; None of what is not known."""
         found: dict[str, dict[str, Any]] = {}
         for one in self.ranked:
-            price = None if one.whole is None else told_price(one.whole.quote)
+            quote = None if one.whole is None else one.whole.quote
+            price = None if quote is None else told_price(quote, _only(quote.usd))
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
+            beside = None if quote is None else price_range(one.system.name, quote.kind)
+            row["range"] = None if beside is None else beside.in_words
             draw = None if one.whole is None else one.whole.draw
-            power = None if draw is None else {"watts": float(draw.tdp), "in_words": draw.words}
+            power = None if draw is None else {"watts": _only(draw.tdp), "in_words": draw.words}
             found.setdefault(one.system.name, row | {"power": power})
         return list(found.values())
 
@@ -429,6 +503,11 @@ def objective_of(text: str) -> str:
     if sense not in ("", "min"):
         raise SpecError("objective", Problem(name, "min: less of it is better", repr(sense)))
     return name
+
+
+def _only(column: Any) -> float:
+    """Return the only entry of a column."""
+    return float(np.asarray(column).item())
 
 
 def _of(one: Point, name: str) -> float:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.campaign.launched import launched_fields, with_launch
+from calculon.campaign.launched_run import launched_fields, with_launch
 from calculon.campaign.ramps import LinearRamp
 from calculon.campaign.read import read_campaign
 from calculon.errors import SpecError

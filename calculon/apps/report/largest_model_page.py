@@ -1,0 +1,89 @@
+"""The page of the largest model that a fleet trains in some days."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from calculon.apps.report.campaign_words import tokens_words
+from calculon.apps.report.grids import grid, indented
+from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import heading, percent
+from calculon.spec.origin import stated_name
+
+Document = Mapping[str, Any]
+
+
+class LargestModelPage:
+    """The page of :class:`~calculon.planner.runs.largest_model.LargestModel`, given as plain data."""
+
+    def __init__(self, found: Document):
+        self.found = found
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        found = self.found
+        procs = f"{found['num_procs']:,} x {found['system']}"
+        yield Text(f"Largest model on {procs} in {found['days']:,.3g} days", "bold underline")
+        table = grid("text", "text")
+        for label, words in self._rate():
+            table.add_row(Text(label, "dim"), Text(words))
+        yield indented(table)
+        yield from (Text(), *self._optima())
+        yield from (Text(), *self._nearest())
+
+    def _rate(self) -> Iterator[tuple[str, str]]:
+        """Say how much the fleet does, and how that is known."""
+        found, run = self.found, self.found["nearest"]["run"]
+        name = stated_name(run["question"]["model"])
+        share = percent(found["mfu_effective"])
+        yield "compute", f"{found['compute']:.3g} FLOP, 6 for each parameter and token"
+        yield (
+            "rate",
+            f"that of {name} on this fleet, with failures: {share} of the peak of all hours that are paid",
+        )
+
+    def _optima(self) -> Iterator[RenderableType]:
+        yield heading("On the optimum", "parameters and tokens that this compute is best spent on")
+        columns = (
+            Column("law", "law"),
+            Column("parameters", "parameters", right=True),
+            Column("tokens", "tokens", right=True),
+            Column("each", "each", right=True),
+            Column("loss", "loss", right=True),
+        )
+        yield indented(Table(columns, [_cells(one) for one in self.found["optima"]]))
+        laws = " or ".join(name.capitalize() for name in self.found["optima"][0]["loss"])
+        told = f"Loss: by {laws}; the laws disagree. Parameters: {self.found['counted']}."
+        yield indented(Text(told, "dim"))
+
+    def _nearest(self) -> Iterator[RenderableType]:
+        """Tell the run of the model of the catalog that is nearest."""
+        nearest, days = self.found["nearest"], self.found["days"]
+        run = nearest["run"]
+        takes, tokens = run["figures"]["days"], run["tokens"]
+        yield heading("Nearest of the catalog", stated_name(run["question"]["model"]))
+        table = grid("left", "right", "text")
+        table.add_row("parameters", _short(nearest["parameters"]), "")
+        each = f"{tokens / nearest['parameters']:.3g} for each parameter"
+        table.add_row("days", f"{takes:,.1f}", f"for its optimum, {_short(tokens)} tokens, {each}")
+        table.add_row("tokens", _short(tokens * days / takes), f"in {days:,.3g} days")
+        yield indented(table)
+        if larger := self.found["too_large"]:
+            yield indented(Text(f"Nearer, but they do not fit: {', '.join(larger)}.", "dim"))
+
+
+def _short(count: float) -> str:
+    """Write a count with three digits."""
+    return tokens_words(float(f"{count:.3g}"))
+
+
+def _cells(one: Document) -> dict[str, str]:
+    law = one["law"]
+    return {
+        "law": law if " " in law else law.capitalize(),
+        "parameters": _short(one["parameters"]),
+        "tokens": _short(one["tokens"]),
+        "each": f"{one['tokens_per_parameter']:.3g}",
+        "loss": " or ".join(f"{loss:.2f}" for loss in one["loss"].values()),
+    }

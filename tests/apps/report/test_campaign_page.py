@@ -1,0 +1,172 @@
+"""The page of a whole run says what its plain data say, within the width that it has."""
+
+import io
+import re
+from functools import cache
+
+import pytest
+from rich.console import Console
+
+import calculon
+from calculon.apps.report.campaign_page import CampaignPage
+from calculon.apps.report.campaign_sections import USES, assumed_section
+from calculon.apps.report.campaign_words import span
+from calculon.apps.report.texts import percent
+from calculon.apps.views.estimate_result import result_of
+from calculon.records import columns
+from calculon.run_figures import DaysByUse
+
+LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+RAMP = [{"from": 0, "batch": 64}, {"from": "400G", "batch": 512}]
+
+
+@cache
+def run(**options):
+    changed = dict(options)
+    ramp = {"batch_ramp": changed.pop("ramp")} if "ramp" in changed else {}
+    if ramp.get("batch_ramp") == "two":
+        ramp = {"batch_ramp": RAMP}
+    return calculon.campaign(*LLAMA, {"tokens": "1T", **ramp}, **changed)
+
+
+def page(*, every=False, **options) -> CampaignPage:
+    found = run(**options)
+    main = result_of(found.main.estimate)
+    return CampaignPage(found.to_dict(), main, found.preset.usual, every=every)
+
+
+def drawn(page, width=80):
+    stream = io.StringIO()
+    Console(file=stream, width=width, highlight=False).print(page)
+    return stream.getvalue()
+
+
+def flat(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_no_line_is_wider_than_the_page(width):
+    options = {"fleet__g_co2_per_kwh": "france", "fleet__pue": 1.2, "ramp": "two"}
+    assert max(map(len, drawn(page(**options), width).splitlines())) <= width
+
+
+def test_every_use_of_days_has_words():
+    assert [f"{name}_days" for name in USES] == [one.name for one in columns(DaysByUse)]
+
+
+def test_the_sections_stand_in_their_order():
+    text = drawn(page())
+    heads = ("Training run of", "Where the days go", "Steps:", "Efficiency:", "Failures:", "Money:")
+    places = [text.index(part) for part in (*heads, "Energy:", "Published beside:", "Assumed:")]
+    assert places == sorted(places)
+
+
+def test_days_by_use_are_told_with_their_shares():
+    figures = run().figures
+    text = flat(drawn(page()))
+    for name, (words, _) in USES.items():
+        days = figures[f"{name}_days"]
+        row = f"{words} {span(days, figures['days'])} {percent(days / figures['days'])}"
+        assert (row in text) is (days > 0)
+
+
+def test_a_ramp_is_told_against_its_share_of_the_tokens():
+    one, other = run(ramp="two").parts
+    more = one.days - one.rung.tokens * other.days / other.rung.tokens
+    assert more > 0
+    text = flat(drawn(page(ramp="two")))
+    days = one.days + other.days
+    assert (
+        f"{percent(one.days / days)} of the time: {span(more, days)} more than at its rate" in text
+    )
+
+
+def test_parts_are_told_together_where_there_are_many():
+    ramp = [{"from": 1e9 * i, "batch": 64 * min(8, 1 + i)} for i in range(9)]
+    found = calculon.campaign(*LLAMA, {"tokens": "1T", "batch_ramp": ramp})
+    assert len(found.parts) == 9
+    shown = CampaignPage(found.to_dict(), result_of(found.main.estimate), found.preset.usual)
+    text = flat(drawn(shown))
+    steps = sum(one.steps for one in found.parts[:-1])
+    assert f"64 to 512 8,192 {steps:,.0f} " in text
+
+
+def test_what_is_not_known_says_how_to_give_it():
+    assert "--carbon" in drawn(page())
+    told = drawn(page(fleet__g_co2_per_kwh=100.0))
+    assert "Not known" not in told
+    assert "t CO2" in told
+
+
+@pytest.mark.parametrize(("deadline", "said"), [("1d", "Misses"), ("1000d", "Keeps")])
+def test_limits_are_told(deadline, said):
+    assert f"{said} its deadline of" in drawn(page(deadline=deadline))
+
+
+def test_limits_inside_of_the_interval_say_so():
+    low, high = run().days_between
+    assert low < 20 < high
+    days = run().figures["days"]
+
+    def said(deadline):
+        return flat(drawn(page(deadline=f"{deadline}d")))
+
+    assert "The slow end of the interval misses it" in said((days + high) / 2)
+    assert "The fast end of the interval keeps it" in said((days + low) / 2)
+    assert "end of the interval" not in said(2 * high)
+
+
+def test_short_runs_are_told_in_hours():
+    text = drawn(page(tokens="1G"))
+    assert re.search(r"^  hours +\d", text, re.MULTILINE)
+    assert not re.search(r"^  days ", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "said"),
+    [
+        ({}, "the run is shortest"),
+        ({"checkpoints__interval": "1h"}, "as stated"),
+        ({"checkpoints__bandwidth": 0.01}, "storage of 0.01 GB/s limits it"),
+        ({"checkpoints__levels": 2}, "to the memory of another node every"),
+        ({"tokens": "1G"}, "the run ends before another"),
+    ],
+)
+def test_the_interval_says_why(checkpoints, said):
+    assert said in flat(drawn(page(**checkpoints), 140))
+
+
+def test_defaults_are_told_with_their_sources_unless_they_are_stated():
+    document = run().to_dict()
+    text = flat(drawn(page(), 160))
+    for one in document["assumed"]:
+        assert (one["field"] in text) is one["counts"]
+        if one["counts"]:
+            assert one["source"] in text
+    stated = flat(drawn(page(reliability__mtbf_processor="50000h"), 160))
+    assert "reliability.mtbf_processor" not in stated
+    assert stated.count("419 interruptions") == 0
+
+
+def test_all_defaults_are_told_where_all_are_asked_for():
+    document = run().to_dict()
+    stream = io.StringIO()
+    console = Console(file=stream, width=160, highlight=False)
+    for part in assumed_section(document, every=True):
+        console.print(part)
+    text = stream.getvalue()
+    assert [one["field"] for one in document["assumed"] if one["field"] not in text] == []
+    assert "without effect" not in text
+
+
+def test_a_price_is_told_with_kind_source_and_date():
+    price = run().to_dict()["money"]["price"]
+    text = flat(drawn(page(), 140))
+    assert f"{price['usd']:,.2f} USD for an hour of a processor" in text
+    for part in (price["kind"].replace("_", " "), price["source"], price["date"]):
+        assert part in text
+
+
+def test_small_jobs_have_a_warning():
+    assert "Jobs below 2,000 processors" in drawn(page())

@@ -1,0 +1,403 @@
+"""Fleets compared for a whole run: the best of all counts and machines, under limits, as brute force has it."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.campaign.limits import LIMITED
+from calculon.campaign.read import read_campaign
+from calculon.campaign.record import DAY
+from calculon.campaign.run_columns import whole_runs
+from calculon.errors import SpecError
+from calculon.inputs import Changed
+from calculon.planner.ask import TOKENS_PER_PROCESSOR, ask, most_processors, usual_batch
+from calculon.planner.planning import plan
+from calculon.planner.runs import fleet_search
+from calculon.planner.runs.fleet import OBJECTIVES, TOLD, FleetAnswer
+from calculon.planner.runs.fleet_search import (
+    ANY,
+    BEYOND,
+    ask_fleet,
+    beside,
+    fleet_answer,
+    halves_and_doubles,
+)
+from calculon.search.driver import run
+
+MODEL, SYSTEM, BATCH = "llama3-8B", "h100_80g_sxm", 512
+RUN = {"tokens": "1T", "fleet": {"price": 2.0}}
+UNPRICED = "gaudi3"
+
+
+@pytest.fixture(autouse=True)
+def searched_once(monkeypatch):
+    """Search each count of a machine once: limits and objectives compare the same plans."""
+    monkeypatch.setattr(fleet_search, "run", _run)
+
+
+_found = {}
+
+
+def _run(space, ranking):
+    key = space.model.name, space.system.name, space.num_procs, space.max_batch_size
+    if key not in _found:
+        _found[key] = run(space, ranking)
+    return _found[key]
+
+
+@cache
+def fleet(counts="32,64,128", systems=SYSTEM, objective="usd", **stated) -> FleetAnswer:
+    """Return an answer about small fleets."""
+    asked = read_campaign(RUN, stated)
+    return plan(MODEL, counts, systems, batch=BATCH, campaign=asked, objective=objective)
+
+
+def value(point, name):
+    return point.figures[name]
+
+
+# -- one count of one machine
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_the_fastest_plan_of_a_count_is_its_best_in_days_and_money(rounded):
+    """By brute force over all plans of a small space.
+
+    Intervals between checkpoints are whole steps, whose rounding may lengthen a run by the square of a small part.
+    """
+    best = fleet("64").points[0]
+    fix = {"batch_size": BATCH, "tensor_par": [1, 2], "pipeline_par": [1, 2]}
+    tables = calculon.executions(
+        MODEL, SYSTEM, 64, BATCH, "bfloat16", fix=fix, preset="megatron-lm", edition="corrected"
+    )
+    times, days, usd, hours, late = [], [], [], [], []
+    for table in tables:
+        run = whole_runs(
+            best.campaign,
+            best.system,
+            "bfloat16",
+            1e12,
+            np.asarray(best.question.tokens_per_step),
+            table.column,
+        )
+        run = replace(run, rounded=rounded)
+        times += table["total_time"].tolist()
+        days += run.days.tolist()
+        usd += run.usd.tolist()
+        hours += run.processor_hours.tolist()
+        late += run.days_p90.tolist()
+    assert len(times) > 100
+    fastest, slack = int(np.argmin(times)), 1e-6 if rounded else 1e-12
+    for column in (days, usd, hours, late):
+        assert column[fastest] <= min(column) * (1 + slack)
+    if not rounded:
+        order = np.argsort(times)
+        assert (np.diff(np.asarray(days)[order]) >= -1e-12 * max(days)).all()
+
+
+def test_a_point_is_the_best_plan_of_its_count_and_its_run():
+    point = fleet().points[1]
+    alone = plan(MODEL, 64, SYSTEM, batch=BATCH)
+    assert point.num_procs == 64
+    assert point.plan.time == alone.best.stats["total_time"]
+    execution = dict(point.plan.execution)
+    whole = calculon.campaign(MODEL, execution, SYSTEM, RUN)
+    for name in ("days", "days_p90", "usd", "processor_hours", "mwh", "goodput"):
+        assert value(point, name) == pytest.approx(whole.figures[name], rel=1e-12)
+
+
+# -- under limits
+
+
+@pytest.mark.parametrize("objective", [one for one in OBJECTIVES if one != "t_co2"])
+@pytest.mark.parametrize("deadline", ["20d", "40d", "90d"])
+def test_the_best_is_that_of_all_points_that_meet_the_limits(objective, deadline):
+    answer = fleet(objective=objective, deadline=deadline)
+    days = float(deadline[:-1])
+    meet = [one for one in answer.points if one.plan and value(one, "days") <= days]
+    if not meet:
+        assert answer.best is None
+        return
+    assert answer.best in meet
+    assert value(answer.best, objective) == min(value(one, objective) for one in meet)
+
+
+def test_tightening_a_limit_never_improves_the_objective():
+    points = fleet().points
+    for limit, figure in (("deadline", "days"), ("budget_usd", "usd")):
+        found = []
+        for most in sorted(value(one, figure) for one in points):
+            scale = DAY if limit == "deadline" else 1.0
+            words = f"{most * scale * (1 + 1e-9)}s" if limit == "deadline" else most * (1 + 1e-9)
+            best = fleet(**{limit: words}).best
+            found.append(value(best, "usd"))
+        assert found == sorted(found, reverse=True)
+
+
+def test_the_least_count_that_meets_the_deadline_need_not_be_the_cheapest():
+    """448 = 7 x 64 processors share a batch of 512 badly: 512 are faster and cheaper, at the same price of an hour."""
+    small, large = fleet("448,512").points
+    late = f"{value(small, 'days') * 1.01}d"
+    best = fleet("448,512", deadline=late).best
+    assert small.num_procs < best.num_procs == large.num_procs
+    assert value(best, "usd") < value(small, "usd")
+
+
+def test_the_frontier_is_what_no_other_beats_in_days_and_money():
+    answer = fleet("32,48,64,96,128,192,256", f"{SYSTEM},a100_80g_sxm")
+    known = [one for one in answer.points if one.plan]
+
+    def beaten(one):
+        return any(
+            value(other, "days") <= value(one, "days")
+            and value(other, "usd") <= value(one, "usd")
+            and other is not one
+            for other in known
+        )
+
+    assert {id(one) for one in answer.frontier} == {id(one) for one in known if not beaten(one)}
+    days = [value(one, "days") for one in answer.frontier]
+    assert days == sorted(days)
+
+
+def test_where_nothing_meets_the_limits_the_nearest_says_by_how_much():
+    answer = fleet(deadline="5d", budget_usd="10k")
+    assert answer.best is None
+    over = {limit.field: limit.over for limit in answer.nearest.limits}
+    assert over["deadline"] == pytest.approx(value(answer.nearest, "days") - 5)
+    assert over["budget_usd"] == pytest.approx(value(answer.nearest, "usd") - 10e3)
+    assert min(answer.ranked, key=lambda one: one.excess) is answer.nearest
+    assert f"{answer.nearest.num_procs:,} x {SYSTEM}" in answer.misses
+    assert any("the least money" in words for words in answer.ways)
+
+
+def test_a_larger_count_is_named_where_none_of_those_asked_for_is_in_time():
+    answer = fleet("32,64", deadline="10d")
+    assert answer.best is None
+    assert answer.further.num_procs > 64
+    assert value(answer.further, "days") <= 10
+    assert any(f"{answer.further.num_procs:,} x" in words for words in answer.ways)
+
+
+# -- machines without a price
+
+
+def test_processor_hours_of_one_machine_stand_for_dollars_that_are_not_known():
+    asked = {"tokens": "1T"}
+    found = plan(MODEL, "32,64", UNPRICED, batch=BATCH, campaign=asked, objective="usd")
+    assert found.ranked_by == found.money == "processor_hours"
+    hours = [value(one, "processor_hours") for one in found.points]
+    assert value(found.best, "processor_hours") == min(hours)
+
+
+def test_machines_without_a_price_come_after_the_others_by_days():
+    asked = {"tokens": "1T", "deadline": "300d"}
+    machines = [UNPRICED, SYSTEM]
+    found = plan(MODEL, "32,64", machines, batch=BATCH, campaign=asked, objective="usd")
+    assert [one.system.name for one in found.ranked[:2]] == [SYSTEM, SYSTEM]
+    days = [value(one, "days") for one in found.ranked[2:]]
+    assert days == sorted(days)
+    assert UNPRICED not in {one.system.name for one in found.frontier}
+    none = plan(MODEL, 64, [UNPRICED, "gaudi2"], batch=BATCH, campaign=asked, objective="usd")
+    assert none.ranked_by == "days"
+    assert none.frontier == ()
+
+
+def test_a_budget_is_not_met_by_what_has_no_price():
+    asked = {"tokens": "1T", "budget_usd": "100M"}
+    found = plan(MODEL, 64, UNPRICED, batch=BATCH, campaign=asked, objective="usd")
+    assert found.best is None
+    assert found.points[0].unchecked == ("budget_usd",)
+    assert "budget_usd" in found.misses
+    beside = plan(
+        MODEL,
+        64,
+        [UNPRICED, SYSTEM],
+        batch=BATCH,
+        campaign=asked | {"deadline": "5d"},
+        objective="usd",
+    )
+    assert [one.system.name for one in beside.ranked] == [SYSTEM, UNPRICED]
+    assert SYSTEM in beside.frameworks  # each has its own
+
+
+# -- open counts
+
+
+def test_open_counts_are_those_that_could_meet_the_deadline():
+    answer = fleet(ANY, deadline="60d")
+    counts = [one.num_procs for one in answer.points]
+    assert counts == sorted(set(counts))
+    assert all(count % 8 == 0 for count in counts)
+    met = [one for one in answer.points if one.plan and value(one, "days") <= 60]
+    assert answer.best in met
+    assert min(counts) < met[0].num_procs
+    assert max(counts) >= BEYOND * min(one.num_procs for one in met)
+    coarse = {*halves_and_doubles(8, min(counts), max(counts))}
+    steps = tuple(one for one in answer.points if one.num_procs in coarse)
+    first = replace(answer, points=steps).best
+    assert {*counts} - coarse == {*beside([*coarse], first.num_procs, 8)}
+
+
+def test_open_counts_end_at_the_size_of_the_networks():
+    small = Changed.of(SYSTEM, {"networks[1].size": 64})
+    answer = fleet_answer(
+        ask_fleet(
+            MODEL,
+            ANY,
+            small,
+            campaign=read_campaign(RUN, {"deadline": "1d"}),
+            objective="usd",
+            batch=BATCH,
+        )
+    )
+    assert answer.best is None
+    assert max(one.num_procs for one in answer.points) == most_processors(answer.nearest.system)
+    assert answer.further is None
+
+
+def test_open_counts_end_where_more_are_no_faster():
+    answer = fleet(ANY, deadline="6h")
+    known = [one for one in answer.points if one.plan]
+    fastest = min(known, key=lambda one: value(one, "days"))
+    assert answer.best is None
+    assert fastest.num_procs < max(one.num_procs for one in answer.points)
+    assert value(fastest, "days") > 6 / 24
+
+
+def test_wide_searches_are_fewer(monkeypatch):
+    monkeypatch.setattr(fleet_search, "WIDE", 0)
+    asked = read_campaign(RUN, {"deadline": "60d"})
+    answer = plan(MODEL, ANY, SYSTEM, batch=BATCH, campaign=asked, objective="usd")
+    counts = [one.num_procs for one in answer.points]
+    assert answer.coarse
+    assert not fleet(ANY, deadline="60d").coarse
+    assert counts == [*halves_and_doubles(8, min(counts), max(counts))]
+    assert answer.best is not None
+
+
+def test_halves_and_doubles_are_powers_of_two_of_nodes_and_those_times_a_half_more():
+    found = [*halves_and_doubles(4, 5, 200)]
+    assert found == sorted(found)
+    assert set(found) == {4 * n for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)}
+
+
+def test_each_count_has_the_batch_that_a_plan_of_this_count_alone_assumes():
+    answer = plan(MODEL, "64,96", SYSTEM, campaign=RUN, objective="days")
+    alone = [ask(MODEL, count, SYSTEM).batch_size for count in (64, 96)]
+    assert [one.plan.execution["batch_size"] for one in answer.points] == alone
+    assert alone[0] != alone[1]
+    assert alone[1] % 3 == 0
+    assert answer.batch_size is None
+    assert "for each processor" in answer.assumed["--batch"]
+    assert answer.uneven == answer.small == ()
+    assert [one["tokens_per_step"] for one in answer.to_dict()["points"]] == [
+        batch * 8192 for batch in alone
+    ]
+    assert usual_batch(2**14, 8192) * 8192 == TOKENS_PER_PROCESSOR * 2**14
+
+
+def test_a_run_of_so_many_steps_has_one_batch():
+    steps = {"steps": 1000, "fleet": {"price": 2.0}}
+    answer = plan(MODEL, "64,96", SYSTEM, campaign=steps, objective="days")
+    assert answer.batch_size == ask(MODEL, 64, SYSTEM).batch_size
+    assert answer.uneven == (96,)
+
+
+def test_a_stated_batch_says_which_counts_it_does_not_suit():
+    answer = fleet("64,96,448")
+    assert answer.batch_size == BATCH
+    assert answer.uneven == (96, 448)  # 3 and 7 are not in 512
+    assert answer.small == ()
+    few = plan(MODEL, "64,128", SYSTEM, batch=8, campaign=RUN, objective="days")
+    assert few.small == (128,)  # 64 Ki tokens are 1 Ki on each of 64
+
+
+@pytest.mark.parametrize("objective", ["t_co2", "mwh"])
+def test_an_objective_that_is_known_of_no_machine_is_refused(objective):
+    machine, hint = ("a100_80g", "fleet.tdp") if objective == "mwh" else (SYSTEM, "--carbon")
+    with pytest.raises(SpecError, match="objective") as caught:
+        plan(MODEL, 64, machine, batch=BATCH, campaign=RUN, objective=objective)
+    assert hint in str(caught.value)
+    known = RUN | {"fleet": {"tdp": 700, "g_co2_per_kwh": 400}}
+    asked = ask_fleet(
+        MODEL, 64, machine, campaign=read_campaign(known), objective=objective, batch=BATCH
+    )
+    assert asked.objective == objective
+
+
+# -- questions and results
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"num_procs": ANY}, "expected a deadline with any"),
+        ({"objective": "dollars"}, "expected one of usd, days"),
+        ({"objective": "usd:max"}, "expected min"),
+        ({"mine": "tp=8"}, "expected no plan of one's own"),
+        ({"campaign": {"tokens": "1T", "batch_ramp": [{"from": 0, "batch": 64}]}}, "batch_ramp"),
+        ({"campaign": {}}, "expected the length of the run"),
+        ({"objective": None, "deadline": "60d"}, 'objective="usd"'),
+    ],
+)
+def test_what_cannot_be_asked_says_why(words, said):
+    asked = {"num_procs": 64, "campaign": RUN, "objective": "usd"} | words
+    with pytest.raises(SpecError) as caught:
+        plan(MODEL, asked.pop("num_procs"), SYSTEM, batch=BATCH, **asked)
+    assert said in str(caught.value)
+
+
+def test_an_answer_is_plain_data_whose_plans_others_take():
+    answer = fleet(deadline="60d")
+    document = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+    points = document["points"]
+    best = points[document["best"]]
+    assert {"system", "num_procs", "execution", *TOLD} <= best.keys()
+    assert best["num_procs"] == answer.best.num_procs
+    assert best["execution"] == document["plans"]["0"]["execution"]
+    assert [points[i]["days"] for i in document["frontier"]] == [
+        value(one, "days") for one in answer.frontier
+    ]
+    assert document["limits"][0] | {"limit": 60.0, "unit": "d"} == document["limits"][0]
+    assert {one["field"] for one in points[0]["limits"]} <= set(LIMITED)
+    price = document["prices"][0]
+    assert price["usd"] == 2.0
+    assert price["kind"] == "given"
+    assert {"reliability.mtbf_processor"} <= {one["field"] for one in document["assumed"]}
+
+
+def test_a_frame_has_a_row_for_each_point():
+    answer = fleet()
+    frame = answer.to_frame()
+    assert frame["num_procs"].tolist() == [one.num_procs for one in answer.points]
+    assert frame["usd"].tolist() == [value(one, "usd") for one in answer.points]
+    assert frame["frontier"].sum() == len(answer.frontier)
+    assert (frame["tensor_par"] * frame["pipeline_par"] <= frame["num_procs"]).all()
+
+
+def test_a_count_without_a_plan_says_why():
+    found = plan("llama3-70B", "8,64", SYSTEM, batch=64, campaign=RUN, objective="usd")
+    none = found.points[0]
+    assert none.plan is None
+    assert "memory" in none.to_dict()["reason"]
+    assert none not in found.ranked
+    assert not none.meets
+
+
+def test_a_point_says_what_its_page_says_of_memory():
+    points = fleet().points
+    for point in points:
+        q, execution = point.question, dict(point.plan.execution)
+        found = calculon.estimate(q.model, execution, q.system, edition="corrected")
+        assert point.memory == found.belief.memory.remark
+    assert any(point.memory for point in points)
+
+
+def test_the_answer_of_a_point_is_the_plan_of_its_count():
+    point = fleet().points[1]
+    assert point.answer.plans[0].execution == point.plan.execution

@@ -1,0 +1,227 @@
+"""Elasticities of whole runs follow from their laws, and variants of a run are runs of changed files."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.campaign.record import HOUR
+from calculon.inputs import Changed
+from calculon.planner.break_even import Rival, break_evens
+from calculon.planner.elasticities import RUN, STEP, USE, Range, effects, kind_of, slopes
+from calculon.planner.runs.run_case import RunCase
+from calculon.run_figures import RUN_FIGURES
+from tests.helpers import LLAMA_X64_P4
+
+MODEL, SYSTEM, UNPRICED = "llama3-8B", "h100_80g_sxm", "mi355x"
+MONEY = {"price": 2.5, "pue": 1.2, "g_co2_per_kwh": 400, "tdp": 700}
+OFTEN = {"mtbf_processor": 500, "repair": 0}
+"""Many failures, and nobody waits for nodes: the law of failures alone."""
+
+OWN_LATENCIES = {"ext.networks[0].step_latency": 3e-6, "ext.networks[1].step_latency": 1e-5}
+"""With these nothing of the time follows from the kind of a network."""
+
+RUNS = {
+    "often": {"tokens": "1T", "reliability": OFTEN},
+    "stated": {"tokens": "1T", "reliability": OFTEN, "checkpoints": {"interval": "1h"}},
+    "sync": {"tokens": "1T", "reliability": OFTEN, "checkpoints": {"mode": "sync"}},
+    "slow storage": {"tokens": "1T", "checkpoints": {"bandwidth": 0.02}},
+    "rich": {
+        "tokens": "1T",
+        "spikes": 2,
+        "evaluate_every": 1000,
+        "evaluate_time": 60,
+        "batch_ramp": [{"from": 0, "batch": 64}, {"from": "100B", "batch": 128}],
+        "reliability": {**OFTEN, "mtbf_common": 300, "slow_share": 0.01, "slow_factor": 1.2},
+    },
+}
+
+
+@cache
+def run(name="often"):
+    return calculon.campaign(MODEL, LLAMA_X64_P4, SYSTEM, {**RUNS[name], "fleet": MONEY})
+
+
+@pytest.mark.parametrize(
+    ("of", "path"),
+    [
+        ("usd", "fleet.price"),
+        ("mwh", "fleet.pue"),
+        ("t_co2", "fleet.pue"),
+        ("t_co2", "fleet.g_co2_per_kwh"),
+        ("mwh", "fleet.tdp"),
+    ],
+)
+def test_money_and_energy_are_proportional(of, path):
+    """C6: an elasticity of 1."""
+    case = RunCase(run(), of)
+    assert slopes(case, [case.figures[path]])[path] == pytest.approx(1.0, abs=1e-9)
+    now, more = case.values([{}, {path: 1.25 * case.figures[path].value}])
+    assert more == pytest.approx(1.25 * now)
+    assert slopes(case.of("days"), [case.figures[path]])[path] == 0.0
+
+
+def _slope_of_the_law(interval, whole, mtbf):
+    """Of (M/τ) e^(R/M) (e^((τ+δ)/M) - 1) over M, as logarithms: 1 - R/M - x e^x / (e^x - 1)."""
+    x, r = (interval + whole.saves.pause) / mtbf, whole.recovery / mtbf
+    return float(1 - r - x * np.exp(x) / np.expm1(x))
+
+
+@pytest.mark.parametrize("name", ["often", "stated"])
+def test_the_elasticity_of_days_with_the_mtbf_is_the_derivative_of_the_law(name):
+    """Daly's law at a fixed interval; at the best one its derivative with the interval is 0."""
+    path, case = "reliability.mtbf_processor", RunCase(run(name), "days")
+    e = slopes(case, [case.figures[path]])[path]
+    whole = run(name).whole
+    interval = HOUR if name == "stated" else whole.best_interval
+    law = _slope_of_the_law(interval, whole, 500 * HOUR / 64)
+    assert e == pytest.approx(law, rel=1e-4)
+    assert e < 0
+
+
+def test_longer_between_failures_of_a_published_run():
+    """Llama 3 405B: 419 interruptions in 54 days on 16,384 H100 are one in 3.09 h (arXiv:2407.21783)."""
+    plan = "llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm_24k"
+    one = calculon.campaign(*plan, "llama3-405B", reliability__repair=0)
+    assert one.figures["mtbf_hours"] == pytest.approx(54 * 24 / 419, rel=1e-3)
+    path, case = "reliability.mtbf_processor", RunCase(one, "days")
+    whole, mtbf = one.whole, 54 * 24 / 419 * HOUR
+    law = _slope_of_the_law(whole.best_interval, whole, mtbf)
+    assert slopes(case, [case.figures[path]])[path] == pytest.approx(law, rel=2e-3)
+    assert -0.1 < law < 0
+
+
+@pytest.mark.parametrize("name", ["sync", "slow storage", "rich"])
+def test_elasticities_of_times_add_up_to_minus_one(name):
+    """C7: where all rates are twice as high, and all times half as long, a run takes half the time."""
+    machine = Changed(SYSTEM, OWN_LATENCIES)
+    one = calculon.campaign(MODEL, LLAMA_X64_P4, machine, {**RUNS[name], "fleet": MONEY})
+    times = one.sensitivity()
+    felt = {one.figure.path for one in times.effects}
+    assert {"matrix.bfloat16.tflops", "reliability.mtbf_processor"} <= felt
+    assert abs(times.total.together + 1) < 1e-6
+    assert abs(times.total.sum + 1) < 1e-5
+
+
+def test_elasticities_are_differences_and_ends_are_changed_runs():
+    """Differences of runs with intervals that need not be whole steps."""
+    case = RunCase(run("rich"), "days")
+    now, every = effects(case, Range())
+    assert now == run("rich").figures["days"]
+    some = [one for one in every if one.kink == 0 and abs(one.elasticity or 0.0) > 1e-3]
+    beside = [
+        {one.figure.path: one.figure.value * math.exp(k)} for one in some for k in (-STEP, STEP)
+    ]
+    _, near = case.tried([], [change for change in beside if _possible(case, change)])
+    near = iter(near)
+    assert len(some) > 10
+    for one in some:
+        pair = [
+            next(near) for change in beside if one.figure.path in change and _possible(case, change)
+        ]
+        if len(pair) == 2:
+            slope = math.log(pair[1] / pair[0]) / (2 * STEP)
+            assert one.elasticity == pytest.approx(slope, abs=1e-9)
+    ends = [(one, {one.figure.path: one.high}) for one in some if one.at_high is not None]
+    assert [one.at_high for one, _ in ends] == case.values([change for _, change in ends]).tolist()
+
+
+def _possible(case, change):
+    ((path, value),) = change.items()
+    return case.possible(case.figures[path], value)
+
+
+@pytest.mark.parametrize("of", ["days", "mwh"])
+def test_variants_are_runs_of_changed_files(of):
+    """Each figure of the campaign, and those of the machine that runs ask for."""
+    case = RunCase(run("rich"), of)
+    asked = {**RUNS["rich"], "fleet": MONEY}
+    paths = [path for path, one in case.figures.items() if kind_of(one) == RUN]
+    paths += ["matrix.bfloat16.tflops", "networks[1].bandwidth", "ext.host.GBps"]
+    changes = []
+    for path in paths:
+        one = case.figures[path]
+        value = round(1.5 * one.value) if one.kind is int else 1.25 * one.value
+        if case.possible(one, value):
+            changes.append({path: value})
+    values = case.values(changes)
+    assert len(changes) > 12
+    for change, value in zip(changes, values, strict=True):
+        ((path, new),) = change.items()
+        own = path in case.of_campaign
+        machine = SYSTEM if own else Changed(SYSTEM, change)
+        options = {path.replace(".", "__"): new} if own else {}
+        again = calculon.campaign(MODEL, LLAMA_X64_P4, machine, asked, **options)
+        assert value == pytest.approx(again.figures[of], rel=1e-12), path
+
+
+def test_what_no_file_can_state_is_no_run():
+    case = RunCase(run(), "mwh")
+    at = case.values([{"fleet.pue": 0.9}, {"reliability.hardware_share": 1.2}, {}])
+    assert np.isnan(at).tolist() == [True, True, False]
+    assert Range().ends(case, case.figures["fleet.pue"]) == (None, 1.5)
+
+
+def test_a_run_that_never_ends_is_none():
+    case = RunCase(run(), "days")
+    assert np.isnan(case.values([{"reliability.mtbf_processor": 1e-6}])).all()
+
+
+def test_a_plan_that_does_not_fit_is_none():
+    case = RunCase(run("rich"), "days")
+    assert np.isnan(case.values([{"mem1.GiB": 1}])).all()
+
+
+@pytest.mark.parametrize(
+    ("of", "text"),
+    [
+        ("day", "did you mean 'days'"),
+        ("total_time", "leave out the campaign"),
+        ("t_co2", "--carbon 400"),
+    ],
+)
+def test_figures_that_are_not_known_are_refused(of, text):
+    bare = calculon.campaign(MODEL, LLAMA_X64_P4, SYSTEM, tokens="1T")
+    with pytest.raises(calculon.SpecError, match=text):
+        bare.sensitivity(of)
+
+
+def test_every_figure_is_that_of_the_run():
+    case = RunCase(run("rich"), "days")
+    for name in RUN_FIGURES:
+        assert case.of(name).values([{}]) == [run("rich").figures[name]]
+
+
+def test_the_largest_elasticities_are_those_of_the_whole_table():
+    told = run("rich").largest_elasticities
+    assert told.keys() == {"days", "usd"}
+    known = run("rich").sensitivity("usd").effects
+    bought = [one for one in known if kind_of(one.figure) != USE and one.elasticity is not None]
+    bought.sort(key=lambda one: -abs(one.elasticity))
+    assert [one["path"] for one in told["usd"]] == [one.figure.path for one in bought[:3]]
+    assert told["usd"][0] == {"path": "fleet.price", "elasticity": bought[0].elasticity}
+    bare = calculon.campaign(MODEL, LLAMA_X64_P4, UNPRICED, tokens="1T")
+    assert bare.figures["usd"] is None
+    assert bare.largest_elasticities.keys() == {"days"}
+
+
+def test_plans_are_equal_at_a_bandwidth_of_checkpoints():
+    """One has the shorter step, the other less to save while steps wait."""
+    stated = {
+        "tokens": "100B",
+        "checkpoints": {"mode": "sync", "bandwidth": 0.2},
+        "reliability": OFTEN,
+    }
+    plans = [{**LLAMA_X64_P4, "optimizer_state_dtype": one} for one in ("float32", "bfloat16")]
+    plans[1] |= {"tensor_par_comm_type": "ar"}
+    cases = [RunCase(calculon.campaign(MODEL, one, SYSTEM, stated), "days") for one in plans]
+    path = "checkpoints.bandwidth"
+    rival = Rival(cases[1], "the other", "both", same_machine=True)
+    (even,) = break_evens(cases[0], rival, [cases[0].figures[path]], lambda _: 1.0)
+    first, second = (case.values([{path: even.value}])[0] for case in cases)
+    assert first == pytest.approx(second, rel=1e-9)
+    slow, fast = (case.values([{path: even.value / 2}, {path: even.value * 2}]) for case in cases)
+    assert slow[0] > fast[0]
+    assert slow[1] < fast[1]
