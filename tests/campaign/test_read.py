@@ -135,7 +135,7 @@ def test_a_processor_that_never_fails():
         ({"tokens": "-3x"}, "tokens", "so many for each parameter"),
         ({"loss": 0}, "loss", "above 0"),
         ({"deadline": "soon"}, "deadline", "a time such as 60d"),
-        ({"deadline": -1}, "deadline", "a time of at least 0"),
+        ({"deadline": -1}, "deadline", "a time above 0"),
         ({"reliability": {"mtbf_processor": 0}}, "reliability.mtbf_processor", "or never"),
         ({"reliability": {"mtbf_processor": "soon"}}, "reliability.mtbf_processor", "a time"),
         ({"reliability": []}, "reliability", "an object with named fields"),
