@@ -217,7 +217,8 @@ def largest_model(
             _check(answer)
             return answer
     words = f"no model of the catalog of at most this size runs on {count:,} x {machine.name}"
-    raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}; tried: {', '.join(tried)}")
+    several = f"; tried: {', '.join(tried)}" if len(why) > 1 else ""
+    raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}{several}")
 
 
 _DATATYPE = "bfloat16"
