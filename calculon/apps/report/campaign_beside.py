@@ -23,7 +23,7 @@ def published_section(
     Parameters
     ----------
     rows : sequence of mapping
-        Result of :func:`calculon.planner.published_beside.published_beside`.
+        Result of :func:`calculon.planner.runs.published_beside.published_beside`.
     digits : Digits
         Those of the predicted run.
     """

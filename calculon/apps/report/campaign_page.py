@@ -65,8 +65,8 @@ class CampaignPage:
     Parameters
     ----------
     run : mapping
-        The run as plain data (:meth:`calculon.planner.training_run.TrainingRun.to_dict`); with ``elasticities`` beside
-        (:attr:`~calculon.planner.training_run.TrainingRun.largest_elasticities`) the page has them.
+        The run as plain data (:meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`); with ``elasticities``
+        beside (:attr:`~calculon.planner.runs.training_run.TrainingRun.largest_elasticities`) the page has them.
     main : Result
         The part that takes the longest.
     usual : callable

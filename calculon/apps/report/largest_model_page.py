@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 
 class LargestModelPage:
-    """The page of :class:`~calculon.planner.largest_model.LargestModel`, given as plain data.
+    """The page of :class:`~calculon.planner.runs.largest_model.LargestModel`, given as plain data.
 
     Parameters
     ----------

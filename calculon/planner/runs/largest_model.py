@@ -17,8 +17,8 @@ from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.planner.run_of_plan import campaign
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.runs.run_of_plan import campaign
+from calculon.planner.runs.training_run import TrainingRun
 from calculon.spec import catalog
 from calculon.spec.model import Model
 from calculon.spec.spellings import processor_counts
@@ -201,24 +201,9 @@ def largest_model(
     span = _span(days, asked)
     document = {name: one for name, one in asked.document.items() if name not in _NOT_OWN}
     own = read_campaign({**document, "tokens": "chinchilla"})
-    tried: dict[str, TrainingRun | None] = {}
-    why: dict[str, None] = {}
-    flops = count * span * FIRST_MFU * machine.matrix[_DATATYPE].peak
-    while name := _nearest(flops, tried):
-        try:
-            found = tried[name] = campaign(name, count, machine, own, preset=preset)
-        except Infeasible as error:
-            tried[name], why[str(error)] = None, None
-            continue
-        too_large = tuple(one for one, run in tried.items() if run is None)
-        answer = LargestModel(machine, count, span / DAY, found, too_large)
-        flops = answer.compute
-        if _nearest(flops, tried) in tried:  # itself, or one whose rate leads back to it
-            _check(answer)
-            return answer
-    words = f"no model of the catalog of at most this size runs on {count:,} x {machine.name}"
-    several = f"; tried: {', '.join(tried)}" if len(why) > 1 else ""
-    raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}{several}")
+    found = _search(machine, count, span / DAY, own, preset)
+    _check(found)
+    return found
 
 
 _DATATYPE = "bfloat16"
@@ -245,6 +230,29 @@ def not_asked(path: str) -> Problem | None:
         return None
     hint = "the deadline says how long the run is, and its answer what it costs"
     return Problem(path, "a run of one model, to which it belongs", "the largest model", hint)
+
+
+def _search(
+    machine: System, count: int, days: float, asked: Campaign, preset: str | None
+) -> LargestModel:
+    """Return the answer with the rate of the model that is nearest to it."""
+    tried: dict[str, TrainingRun | None] = {}
+    why: dict[str, None] = {}
+    flops = count * days * DAY * FIRST_MFU * machine.matrix[_DATATYPE].peak
+    while name := _nearest(flops, tried):
+        try:
+            found = tried[name] = campaign(name, count, machine, asked, preset=preset)
+        except Infeasible as error:
+            tried[name], why[str(error)] = None, None
+            continue
+        too_large = tuple(one for one, run in tried.items() if run is None)
+        answer = LargestModel(machine, count, days, found, too_large)
+        flops = answer.compute
+        if _nearest(flops, tried) in tried:  # itself, or one whose rate leads back to it
+            return answer
+    words = f"no model of the catalog of at most this size runs on {count:,} x {machine.name}"
+    several = f"; tried: {', '.join(tried)}" if len(why) > 1 else ""
+    raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}{several}")
 
 
 def _check(found: LargestModel) -> None:
