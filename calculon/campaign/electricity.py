@@ -112,7 +112,10 @@ def carbon_of(text: str | float, place: str = "carbon") -> Grid:
         if spelled in known:
             return known[spelled]
         wanted = "a number of g/kWh, or a grid of systems/grids.csv such as france"
-        hint = nearest(spelled, list(known)) or "known are " + ", ".join(grids())
+        hint = (
+            nearest(spelled, list(known))
+            or f"known are {', '.join(grids())}, and codes of them such as us-va"
+        )
         raise SpecError("grid", Problem(place, wanted, shown(text), hint)) from None
     if problem := _GRAMS.problem(float, number, place):
         raise SpecError("grid", problem)

@@ -12,6 +12,7 @@ from calculon.spec import catalog
 from calculon.spec.decode import decode
 from calculon.spec.fields import shown
 from calculon.spec.override import override
+from calculon.spec.paths import absent, steps_of
 
 CampaignSource = str | os.PathLike[str] | Mapping[str, Any] | Changed | Campaign
 
@@ -27,7 +28,7 @@ def read_campaign(
         A name of the catalog, a file, the fields of one, or a record; without it all fields have their defaults.
     options : mapping, optional
         Values by path (``"reliability.mtbf_processor"``) that count instead of those of the source, as a file would
-        state them.
+        state them. What it is about then says which of its values they replace.
 
     Raises
     ------
@@ -43,7 +44,10 @@ def read_campaign(
         if isinstance(source, Changed):
             changes, source = {**source.changes, **changes}, source.source
         name, raw, file = _document(source)
-    whole = override(_with_parts(raw, changes), changes, file, Campaign) if changes else raw
+    whole = raw
+    if changes:
+        whole = override(_with_parts(raw, changes), changes, file, Campaign)
+        whole |= _about(raw, changes)
     return decode(Campaign, whole, file, name=name, document=whole)
 
 
@@ -64,3 +68,26 @@ def _with_parts(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str,
     """Return a document that has the parts in which values are changed."""
     heads = {path.partition(".")[0] for path in changes if "." in path}
     return {**{name: {} for name in sorted(heads & {*PARTS})}, **raw}
+
+
+def _about(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a campaign is about, with the values of it that changes replace; nothing where it does not say."""
+    if not (about := raw.get("about")):
+        return {}
+    stated = ((path, _value(raw, path), new) for path, new in changes.items())
+    replaced = [
+        f"{path} changed" if isinstance(old, (Mapping, list)) else f"{path} {new}, not {old}"
+        for path, old, new in stated
+        if old not in (None, new)
+    ]
+    return {"about": "; ".join((str(about), *replaced))}
+
+
+def _value(raw: Any, path: str) -> Any:
+    """Return the value at a path of a document; None without one."""
+    found = raw
+    for step in steps_of(path):
+        if absent(found, step, ""):
+            return None
+        found = found[step]
+    return found

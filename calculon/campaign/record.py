@@ -303,7 +303,7 @@ class Campaign:
     reliability: Reliability = declare("failures", default=Reliability())
     checkpoints: Checkpoints = declare("checkpoints", default=Checkpoints())
     fleet: Fleet = declare("money and power", default=Fleet())
-    deadline: TimeSpan | None = declare(
+    deadline: Interval | None = declare(
         "days that the run may take", unit="d", scale=DAY, default=None
     )
     budget_usd: Money | None = declare("US dollars that it may cost", unit="USD", default=None)

@@ -58,13 +58,26 @@ def _replace(document: Any, path: str, value: object, record: type | None) -> Pr
         known = _declared(kind)
         if problem := absent(parent, step, place):
             if not (last and step in known and isinstance(parent, Mapping)):
-                hint = nearest(str(step), [*known]) if isinstance(parent, Mapping) else ""
-                return replace(problem, hint=hint or problem.hint)
+                return _with_hint(problem, step, parent, known)
             break
         parent, place = parent[step], joined(place, step)
         kind = _inside(kind, step, parent)
     holder[steps[-1]] = copy.deepcopy(value)
     return None
+
+
+def _with_hint(problem: Problem, step: Step, parent: Any, known: Mapping[str, Any]) -> Problem:
+    """Return the problem with an absent member of a document, with what a record class declares there as its hint."""
+    if not isinstance(parent, Mapping) or not known:
+        return problem
+    if step in known:  # nothing is stated there, so no part of it can change
+        listed = get_origin(known[str(step)]) is tuple
+        hint = "a list is stated in a file, as a whole" if listed else "state it as a whole"
+        return replace(
+            problem, expected="a value of which to change a part", found="none", hint=hint
+        )
+    hint = nearest(str(step), [*known])
+    return replace(problem, hint=hint or f"known are {', '.join(known)}")
 
 
 def _declared(kind: Any) -> dict[str, Any]:

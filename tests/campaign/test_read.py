@@ -135,7 +135,7 @@ def test_a_processor_that_never_fails():
         ({"tokens": "-3x"}, "tokens", "so many for each parameter"),
         ({"loss": 0}, "loss", "above 0"),
         ({"deadline": "soon"}, "deadline", "a time such as 60d"),
-        ({"deadline": -1}, "deadline", "a time of at least 0"),
+        ({"deadline": -1}, "deadline", "a time above 0"),
         ({"reliability": {"mtbf_processor": 0}}, "reliability.mtbf_processor", "or never"),
         ({"reliability": {"mtbf_processor": "soon"}}, "reliability.mtbf_processor", "a time"),
         ({"reliability": []}, "reliability", "an object with named fields"),
@@ -199,3 +199,16 @@ def test_a_misspelled_field_has_a_hint():
 def test_no_campaign_of_a_name():
     with pytest.raises(SpecError, match="llama3-405B"):
         read_campaign("llama3-404B")
+
+
+def test_what_a_campaign_is_about_says_which_of_its_values_are_replaced():
+    source = {"about": "a run of 15T tokens", "tokens": "15T", "fleet": {"price": 2.0}}
+    changes = {"tokens": "1T", "deadline": "9d", "fleet.price": 3.0}
+    found = read_campaign(source, changes)
+    assert (
+        found.document["about"]
+        == "a run of 15T tokens; tokens 1T, not 15T; fleet.price 3.0, not 2.0"
+    )
+    for same in ({}, {"tokens": "15T"}, {"deadline": "9d"}):
+        assert read_campaign(source, same).document["about"] == source["about"]
+    assert "about" not in read_campaign({"tokens": "15T"}, {"tokens": "1T"}).document

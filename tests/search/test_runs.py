@@ -202,7 +202,7 @@ def test_limits_of_a_campaign_are_conditions():
         ({"campaign": "llama3-405B"}, "calculon campaign"),
         (
             {"campaign": {"phases": [{"tokens": "1T"}, {"tokens": "1T"}]}},
-            "leave out phases here",
+            "leave out phases",
         ),
     ],
 )

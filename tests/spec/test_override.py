@@ -5,7 +5,9 @@ import copy
 import pytest
 
 from calculon import SpecError
+from calculon.campaign.record import Campaign
 from calculon.hardware.system import System
+from calculon.spec.fields import spec_fields
 from calculon.spec.override import override
 
 RAW = {
@@ -72,3 +74,23 @@ def test_a_constant_that_the_law_of_a_kernel_leaves_out_can_be_stated():
     assert changed == {"ext": {"kernels": {"norm": {"any": {**law, "backward": 0.8}}}}}
     with pytest.raises(SpecError, match="did you mean 'backward'"):
         override(raw, {f"{place}.backwards": 0.8}, "s.json", System)
+
+
+def test_the_hint_names_the_fields_of_the_record():
+    """Also those that a document without any of them could have."""
+    with pytest.raises(SpecError) as refused:
+        override({}, {"foo": 1}, "c", Campaign)
+    (problem,) = refused.value.problems
+    assert problem.hint == f"known are {', '.join(one.key for one in spec_fields(Campaign))}"
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"), [("phases[0].batch", "in a file"), ("batch_ramp.start", "as a whole")]
+)
+def test_a_part_of_what_is_not_stated_cannot_change(path, hint):
+    with pytest.raises(SpecError) as refused:
+        override({}, {path: 1}, "c", Campaign)
+    (problem,) = refused.value.problems
+    assert problem.field in ("phases", "batch_ramp")
+    assert (problem.expected, problem.found) == ("a value of which to change a part", "none")
+    assert hint in problem.hint

@@ -3,11 +3,18 @@
 import argparse
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from calculon.apps.cli.campaign_options import add_campaign, campaign_of, campaign_source
-from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.campaign_options import (
+    OPTIONS,
+    add_campaign,
+    campaign_of,
+    campaign_source,
+    stated,
+)
+from calculon.apps.cli.changes import OPTION, add_changes, parsed, with_changes
 from calculon.apps.cli.options import Parser, add_preset, naming
 from calculon.errors import Problem, SpecError
 from calculon.spec.spellings import processor_counts
@@ -77,17 +84,24 @@ def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
     Raises
     ------
     SpecError
-        For anything malformed, such as an execution, which is one of a model.
+        For anything malformed, such as an execution, which is one of a model, or the tokens of a run.
     Infeasible
-        When no model of such a size fits.
+        When no model of such a size fits, or the days are too few for any.
     """
-    from calculon.planner.runs.largest_model import largest_model
+    from calculon.planner.runs.largest_model import largest_model, not_asked
 
     if not re.fullmatch(_COUNT, arguments.execution):
         wanted, found = f"a number of processors, since the model is {ANY}", arguments.execution
         raise SpecError("EXECUTION", Problem("", wanted, found))
     source = campaign_source(arguments)
     changed = with_changes(arguments.changes, campaign=source, system=arguments.system)
+    names = {one.path: one.name for one in OPTIONS}
+    set_here = parsed(arguments.changes, ("campaign", "system"))["campaign"]
+    for path in (*stated(arguments), *set_here):
+        if problem := not_asked(path):
+            by_option = path not in set_here
+            problem = replace(problem, field="") if by_option else problem
+            raise SpecError(names[path] if by_option else OPTION, problem)
     asked = campaign_of(arguments, changed["campaign"])
     with naming(arguments.execution, campaign=arguments.campaign or "campaign"):
         return largest_model(

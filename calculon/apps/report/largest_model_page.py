@@ -6,20 +6,33 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from calculon.apps.report.campaign_words import tokens_words
+from calculon.apps.report.campaign_sections import assumed_section
+from calculon.apps.report.campaign_words import interval_words, tokens_words
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import heading, percent
 from calculon.spec.origin import stated_name
+from calculon.units import MEGA
 
 Document = Mapping[str, Any]
 
+HOUR = 3600.0
+
 
 class LargestModelPage:
-    """The page of :class:`~calculon.planner.runs.largest_model.LargestModel`, given as plain data."""
+    """The page of :class:`~calculon.planner.runs.largest_model.LargestModel`, given as plain data.
 
-    def __init__(self, found: Document):
+    Parameters
+    ----------
+    found : Document
+        The model.
+    every : bool
+        Also list the defaults without effect here.
+    """
+
+    def __init__(self, found: Document, *, every: bool = False):
         self.found = found
+        self.every = every
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         found = self.found
@@ -31,6 +44,7 @@ class LargestModelPage:
         yield indented(table)
         yield from (Text(), *self._optima())
         yield from (Text(), *self._nearest())
+        yield from (Text(), *assumed_section(found["nearest"]["run"], every=self.every))
 
     def _rate(self) -> Iterator[tuple[str, str]]:
         """Say how much the fleet does, and how that is known."""
@@ -42,6 +56,18 @@ class LargestModelPage:
             "rate",
             f"that of {name} on this fleet, with failures: {share} of the peak of all hours that are paid",
         )
+        mtbf = run["figures"]["mtbf_hours"]
+        often = (
+            "none" if not run["figures"]["failures"] else f"one in {interval_words(mtbf * HOUR)}"
+        )
+        yield (
+            "failures",
+            f"{often}; {percent(run['figures']['goodput'])} of the time is steps that count",
+        )
+        units = {"usd": "USD", "mwh": "MWh", "t_co2": "t CO2"}
+        costs = [f"{_amount(found[key])} {unit}" for key, unit in units.items() if found[key]]
+        if costs:
+            yield "costs", f"{', '.join(costs)} in {found['days']:,.3g} days"
 
     def _optima(self) -> Iterator[RenderableType]:
         yield heading("On the optimum", "parameters and tokens that this compute is best spent on")
@@ -76,6 +102,11 @@ class LargestModelPage:
 def _short(count: float) -> str:
     """Write a count with three digits."""
     return tokens_words(float(f"{count:.3g}"))
+
+
+def _amount(value: float) -> str:
+    """Write an amount with three digits, millions and more with their prefix."""
+    return _short(value) if value >= MEGA else f"{float(f'{value:.3g}'):,.10g}"
 
 
 def _cells(one: Document) -> dict[str, str]:

@@ -1,13 +1,14 @@
 """The largest model that a fleet trains in some days, on the compute-optimal ratio of tokens to parameters."""
 
 import math
+import re
 from collections.abc import Mapping
 from functools import cache, cached_property
 from typing import Any
 
 from calculon import inputs
 from calculon.architecture.parameters import active_count
-from calculon.campaign.goals import CHINCHILLA, TimeSpan
+from calculon.campaign.goals import CHINCHILLA, Interval
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.scaling_laws import COUNTED, FLOP_PER_PARAMETER_AND_TOKEN, LAWS, losses
@@ -27,6 +28,9 @@ FIRST_MFU = 0.4
 
 _SMALLER = 0.8
 """Parameters of the next model, at most, over those of one that did not fit."""
+
+SMALLEST = 70e6
+"""Parameters of the smallest model that the laws were fitted to, arXiv:2203.15556, abstract: below it none holds."""
 
 RULE = "20 tokens for each parameter"
 """The ratio of Hoffmann et al., arXiv:2203.15556, table 3, by all three of their approaches together."""
@@ -96,6 +100,12 @@ class LargestModel(Displayed):
         """FLOP that the fleet does in these days."""
         return self.rate * self.days
 
+    def cost(self, figure: str) -> float | None:
+        """Return what these days take of a figure that grows with them, such as ``usd``; None where it is not known."""
+        figures = self.nearest.figures
+        value, takes = figures[figure], figures["days"]
+        return None if value is None or not takes else value * self.days / takes
+
     @cached_property
     def optima(self) -> tuple[Optimum, ...]:
         """Parameters and tokens that the compute is best spent on, by the usual rule and by both laws."""
@@ -109,6 +119,7 @@ class LargestModel(Displayed):
             "num_procs": self.num_procs,
             "days": self.days,
             "compute": self.compute,
+            **{name: self.cost(name) for name in COSTS},
             "mfu_effective": run.figures["mfu_effective"],
             "counted": COUNTED,
             "sources": {RULE: "arXiv:2203.15556, table 3"}
@@ -165,14 +176,15 @@ def largest_model(
     run : str, path, mapping or Campaign, optional
         Failures, checkpoints and prices, as in :func:`calculon.campaign`; how long its run is does not count.
     preset, **options
-        As in :func:`calculon.campaign`.
+        As in :func:`calculon.campaign`, without :data:`OF_A_RUN`.
 
     Raises
     ------
     SpecError
-        For a malformed request, such as one without days.
+        For a malformed request, such as one without days, or an option of how long a run is.
     Infeasible
-        When no model of the catalog of such a size fits on these processors.
+        When no model of the catalog of such a size fits on these processors, and when the days are too few for a model
+        of :data:`SMALLEST` parameters.
 
     Examples
     --------
@@ -181,33 +193,80 @@ def largest_model(
     True
     """
     stated = {name.replace("__", "."): value for name, value in options.items()}
+    for path in stated:
+        if problem := not_asked(path):
+            raise SpecError("campaign", problem)
     asked = read_campaign(run, stated)
     machine, count = inputs.system(system), processor_counts(str(num_procs))[0]
     span = _span(days, asked)
-    document = {name: one for name, one in asked.document.items() if name not in _OF_A_RUN}
+    document = {name: one for name, one in asked.document.items() if name not in _NOT_OWN}
     own = read_campaign({**document, "tokens": "chinchilla"})
-    tried: dict[str, TrainingRun | None] = {}
-    flops = count * span * FIRST_MFU * machine.matrix[_DATATYPE].peak
-    while name := _nearest(flops, tried):
-        found = tried[name] = _run(name, count, machine, own, preset)
-        if found is None:
-            continue
-        too_large = tuple(one for one, run in tried.items() if run is None)
-        answer = LargestModel(machine, count, span / DAY, found, too_large)
-        flops = answer.compute
-        if _nearest(flops, tried) in tried:  # itself, or one whose rate leads back to it
-            return answer
-    words = f"no model of the catalog of about this size fits on {count:,} x {machine.name}"
-    raise Infeasible("nothing_fits", f"{words}: {', '.join(tried)}")
+    found = _search(machine, count, span / DAY, own, preset)
+    _check(found)
+    return found
 
 
 _DATATYPE = "bfloat16"
 
-_OF_A_RUN = (
+COSTS = ("usd", "mwh", "t_co2")
+"""Figures of a run that tell what its days take."""
+
+OF_A_RUN = (
     *("tokens", "loss", "steps", "phases", "batch_ramp", "seq_ramp"),
-    *("deadline", "budget_usd", "budget_mwh", "about"),
+    *("budget_usd", "budget_mwh"),
 )
-"""Fields of a campaign that are those of another run."""
+"""Fields of a campaign that are those of a run of one model: the largest model has its own."""
+
+_NOT_OWN = (*OF_A_RUN, "deadline", "about")
+
+
+def not_asked(path: str) -> Problem | None:
+    """Return what is wrong with stating a field of a campaign, by path, beside the largest model; None if nothing.
+
+    >>> not_asked("tokens").found, not_asked("fleet.price")
+    ('the largest model', None)
+    """
+    if re.split(r"[.\[]", path)[0] not in OF_A_RUN:
+        return None
+    hint = "the deadline says how long the run is, and its answer what it costs"
+    return Problem(path, "a run of one model, to which it belongs", "the largest model", hint)
+
+
+def _search(
+    machine: System, count: int, days: float, asked: Campaign, preset: str | None
+) -> LargestModel:
+    """Return the answer with the rate of the model that is nearest to it."""
+    tried: dict[str, TrainingRun | None] = {}
+    why: dict[str, None] = {}
+    flops = count * days * DAY * FIRST_MFU * machine.matrix[_DATATYPE].peak
+    while name := _nearest(flops, tried):
+        try:
+            found = tried[name] = campaign(name, count, machine, asked, preset=preset)
+        except Infeasible as error:
+            tried[name], why[str(error)] = None, None
+            continue
+        too_large = tuple(one for one, run in tried.items() if run is None)
+        answer = LargestModel(machine, count, days, found, too_large)
+        flops = answer.compute
+        if _nearest(flops, tried) in tried:  # itself, or one whose rate leads back to it
+            return answer
+    words = f"no model of the catalog of at most this size runs on {count:,} x {machine.name}"
+    several = f"; tried: {', '.join(tried)}" if len(why) > 1 else ""
+    raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}{several}")
+
+
+def _check(found: LargestModel) -> None:
+    """Refuse days that are too few for any model."""
+    best = found.optima[0].parameters
+    if best >= SMALLEST:
+        return
+    need = found.days * (SMALLEST / best) ** 2
+    procs = f"{found.num_procs:,} x {found.system.name}"
+    raise Infeasible(
+        "too_short",
+        f"in {found.days:.3g} days {procs} train a model of {best:.3g} parameters, and the laws of the best one hold "
+        f"from {SMALLEST:.3g} on: it takes {need:.3g} days at least",
+    )
 
 
 def _span(days: float | str | None, asked: Campaign) -> float:
@@ -219,9 +278,7 @@ def _span(days: float | str | None, asked: Campaign) -> float:
             raise SpecError("campaign", problem)
         return float(asked.deadline)
     problems: list[Problem] = []
-    found = TimeSpan.decode(days, "days", problems, DAY)
-    if not problems and not found > 0:
-        problems.append(Problem("days", "more than 0", f"{days}"))
+    found = Interval.decode(days, "days", problems, DAY)
     if problems:
         raise SpecError("campaign", problems)
     return float(found)
@@ -247,13 +304,3 @@ def _nearest(flops: float, tried: Mapping[str, TrainingRun | None]) -> str:
     )
     left = [name for name, parameters in known.items() if parameters <= most]
     return min(left, key=lambda name: abs(math.log(known[name] / wanted)), default="")
-
-
-def _run(
-    name: str, num_procs: int, system: System, asked: Campaign, preset: str | None
-) -> TrainingRun | None:
-    """Return the run of a model of the catalog on its best plan; None where it does not fit."""
-    try:
-        return campaign(name, num_procs, system, asked, preset=preset)
-    except Infeasible:
-        return None

@@ -1,5 +1,6 @@
 """Money, energy and nodes of a whole run as plain data, with the sources of their figures."""
 
+import math
 from typing import Any
 
 from calculon.campaign.electricity import Carbon
@@ -93,7 +94,8 @@ def _market(whole: WholeRun) -> float | None:
 
 def warnings_of(whole: WholeRun) -> list[str]:
     """Return what makes the figures of a run, of one execution, less sure."""
-    warned = small_job_warning(int(whole.job.num_procs))
+    never = math.isinf(whole.campaign.reliability.mtbf_processor)
+    warned = "" if never else small_job_warning(int(whole.job.num_procs))
     return [warned] if warned else []
 
 

@@ -6,7 +6,7 @@ from calculon import inputs
 from calculon.campaign.launched_run import with_launch
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.campaign.record import Campaign
-from calculon.errors import Infeasible
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -56,6 +56,9 @@ def campaign(
         When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
         A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
     """
+    if "campaign" in options:
+        hint = "calculon.campaign(..., run=...) takes the name or the file of a campaign"
+        raise SpecError("campaign", Problem("campaign", "fields of one", "an argument", hint))
     stated = {name.replace("__", "."): value for name, value in options.items()}
     asked = read_campaign(run, stated)
     if (launch := launch_in(execution)) is not None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 
@@ -9,7 +10,7 @@ import calculon
 from calculon.architecture.parameters import active_count
 from calculon.campaign.scaling_laws import LAWS
 from calculon.errors import Infeasible, SpecError
-from calculon.planner.runs.largest_model import RULE
+from calculon.planner.runs.largest_model import RULE, SMALLEST
 
 SYSTEM = "h100_80g_sxm"
 
@@ -88,3 +89,19 @@ def test_it_is_plain_data(found):
 def test_it_takes_some_days(days):
     with pytest.raises(SpecError):
         calculon.largest_model(SYSTEM, 64, days)
+
+
+def test_it_has_no_tokens_of_a_run():
+    with pytest.raises(SpecError, match="tokens: expected a run of one model"):
+        calculon.largest_model(SYSTEM, 64, 30, tokens="1T")
+
+
+def test_the_fewest_days_are_those_of_the_smallest_model_of_the_laws():
+    """The days that the message says are enough, and a tenth less are not."""
+    with pytest.raises(Infeasible, match="laws of the best one hold") as refused:
+        calculon.largest_model(SYSTEM, 64, 1e-5)
+    need = float(re.search(r"takes (\S+) days", str(refused.value))[1])
+    enough = calculon.largest_model(SYSTEM, 64, 1.01 * need)
+    assert enough.optima[0].parameters == pytest.approx(SMALLEST, rel=0.02)
+    with pytest.raises(Infeasible):
+        calculon.largest_model(SYSTEM, 64, 0.9 * need)

@@ -76,5 +76,6 @@ def test_spares_are_beside_the_nodes_of_the_job():
 
 def test_small_jobs_have_a_warning_and_large_ones_none():
     assert [one.split()[0] for one in told()[0]["warnings"]] == ["Jobs"]
+    assert told(reliability__mtbf_processor="never")[0]["warnings"] == []
     large = ("llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm_24k")
     assert calculon.campaign(*large, tokens="1T").to_dict()["warnings"] == []

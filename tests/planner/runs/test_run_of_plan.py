@@ -58,3 +58,9 @@ def test_a_frame_has_a_row_for_each_part():
     assert list(frame["batch_size"]) == [256, 512]
     assert list(frame["days"]) == [one.days for one in run.parts]
     assert "execution" not in frame
+
+
+def test_a_campaign_is_the_argument_run():
+    with pytest.raises(SpecError, match="run=") as refused:
+        calculon.campaign(*LLAMA, campaign="llama3-405B")
+    assert refused.value.field == "campaign"

@@ -86,6 +86,6 @@ def _largest(arguments: argparse.Namespace, log: Log, output: str | None) -> Non
 
     found = asked_largest(arguments).to_dict()
     if output is None:
-        log.show(LargestModelPage(found))
+        log.show(LargestModelPage(found, every=arguments.verbose))
     else:
         log.write(found, output)
