@@ -96,7 +96,10 @@ class CampaignPage:
         else:
             yield from (steps, Text(), *rest)
         if self.run["published"]:
-            yield from (Text(), *published_section(self.run["published"], self.digits))
+            yield from (
+                Text(),
+                *published_section(self.run["published"], self.run["parts"], self.digits),
+            )
         if found := self.run.get("elasticities"):
             yield from (Text(), *elasticities_section(found))
         yield from (Text(), *assumed_section(self.run, every=self.every))
