@@ -62,13 +62,8 @@ class Limit:
         >>> Limit("deadline", "days", 60.0, 95.33, "d").in_words
         'its deadline of 60 d by 35.3 d'
         """
-        return (
-            f"its {_WORDS[self.field]} of {self._told(self.most)} by {self._told(abs(self.over))}"
-        )
-
-    def _told(self, value: float) -> str:
-        money = self.unit == "USD" and abs(value) >= KILO
-        return f"{scaled(value, digits=2) if money else f'{value:,.3g}'} {self.unit}"
+        most, over = (limit_words(one, self.unit) for one in (self.most, abs(self.over)))
+        return f"its {_WORDS[self.field]} of {most} by {over}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -82,6 +77,16 @@ class Limit:
             "met": self.met,
             "in_words": self.in_words,
         }
+
+
+def limit_words(value: float, unit: str) -> str:
+    """Write an amount of what a limit bounds.
+
+    >>> limit_words(35.33, "d"), limit_words(2.5e6, "USD")
+    ('35.3 d', '2.50 M USD')
+    """
+    money = unit == "USD" and abs(value) >= KILO
+    return f"{scaled(value, digits=2) if money else f'{value:,.3g}'} {unit}"
 
 
 def limits(campaign: Campaign, figures: Mapping[str, float | None]) -> tuple[Limit, ...]:
