@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from calculon.plan.plan import Plan
     from calculon.planner.answer import Answer
     from calculon.planner.dependence import Sensitivity
-    from calculon.planner.fleet import FleetAnswer
-    from calculon.planner.largest_model import LargestModel, largest_model
     from calculon.planner.launch_flags import export_flags, import_flags
     from calculon.planner.planning import plan
-    from calculon.planner.run_of_plan import campaign
+    from calculon.planner.runs.fleet import FleetAnswer
+    from calculon.planner.runs.largest_model import LargestModel, largest_model
+    from calculon.planner.runs.run_of_plan import campaign
+    from calculon.planner.runs.training_run import TrainingRun
     from calculon.planner.sensitivity import sensitivity
-    from calculon.planner.training_run import TrainingRun
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
@@ -102,11 +102,11 @@ _MODULES = {
     "launch.dialect": ("Launch",),
     "plan.plan": ("Plan",),
     "planner.answer": ("Answer",),
-    "planner.fleet": ("FleetAnswer",),
-    "planner.largest_model": ("LargestModel", "largest_model"),
+    "planner.runs.fleet": ("FleetAnswer",),
+    "planner.runs.largest_model": ("LargestModel", "largest_model"),
     "planner.launch_flags": ("export_flags", "import_flags"),
-    "planner.run_of_plan": ("campaign",),
-    "planner.training_run": ("TrainingRun",),
+    "planner.runs.run_of_plan": ("campaign",),
+    "planner.runs.training_run": ("TrainingRun",),
     "planner.waterfall": ("Waterfall", "waterfall"),
     "planner.planning": ("plan",),
     "planner.dependence": ("Sensitivity",),

@@ -59,3 +59,9 @@ class CampaignFigures:
 
 RUN_FIGURES: dict[str, Column] = {one.name: one for one in columns(CampaignFigures)}
 """The figures of whole runs by name."""
+
+TIMED_FIGURES = frozenset(
+    {"processor_hours"}
+    | {n for n, f in RUN_FIGURES.items() if f.unit.symbol in ("d", "USD", "tokens/USD", "MWh", "t")}
+)
+"""Figures that grow or shrink with the time of a step, and are as uncertain as it."""

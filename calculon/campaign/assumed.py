@@ -1,8 +1,9 @@
 """Which defaults of a campaign have an effect on it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from calculon.campaign.catalog_prices import processor_of
 from calculon.campaign.record import Campaign
 
 _WHERE: Mapping[str, Callable[[Campaign], bool]] = {
@@ -29,10 +30,32 @@ def counts(campaign: Campaign, path: str) -> bool:
     return path not in _WHERE or _WHERE[path](campaign)
 
 
-def told_defaults(campaign: Campaign) -> list[dict[str, Any]]:
-    """Return the defaults that nobody stated as plain data, with their sources, and whether they have an effect."""
+_MEASURED_ON = {"reliability.mtbf_processor": "h100"}
+"""How the names of the systems begin that a default was measured on."""
+
+
+def told_defaults(campaign: Campaign, systems: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the defaults that nobody stated as plain data, with their sources, and whether they have an effect.
+
+    Parameters
+    ----------
+    campaign : Campaign
+        The run.
+    systems : iterable of str
+        Names of the machines; the source of a default says for which of them it is that of another processor.
+    """
+    names = list(systems)
     return [
-        {"field": path, "value": value, "unit": unit, "source": source}
+        {"field": path, "value": value, "unit": unit, "source": source + _taken(path, names)}
         | {"counts": counts(campaign, path)}
         for path, value, unit, source in campaign.defaults
     ]
+
+
+def _taken(path: str, systems: Iterable[str]) -> str:
+    """Say for which machines a default is taken that was measured on others."""
+    if (measured := _MEASURED_ON.get(path)) is None:
+        return ""
+    others = [name for name in systems if not processor_of(name).startswith(measured)]
+    own = "its" if len(others) == 1 else "their"
+    return f"; taken for {', '.join(others)} too, no source of {own} own" if others else ""

@@ -7,7 +7,7 @@ from calculon.campaign.record import Campaign
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.fields import spec_fields
-from calculon.units import KILO, scaled
+from calculon.units import amount
 
 LIMITED = {"deadline": "days", "budget_usd": "usd", "budget_mwh": "mwh"}
 """Fields of a campaign that are limits, and the figure that each bounds."""
@@ -62,7 +62,7 @@ class Limit:
         >>> Limit("deadline", "days", 60.0, 95.33, "d").in_words
         'its deadline of 60 d by 35.3 d'
         """
-        most, over = (limit_words(one, self.unit) for one in (self.most, abs(self.over)))
+        most, over = (amount(one, self.unit) for one in (self.most, abs(self.over)))
         return f"its {_WORDS[self.field]} of {most} by {over}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,16 +77,6 @@ class Limit:
             "met": self.met,
             "in_words": self.in_words,
         }
-
-
-def limit_words(value: float, unit: str) -> str:
-    """Write an amount of what a limit bounds.
-
-    >>> limit_words(35.33, "d"), limit_words(2.5e6, "USD")
-    ('35.3 d', '2.50 M USD')
-    """
-    money = unit == "USD" and abs(value) >= KILO
-    return f"{scaled(value, digits=2) if money else f'{value:,.3g}'} {unit}"
 
 
 def limits(campaign: Campaign, figures: Mapping[str, float | None]) -> tuple[Limit, ...]:

@@ -300,21 +300,29 @@ def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, 
     """Return the sequences of a step: those stated, or of as many tokens as is usual."""
     if batch is not None:
         return global_batch(str(batch), length).sequences
-    wanted = usual_tokens(procs) / length
-    unit = _divisible(procs, wanted)
-    sequences = max(1, round(wanted / unit)) * unit
-    assumed["--batch"] = counted_sequences(sequences)
+    sequences = usual_batch(procs, length)
+    assumed["--batch"] = f"{sequences:,} sequences"
     return sequences
 
 
-def usual_tokens(procs: float) -> float:
-    """Return the tokens of a batch that is not stated, on so many processors."""
-    return max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs)
+def usual_batch(procs: int, length: int) -> int:
+    """Return the sequences of a batch that is not stated, which replicas on so many processors can share.
+
+    >>> usual_batch(1024, 8192), usual_batch(16384, 8192)
+    (512, 2048)
+    """
+    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs) / length
+    unit = _divisible(procs, wanted)
+    return max(1, round(wanted / unit)) * unit
 
 
-def counted_sequences(sequences: int) -> str:
-    """Return an assumed batch in words."""
-    return f"{sequences:,} sequences"
+def odd_part(count: int) -> int:
+    """Return a count without its factors of two.
+
+    >>> odd_part(15_360), odd_part(1024)
+    (15, 1)
+    """
+    return count // (count & -count)
 
 
 def _divisible(procs: int, sequences: float) -> int:
@@ -325,9 +333,7 @@ def _divisible(procs: int, sequences: float) -> int:
     >>> _divisible(1024, 512), _divisible(96, 512), _divisible(1000, 512)
     (64, 48, 125)
     """
-    unit = procs
-    while unit % 2 == 0:
-        unit //= 2
+    unit = odd_part(procs)
     if unit > sequences:
         return 1
     while 16 * unit <= sequences:

@@ -32,8 +32,8 @@ from calculon.planner.elasticities import (
     total,
 )
 from calculon.planner.replanned import Replanned, Replanner, Staircase, domain_sizes
-from calculon.planner.run_case import Run, RunCase, check_known, run_figure
-from calculon.planner.run_replanned import RunReplanner
+from calculon.planner.runs.run_case import Run, RunCase, check_known, run_figure
+from calculon.planner.runs.run_replanned import RunReplanner
 from calculon.presets import Preset
 from calculon.records import Column
 from calculon.spec.execution import Execution

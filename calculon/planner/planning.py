@@ -11,8 +11,8 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.planner.answer import Answer, answer
 from calculon.planner.ask import ask
-from calculon.planner.fleet import FleetAnswer
-from calculon.planner.fleet_search import ask_fleet, fleet_answer
+from calculon.planner.runs.fleet import FleetAnswer
+from calculon.planner.runs.fleet_search import ask_fleet, fleet_answer
 from calculon.spec.model import Model
 
 

@@ -18,8 +18,8 @@ from calculon.planner.dependence import (
     of_run_in,
 )
 from calculon.planner.elasticities import Case
-from calculon.planner.run_case import run_figure
-from calculon.planner.run_of_plan import campaign as whole_run
+from calculon.planner.runs.run_case import run_figure
+from calculon.planner.runs.run_of_plan import campaign as whole_run
 from calculon.presets import Preset
 from calculon.search.objective import check_statistic, known_statistic
 from calculon.spec.execution import Execution

@@ -200,8 +200,13 @@ def check_one_stretch(found: "Campaign") -> None:
     several = [name for name in ("phases", "batch_ramp", "seq_ramp") if getattr(found, name)]
     if several:
         wanted = "a campaign of one stretch: a search is of one batch and length of sequences"
-        hint = f"leave out {', '.join(several)} here; `calculon campaign` has runs of several parts"
-        raise SpecError(found.name, Problem(several[0], wanted, "several parts", hint))
+        alone = found.document.get("tokens")
+        length = "" if alone is None else f"state its length alone (--tokens {alone}), or "
+        hint = (
+            f"{length}leave out {', '.join(several)}; `calculon campaign` has runs of several parts"
+        )
+        parts = "a part with its own batch or length" if len(found.phases) == 1 else "several parts"
+        raise SpecError(found.name, Problem(several[0], wanted, parts, hint))
 
 
 def _check_framework(preset: Preset, options: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:

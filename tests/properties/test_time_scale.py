@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
+from calculon.hardware.figures import figures_of
 from calculon.planner.elasticities import faster
 from tests.strategies import every_table, tables
 
@@ -16,7 +17,9 @@ def compare(model, system, rows, factor):
     """Evaluate executions on a system and on the faster one."""
     system = inputs.system(system)
     before = calculon.evaluate(model, system, rows)
-    after = calculon.evaluate(model, faster(system, factor), before.plan)
+    after = calculon.evaluate(
+        model, faster(system, figures_of(system).values(), factor), before.plan
+    )
     assert (before.codes == after.codes).all()
     ratio = (before["total_time"] / after["total_time"])[before.feasible]
     stated = ~_unstated(system, before.plan)[before.feasible]

@@ -13,8 +13,8 @@ from calculon.errors import Problem, SpecError
 from calculon.spec.spellings import processor_counts
 
 if TYPE_CHECKING:
-    from calculon.planner.largest_model import LargestModel
-    from calculon.planner.training_run import TrainingRun
+    from calculon.planner.runs.largest_model import LargestModel
+    from calculon.planner.runs.training_run import TrainingRun
 
 ANY = "any"
 """Model of a fleet of which the largest is looked for."""
@@ -47,7 +47,7 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
     Infeasible
         When a part of it does not fit.
     """
-    from calculon.planner.run_of_plan import campaign
+    from calculon.planner.runs.run_of_plan import campaign
 
     model, execution, system = arguments.model, arguments.execution, arguments.system
     source = campaign_source(arguments)
@@ -81,7 +81,7 @@ def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
     Infeasible
         When no model of such a size fits.
     """
-    from calculon.planner.largest_model import largest_model
+    from calculon.planner.runs.largest_model import largest_model
 
     if not re.fullmatch(_COUNT, arguments.execution):
         wanted, found = f"a number of processors, since the model is {ANY}", arguments.execution

@@ -12,8 +12,8 @@ from calculon.errors import Infeasible
 if TYPE_CHECKING:
     from calculon.apps.cli.emission import Emission
     from calculon.campaign.record import Campaign
-    from calculon.planner.fleet import FleetAnswer
-    from calculon.planner.fleet_search import Seen
+    from calculon.planner.runs.fleet import FleetAnswer
+    from calculon.planner.runs.fleet_search import Seen
 
 OBJECTIVE = "usd"
 """What fleets are compared by where limits are stated, and no objective."""
@@ -22,7 +22,7 @@ OBJECTIVE = "usd"
 def objective_of(arguments: argparse.Namespace, campaign: "Campaign", systems: int) -> str | None:
     """Return what fleets are compared by; None where one count of one machine is to be planned."""
     from calculon.campaign.limits import LIMITED
-    from calculon.planner.fleet_search import ANY
+    from calculon.planner.runs.fleet_search import ANY
 
     if arguments.objective is not None:
         return str(arguments.objective)
@@ -46,7 +46,7 @@ def plan_fleets(
     Infeasible
         When nothing meets the limits.
     """
-    from calculon.planner.fleet_search import ask_fleet, fleet_answer
+    from calculon.planner.runs.fleet_search import ask_fleet, fleet_answer
 
     asked = ask_fleet(model, arguments.num_procs, systems, campaign=campaign, **words)
     with _progress() as seen:

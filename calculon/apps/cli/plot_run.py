@@ -16,7 +16,7 @@ def days(arguments: argparse.Namespace) -> RunDays:
 
 def goodput(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the goodput of the run on other numbers of processors."""
-    from calculon.planner.goodput_by_size import goodput_by_size
+    from calculon.planner.runs.goodput_by_size import goodput_by_size
 
     texts = [] if arguments.mtbfs is None else arguments.mtbfs.split(",")
     mtbf: list[Any] | None = [parse_value(text.strip()) for text in texts] or None

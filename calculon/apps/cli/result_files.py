@@ -27,7 +27,14 @@ from calculon.spec.execution import Execution
 from calculon.spec.fields import nearest_choice, shown
 from calculon.spec.files import SUFFIXES, document_suffix, read_document, reason
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
-from calculon.spec.result_selection import QUESTION, check_single, no_result, number_in, searches_in
+from calculon.spec.result_selection import (
+    PLANS,
+    QUESTION,
+    check_single,
+    no_result,
+    number_in,
+    searches_in,
+)
 from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, CorrectedStats
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
@@ -46,6 +53,8 @@ _COUNTS = {
     field.name: int(field.declaration.at_least or 0) for field in FIELDS if field.annotation is int
 }
 """Numbers of the execution, and the least that each can be."""
+_RESULTS = "the JSON of llm, loe, plan or study"
+_SPECS = ("model", "execution", "system")
 _NAMED = ("model", "system")
 """Specs whose names tables of results have beside."""
 
@@ -118,10 +127,24 @@ def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) 
         execution = _execution(stated, path, f"{QUESTION}.execution.fields: ") if stated else None
         yield replace(one, execution=execution, question=known)
         return
+    if PLANS not in raw and "figures" in raw and (known := _question(raw)) and "campaign" in known:
+        raise SpecError(path, Problem("", _RESULTS, "the whole run of campaign", _of_run(known)))
+    whole = (_question(raw) or {}).get("campaign") if PLANS in raw else None
     for search, rank, entries in searches_in(raw, path, selector):
         winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
+        if whole is not None:  # the answer says it once for all its plans
+            winners = tuple(
+                replace(one, question={"campaign": whole, **(one.question or {})})
+                for one in winners
+            )
         for number in range(len(winners)) if every else [rank]:
             yield replace(winners[number], winners=winners)
+
+
+def _of_run(known: Mapping[str, Any]) -> str:
+    """Say how the page of a whole run is made, with the names that its document has."""
+    names = (known.get(kind, {}).get("name", kind.upper()) for kind in _SPECS)
+    return f"calculon report {','.join(names)} --campaign NAME|FILE (or --tokens N) has its page"
 
 
 def _winner(raw: Any, path: str, place: str) -> Result:

@@ -21,9 +21,9 @@ from calculon.evaluate import Evaluation
 from calculon.plan.plan import Plan
 from calculon.planner.answer import Answer
 from calculon.planner.dependence import Sensitivity
-from calculon.planner.fleet import FleetAnswer
-from calculon.planner.goodput_by_size import goodput_by_size
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.runs.fleet import FleetAnswer
+from calculon.planner.runs.goodput_by_size import goodput_by_size
+from calculon.planner.runs.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.search.search_result import SearchResult
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED

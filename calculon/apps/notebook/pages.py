@@ -30,9 +30,9 @@ from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
 from calculon.planner.answer import Answer
 from calculon.planner.dependence import Sensitivity
-from calculon.planner.fleet import FleetAnswer
-from calculon.planner.largest_model import LargestModel
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.runs.fleet import FleetAnswer
+from calculon.planner.runs.largest_model import LargestModel
+from calculon.planner.runs.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why
 from calculon.presets import find_preset

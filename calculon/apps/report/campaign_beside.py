@@ -33,7 +33,7 @@ def published_section(
     Parameters
     ----------
     rows : sequence of mapping
-        Result of :func:`calculon.planner.published_beside.published_beside`.
+        Result of :func:`calculon.planner.runs.published_beside.published_beside`.
     parts : sequence of mapping
         Parts of the predicted run as plain data.
     digits : Digits

@@ -25,10 +25,9 @@ from calculon.apps.report.page import SIDE_BY_SIDE
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading, level_text, percent
-from calculon.campaign.limits import limit_words
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
-from calculon.units import between, known
+from calculon.units import amount, between, known
 
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What a preset says of the fields of an execution (:meth:`calculon.presets.Preset.usual`)."""
@@ -71,8 +70,8 @@ class CampaignPage:
     Parameters
     ----------
     run : mapping
-        The run as plain data (:meth:`calculon.planner.training_run.TrainingRun.to_dict`); with ``elasticities`` beside
-        (:attr:`~calculon.planner.training_run.TrainingRun.largest_elasticities`) the page has them.
+        The run as plain data (:meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`); with ``elasticities``
+        beside (:attr:`~calculon.planner.runs.training_run.TrainingRun.largest_elasticities`) the page has them.
     main : Result
         The part that takes the longest.
     usual : callable
@@ -271,18 +270,21 @@ def _limit(one: Document, low: float, high: float) -> Text:
     """Say whether a limit is kept, and what the ends of the interval of the figure say, as shares of it."""
     if one["met"]:
         over = one["value"] * high - one["limit"]
-        end = f"The slow end of the interval misses it by {_amount(over, one)}." if over > 0 else ""
+        end = (
+            f"The slow end of the interval misses it by {amount(over, one['unit'])}."
+            if over > 0
+            else ""
+        )
         said, style = f"Keeps {one['in_words']}.", ""
     else:
         left = one["limit"] - one["value"] * low
-        end = f"The fast end of the interval keeps it by {_amount(left, one)}." if left >= 0 else ""
+        end = (
+            f"The fast end of the interval keeps it by {amount(left, one['unit'])}."
+            if left >= 0
+            else ""
+        )
         said, style = f"Misses {one['in_words']}.", "bold"
     return Text(f"{said} {end} {_INTERVAL_OF}" if end else said, style)
-
-
-def _amount(value: float, limit: Document) -> str:
-    """Write an amount in the unit of a limit."""
-    return limit_words(value, limit["unit"])
 
 
 def _loss(expected: Document) -> str:

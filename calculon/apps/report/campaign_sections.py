@@ -15,7 +15,7 @@ from calculon.apps.report.texts import counted, heading, percent
 from calculon.units import GIGA, scaled
 
 Document = Mapping[str, Any]
-"""A run as plain data (:meth:`calculon.planner.training_run.TrainingRun.to_dict`)."""
+"""A run as plain data (:meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`)."""
 
 USES = {
     "useful": ("steps that count", "blue"),

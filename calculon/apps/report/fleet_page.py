@@ -1,6 +1,6 @@
 """The page of fleets: the machine and the number of processors for a run, its rivals, and what misses the limits."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -8,25 +8,26 @@ from rich.text import Text
 
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
+from calculon.apps.report.how_sure import TIGHT
 from calculon.apps.report.run_defaults import defaults_section, price_words
 from calculon.apps.report.setup import add_interval
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import degrees_words, plan_words
-from calculon.units import KILO, scaled
+from calculon.units import KILO, between, scaled
 
 Document = Mapping[str, Any]
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What a preset says of the fields of an execution (:meth:`calculon.presets.Preset.usual`)."""
 
 BEST = {
-    "usd": "Cheapest",
-    "days": "Fastest",
-    "days_p90": "Fastest in nine runs of ten",
-    "processor_hours": "Fewest processor-hours",
-    "mwh": "Least energy",
-    "t_co2": "Least carbon",
+    "usd": "Cheapest in expectation",
+    "days": "Fastest in expectation",
+    "days_p90": "Fastest in nine runs of ten, by failures alone",
+    "processor_hours": "Fewest processor-hours in expectation",
+    "mwh": "Least energy in expectation",
+    "t_co2": "Least carbon in expectation",
 }
 """What the best by a figure is called."""
 
@@ -38,7 +39,9 @@ LIMITS = {"deadline": "deadline", "budget_usd": "budget", "budget_mwh": "budget 
 FRONT = "*"
 """Mark of what no other beats in days and money."""
 
+_FIGURES = ("front", "days", "between", "late", "usd", "hours", "mwh", "spares", "misses")
 _LEAST_OVER = 0.05
+_LISTED = 4
 
 
 class FleetPage:
@@ -47,7 +50,7 @@ class FleetPage:
     Parameters
     ----------
     answer : mapping
-        The answer as plain data (:meth:`calculon.planner.fleet.FleetAnswer.to_dict`).
+        The answer as plain data (:meth:`calculon.planner.runs.fleet.FleetAnswer.to_dict`).
     usual : callable
         What needs no word of an execution.
     runs_it : str
@@ -77,15 +80,13 @@ class FleetPage:
         title = f"Fleets for {stated_name(asked['model'])}: {systems}"
         yield Text.assemble((title, "bold underline"), ("   edition " + asked["edition"], "dim"))
         table = grid("text", "text")
-        tokens = asked["batch_size"] * asked["seq_size"]
-        batch = f"{counted(asked['batch_size'], 'sequence')} of {asked['seq_size']:,} = {scaled(tokens)} tokens a step"
         limits = [f"{LIMITS[one['field']]} {one['in_words']}" for one in self.answer["limits"]]
         of_run = self.answer["tokens"]
         rows = {
             "run": "" if of_run is None else f"{tokens_of(of_run)} tokens",
             "limits": ", ".join(limits) or "none",
             "framework": self.runs_it,
-            "batch": f"{batch}, the same for all counts",
+            "batch": self._batch(),
             "assumed": ", ".join(f"{text} ({name})" for name, text in asked["assumed"].items()),
         }
         counts = counted(len(self.points), "count")
@@ -97,6 +98,23 @@ class FleetPage:
                 table.add_row(Text(label, "dim"), Text(text))
         yield indented(table)
 
+    def _batch(self) -> str:
+        """Return the batch in words, and the counts that it does not suit."""
+        asked = self.answer["question"]
+        sequences, length = asked["batch_size"], asked["seq_size"]
+        if sequences is None:
+            return f"sequences of {length:,}; of each count its own, in the table"
+        tokens = scaled(sequences * length)
+        said = f"{counted(sequences, 'sequence')} of {length:,} = {tokens} tokens a step, the same for all counts"
+        if asked["uneven"]:
+            counts = _listed(asked["uneven"])
+            said += f". On {counts} processors few data-parallel degrees divide it"
+        if asked["small"]:
+            said += (
+                f". On {_listed(asked['small'])} processors it is small: below 1 k tokens for each"
+            )
+        return said
+
     def _missed(self) -> Iterator[RenderableType]:
         """Say that nothing meets the limits, and what comes nearest to each."""
         yield Text(f"{sentence(self.answer['misses'])}.", "bold")
@@ -106,7 +124,7 @@ class FleetPage:
     def _chosen(self, one: Document) -> Iterator[RenderableType]:
         met = self.answer["best"] is not None
         word = BEST[self.answer["ranked_by"]] if met else "Nearest"
-        where = f"{one['num_procs']:,} x {one['system']}"
+        where = f"{one['num_procs']:,} x {one['system']}{spares_words(one['spare_nodes'])}"
         words = plan_words(one["execution"], self.usual(one["execution"]))
         yield Text.assemble((f"{word}: ", "bold"), (f"{where}, {words}", "bold"))
         digits, days = digits_of(one), one["days"]
@@ -130,14 +148,17 @@ class FleetPage:
             add_interval(table, label, value, ends, digits.rate)
         yield indented(table)
         yield indented(Text(self._spread(one), "dim"))
+        if one["memory_remark"]:
+            yield indented(Text(f"{TIGHT}: {one['memory_remark']}."))
         for limit in one["limits"]:
             yield indented(Text(self._kept(one, limit), "" if limit["met"] else "bold"))
 
     def _spread(self, one: Document) -> str:
         """Say what failures do to the days."""
         goodput = f"{100 * one['goodput']:.1f} %"
-        late = f"{one['days_p90']:,.3g} d or less in nine runs of ten"
-        return f"{one['useful_days']:,.3g} d of steps, goodput {goodput}; {late}, as failures come"
+        late = f"by failures alone {one['days_p90']:,.3g} d or less in nine runs of ten"
+        sure = "" if one["days_low"] is None else "; the interval is that of the time of a step"
+        return f"{one['useful_days']:,.3g} d of steps, goodput {goodput}; {late}{sure}"
 
     def _kept(self, one: Document, limit: Document) -> str:
         name = sentence(LIMITS[limit["field"]])
@@ -155,19 +176,25 @@ class FleetPage:
         remark = f"{FRONT} no other has fewer days and less {money}" if money else "by days"
         yield heading("Days and money", remark)
         systems = len(self.answer["question"]["systems"]) > 1
+        spared = any(one.get("spare_nodes") for one in self.points)
+        own_batch = self.answer["question"]["batch_size"] is None
         priced = any(one.get("usd") is not None for one in self.points)
         energy = any(one.get("mwh") is not None for one in self.points)
+        known = any(one.get("days_low") is not None for one in self.points)
         columns = (
             Column("front", ""),
             *((Column("system", "system"),) if systems else ()),
             Column("procs", "count", right=True),
+            *((Column("batch", "batch", right=True),) if own_batch else ()),
             Column("plan", "plan", fold=True),
             Column("days", "days", right=True),
-            Column("late", "p90", right=True, drop=3),
+            *((Column("between", "90 % interval", right=True),) if known else ()),
+            Column("late", "p90 by failures", right=True, drop=4),
             *((Column("usd", "USD", right=True),) if priced else ()),
             *((Column("hours", "processor-h", right=True, drop=0 if not priced else 1),)),
             *((Column("mwh", "MWh", right=True, drop=2),) if energy else ()),
-            Column("misses", "misses limits by", fold=True),
+            *((Column("spares", "spare nodes", right=True, drop=3),) if spared else ()),
+            *((Column("misses", "misses limits by", fold=True),) if self.answer["limits"] else ()),
         )
         rows = [self._row(place, one) for place, one in enumerate(self.points)]
         yield indented(Table(columns, rows))
@@ -178,10 +205,13 @@ class FleetPage:
             yield indented(Text(said, "dim"))
 
     def _row(self, place: int, one: Document) -> dict[str, str]:
-        row = {"system": one["system"], "procs": f"{one['num_procs']:,}"}
+        row = {
+            "system": one["system"],
+            "procs": f"{one['num_procs']:,}",
+            "batch": scaled(one["tokens_per_step"], digits=1),
+        }
         if "execution" not in one:
-            empty = dict.fromkeys(("front", "days", "late", "usd", "hours", "mwh", "misses"), "")
-            return {**empty, **row, "plan": f"none fits: {one['reason']}"}
+            return {**dict.fromkeys(_FIGURES, ""), **row, "plan": f"none fits: {one['reason']}"}
         digits = Digits(digits_of(one).spread / 10)
         told = {
             name: "-" if one[name] is None else digits.rate(one[name]) for name in ("usd", "mwh")
@@ -193,7 +223,9 @@ class FleetPage:
             "front": FRONT if place in self.front else "",
             "plan": degrees_words(one["execution"]),
             "days": digits.rate(one["days"]),
+            "between": _between(one),
             "late": digits.rate(one["days_p90"]),
+            "spares": f"{one['spare_nodes']:,.0f}",
             "hours": digits.rate(one["processor_hours"]),
             "misses": ", ".join((*over, *unknown)),
             **told,
@@ -205,15 +237,22 @@ class FleetPage:
         for one in self.answer["prices"]:
             if one["usd"] is not None:
                 price = f"{one['usd']:,.2f} USD/h"
-                row = {"system": one["system"], "figure": price, "source": price_words(one)}
+                beside = f"; this processor: {one['range']}" if one["range"] else ""
+                source = price_words(one) + beside
+                row = {"system": one["system"], "figure": price, "source": source}
                 rows.append(row)
             if (power := one["power"]) is not None:
                 watts = f"{power['watts']:,.0f} W"
                 row = {"system": one["system"], "figure": watts, "source": power["in_words"]}
                 rows.append(row)
+        if (carbon := self.answer["carbon"]) is not None:
+            of = ", ".join(carbon[key] for key in ("name", "source", "date") if carbon[key])
+            figure = f"{carbon['g_co2_per_kwh']:g} g CO2/kWh"
+            rows.append({"system": "electricity", "figure": figure, "source": of or "as given"})
         if not rows:
             return
-        yield heading("Prices and power", "of a processor; --price, --price-kind, --pue")
+        stated = "--price, --price-kind, --pue, --carbon"
+        yield heading("Prices and power", f"of a processor; {stated}")
         columns = (
             Column("system", "system"),
             Column("figure", "of each", right=True),
@@ -223,6 +262,29 @@ class FleetPage:
         if self.answer["pue"] is None and any(one.get("mwh") is not None for one in self.points):
             said = "MWh of the machines alone (PUE 1): --pue 1.2 adds what the data centre takes."
             yield indented(Text(said, "dim"))
+
+
+def _between(one: Document) -> str:
+    """Write the interval of the days of a point."""
+    if one["days_low"] is None:
+        return ""
+    write = digits_of(one).rate
+    return between(*(write(one[end], like=one["days"]) for end in ("days_low", "days_high")))
+
+
+def spares_words(spares: float) -> str:
+    """Write the nodes that stand by beside those of a job.
+
+    >>> spares_words(12.0), spares_words(1.0), spares_words(0.0)
+    (' + 12 spare nodes', ' + 1 spare node', '')
+    """
+    return f" + {counted(round(spares), 'spare node')}" if spares else ""
+
+
+def _listed(counts: Sequence[int]) -> str:
+    """List counts, of many the first."""
+    told = ", ".join(f"{one:,}" for one in counts[:_LISTED])
+    return f"{told}, ..." if len(counts) > _LISTED else told
 
 
 def digits_of(one: Document) -> Digits:

@@ -16,7 +16,7 @@ Document = Mapping[str, Any]
 
 
 class LargestModelPage:
-    """The page of :class:`~calculon.planner.largest_model.LargestModel`, given as plain data."""
+    """The page of :class:`~calculon.planner.runs.largest_model.LargestModel`, given as plain data."""
 
     def __init__(self, found: Document):
         self.found = found

@@ -84,7 +84,8 @@ class PlanPage:
             yield from (Text(), *_how_sure(self.answer["belief"]))
         if self.answer["question"]["tokens"]:
             price = self.plans["0"]["training"]["price"] if self.plans else None
-            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"], price))
+            prices = [] if price is None else [price]
+            yield from (Text(), defaults_line(self.answer["question"]["assumed_of_run"], prices))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]

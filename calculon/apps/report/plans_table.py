@@ -10,6 +10,7 @@ from calculon.apps.report.text_tables import EARLY, Column, Table
 from calculon.apps.report.texts import gibibytes, quantity
 from calculon.frozen import dataclass
 from calculon.records import Column as Statistic
+from calculon.run_figures import TIMED_FIGURES
 from calculon.spec.axes import AXES
 from calculon.spec.named_values import SHARDING
 from calculon.spec.plan_words import choices_words, degrees_words
@@ -162,11 +163,17 @@ def _cells(
         "share": "" if mfu is None else digits.efficiency(mfu),
         "rate": digits.rate(stats["sample_rate"]),
         "each": digits.small(stats["sample_rate"] / procs),
-        **{
-            one.name: "-" if stats[one.name] is None else quantity(stats[one.name], one.unit)
-            for one in more
-        },
+        **{one.name: _figure(one, stats[one.name], digits) for one in more},
     }
+
+
+def _figure(one: Statistic, value: float | None, digits: Digits) -> str:
+    """Write a statistic; what follows from the time with the digits of the time."""
+    if value is None:
+        return "-"
+    if one.name in TIMED_FIGURES:
+        return f"{digits.rate(value)} {one.unit.symbol}"
+    return quantity(value, one.unit)
 
 
 def _numbers(asked: Collection[str], *, mfu: bool) -> Iterator[Column]:

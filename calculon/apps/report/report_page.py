@@ -52,11 +52,14 @@ class RunShown:
         Its page.
     svgs : tuple of str
         Its pictures; none without the library that draws them.
+    missed : tuple of str
+        The limits that it misses, each in words with by how much.
     """
 
     label: str
     page: RenderableType
     svgs: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
 
 
 _COLORS = {"#7f7f7f": "var(--quiet)", "#010101": "var(--rule)"}

@@ -37,15 +37,27 @@ def defaults_section(rows: Iterable[Document]) -> Iterator[RenderableType]:
     yield indented(Table(columns, cells))
 
 
-def defaults_line(rows: Iterable[Document], price: Document | None = None) -> Text:
-    """Return the defaults with an effect in a paragraph, and the price of a processor-hour where it is the system's."""
+def defaults_line(rows: Iterable[Document], prices: Iterable[Document] = ()) -> Text:
+    """Return the defaults with an effect in a paragraph, before them the prices of a processor-hour, by system."""
     told = [
         f"{one['field'].partition('.')[2]} {value_of(one)} ({one['source']})"
         for one in rows
         if one["counts"]
     ]
-    if price is not None and price["source"]:
-        told.insert(0, f"price {price['usd']:,.2f} USD/h ({price_words(price)})")
+    priced = [
+        " ".join(
+            part
+            for part in (
+                "price",
+                one.get("system"),
+                f"{one['usd']:,.2f} USD/h ({price_words(one)})",
+            )
+            if part
+        )
+        for one in prices
+        if one["source"]
+    ]
+    told = [*priced, *told]
     return Text(f"Assumed of the run: {'; '.join(told)}." if told else "", "dim")
 
 

@@ -30,7 +30,7 @@ Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What a preset says of the fields of an execution (:meth:`calculon.presets.Preset.usual`)."""
 
 SHOWN = 0.005
-"""Relative change over the range from which on a figure has a row."""
+"""Relative change over the range from which on a figure has a row; of a share near 1, of what it lacks."""
 
 _LEAST_GAIN = 1e-3
 """Relative gain by another plan from which on it is named."""
@@ -93,6 +93,16 @@ def change(value: float | None, now: float) -> str:
         if abs(share) >= 0.05
         else f"{share:+.2f} %"
     )
+
+
+def whole(now: float, unit: str) -> float:
+    """Return what a change of a statistic is told apart by: its value, of a share what it lacks to 1 if that is less.
+
+    >>> whole(250.0, "s"), whole(0.25, "fraction"), whole(0.75, "fraction")
+    (250.0, 0.25, 0.25)
+    """
+    lacks = 1 - now if unit == "fraction" else 0.0
+    return min(abs(now), lacks) if lacks > 0 else abs(now)
 
 
 def stated(value: float, unit: str) -> str:
@@ -183,6 +193,7 @@ class SensitivityPage:
     def __init__(self, document: Document, usual: Usual):
         self.document, self.usual = document, usual
         self.now: float = document["value"]
+        self.least = whole(self.now, document["unit"]) / abs(self.now) if self.now else 1.0
         self.again: Document | None = document.get("replanned")
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -262,7 +273,8 @@ class SensitivityPage:
             best = self.again["now"]["value"]
             ends = (row["replanned_at_low"], row["replanned_at_high"])
             changes += [one / best - 1 for one in ends if one is not None and best]
-        return self._stuck(row) or max(map(abs, changes), default=0.0) >= SHOWN
+        least = SHOWN * self.least
+        return self._stuck(row) or max(map(abs, changes), default=0.0) >= least
 
     def _stuck(self, row: Document) -> bool:
         """Whether the plan does not run at an end of the range."""
@@ -343,7 +355,9 @@ class SensitivityPage:
         small = [row for row in self.document["figures"] if not self._large(row)]
         lines = []
         if small:
-            lines.append(f"{counted(len(small), 'more figure')} with less than {100 * SHOWN:g} %.")
+            lines.append(
+                f"{counted(len(small), 'more figure')} with less than {100 * SHOWN * self.least:.2g} %."
+            )
         idle = self.document["without_effect"]
         if idle:
             named = ", ".join([one for one in idle if not one.startswith(_TYPED)][:_MOST_IDLE])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from calculon.campaign.record import Campaign
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
@@ -81,6 +82,9 @@ DERIVED = ("largest", "multiples_of", "at_most", "at_least")
 _MODEL = tuple(field.key for field in spec_fields(Model))
 _SYSTEM = tuple(field.key for field in spec_fields(System))
 _RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)), *RUN_FIGURES)
+
+CAMPAIGN_FIELDS = tuple(field.key for field in spec_fields(Campaign))
+"""Fields that a line of campaigns may state."""
 
 OF_CAMPAIGN = "campaign."
 """Before the path of a field of the campaign, whose names are those of other things, too."""

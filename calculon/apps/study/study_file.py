@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from calculon.apps.study.study_fields import (
+    CAMPAIGN_FIELDS,
+    OF_CAMPAIGN,
     REQUIRED,
     SETTINGS,
     WHOLE,
@@ -144,6 +146,21 @@ class Study:
         return tuple(dict.fromkeys((*varied, *self.fixed, *self.quantities)))
 
 
+def _by_path(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of ``campaigns`` with the fields of a campaign that it states by their paths.
+
+    >>> _by_path({"campaign": {"tokens": "1T"}, "top": 3}), _by_path({"tokens": ["1T", "2T"]})
+    ({'campaign.tokens': '1T', 'top': 3}, {'campaign.tokens': ['1T', '2T']})
+    """
+    inline = line.get("campaign")
+    inside = inline if isinstance(inline, Mapping) else {}
+    rest = {name: value for name, value in line.items() if name != "campaign" or not inside}
+    return {
+        **{f"{OF_CAMPAIGN}{name}": value for name, value in inside.items()},
+        **{f"{OF_CAMPAIGN}{n}" if n in CAMPAIGN_FIELDS else n: v for n, v in rest.items()},
+    }
+
+
 @dataclass
 class _Reader:
     """Reads the sections of a study one by one and collects their problems."""
@@ -213,9 +230,14 @@ class _Reader:
             self.wrong(section, wanted, found)
             return Axis(section, (), ())
         rows = [{kind: line} if isinstance(line, str) else line for line in lines]
+        stated = f"an object with {kind}"
+        if kind == "campaign":
+            rows = [_by_path(row) if isinstance(row, Mapping) else row for row in rows]
+            stated += ", or with fields of one (tokens)"
         for i, row in enumerate(rows):
-            if not isinstance(row, Mapping) or kind not in row:
-                self.wrong(f"{section}[{i}]", f"a name, or an object with {kind}", shown(lines[i]))
+            said = isinstance(row, Mapping) and any(kind_of(n) == "campaign" for n in row)
+            if not said and (not isinstance(row, Mapping) or kind not in row):
+                self.wrong(f"{section}[{i}]", f"a name, or {stated}", shown(lines[i]))
         return Axis.of(section, self.points(rows, section))
 
     def varied(self, raw: object) -> Iterator[Axis]:

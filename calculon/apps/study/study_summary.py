@@ -13,7 +13,7 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
 from calculon.plan.plan import NAMES
 from calculon.records import columns
-from calculon.run_figures import RUN_FIGURES
+from calculon.run_figures import RUN_FIGURES, TIMED_FIGURES
 from calculon.search.objective import Objective
 from calculon.statistics import BOUNDS, CorrectedStats
 from calculon.units import Array
@@ -27,11 +27,7 @@ TIMED = {
         for column in columns(CorrectedStats)
         if column.unit.symbol in ("s", "fraction") or column.unit.symbol.endswith("/s")
     ),
-    *(
-        name
-        for name, figure in RUN_FIGURES.items()
-        if figure.unit.symbol in ("d", "USD", "tokens/USD", "MWh", "t")
-    ),
+    *TIMED_FIGURES,
 }
 """Statistics that are as uncertain as the time."""
 

@@ -96,6 +96,8 @@ class Search:
 
             asked["campaign"] = dict(self.campaign.document)
             asked["assumed_of_run"] = told_defaults(self.campaign)
+        if self.runs is not None and self.runs.price is not None:
+            asked["price"] = self.runs.price
         return question(self.model, self.system, self.edition, preset, **asked)
 
     @property

@@ -24,8 +24,16 @@ PAGES = (".html", ".htm")
 """What names of pages end in."""
 
 
-def write_report(results: Sequence[Result], path: str, campaign: "Campaign | None" = None) -> None:
-    """Run the studies of the systems of some results, and write their page; with a campaign the whole run of each."""
+def write_report(
+    results: Sequence[Result], path: str, campaign: "Campaign | None" = None
+) -> list[str]:
+    """Run the studies of the systems of some results, and write their page; with a campaign the whole run of each.
+
+    Returns
+    -------
+    list of str
+        The whole runs that miss limits, and by how much, in words.
+    """
     versions = {"calculon": __version__, "Python": platform.python_version()}
     validation = {}
     asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
@@ -34,10 +42,16 @@ def write_report(results: Sequence[Result], path: str, campaign: "Campaign | Non
         named = edition != PUBLISHED and table.rows
         validation[f"{system}, edition {edition}" if named else system] = table
     told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
-    runs = [] if campaign is None else runs_shown(results, campaign)
+    runs = runs_shown(results, campaign)
     text = report_page(told, versions, validation, orders_of(results), drawn(results), runs)
     with replacing(path) as stream:
         stream.write(text.encode())
+    names = [f"the run of {run.label}" if len(runs) > 1 else "the run" for run in runs]
+    return [
+        f"{name} misses {' and '.join(run.missed)}"
+        for name, run in zip(names, runs, strict=True)
+        if run.missed
+    ]
 
 
 def _with_usual(winner: Result) -> Result:

@@ -1,6 +1,6 @@
 """What pictures and reports show of whole runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from calculon.apps.report.pictures.run_days import RunDays
@@ -13,7 +13,7 @@ from calculon.spec.named_values import CORRECTED
 if TYPE_CHECKING:
     from calculon.apps.report.report_page import RunShown
     from calculon.campaign.record import Campaign
-    from calculon.planner.training_run import TrainingRun
+    from calculon.planner.runs.training_run import TrainingRun
 
 CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
 """Shares of runs whose ends are drawn."""
@@ -28,8 +28,10 @@ def run_days(run: "TrainingRun") -> RunDays:
     )
 
 
-def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]":
+def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
     """Return the whole runs of results, with pictures where they can be drawn.
+
+    Without a campaign those of the results that were searched for one, as far as they can be estimated.
 
     Raises
     ------
@@ -38,10 +40,17 @@ def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]"
     Infeasible
         When a part of a run does not fit.
     """
-    from calculon.planner.training_run import training_run
+    from calculon.campaign.read import read_campaign
+    from calculon.planner.runs.training_run import training_run
 
     found = []
     for one in results:
+        campaign = asked
+        if campaign is None:
+            carried = (one.question or {}).get("campaign")
+            if not isinstance(carried, Mapping) or not isinstance(one, Estimated):
+                continue
+            campaign = read_campaign(carried)
         if not isinstance(one, Estimated) or one.edition != CORRECTED:
             wanted = f"an execution of edition {CORRECTED} whose model and system are known"
             hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
@@ -49,7 +58,7 @@ def runs_shown(results: Sequence[Result], asked: "Campaign") -> "list[RunShown]"
             said = f"edition {one.edition}" if known else "statistics alone"
             raise SpecError(one.label, Problem("campaign", wanted, said, "" if known else hint))
         try:
-            run = training_run(asked, one.estimate)
+            run = training_run(campaign, one.estimate)
         except Infeasible as error:
             raise Infeasible(error.reason, f"{one.label}: {error}") from None
         found.append(_shown(one.label, run))
@@ -61,14 +70,15 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
     from calculon.apps.report.campaign_page import CampaignPage
     from calculon.apps.report.pictures.canvas import require_library, svg
     from calculon.apps.report.report_page import RunShown
-    from calculon.planner.goodput_by_size import goodput_by_size
+    from calculon.planner.runs.goodput_by_size import goodput_by_size
 
     main = result_of(run.main.estimate)
     page = CampaignPage(run.to_dict(), main, run.preset.usual)
+    missed = tuple(limit.in_words for limit in run.limits if not limit.met)
     try:
         require_library()
     except SpecError:
-        return RunShown(label, page)
+        return RunShown(label, page, missed=missed)
     from calculon.apps.report.pictures import goodput_curves
     from calculon.apps.report.pictures import run_days as days
 
@@ -76,4 +86,4 @@ def _shown(label: str, run: "TrainingRun") -> "RunShown":
         svg(days.draw(run_days(run)), days.WORDS),
         svg(goodput_curves.draw(goodput_by_size(run).to_dict()), goodput_curves.WORDS),
     )
-    return RunShown(label, page, pictures)
+    return RunShown(label, page, pictures, missed)

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import calculon
+from calculon.inputs import system
 from calculon.search import driver
 from calculon.statistics import BOUNDS
 
@@ -64,3 +65,17 @@ def test_a_table_of_the_corrected_edition_has_its_columns(run, tmp_path):
     assert run("lae", *space, "few.csv", "--edition", "corrected", *few, *columns).code == 0
     assert list(pd.read_csv(tmp_path / "few.csv").columns) == columns[1].split(",")
     assert run("lae", *space, "x.csv", *few, *columns).code == 2
+
+
+def test_whole_runs_say_what_they_assume_and_what_they_miss(run):
+    runs = ("megatron-126M", 8, 16, "float16", "a100_80g_sxm", "runs.csv", "--tokens", "1G")
+    few = ("--fix", "tensor_par=1", "--fix", "pipeline_par=1", "--columns", "days,usd")
+    found = run("lae", *runs, *few)
+    assert found.code == 0
+    words = " ".join(found.out.split())
+    assert "mtbf_processor 50,677 h (419 interruptions" in words
+    price = system("a100_80g_sxm").ext.price.on_demand
+    assert f"price {price.usd:.2f} USD/h (on demand, {price.date}" in words
+    none = run("lae", *runs, *few, "--deadline", "1min")
+    assert none.code == 1
+    assert "On 8 processors the best run in days misses its deadline" in none.out

@@ -13,7 +13,7 @@ def test_limits_compare_fleets(run):
     assert code == 0, err
     title, *lines = out.splitlines()
     assert title.startswith("Fleets for llama3-8B: h100_80g_sxm")
-    assert any(line.startswith("Cheapest: ") for line in lines)
+    assert any(line.startswith("Cheapest in expectation: ") for line in lines)
     assert "deadline 60 d" in out
     assert "mtbf_processor" in out  # no default is silent
     assert "USD/h" in out

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import calculon
+from calculon.apps.report.digits import Digits
 from calculon.apps.report.how_sure import BEST, OUTSIDE
 from calculon.search.driver import SearchResult, search
 from calculon.statistics import BOUNDS
@@ -444,6 +445,31 @@ def test_a_missed_deadline_says_by_how_much(run):
     result = run("loe", *RUNS, "-", "--tokens", "1G", "--deadline", "1min")
     assert result.code == 1
     assert "On 8 processors the best run in days misses its deadline" in result.out
+
+
+def test_limits_that_are_met_one_by_one_are_told(run):
+    options = ["--tokens", "1G", "--deadline", "100d", "--budget-mwh", "1000"]
+    result = run("loe", *RUNS, "-", *options, "--where", "days > 100")
+    assert result.code == 1
+    said = "On 8 processors each limit alone is met by some run, but none meets all that is asked"
+    assert said in " ".join(result.out.split())
+    assert "misses" not in result.out
+
+
+def test_runs_have_the_digits_and_the_interval_of_their_time(run, tmp_path):
+    out = tmp_path / "best.json"
+    asked = ["--tokens", "100G", "--price", 2.0, "--objective", "usd"]
+    result = run("loe", *RUNS, out, *asked)
+    stats = json.loads(out.read_text())["0"]["stats"]
+    half = (stats["total_time_high"] - stats["total_time_low"]) / 2 / stats["total_time"]
+    assert f"{Digits(half / 10).rate(stats['days'])} d\n" in result.out
+    low, high = (
+        Digits(half).rate(stats["days"] * stats[name] / stats["total_time"], like=stats["days"])
+        for name in BOUNDS
+    )
+    assert f"the first takes {low} to {high} d" in " ".join(result.out.split())
+    price = {"usd": 2.0, "kind": "given", "source": "", "date": ""}
+    assert json.loads(out.read_text())["0"]["question"]["price"] == price
 
 
 def test_figures_of_runs_need_a_campaign(run):

@@ -16,6 +16,7 @@ import pytest
 import calculon
 from calculon.apps.cli.main import main
 from calculon.apps.study import task as sweep
+from calculon.inputs import system
 from calculon.search.driver import search
 from calculon.statistics import BOUNDS
 from calculon.units import known
@@ -415,3 +416,26 @@ summary:
     )
     assert line in out
     assert "tokens is undefined" not in out
+
+
+RUNS = """\
+models: [{model: megatron-126M, max_batch_size: 16}]
+systems: [a100_80g_sxm, h100_80g_sxm]
+num_procs: 8
+objective: usd
+fix: {tensor_par: 1, pipeline_par: 1}
+campaigns: [{tokens: 1G}, {campaign: {tokens: 2G}}]
+"""
+
+
+def test_a_study_of_runs_tells_prices_and_defaults_with_their_sources(run, tmp_path):
+    (tmp_path / "runs.yaml").write_text(RUNS)
+    found = study(run, "runs.csv", file="runs.yaml")
+    assert found.code == 0
+    words = " ".join(found.out.split())
+    for name in ("a100_80g_sxm", "h100_80g_sxm"):
+        price = system(name).ext.price.on_demand
+        assert words.count(f"price {name} {price.usd:.2f} USD/h (on demand, {price.date}") == 1
+    assert words.count("mtbf_processor 50,677 h (419 interruptions") == 1
+    days = pd.read_csv("runs.csv")["days"]
+    assert days[1] == pytest.approx(2 * days[0], rel=1e-2)

@@ -1,6 +1,7 @@
 """The page of fleets: it says what is best, what misses the limits, and where every figure is from."""
 
 import io
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -10,6 +11,8 @@ import calculon
 from calculon.apps.report.fleet_page import FRONT, FleetPage, amount
 from calculon.apps.report.run_defaults import defaults_line, price_words, value_of
 from calculon.campaign.assumed import told_defaults
+from calculon.campaign.catalog_prices import price_range
+from calculon.campaign.electricity import carbon_of
 from calculon.campaign.read import read_campaign
 
 
@@ -43,7 +46,13 @@ def test_no_line_is_wider_than_the_page(width, deadline):
 
 def test_the_page_has_its_parts_in_order():
     text = drawn(80, "2000d")
-    parts = ("Fleets for", "Cheapest: 128 x h100", "Days and money", "Prices and power", "Assumed")
+    parts = (
+        "Fleets for",
+        "Cheapest in expectation: 128 x h100",
+        "Days and money",
+        "Prices and power",
+        "Assumed",
+    )
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     missed = drawn(80, "1d")
@@ -63,9 +72,63 @@ def test_every_point_has_a_line():
     assert "No price is known of gaudi3" in text
 
 
+def text_of(answer, width=160):
+    stream = io.StringIO()
+    page = FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks)
+    Console(file=stream, width=width, highlight=False).print(page)
+    return stream.getvalue()
+
+
+def test_batches_that_differ_have_a_column():
+    run = {"tokens": "1T", "reliability": {"spares": 3}}
+    answer = calculon.plan("llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd")
+    text = text_of(answer)
+    assert "of each count its own" in text
+    assert f": {answer.best.num_procs} x h100_80g_sxm + 3 spare nodes, " in text
+    assert "spare nodes\n" in "\n".join(line.rstrip() for line in text.splitlines())
+    assert "misses limits by" not in text  # there are none
+    assert "1,024 for each processor (--batch)" in text
+    rows = text[text.index("Days and money") :].splitlines()
+    for one in answer.points:
+        (line,) = (line for line in rows if f" {one.num_procs} " in line)
+        assert f" {one.question.tokens_per_step / 1e6:.1f} M " in line
+    stated = calculon.plan(
+        "llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd", batch=8
+    )
+    text = folded(text_of(stated))
+    assert "On 96 processors few data-parallel degrees divide it" in text
+    assert "On 96 processors it is small" in text
+
+
+def test_nine_runs_of_ten_are_by_failures_alone_beside_the_interval_of_the_step():
+    for width in (80, 160):
+        text = folded(drawn(width, "2000d"))
+        assert "by failures alone" in text
+        assert "the interval is that of the time of a step" in text
+        assert text.count("90 % interval") == 2  # of the best, and of all in the table
+
+
+def test_a_plan_that_memory_may_not_suffice_for_says_so():
+    found = replace(fleets("2000d").best, memory="1.0 GiB are left")
+    answer = replace(fleets("2000d"), points=(found,))
+    assert "Memory may not suffice: 1.0 GiB are left." in text_of(answer)
+    assert "Memory may not suffice" not in text_of(
+        replace(answer, points=(replace(found, memory=""),))
+    )
+
+
+def test_carbon_has_its_grams_and_its_source():
+    grid = carbon_of("us-va")
+    run = read_campaign({"tokens": "1T"}, {"fleet.g_co2_per_kwh": "us-va"})
+    answer = replace(fleets("2000d"), campaign=run)
+    text = folded(text_of(answer))
+    assert f"{grid.g_co2_per_kwh:g} g CO2/kWh {grid.name}, {grid.source}" in text
+    assert "g CO2/kWh" not in drawn(160, "2000d")
+
+
 def test_every_default_price_and_power_has_its_source():
     answer, text = fleets("2000d"), folded(drawn(160, "2000d"))
-    for one in told_defaults(answer.campaign):
+    for one in told_defaults(answer.campaign, ["h100_80g_sxm", "gaudi3"]):
         assert (one["field"] in text) == one["counts"]
         if one["counts"]:
             assert folded(one["source"]) in text
@@ -75,17 +138,19 @@ def test_every_default_price_and_power_has_its_source():
             assert folded(price_words(one)) in text
         assert f"{one['power']['watts']:,.0f} W" in text
     assert "PUE 1" in text
+    assert "taken for gaudi3 too, no source of its own" in text
+    assert price_range("h100_80g_sxm", "on_demand").in_words in text
 
 
 def test_a_line_has_all_defaults_that_nobody_stated():
     stated = read_campaign({"tokens": "1T", "reliability": {"restart": "10min"}})
     price = {"usd": 2.5, "kind": "on_demand", "source": "a list", "date": "2025-10"}
-    text = defaults_line(told_defaults(stated), price).plain
+    text = defaults_line(told_defaults(stated), [price]).plain
     assert "restart" not in text
     assert "detect 60 s (assumption" in text
     assert "price 2.50 USD/h (on demand, 2025-10, a list)" in text
     given = price | {"kind": "given", "source": "", "date": ""}
-    assert "price" not in defaults_line(told_defaults(stated), given).plain
+    assert "price" not in defaults_line(told_defaults(stated), [given]).plain
     assert value_of({"value": "async", "unit": ""}) == "async"
 
 

@@ -74,7 +74,9 @@ def folder(tmp_path_factory):
             )
             == 0
         )
-        assert main(["report", TODAY, f"b={TODAY}", *RUN, "-o", "run.html"]) == 0
+        assert (
+            main(["report", TODAY, f"b={TODAY}", *RUN, "-o", "run.html"]) == 1
+        )  # misses its limit
         both = ["--edition", "sc23,corrected"]
         assert main(["report", EXAMPLE, *both, "-o", "both.html"]) == 0
     return folder

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 import calculon
+from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
@@ -183,7 +184,8 @@ def test_a_run_fits_the_width(width):
     text = page(width, whole())
     assert max(map(len, text.splitlines())) <= width
     assert "15 T tokens" in text
-    assert re.search(r"usd +9\d\d,000 USD", text)
+    value = Digits(WITHOUT_INTERVAL).rate(whole()["value"])
+    assert re.search(rf"usd +{value} USD", text)
     assert "Assumed" in text
 
 
@@ -198,3 +200,23 @@ def test_a_tornado_of_a_run_has_a_panel_of_it():
     ]
     label = draw(whole()).axes[-1].get_xlabel()
     assert f"(k USD): {whole()['value'] / 1e3:.3g}" in label
+
+
+def test_a_goodput_near_1_has_rows_of_what_it_lacks():
+    """A figure has a row from 0.5 % of what is lost on, as nothing changes 97 % by much."""
+    found = calculon.sensitivity(*TODAY, of="goodput", campaign={"tokens": "15T"}).to_dict()
+    now, text = found["value"], "".join(page(100, found).split())
+    rows = [row for row in found["figures"] if row["kind"] == "run"]
+    assert now > 0.9
+    changes = {
+        row["path"]: max(abs(row[f"at_{end}"] - now) for end in ("low", "high")) for row in rows
+    }
+    assert 0 < changes["reliability.mtbf_processor"] < 0.01
+    for path, change in changes.items():
+        if change >= SHOWN * (1 - now):
+            assert path in text.partition("Assumed")[0]
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    from calculon.apps.report.pictures.tornado import panels
+
+    drawn = [row["path"] for one in panels(found) for row in one.rows]
+    assert "reliability.mtbf_processor" in drawn

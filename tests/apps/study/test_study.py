@@ -97,6 +97,21 @@ def test_campaigns_are_values_like_others(tmp_path):
     assert {one.search.edition for one in listed} == {"corrected"}
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [{"tokens": "1G", "fleet": {"price": 1.0}}, {"tokens": "1G", "fleet": {"price": 2.0}}],
+        [{"campaign": {"tokens": "1G"}, "campaign.fleet.price": [1.0, 2.0]}],
+        {"tokens": "1G", "campaign.fleet.price": [1.0, 2.0]},
+    ],
+)
+def test_lines_may_state_the_fields_of_a_campaign(lines):
+    found = [one.search.campaign for one in plan(_runs(vary={}, campaigns=lines)).searches]
+    wanted = [one.search.campaign for one in plan(_runs()).searches]
+    assert [one.fleet.price for one in found] == [1.0, 2.0]
+    assert [one.tokens for one in found] == [one.tokens for one in wanted]
+
+
 def test_money_is_a_figure_of_a_study():
     planned = plan(_runs()).searches
     outcomes = {one.search.number: run_search(one.search) for one in planned}
@@ -115,6 +130,9 @@ def test_money_is_a_figure_of_a_study():
         ({"vary": {"campaign.token": ["1G"]}}, "token"),
         ({"campaigns": ["nowhere.yaml"], "vary": {}}, "nowhere"),
         ({"campaigns": ["llama3-405B"], "vary": {}}, "leave out batch_ramp, seq_ramp"),
+        ({"campaigns": ["llama3-70B_15T"], "vary": {}}, "length alone .--tokens 15T., or"),
+        ({"campaigns": [{"top": 3}], "vary": {}}, "or with fields of one"),
+        ({"campaigns": [{"tokens": "1G", "fleet": {"prize": 2}}], "vary": {}}, "price"),
     ],
 )
 def test_a_campaign_that_cannot_be_searched_is_told_in_its_place(changes, said):

@@ -100,11 +100,22 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log_outcome(log, counts.good, counts.bad, counts.total, time.perf_counter() - begin)
     if where is not None:
         log(f"Selected executions: {rows} of {counts.good} feasible meet the condition")
-    if not rows:
-        log("No acceptable configurations found :(")
+    _tell(space, counts.good, rows, log)
     if not arguments.debug and (rows or arguments.noneok):
         log(f"Output: {arguments.output}")
     return 0 if rows or arguments.noneok else 1
+
+
+def _tell(space: "Space", good: int, rows: int, log: Log) -> None:
+    """Say that nothing was found, and what whole runs assume, or by how much the best misses each limit."""
+    if not rows:
+        log("No acceptable configurations found :(")
+    if space.runs is None or log.quiet:
+        return
+    from calculon.apps.cli.whole_runs import assumed_of_run, missed
+
+    for line in [assumed_of_run([space.runs])] if rows else missed(space, good):
+        log.show(line)
 
 
 def _write(arguments: argparse.Namespace, tables: "Iterator[Columns]", empty: "Columns") -> int:

@@ -20,6 +20,7 @@ from calculon.apps.cli.search_options import (
     log_space,
     searches,
 )
+from calculon.apps.cli.whole_runs import assumed_of_run, interval_of_run, missed
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import document_suffix
 from calculon.spec.named_values import PUBLISHED
@@ -129,35 +130,15 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     _report(results, asked, arguments, seconds, log)
     if not found:
         log("No acceptable configurations found :(")
-        for line in _missed(results):
-            log.show(line)
-        if not log.quiet and results[0].edition != PUBLISHED:
-            _explain(results, asked, log)
+    for result in results:
+        if result.space.campaign is not None and not len(result):
+            for line in missed(result.space, result.counts.good):
+                log.show(line)
+    if not found and not log.quiet and results[0].edition != PUBLISHED:
+        _explain(results, asked, log)
     if writes:
         log(f"Output: {arguments.output}")
     return 0 if found or arguments.noneok else 1
-
-
-def _missed(results: "list[SearchResult]") -> Iterator[str]:
-    """Say by how much the best run on each count of processors misses each limit of the campaign."""
-    from calculon.campaign.limits import LIMITED, limits
-    from calculon.search.driver import run as search
-    from calculon.search.objective import Objective
-    from calculon.search.ranking import Best
-
-    for result in results:
-        campaign = result.space.campaign
-        if campaign is None or not result.counts.good:
-            continue
-        for name, figure in LIMITED.items():
-            if getattr(campaign, name) is None:
-                continue
-            least = search(result.space, Best(Objective.parse(f"{figure}:min", whole_runs=True), 1))
-            (_, stats), *_ = least.winners()
-            for limit in limits(campaign, stats):
-                if limit.field == name and not limit.met:
-                    procs = f"{result.space.num_procs:,} processors"
-                    yield f"On {procs} the best run in {figure} misses {limit.in_words}"
 
 
 def _count(asked: "list[Search]", log: Log) -> int:
@@ -288,10 +269,9 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
     for line in _how_sure(best):
         log.show(line)
     if (runs := best[0].space.runs) is not None:
-        from calculon.apps.report.run_defaults import defaults_line
-        from calculon.campaign.assumed import told_defaults
-
-        log.show(defaults_line(told_defaults(runs.campaign), runs.price))
+        if line := interval_of_run(executions[0], stats[0]):
+            log.show(line)
+        log.show(assumed_of_run([runs]))
     if arguments.verbose:
         log.show(meaning(executions))
     else:

@@ -5,6 +5,7 @@ import argparse
 from calculon.apps.cli.campaign_options import add_campaign, campaign_of, stated
 from calculon.apps.cli.options import Log, Parser, check_outputs
 from calculon.apps.cli.results import add_result_arguments, asked_results
+from calculon.errors import Infeasible
 
 
 def configure(parser: Parser) -> None:
@@ -12,7 +13,8 @@ def configure(parser: Parser) -> None:
     parser.explain(
         "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, where time "
         "and memory go, every layer, the best executions of a search, the errors of the model against "
-        "measurements on the system, and its assumptions; with --tokens or --campaign the whole training run. It "
+        "measurements on the system, and its assumptions; with --tokens or --campaign, or of the answer of a plan or "
+        "search for one, the whole training run (exit 1 where it misses a limit). It "
         "needs no network to be read.",
         "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
         "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
@@ -26,13 +28,15 @@ def configure(parser: Parser) -> None:
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
-    """Read the results, run the studies of their systems, and write the page."""
+    """Read the results, run the studies of their systems, and write the page; 1 where a run misses a limit."""
     from calculon.apps.views.report_file import PAGES, write_report
 
     output = arguments.output
     check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
     whole = arguments.campaign is not None or stated(arguments)
     asked = campaign_of(arguments) if whole else None
-    write_report(asked_results(arguments), output, asked)
+    missed = write_report(asked_results(arguments), output, asked)
     log(f"Output: {output}")
+    if missed:
+        raise Infeasible("limits", "; ".join(missed))
     return 0

@@ -159,6 +159,10 @@ def _finish(
         log.table(_table(winners, group), "text")
     if winners.champions():
         log("\n* best of its column; 'at' is the number of processors it takes")
+    if runs := [p.search.runs for p in plans.searches if p.search.campaign is not None]:
+        from calculon.apps.cli.whole_runs import assumed_of_run
+
+        log.show(assumed_of_run([one for one in runs if one is not None]))
     for line in _undefined(winners):
         log(line)
     if spreads := [best.spread for best in winners.best.values() if best.spread]:

@@ -57,7 +57,7 @@ def draw(document: Document) -> "Figure":
     Parameters
     ----------
     document : mapping
-        :meth:`calculon.planner.fleet.FleetAnswer.to_dict`.
+        :meth:`calculon.planner.runs.fleet.FleetAnswer.to_dict`.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def draw(document: Document) -> "Figure":
         lines = _limits(axes, points, factor)
         _names(axes, document, points, factor, lines)
         axes.set_xlabel("Days of the whole run, with failures")
-        axes.set_ylabel(unit)
+        axes.set_ylabel(f"{unit}, not from 0" if axes.get_ylim()[0] > 0 else unit)
         tokens = token_count(document["tokens"])
         model = stated_name(asked["model"])
         axes.set_title(f"{tokens} tokens of {model}: the best plan on each number of processors")

@@ -47,7 +47,7 @@ def draw(document: Document) -> "Figure":
     Parameters
     ----------
     document : mapping
-        :meth:`calculon.planner.goodput_by_size.GoodputBySize.to_dict`.
+        :meth:`calculon.planner.runs.goodput_by_size.GoodputBySize.to_dict`.
     """
     question = document["question"]
     model, system = (stated_name(question[kind]) for kind in ("model", "system"))

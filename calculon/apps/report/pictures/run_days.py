@@ -49,7 +49,7 @@ class RunDays:
     Attributes
     ----------
     run : mapping
-        :meth:`calculon.planner.training_run.TrainingRun.to_dict`.
+        :meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`.
     digits : Digits
         Those of its days.
     interval : mapping or None

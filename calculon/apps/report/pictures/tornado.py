@@ -11,7 +11,15 @@ from calculon.apps.report.pictures.canvas import (
     figure,
     note_edition,
 )
-from calculon.apps.report.sensitivity_page import KINDS, SHOWN, capped, change, folded, stated
+from calculon.apps.report.sensitivity_page import (
+    KINDS,
+    SHOWN,
+    capped,
+    change,
+    folded,
+    stated,
+    whole,
+)
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
@@ -47,7 +55,11 @@ class Panel:
 def panels(document: Document) -> list[Panel]:
     """Return the panels of a sensitivity as plain data: one for each kind of figures that matter."""
     now = document["value"]
-    rows = [row for row in document["figures"] if _swing(row, now) > SHOWN * abs(now)]
+    rows = [
+        row
+        for row in document["figures"]
+        if _swing(row, now) > SHOWN * whole(now, document["unit"])
+    ]
     rows.sort(key=lambda row: -_swing(row, now))
     found = [(KINDS[kind], [row for row in rows if row["kind"] == kind]) for kind in KINDS]
     return [Panel(title, some[:MOST]) for title, some in found if some]

@@ -16,8 +16,8 @@ from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.planner.run_of_plan import campaign
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.runs.run_of_plan import campaign
+from calculon.planner.runs.training_run import TrainingRun
 from calculon.spec import catalog
 from calculon.spec.model import Model
 from calculon.spec.spellings import processor_counts

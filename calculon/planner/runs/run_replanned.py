@@ -11,7 +11,7 @@ from calculon.hardware.figures import with_figures
 from calculon.hardware.system import System
 from calculon.planner.elasticities import Case, Effect
 from calculon.planner.replanned import Replanned, Replanner, Staircase, Step, staircase
-from calculon.planner.run_case import Run
+from calculon.planner.runs.run_case import Run
 from calculon.presets import Preset
 from calculon.units import GIB
 

@@ -15,7 +15,7 @@ from calculon.campaign.record import HOUR, Campaign
 from calculon.campaign.whole_run import WholeRun
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.planner.training_run import TrainingRun
+from calculon.planner.runs.training_run import TrainingRun
 from calculon.spec.result_selection import QUESTION
 from calculon.spec.spellings import processor_counts
 from calculon.units import Array, Count

@@ -1,4 +1,4 @@
-"""The search behind a :class:`~calculon.planner.fleet.FleetAnswer`: one search of the usual kind for each count."""
+"""The search behind a :class:`~calculon.planner.runs.fleet.FleetAnswer`: one of the usual kind for each count."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,13 +19,14 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.planner.answer import space_of
-from calculon.planner.ask import Question, ask, counted_sequences, most_processors, usual_tokens
+from calculon.planner.ask import Question, ask, most_processors, usual_batch
 from calculon.planner.candidate import Candidate, candidates, whole_runs_of
-from calculon.planner.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.remedies import BEST
+from calculon.planner.runs.fleet import DEADLINE, FleetAnswer, Point, objective_of
 from calculon.planner.unfit import why_none
 from calculon.search.driver import run
 from calculon.search.ranking import Best
+from calculon.search.runs import Runs
 from calculon.spec.model import Model
 
 ANY = "any"
@@ -69,7 +70,7 @@ class FleetQuestion:
     objective : str
         The figure that is to be small.
     open_counts : bool
-        Whether counts are left open: those of `questions` only set the batch.
+        Whether counts are left open: those of `questions` are where their search begins.
     """
 
     questions: tuple[Question, ...]
@@ -98,7 +99,7 @@ def ask_fleet(
     campaign : Campaign
         The run, of one stretch; its tokens, deadline and budgets.
     objective : str
-        One of :data:`~calculon.planner.fleet.OBJECTIVES`.
+        One of :data:`~calculon.planner.runs.fleet.OBJECTIVES`.
     **words
         Further arguments of :func:`~calculon.planner.planning.plan`.
 
@@ -122,9 +123,29 @@ def ask_fleet(
     asked: list[Question] = []
     for machine in _machines(system):
         counts = min(PROBE, most_processors(inputs.system(machine))) if opened else num_procs
-        shared = {"batch": asked[0].batch_size} if asked else {}
-        asked.append(ask(model, counts, machine, campaign=campaign, **{**words, **shared}))
+        question = ask(model, counts, machine, campaign=campaign, **words)
+        asked.append(replace(question, batch_size=asked[0].batch_size) if asked else question)
+    _check_known(figure, campaign, asked)
     return FleetQuestion(tuple(asked), campaign, figure, opened)
+
+
+def _check_known(figure: str, campaign: Campaign, asked: Sequence[Question]) -> None:
+    """Refuse an objective that is known of none of the machines; for dollars others stand then.
+
+    Raises
+    ------
+    SpecError
+        With what makes it known.
+    """
+    refused = []
+    for one in asked:
+        try:
+            Runs(campaign, one.model, one.system, one.datatype).check_known(figure, "objective")
+            return
+        except SpecError as error:
+            refused.append(error)
+    if figure != "usd":
+        raise refused[0]
 
 
 def _machines(system: Any) -> list[Any]:
@@ -146,7 +167,6 @@ def fleet_answer(asked: FleetQuestion, seen: Seen | None = None) -> FleetAnswer:
     """
     told = seen or (lambda _: None)
     machines = [Machine(one, asked.campaign, told) for one in asked.questions]
-    machines = _with_common_batch(machines, asked.open_counts)
     if asked.open_counts:
         points = [one for machine in machines for one in machine.ladder(asked.objective)]
     else:
@@ -172,15 +192,11 @@ class Machine:
         The run.
     seen : callable
         Is told of each count.
-    needed : float, optional
-        Processors that the deadline takes, where that is known.
     """
 
-    def __init__(
-        self, question: Question, campaign: Campaign, seen: Seen, needed: float | None = None
-    ):
+    def __init__(self, question: Question, campaign: Campaign, seen: Seen):
         self.question, self.campaign, self.seen = question, campaign, seen
-        self.tried, self._needed = 0, needed
+        self.tried = 0
         self._points: dict[int, Point] = {}
 
     @property
@@ -200,20 +216,30 @@ class Machine:
             self._points[num_procs] = self._searched(num_procs)
         return self._points[num_procs]
 
-    def _searched(self, num_procs: int) -> Point:
+    def asked(self, num_procs: int) -> Question:
+        """Return the question of one count: a batch that nobody stated is the usual one of this count.
+
+        A run that is so many steps long has one batch, as it would not be the same run with another.
+        """
         q = self.question
+        if "--batch" not in q.assumed or self.campaign.steps is not None:
+            return q
+        return replace(q, batch_size=usual_batch(num_procs, q.model.seq_size))
+
+    def _searched(self, num_procs: int) -> Point:
+        q = self.asked(num_procs)
         found = run(space_of(q, num_procs), Best(BEST, 1))
         self.tried += found.counts.total
         if not len(found):
             return Point(q, num_procs, None, None, self.campaign, why_none(found.counts))
-        plan = candidates(found)[0]
-        return Point(q, num_procs, plan, run_of(plan, q, self.campaign), self.campaign)
+        plan, belief = candidates(found)[0], found[0].belief
+        memory = "" if belief is None or belief.memory is None else belief.memory.remark
+        whole = run_of(plan, q, self.campaign)
+        return Point(q, num_procs, plan, whole, self.campaign, memory=memory)
 
     @cached_property
     def needed(self) -> float:
         """Processors that the deadline takes at the efficiency of the first count on which something fits; or none."""
-        if self._needed is not None:
-            return self._needed
         deadline, count = (self.campaign.deadline or 0.0) / DAY, self.question.num_procs[0]
         while count <= self.most:
             days = self.point(count).figures["days"]
@@ -298,7 +324,7 @@ def beside(counts: Sequence[int], best: int, node: int) -> list[int]:
 def _further(machines: Iterable[Machine], answer: FleetAnswer) -> Point | None:
     """Return a larger count of the machine that is nearest to its deadline, which meets it."""
     nearest = min(answer.ranked, key=lambda one: one.figures["days"] or math.inf)
-    machine = next(one for one in machines if one.question is nearest.question)
+    machine = next(one for one in machines if one.question.system is nearest.system)
     days, deadline = nearest.figures["days"] or 0.0, (machine.campaign.deadline or 0.0) / DAY
     if not deadline:
         return None
@@ -308,39 +334,3 @@ def _further(machines: Iterable[Machine], answer: FleetAnswer) -> Point | None:
         if (found := machine.point(count)).plan and found.keeps(DEADLINE):
             return found
     return None
-
-
-def _with_common_batch(machines: list[Machine], opened: bool) -> list[Machine]:
-    """Return the machines with a batch that many counts can share, where none is stated.
-
-    It is as large as is usual on the first count, or on as many processors as the deadline takes of the first machine.
-    """
-    first = machines[0]
-    counts = first.question.num_procs
-    if "--batch" not in first.question.assumed or (opened and not math.isfinite(first.needed)):
-        return machines
-    length, most = first.question.model.seq_size, float(first.most)
-    tokens = usual_tokens(min(first.needed, most) if opened else counts[0])
-    batch = common_batch(tokens / length, () if opened else counts)
-    if batch == first.question.batch_size:
-        return machines
-    changed = [replace(one.question, batch_size=batch) for one in machines]
-    assumed = {**first.question.assumed, "--batch": counted_sequences(batch)}
-    changed[0] = replace(changed[0], assumed=assumed)
-    estimates = [first.needed if opened else None, *[None] * (len(machines) - 1)]
-    pairs = zip(changed, estimates, strict=True)
-    return [Machine(one, first.campaign, first.seen, needed) for one, needed in pairs]
-
-
-def common_batch(sequences: float, counts: Sequence[int]) -> int:
-    """Return about so many sequences that the replicas of all of some counts can share, and of powers of two.
-
-    It is a power of two, times the odd part that all counts have.
-
-    >>> common_batch(500, (1024, 3072)), common_batch(500, (1536, 3072)), common_batch(500, ())
-    (512, 384, 512)
-    """
-    odd = math.gcd(*counts) if counts else 1
-    while odd % 2 == 0:
-        odd //= 2
-    return odd << max(0, round(math.log2(sequences / odd)))

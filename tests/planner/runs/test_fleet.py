@@ -14,19 +14,18 @@ from calculon.campaign.record import DAY
 from calculon.campaign.run_columns import whole_runs
 from calculon.errors import SpecError
 from calculon.inputs import Changed
-from calculon.planner import fleet_search
-from calculon.planner.ask import most_processors
-from calculon.planner.fleet import OBJECTIVES, TOLD, FleetAnswer
-from calculon.planner.fleet_search import (
+from calculon.planner.ask import TOKENS_PER_PROCESSOR, ask, most_processors, usual_batch
+from calculon.planner.planning import plan
+from calculon.planner.runs import fleet_search
+from calculon.planner.runs.fleet import OBJECTIVES, TOLD, FleetAnswer
+from calculon.planner.runs.fleet_search import (
     ANY,
     BEYOND,
     ask_fleet,
     beside,
-    common_batch,
     fleet_answer,
     halves_and_doubles,
 )
-from calculon.planner.planning import plan
 from calculon.search.driver import run
 
 MODEL, SYSTEM, BATCH = "llama3-8B", "h100_80g_sxm", 512
@@ -287,15 +286,48 @@ def test_halves_and_doubles_are_powers_of_two_of_nodes_and_those_times_a_half_mo
     assert set(found) == {4 * n for n in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48)}
 
 
-def test_a_batch_that_is_not_stated_is_shared_by_all_counts():
-    answer = plan(MODEL, "64,96,128", SYSTEM, campaign=RUN, objective="days")
-    batches = {one.plan.execution["batch_size"] for one in answer.points}
-    (batch,) = batches
-    assert batch & (batch - 1) == 0  # a power of two
-    assert answer.questions[0].assumed["--batch"] == f"{batch:,} sequences"
-    odd = common_batch(512, (96, 192))
-    assert odd % 3 == 0
-    assert (odd // 3) & (odd // 3 - 1) == 0
+def test_each_count_has_the_batch_that_a_plan_of_this_count_alone_assumes():
+    answer = plan(MODEL, "64,96", SYSTEM, campaign=RUN, objective="days")
+    alone = [ask(MODEL, count, SYSTEM).batch_size for count in (64, 96)]
+    assert [one.plan.execution["batch_size"] for one in answer.points] == alone
+    assert alone[0] != alone[1]
+    assert alone[1] % 3 == 0
+    assert answer.batch_size is None
+    assert "for each processor" in answer.assumed["--batch"]
+    assert answer.uneven == answer.small == ()
+    assert [one["tokens_per_step"] for one in answer.to_dict()["points"]] == [
+        batch * 8192 for batch in alone
+    ]
+    assert usual_batch(2**14, 8192) * 8192 == TOKENS_PER_PROCESSOR * 2**14
+
+
+def test_a_run_of_so_many_steps_has_one_batch():
+    steps = {"steps": 1000, "fleet": {"price": 2.0}}
+    answer = plan(MODEL, "64,96", SYSTEM, campaign=steps, objective="days")
+    assert answer.batch_size == ask(MODEL, 64, SYSTEM).batch_size
+    assert answer.uneven == (96,)
+
+
+def test_a_stated_batch_says_which_counts_it_does_not_suit():
+    answer = fleet("64,96,448")
+    assert answer.batch_size == BATCH
+    assert answer.uneven == (96, 448)  # 3 and 7 are not in 512
+    assert answer.small == ()
+    few = plan(MODEL, "64,128", SYSTEM, batch=8, campaign=RUN, objective="days")
+    assert few.small == (128,)  # 64 Ki tokens are 1 Ki on each of 64
+
+
+@pytest.mark.parametrize("objective", ["t_co2", "mwh"])
+def test_an_objective_that_is_known_of_no_machine_is_refused(objective):
+    machine, hint = ("a100_80g", "fleet.tdp") if objective == "mwh" else (SYSTEM, "--carbon")
+    with pytest.raises(SpecError, match="objective") as caught:
+        plan(MODEL, 64, machine, batch=BATCH, campaign=RUN, objective=objective)
+    assert hint in str(caught.value)
+    known = RUN | {"fleet": {"tdp": 700, "g_co2_per_kwh": 400}}
+    asked = ask_fleet(
+        MODEL, 64, machine, campaign=read_campaign(known), objective=objective, batch=BATCH
+    )
+    assert asked.objective == objective
 
 
 # -- questions and results
@@ -355,6 +387,15 @@ def test_a_count_without_a_plan_says_why():
     assert "memory" in none.to_dict()["reason"]
     assert none not in found.ranked
     assert not none.meets
+
+
+def test_a_point_says_what_its_page_says_of_memory():
+    points = fleet().points
+    for point in points:
+        q, execution = point.question, dict(point.plan.execution)
+        found = calculon.estimate(q.model, execution, q.system, edition="corrected")
+        assert point.memory == found.belief.memory.remark
+    assert any(point.memory for point in points)
 
 
 def test_the_answer_of_a_point_is_the_plan_of_its_count():

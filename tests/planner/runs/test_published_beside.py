@@ -7,7 +7,7 @@ import pytest
 import calculon
 from calculon.campaign.published import published_failures
 from calculon.campaign.record import HOUR
-from calculon.planner.published_beside import NEAR, published_beside
+from calculon.planner.runs.published_beside import NEAR, published_beside
 
 BLOOM = ("bloom-176B", "bloom-176B_a100x384", "a100_80g_sxm")
 

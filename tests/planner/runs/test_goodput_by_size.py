@@ -6,7 +6,7 @@ import pytest
 import calculon
 from calculon.campaign.goodput import best_interval, wall_per_useful
 from calculon.errors import SpecError
-from calculon.planner.goodput_by_size import goodput_by_size
+from calculon.planner.runs.goodput_by_size import goodput_by_size
 
 HOUR = 3600.0
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")

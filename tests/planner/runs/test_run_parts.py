@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon.errors import Infeasible, SpecError
-from calculon.planner.run_parts import quickest
+from calculon.planner.runs.run_parts import quickest
 from calculon.spec.packing import packed_percent_of
 from tests.helpers import LLAMA_X64_P4
 

@@ -11,7 +11,7 @@ from calculon.campaign.record import HOUR
 from calculon.inputs import Changed
 from calculon.planner.break_even import Rival, break_evens
 from calculon.planner.elasticities import RUN, STEP, USE, Range, effects, kind_of, slopes
-from calculon.planner.run_case import RunCase
+from calculon.planner.runs.run_case import RunCase
 from calculon.run_figures import RUN_FIGURES
 from tests.helpers import LLAMA_X64_P4
 

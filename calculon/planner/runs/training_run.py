@@ -24,14 +24,14 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
 from calculon.planner.dependence import Sensitivity, largest, of_run
-from calculon.planner.published_beside import published_beside
-from calculon.planner.run_details import (
+from calculon.planner.runs.published_beside import published_beside
+from calculon.planner.runs.run_details import (
     energy_details,
     money_details,
     node_details,
     warnings_of,
 )
-from calculon.planner.run_parts import Part, parts_of
+from calculon.planner.runs.run_parts import Part, parts_of
 from calculon.presets import Preset
 from calculon.records import only_values
 from calculon.spec.model import Model
@@ -212,7 +212,7 @@ class TrainingRun(Displayed):
             processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
         **options
             Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
-            failures, a curve each (:func:`calculon.planner.goodput_by_size.goodput_by_size`).
+            failures, a curve each (:func:`calculon.planner.runs.goodput_by_size.goodput_by_size`).
 
         Raises
         ------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon.campaign.assumed import told_defaults
+from calculon.campaign.catalog_prices import price_range
 from calculon.campaign.limits import LIMITED, Limit, limits
 from calculon.campaign.record import Campaign
 from calculon.campaign.whole_run import WholeRun
@@ -17,8 +18,9 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
 from calculon.planner.answer import Answer, answer
-from calculon.planner.ask import Question
+from calculon.planner.ask import TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR, Question, odd_part
 from calculon.planner.candidate import Candidate, told_price
+from calculon.planner.runs.run_details import carbon_details
 from calculon.presets import Preset
 from calculon.records import columns, only_values
 from calculon.run_figures import CampaignFigures
@@ -55,6 +57,7 @@ TOLD = (
     "usd",
     "mwh",
     "t_co2",
+    "spare_nodes",
 )
 """Figures of a run that every row tells."""
 
@@ -77,6 +80,8 @@ class Point:
         What the run was asked to be.
     reason : str
         Why no plan fits.
+    memory : str
+        Why memory may not suffice, where less is left than measured memory differs by.
     """
 
     question: Question
@@ -85,6 +90,7 @@ class Point:
     whole: WholeRun | None
     campaign: Campaign
     reason: str = ""
+    memory: str = ""
 
     @property
     def system(self) -> System:
@@ -150,7 +156,11 @@ class Point:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""
-        told: dict[str, Any] = {"system": self.system.name, "num_procs": self.num_procs}
+        told: dict[str, Any] = {
+            "system": self.system.name,
+            "num_procs": self.num_procs,
+            "tokens_per_step": self.question.tokens_per_step,
+        }
         if self.plan is None:
             return told | {"reason": self.reason}
         low, high = self.days_between or (None, None)
@@ -160,6 +170,7 @@ class Point:
             | {
                 "days_low": low,
                 "days_high": high,
+                "memory_remark": self.memory,
                 "meets": self.meets,
                 "limits": [one.to_dict() for one in self.limits],
                 "unchecked": list(self.unchecked),
@@ -270,6 +281,37 @@ class FleetAnswer(Displayed):
             return "usd"
         return "" if len(self.questions) > 1 else "processor_hours"
 
+    @cached_property
+    def batch_size(self) -> int | None:
+        """Sequences of a step on all counts; None where each has its own."""
+        found = {one.question.batch_size for one in self.points}
+        return found.pop() if len(found) == 1 else None
+
+    @property
+    def assumed(self) -> dict[str, str]:
+        """What was not stated and is assumed, by the option that states it."""
+        found = dict(self.questions[0].assumed)
+        if "--batch" in found:
+            own = f"{scaled(TOKENS_PER_BATCH, digits=2)} tokens, or {TOKENS_PER_PROCESSOR:,} for each processor"
+            found["--batch"] = own if self.batch_size is None else f"{self.batch_size:,} sequences"
+        return found
+
+    @property
+    def uneven(self) -> tuple[int, ...]:
+        """Counts whose stated batch not all their data-parallel degrees divide: it lacks their odd factor."""
+        counts = {one.num_procs: one.question.batch_size for one in self.points}
+        return tuple(sorted(count for count, batch in counts.items() if batch % odd_part(count)))
+
+    @property
+    def small(self) -> tuple[int, ...]:
+        """Counts with fewer tokens in a batch, for each processor, than a batch has that nobody stated."""
+        found = {
+            one.num_procs
+            for one in self.points
+            if one.question.tokens_per_step < TOKENS_PER_PROCESSOR * one.num_procs
+        }
+        return tuple(sorted(found))
+
     @property
     def tokens(self) -> float | None:
         """Tokens of the run: whole steps of them; None where nothing fits."""
@@ -349,11 +391,13 @@ class FleetAnswer(Displayed):
             QUESTION: self._specs(first)
             | {
                 "systems": [self._specs(one)["system"] for one in self.questions],
-                "batch_size": first.batch_size,
+                "batch_size": self.batch_size,
+                "uneven": list(self.uneven),
+                "small": list(self.small),
                 "seq_size": first.model.seq_size,
                 "objective": self.objective,
                 "campaign": dict(self.campaign.document),
-                "assumed": dict(first.assumed),
+                "assumed": self.assumed,
             },
             "tokens": self.tokens,
             "tried": self.tried,
@@ -371,13 +415,18 @@ class FleetAnswer(Displayed):
             "frontier": [places[id(one)] for one in self.frontier],
             "prices": self._prices,
             "pue": self.campaign.fleet.pue,
-            "assumed": told_defaults(self.campaign),
+            "carbon": carbon_details(self.campaign.fleet.g_co2_per_kwh),
+            "assumed": told_defaults(self.campaign, self._machines),
             PLANS: {
                 str(rank): one.plan.to_dict() | {QUESTION: self._specs(one.question)}
                 for rank, one in enumerate(self.ranked)
                 if one.plan is not None
             },
         }
+
+    @property
+    def _machines(self) -> list[str]:
+        return list(dict.fromkeys(one.system.name for one in self.questions))
 
     @property
     def _prices(self) -> list[dict[str, Any]]:
@@ -387,6 +436,8 @@ class FleetAnswer(Displayed):
             quote = None if one.whole is None else one.whole.quote
             price = None if quote is None else told_price(quote, _only(quote.usd))
             row: dict[str, Any] = {"system": one.system.name} | (price or {"usd": None})
+            beside = None if quote is None else price_range(one.system.name, quote.kind)
+            row["range"] = None if beside is None else beside.in_words
             draw = None if one.whole is None else one.whole.draw
             power = None if draw is None else {"watts": _only(draw.tdp), "in_words": draw.words}
             found.setdefault(one.system.name, row | {"power": power})

@@ -71,13 +71,13 @@ def energy_details(whole: WholeRun) -> dict[str, Any] | None:
             "in_words": power.words,
         },
         "pue": fleet.pue,
-        "carbon": _carbon(fleet.g_co2_per_kwh),
+        "carbon": carbon_details(fleet.g_co2_per_kwh),
         "t_co2_market": _market(whole),
         "water_litres": litres,
     }
 
 
-def _carbon(carbon: Carbon | None) -> dict[str, Any] | None:
+def carbon_details(carbon: Carbon | None) -> dict[str, Any] | None:
     """Return the carbon of the electricity, and where it is from."""
     if carbon is None:
         return None

@@ -19,7 +19,7 @@ from calculon.hardware.figures import OF_WHOLE_RUNS, Figure, figures_of, with_fi
 from calculon.hardware.system import System
 from calculon.inspect.what_if import what_if
 from calculon.planner.elasticities import Case, faster, sped_up
-from calculon.planner.run_parts import Part
+from calculon.planner.runs.run_parts import Part
 from calculon.presets import Preset
 from calculon.records import Column
 from calculon.run_figures import RUN_FIGURES
@@ -33,7 +33,7 @@ _OF_JOBS = ("mem2.", "networks[", "ext.host.", *OF_WHOLE_RUNS)
 
 
 class Run(Protocol):
-    """A training run as it is asked about (:class:`~calculon.planner.training_run.TrainingRun`)."""
+    """A training run as it is asked about (:class:`~calculon.planner.runs.training_run.TrainingRun`)."""
 
     @property
     def campaign(self) -> Campaign:

@@ -9,7 +9,7 @@ import calculon
 from calculon.architecture.parameters import active_count
 from calculon.campaign.scaling_laws import LAWS
 from calculon.errors import Infeasible, SpecError
-from calculon.planner.largest_model import RULE
+from calculon.planner.runs.largest_model import RULE
 
 SYSTEM = "h100_80g_sxm"
 

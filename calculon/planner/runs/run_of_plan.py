@@ -14,7 +14,7 @@ from calculon.planner.answer import space_of
 from calculon.planner.ask import ask
 from calculon.planner.launch_flags import launch_in
 from calculon.planner.remedies import BEST
-from calculon.planner.training_run import TrainingRun, training_run
+from calculon.planner.runs.training_run import TrainingRun, training_run
 from calculon.planner.unfit import why_none
 from calculon.search.driver import run as search
 from calculon.search.ranking import Best

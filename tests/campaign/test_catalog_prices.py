@@ -1,0 +1,30 @@
+"""Prices of the same processor across the catalog."""
+
+import pytest
+
+from calculon import inputs
+from calculon.campaign.catalog_prices import price_range, processor_of
+from calculon.spec import catalog
+
+
+@pytest.mark.parametrize("system", ["h100_80g_sxm", "b200_sxm", "a100_80g_sxm"])
+def test_the_range_has_the_price_of_every_system_with_the_processor(system):
+    prices = []
+    for name in catalog.names("system"):
+        price = inputs.system(name).ext.price
+        if processor_of(name) == system and price is not None and price.on_demand is not None:
+            prices.append(price.on_demand.usd)
+    found = price_range(system, "on_demand")
+    assert len(set(prices)) > 1
+    assert (found.low, found.high) == (min(prices), max(prices))
+
+
+def test_instances_of_a_cloud_have_the_range_of_their_processor():
+    assert price_range("azure_nd_h100_v5", "on_demand") == price_range("h100_80g_sxm", "on_demand")
+
+
+def test_one_price_is_no_range():
+    assert price_range("mi300x", "on_demand") is None
+    assert price_range("h100_80g_sxm", "own") is None
+    assert price_range("a system of nobody", "on_demand") is None
+    assert processor_of("a system of nobody") == "a system of nobody"
