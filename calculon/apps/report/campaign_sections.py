@@ -141,9 +141,7 @@ def money_section(money: Document, digits: Digits) -> Iterator[RenderableType]:
         if value:
             table.add_row(label, f"{digits.rate(value)} USD", "")
     if not money["storage"]:
-        table.add_row(
-            "checkpoints kept", "-", "not counted, without a price: campaign.fleet.storage"
-        )
+        table.add_row("checkpoints kept", "-", "not counted: no price (fleet.storage)")
     if money["experiments"]:
         table.add_row("together", f"{digits.rate(money['total'])} USD", "")
     if (hours := money["reserved_from_hours"]) is not None:
