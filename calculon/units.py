@@ -105,6 +105,16 @@ def between(low: str, high: str) -> str:
     return f"{low.removesuffix(f' {unit}') if unit else low} to {high}"
 
 
+def amount(value: float, unit: str) -> str:
+    """Write an amount with three digits and its unit, dollars from a thousand on with a prefix.
+
+    >>> amount(35.33, "d"), amount(2.5e6, "USD")
+    ('35.3 d', '2.50 M USD')
+    """
+    money = unit == "USD" and abs(value) >= KILO
+    return f"{scaled(value, digits=2) if money else f'{value:,.3g}'} {unit}"
+
+
 def significant(value: float, digits: int = 4) -> str:
     """Format a number with `digits` significant digits and no exponent.
 

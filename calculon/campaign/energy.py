@@ -74,9 +74,9 @@ class Draw:
         """Data sheet or measurement, and what is assumed, on a line."""
         what = "TDP" if self.estimate else "measured"
         told = [f"{what}, {self.source}" if self.source else what, self.date]
-        return "; ".join(
-            [", ".join(one for one in told if one), *(ASSUMED[one] for one in self.assumed)]
-        )
+        known = ", ".join(one for one in told if one)
+        guessed = "; ".join(ASSUMED[one] for one in self.assumed)
+        return f"{known}; assumptions without a source: {guessed}" if guessed else known
 
     def per_processor(self, processors: Values, nodes: Values) -> Values:
         """Return the power in steps of a processor with its share of its node, in W."""

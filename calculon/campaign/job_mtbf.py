@@ -11,6 +11,9 @@ HOUR = 3600.0
 SMALL_JOB = 2000
 """Processors below which the rate of large jobs says too little; see :func:`small_job_warning`."""
 
+_SAME = 1e-3
+"""Relative difference of rates up to which one is not called higher."""
+
 _LARGE, _SMALL = "RSC-1", "RSC-1 on 1,024"  # rows of published failures
 
 
@@ -45,6 +48,22 @@ def job_mtbf(num_procs: Values, per_processor: Values, *others: Values) -> Array
     (7200.0, 3600.0)
     """
     return combined(ratio(per_processor, num_procs), *others) * HOUR
+
+
+def rate_among_published(mtbf_processor: float) -> str:
+    """Say how many published rates of failures are worse than one of so many hours of a processor between failures.
+
+    >>> rate_among_published(1.0)
+    ''
+    """
+    hours = [one.mtbf_processor for one in published_failures() if one.mtbf_processor]
+    worse = [one for one in hours if one < mtbf_processor * (1 - _SAME)]
+    if 2 * len(worse) < len(hours):
+        return ""
+    return (
+        f"The rate of failures is a default, and a favourable one: of {len(hours)} that are published {len(worse)} are "
+        f"higher, up to {mtbf_processor / min(worse):.2g} times (--mtbf)."
+    )
 
 
 def small_job_warning(num_procs: int) -> str:

@@ -7,7 +7,7 @@ from calculon.campaign.record import Campaign
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.fields import spec_fields
-from calculon.units import KILO, scaled
+from calculon.units import amount
 
 LIMITED = {"deadline": "days", "budget_usd": "usd", "budget_mwh": "mwh"}
 """Fields of a campaign that are limits, and the figure that each bounds."""
@@ -62,13 +62,8 @@ class Limit:
         >>> Limit("deadline", "days", 60.0, 95.33, "d").in_words
         'its deadline of 60 d by 35.3 d'
         """
-        return (
-            f"its {_WORDS[self.field]} of {self._told(self.most)} by {self._told(abs(self.over))}"
-        )
-
-    def _told(self, value: float) -> str:
-        money = self.unit == "USD" and abs(value) >= KILO
-        return f"{scaled(value, digits=2) if money else f'{value:,.3g}'} {self.unit}"
+        most, over = (amount(one, self.unit) for one in (self.most, abs(self.over)))
+        return f"its {_WORDS[self.field]} of {most} by {over}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -10,7 +10,7 @@ from calculon.spec.csv_rows import read_csv
 FOLDER = "validation/campaign"
 """Studies of whole trainings, below the root of the catalog."""
 
-_COLUMNS = ("run", "tokens_b", "num_gpus", "gpu_hours", "hours_of", "source")
+_COLUMNS = ("run", "tokens_b", "num_gpus", "gpu_hours", "configuration", "hours_of", "source")
 _GIGA = 1e9
 
 
@@ -30,8 +30,10 @@ class PublishedTraining:
         As printed.
     whole : bool
         Whether they are hours of the whole run, and not of steps alone.
+    configuration : str
+        How much of batch and degrees the source states: ``known``, ``partly`` or ``unknown``.
     source : str
-        Where it stands.
+        Where the hours stand.
     """
 
     run: str
@@ -39,6 +41,7 @@ class PublishedTraining:
     num_procs: int
     processor_hours: float
     whole: bool
+    configuration: str
     source: str
 
 
@@ -54,11 +57,22 @@ def published_trainings() -> tuple[PublishedTraining, ...]:
             num_procs=line.whole("num_gpus"),
             processor_hours=line.number_of("gpu_hours"),
             whole=line.cells["hours_of"] == "run",
-            source=line.cells["source"],
+            configuration=line.cells["configuration"],
+            source=source_of_hours(line.cells["source"]),
         )
         for line in lines
         if line.cells["gpu_hours"]
     )
+
+
+def source_of_hours(sources: str) -> str:
+    """Return where processor-hours stand, of the sources of all that a row states.
+
+    >>> source_of_hours("arXiv:1 (processor-hours); arXiv:2 (degrees)"), source_of_hours("A blog: 9 days; the card")
+    ('arXiv:1 (processor-hours)', 'A blog: 9 days')
+    """
+    parts = sources.split("; ")
+    return next((one for one in parts if "processor-hours" in one), parts[0])
 
 
 def same_name(one: str, other: str) -> bool:

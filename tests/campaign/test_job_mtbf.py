@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.campaign.job_mtbf import SMALL_JOB, combined, job_mtbf, small_job_warning
+from calculon.campaign.job_mtbf import (
+    SMALL_JOB,
+    combined,
+    job_mtbf,
+    rate_among_published,
+    small_job_warning,
+)
 from calculon.campaign.published import published_failures
 
 PER_PROCESSOR = {one.run: one.mtbf_processor for one in published_failures()}
@@ -48,3 +54,11 @@ def test_small_jobs_are_warned_of():
     assert f"7.9 h between failures, where the rate of its nodes says {expected:.1f} h" in (
         small_job_warning(SMALL_JOB - 1)
     )
+
+
+def test_a_rate_is_set_among_those_that_are_published():
+    hours = sorted(one for one in PER_PROCESSOR.values() if one)
+    said = rate_among_published(2 * hours[-1])
+    assert f"of {len(hours)} that are published {len(hours)} are higher" in said
+    assert f"up to {2 * hours[-1] / hours[0]:.2g} times" in said
+    assert rate_among_published(hours[0]) == ""

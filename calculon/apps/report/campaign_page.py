@@ -17,7 +17,7 @@ from calculon.apps.report.campaign_sections import (
     money_section,
     uses_section,
 )
-from calculon.apps.report.campaign_words import LEAST_DAYS, span, tokens_words
+from calculon.apps.report.campaign_words import LEAST_DAYS, span, three_digits, tokens_words
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.how_sure import remarks
@@ -27,7 +27,7 @@ from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading, level_text, percent
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
-from calculon.units import between, known
+from calculon.units import amount, between, known
 
 Usual = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """What a preset says of the fields of an execution (:meth:`calculon.presets.Preset.usual`)."""
@@ -42,12 +42,17 @@ ANSWER = (
 )
 """Words and name of each figure that decides, and whether it falls with the time of the run."""
 
+_COUNTED = ("days", "processor_hours", "usd")
+"""Figures that are told with three digits, as limits and parts of them are."""
+
 _UNKNOWN = {
     "usd": "a price (--price 2.5, US dollars for an hour of a processor)",
     "mwh": "the power of a processor (--set campaign.fleet.tdp=700, in W)",
     "t_co2": "the carbon of its electricity (--carbon france, or in g/kWh)",
 }
 """What a figure needs, and how to give it."""
+
+_INTERVAL_OF = "The interval is of the time of a step, not of the rate of failures."
 
 _MOST_PARTS = 8
 """Parts up to which each has a row."""
@@ -96,7 +101,10 @@ class CampaignPage:
         else:
             yield from (steps, Text(), *rest)
         if self.run["published"]:
-            yield from (Text(), *published_section(self.run["published"], self.digits))
+            yield from (
+                Text(),
+                *published_section(self.run["published"], self.run["parts"], self.digits),
+            )
         if found := self.run.get("elasticities"):
             yield from (Text(), *elasticities_section(found))
         yield from (Text(), *assumed_section(self.run, every=self.every))
@@ -138,7 +146,9 @@ class CampaignPage:
             ends = (value / high, value / low) if falls else (value * low, value * high)
             told = (self.digits.rate(end, like=value) for end in ends)
             said = between(*told) if bounds else ""
-            table.add_row(label, Text(self.digits.rate(value), "bold"), said)
+            whole = self.digits.spread and name in _COUNTED
+            expected = three_digits(value) if whole else self.digits.rate(value)
+            table.add_row(f"{label}{self._basis(name)}", Text(expected, "bold"), said)
         yield indented(table)
         yield indented(Text(self._spread(24 if short else 1), "dim"))
         for one in self.run["limits"]:
@@ -148,6 +158,13 @@ class CampaignPage:
         if self.main.belief is not None:
             for label, said in remarks(self.main.belief):
                 yield indented(Text(f"{label}: {said}", "dim"))
+
+    def _basis(self, name: str) -> str:
+        """Say what a figure that decides has in it, where that is not plain."""
+        if name == "processor_hours" and self.run["nodes"]["spares"]:
+            return ", with spares"
+        energy = self.run["energy"]
+        return ", no PUE" if name in ("mwh", "t_co2") and energy and energy["pue"] is None else ""
 
     def _spread(self, factor: int) -> str:
         """Say how far failures alone spread the days, or hours where `factor` is 24."""
@@ -206,6 +223,7 @@ class CampaignPage:
             told = dict.fromkeys(write(one) for one in (some[0], some[-1]))
             return " to ".join(told)
 
+        mfu = "mfu_causal" if self.main.skips_masked_keys else "mfu"
         days = sum(one["days"] for one in some)
         tokens = sum(one["steps"] * one["batch_size"] * one["seq_size"] for one in some)
         return {
@@ -217,7 +235,7 @@ class CampaignPage:
             "time": ends(lambda one: self.digits.duration(one["step_time"])),
             "days": span(days, total),
             "share": percent(days / total),
-            "mfu": ends(lambda one: self.digits.efficiency(one["mfu"]) if one["mfu"] else "-"),
+            "mfu": ends(lambda one: self.digits.efficiency(one[mfu]) if one[mfu] else "-"),
         }
 
     def _efficiency(self) -> Iterator[RenderableType]:
@@ -251,12 +269,22 @@ def _groups(parts: list[Document], total: float) -> Iterator[list[Document]]:
 def _limit(one: Document, low: float, high: float) -> Text:
     """Say whether a limit is kept, and what the ends of the interval of the figure say, as shares of it."""
     if one["met"]:
-        slow = one["value"] * high > one["limit"]
-        more = " The slow end of the interval misses it." if slow else ""
-        return Text(f"Keeps {one['in_words']}.{more}")
-    fast = one["value"] * low <= one["limit"]
-    more = " The fast end of the interval keeps it." if fast else ""
-    return Text(f"Misses {one['in_words']}.{more}", "bold")
+        over = one["value"] * high - one["limit"]
+        end = (
+            f"The slow end of the interval misses it by {amount(over, one['unit'])}."
+            if over > 0
+            else ""
+        )
+        said, style = f"Keeps {one['in_words']}.", ""
+    else:
+        left = one["limit"] - one["value"] * low
+        end = (
+            f"The fast end of the interval keeps it by {amount(left, one['unit'])}."
+            if left >= 0
+            else ""
+        )
+        said, style = f"Misses {one['in_words']}.", "bold"
+    return Text(f"{said} {end} {_INTERVAL_OF}" if end else said, style)
 
 
 def _loss(expected: Document) -> str:

@@ -72,7 +72,7 @@ def failures_section(run: Document, parameters: float) -> Iterator[RenderableTyp
     size = figures["checkpoint_size"]
     each_size, pause = size / parameters, interval_words(figures["checkpoint_time"])
     rows["checkpoints"] = (
-        f"{scaled(size, 'B', digits=1)}, {each_size:.3g} B for each parameter; steps wait {pause} for one"
+        f"{scaled(size, 'B', digits=1)}, {each_size:.3g} B for each parameter; steps wait {pause} for one{_save(run)}"
     )
     rows["every"] = _interval(run)
     nodes = run["nodes"]
@@ -86,6 +86,16 @@ def failures_section(run: Document, parameters: float) -> Iterator[RenderableTyp
         table.add_row(Text(label, "dim"), Text(words))
     yield indented(table)
     yield from (indented(Text(said, "dim")) for said in run["warnings"])
+
+
+def _save(run: Document) -> str:
+    """Say how fast the storage of all nodes is, and what else stops the steps while they wait for it."""
+    rate = f"; storage takes {run['checkpoint']['storage_bandwidth'] / GIGA:,.3g} GB/s of all nodes"
+    stated = run["question"]["campaign"].get("checkpoints") or {}
+    pause = next((one for one in run["assumed"] if one["field"] == "checkpoints.pause"), None)
+    if stated.get("mode") != "sync" or pause is None:
+        return rate
+    return f"{rate}; {_value(pause)} of the wait are of an asynchronous save, kept here (checkpoints.pause)"
 
 
 def _interval(run: Document) -> str:
@@ -130,6 +140,8 @@ def money_section(money: Document, digits: Digits) -> Iterator[RenderableType]:
     for label, value in parts.items():
         if value:
             table.add_row(label, f"{digits.rate(value)} USD", "")
+    if not money["storage"]:
+        table.add_row("checkpoints kept", "-", "not counted: no price (fleet.storage)")
     if money["experiments"]:
         table.add_row("together", f"{digits.rate(money['total'])} USD", "")
     if (hours := money["reserved_from_hours"]) is not None:

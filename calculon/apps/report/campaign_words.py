@@ -1,6 +1,6 @@
 """Amounts of whole runs in words: parts of their time, intervals, tokens, events."""
 
-from calculon.units import duration, scaled
+from calculon.units import MEGA, duration, known, scaled
 
 DAY = 86400.0
 LEAST_DAYS = 2.0
@@ -30,6 +30,17 @@ def interval_words(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / factor:.3g} {unit}"
     return f"{seconds / DAY:,.3g} d"
+
+
+def three_digits(value: float) -> str:
+    """Write an amount with three digits, millions with their prefix.
+
+    >>> three_digits(95.357), three_digits(28_123.0), three_digits(110_600_000.0)
+    ('95.4', '28,100', '111 M')
+    """
+    rounded = float(f"{value:.3g}")
+    number, _, prefix = scaled(rounded).partition(" ") if rounded >= MEGA else (rounded, "", "")
+    return f"{known(float(number), 0.0, most=3)} {prefix}".rstrip()
 
 
 def events(value: float) -> str:

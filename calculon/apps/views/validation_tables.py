@@ -12,6 +12,7 @@ from calculon.apps.validate import published_runs
 from calculon.apps.validate.measured_and_predicted import Result
 from calculon.apps.validate.run_rows import csv_rows, run_rows
 from calculon.inspect.run_table import Run
+from calculon.spec.named_values import CORRECTED
 from calculon.units import KILO, MEGA
 
 Rows = list[dict[str, Any]]
@@ -133,6 +134,16 @@ SOURCES: tuple[Form, ...] = (
     ),
 )
 """Errors of whole steps by source, of editions that have them."""
+
+
+JUDGED = (
+    "ok: hours of a whole run (hours of: run) lie above those of steps alone, by at most "
+    f"{published_runs.WIDEST:g} times; printed hours of steps lie in the interval; blank where the configuration is "
+    "not known."
+)
+"""Rule of the column ``ok`` of processor-hours."""
+
+NOT_COMPARED = f"Processor-hours of whole runs (campaign) are compared under --edition {CORRECTED} only; here n is 0."
 
 
 def _hours(value: float | None) -> str:
@@ -382,7 +393,14 @@ def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Sect
     editions = summary.editions(results)
     for title, columns, rows in main_forms(editions) if brief else forms(editions):
         if found := rows(results):
-            yield Section(title, Table(columns, found, "--format markdown"))
+            notes = (JUDGED,) if title == RUNS_BESIDE[0][0] else ()
+            yield Section(title, Table(columns, found, "--format markdown"), notes)
+
+
+def not_compared(results: Sequence[Result]) -> str:
+    """Say where studies of whole runs are compared, if they are among some that are not; else nothing."""
+    studies = [one for one in results if one.study.origin == published_runs.ROOM]
+    return NOT_COMPARED if studies and not published_runs.trainings(results) else ""
 
 
 def runs_file(results: Sequence[Result]) -> str:

@@ -30,8 +30,9 @@ def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
     -------
     list of dict
         ``run``, ``num_procs``, ``figure``, ``per`` (tokens of processor-hours, hours of failures), ``published``,
-        ``published_is`` (``about``, ``more than``), ``ours``, ``source``, ``evidence``, ``assumed_from`` (whether the
-        rate of failures of this run is that of the row).
+        ``published_is`` (``about``, ``more than``), ``ours``, ``configuration`` (of processor-hours, how much of batch
+        and degrees the source states; else empty), ``source``, ``evidence``, ``assumed_from`` (whether the rate of
+        failures of this run is that of the row).
     """
     rows = [_hours(whole, one) for one in published_trainings() if same_name(one.run, model)]
     num_procs, parameters = float(whole.job.num_procs), float(whole.job.parameters)
@@ -67,6 +68,7 @@ def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
         "published": one.processor_hours,
         "published_is": "",
         "ours": ours * one.tokens / float(whole.tokens),
+        "configuration": one.configuration,
         "source": one.source,
         "evidence": "",
         "assumed_from": False,
@@ -76,7 +78,7 @@ def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
 def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
     """Return failures in a window, or the hours between them, and goodput."""
     base = {"run": one.run, "num_procs": one.num_procs, "source": one.source}
-    base["evidence"] = one.evidence
+    base |= {"configuration": "", "evidence": one.evidence}
     assumed = whole.campaign.reliability.mtbf_processor / HOUR
     rows = []
     if one.num_procs and one.mtbf_hours:

@@ -6,7 +6,7 @@ from typing import Any
 from calculon.campaign.electricity import Carbon
 from calculon.campaign.energy import carbon as carbon_dioxide
 from calculon.campaign.energy import water
-from calculon.campaign.job_mtbf import small_job_warning
+from calculon.campaign.job_mtbf import HOUR, rate_among_published, small_job_warning
 from calculon.campaign.money import break_even_hours, contract_year
 from calculon.campaign.spares import fewest_spares
 from calculon.campaign.whole_run import WholeRun
@@ -94,9 +94,15 @@ def _market(whole: WholeRun) -> float | None:
 
 def warnings_of(whole: WholeRun) -> list[str]:
     """Return what makes the figures of a run, of one execution, less sure."""
-    never = math.isinf(whole.campaign.reliability.mtbf_processor)
-    warned = "" if never else small_job_warning(int(whole.job.num_procs))
-    return [warned] if warned else []
+    mtbf = whole.campaign.reliability.mtbf_processor / HOUR
+    if math.isinf(mtbf):
+        return []
+    stated = "reliability.mtbf_processor" not in {path for path, *_ in whole.campaign.defaults}
+    found = (
+        "" if stated else rate_among_published(mtbf),
+        small_job_warning(int(whole.job.num_procs)),
+    )
+    return [one for one in found if one]
 
 
 def node_details(whole: WholeRun) -> dict[str, Any]:

@@ -93,6 +93,7 @@ class Part:
             "step_time": self.step_time,
             "days": self.days,
             "mfu": self.estimate.stats.get("mfu"),
+            "mfu_causal": self.estimate.stats.get("mfu_causal"),
             "restarts": self.restarts,
             "note": self.note,
             "execution": self.estimate.execution.to_dict(),

@@ -299,3 +299,12 @@ def test_sources_stand_in_every_format(run):
     assert (found["name"], found["rows"]) == ("sc21", 22)
     rows = list(csv.DictReader(io.StringIO(run(*words, "--format", "csv").out)))
     assert {row["source"] for row in rows} == {"sc21"}
+
+
+def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
+    told = "under --edition corrected only"
+    assert told in run("lv", "--study", "campaign").out
+    compared = run("lv", "--study", "campaign", "--edition", "corrected").out
+    assert told not in compared
+    assert "ok: hours of a whole run" in compared
+    assert told not in run("lv", "--study", "tab5").out

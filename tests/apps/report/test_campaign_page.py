@@ -170,3 +170,41 @@ def test_a_price_is_told_with_kind_source_and_date():
 
 def test_small_jobs_have_a_warning():
     assert "Jobs below 2,000 processors" in drawn(page())
+
+
+def test_limits_say_by_how_much_an_end_of_the_interval_is_beyond_them():
+    _, high = run().days_between
+    text = flat(drawn(page(deadline=f"{high - 2}d")))
+    assert "The slow end of the interval misses it by 2 d." in text
+    assert "not of the rate of failures" in text
+
+
+def test_figures_that_are_counted_have_three_digits():
+    figures = run().figures
+    text = drawn(page())
+    assert re.search(rf"^  days +{figures['days']:.1f} ", text, re.MULTILINE)
+    assert re.search(rf"^  USD +{round(figures['usd'], -2):,.0f} ", text, re.MULTILINE)
+
+
+def test_energy_without_a_pue_says_so_beside_it():
+    assert "MWh, no PUE" in drawn(page())
+    assert "no PUE" not in drawn(page(fleet__pue=1.2))
+
+
+def test_parts_have_the_mfu_of_their_heading():
+    found = page()
+    (part,) = found.run["parts"]
+    assert part["mfu_causal" if found.main.skips_masked_keys else "mfu"] == found.main.mfu
+
+
+def test_a_save_that_stops_the_steps_says_what_it_takes_over_from_others():
+    said = "of an asynchronous save"
+    assert said in flat(drawn(page(checkpoints__mode="sync")))
+    assert "GB/s of all nodes" in flat(drawn(page(checkpoints__mode="sync")))
+    stated = page(checkpoints__mode="sync", checkpoints__pause=5.0)
+    assert said not in flat(drawn(stated))
+
+
+def test_checkpoints_without_a_price_are_told_not_to_be_counted():
+    assert "not counted" in drawn(page())
+    assert "not counted" not in drawn(page(fleet__storage=20.0))

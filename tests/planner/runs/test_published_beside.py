@@ -56,3 +56,13 @@ def test_hours_of_steps_are_set_beside_those_of_steps(run):
     )
     steps = 384 * run.figures["useful_days"] * 24 / run.tokens
     assert math.isclose(row["ours"], steps * 14.8e12)
+
+
+def test_hours_say_what_their_source_leaves_open(run):
+    told = {
+        row["run"]: row["configuration"]
+        for model in ("llama3-70B", "bloom-176B", "llama2-7B")
+        for row in published_beside(run.whole, model)
+        if "hours" in row["figure"] and row["figure"] != "mtbf_hours"
+    }
+    assert told == {"Llama 3 70B": "unknown", "BLOOM 176B": "known", "Llama 2 7B": "partly"}

@@ -14,6 +14,7 @@ from calculon.apps.views.validation_tables import (
     VALUES,
     heading,
     markdown,
+    not_compared,
     page,
     runs_file,
     sections,
@@ -144,3 +145,7 @@ def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
     for section in sections(results, brief=not detailed):
         log(f"\n{section.title}")
         log.table(section.table, "text")
+        for note in section.notes:
+            log(note)
+    if said := not_compared(results):
+        log(f"\n{said}")
