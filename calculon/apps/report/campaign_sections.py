@@ -12,7 +12,7 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading, percent
-from calculon.units import GIGA, scaled
+from calculon.units import GIGA, scaled, significant
 
 Document = Mapping[str, Any]
 """A run as plain data (:meth:`calculon.planner.runs.training_run.TrainingRun.to_dict`)."""
@@ -90,7 +90,7 @@ def failures_section(run: Document, parameters: float) -> Iterator[RenderableTyp
 
 def _save(run: Document) -> str:
     """Say how fast the storage of all nodes is, and what else stops the steps while they wait for it."""
-    rate = f"; storage takes {run['checkpoint']['storage_bandwidth'] / GIGA:,.3g} GB/s of all nodes"
+    rate = f"; storage takes {significant(run['checkpoint']['storage_bandwidth'] / GIGA, 3)} GB/s of all nodes"
     stated = run["question"]["campaign"].get("checkpoints") or {}
     pause = next((one for one in run["assumed"] if one["field"] == "checkpoints.pause"), None)
     if stated.get("mode") != "sync" or pause is None:
