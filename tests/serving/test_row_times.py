@@ -10,6 +10,7 @@ from calculon.serving.cache import token_bytes
 from calculon.serving.pass_rows import ROWS
 from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.row_times import pass_times
+from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.given import H100, LLAMA_70B, PLAIN, SMALL, rising, rows_of, timed
 
 BATCHES = np.array([1.0, 3, 16, 64, 257])
@@ -97,29 +98,10 @@ def test_one_pass_is_the_same_alone_and_in_a_column():
 def test_prefill_is_the_inference_of_training_but_for_the_head():
     """One chunk of a prompt has the blocks of an inference of as many tokens, in edition `corrected`."""
     tokens = 1024
-    execution = {
-        "num_procs": 1,
-        "tensor_par": 1,
-        "pipeline_par": 1,
-        "data_par": 1,
-        "tensor_par_net": 0,
-        "pipeline_par_net": 0,
-        "data_par_net": 0,
-        "batch_size": 1,
-        "microbatch_size": 1,
+    plain = {name: value for name, value in ONE_PROCESSOR.items() if name != "preset"}
+    execution = plain | {
         "datatype": "bfloat16",
         "fused_activation": True,
-        "attention_type": "multihead",
-        "activation_recompute": "none",
-        "pipeline_interleaving": 1,
-        "optimizer_sharding": False,
-        "tensor_par_comm_type": "ar",
-        "tensor_par_overlap": "none",
-        "seq_par_ag_redo": False,
-        "data_par_overlap": False,
-        "weight_offload": False,
-        "activations_offload": False,
-        "optimizer_offload": False,
         "training": False,
         "seq_length": tokens,
         "attn_impl": "flash",

@@ -4,7 +4,6 @@ import argparse
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.campaign_options import (
@@ -15,9 +14,9 @@ from calculon.apps.cli.campaign_options import (
     stated,
 )
 from calculon.apps.cli.changes import OPTION, add_changes, parsed, with_changes
+from calculon.apps.cli.field_options import COUNT, processors_in_place
 from calculon.apps.cli.options import Parser, add_preset, naming
 from calculon.errors import Problem, SpecError
-from calculon.spec.spellings import processor_counts
 
 if TYPE_CHECKING:
     from calculon.planner.runs.largest_model import LargestModel
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 ANY = "any"
 """Model of a fleet of which the largest is looked for."""
-
-_COUNT = r"\d+[kK]?"
-"""Processors that are planned, instead of a plan."""
 
 
 def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
@@ -62,12 +58,12 @@ def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
         arguments.changes, campaign=source, model=model, execution=execution, system=system
     )
     asked = campaign_of(arguments, changed["campaign"])
-    if re.fullmatch(_COUNT, execution) and not Path(execution).exists():
+    if (count := processors_in_place(execution)) is not None:
         if any(one.startswith("execution.") for one in arguments.changes):
             hint = "calculon plan ... -o plan.json, then plan.json#0 here"
             found = f"{execution} processors, which are planned"
             raise SpecError("--set", Problem("execution", "an execution to change", found, hint))
-        (changed["execution"],) = processor_counts(execution)
+        changed["execution"] = count
     with naming(execution, campaign=arguments.campaign or "campaign"):
         return campaign(
             changed["model"],
@@ -90,7 +86,7 @@ def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
     """
     from calculon.planner.runs.largest_model import largest_model, not_asked
 
-    if not re.fullmatch(_COUNT, arguments.execution):
+    if not re.fullmatch(COUNT, arguments.execution):
         wanted, found = f"a number of processors, since the model is {ANY}", arguments.execution
         raise SpecError("EXECUTION", Problem("", wanted, found))
     source = campaign_source(arguments)

@@ -5,29 +5,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from calculon.apps.cli.field_options import Option, stated_by
 from calculon.apps.cli.options import Parser
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.errors import SpecError
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
 
 CAMPAIGN = "--campaign"
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option that states a field of a campaign: its name, the path of the field, and its help."""
-
-    name: str
-    path: str
-    metavar: str
-    help: str
-
-    @property
-    def key(self) -> str:
-        """The name of the parsed argument."""
-        return self.name.removeprefix("--").replace("-", "_")
 
 
 OPTIONS = (
@@ -96,18 +81,7 @@ def stated(arguments: argparse.Namespace) -> dict[str, Any]:
     SpecError
         For a text that is no value.
     """
-    from calculon.spec.parse import parse_value
-
-    found = {}
-    for one in OPTIONS:
-        text = getattr(arguments, one.key, None)
-        if text is None:
-            continue
-        try:
-            found[one.path] = parse_value(text)
-        except SpecError as error:
-            raise SpecError(one.name, Problem("", error.expected, error.found)) from None
-    return found
+    return stated_by(OPTIONS, arguments)
 
 
 def campaign_source(arguments: argparse.Namespace) -> Any:

@@ -2,9 +2,7 @@
 
 import argparse
 import contextlib
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from calculon.apps.cli.campaign_options import (
@@ -14,6 +12,7 @@ from calculon.apps.cli.campaign_options import (
     campaign_source,
 )
 from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.field_options import processors_in_place
 from calculon.apps.cli.options import (
     STDOUT,
     Log,
@@ -29,13 +28,9 @@ from calculon.apps.report.text_tables import FORMATS
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import document_suffix, json_text, replacing, write_json
 from calculon.spec.result_selection import split
-from calculon.spec.spellings import processor_counts
 
 if TYPE_CHECKING:
     from calculon.planner.dependence import Sensitivity
-
-_COUNT = r"\d+[kK]?"
-"""Processors that are planned, instead of a plan."""
 
 _KINDS = ("model", "execution", "system", "campaign")
 
@@ -181,8 +176,8 @@ def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
     asked = changed.pop("campaign")
     if asks_for_a_run(arguments, asked):
         changed["campaign"] = campaign_of(arguments, asked)
-    if re.fullmatch(_COUNT, specs[1]) and not Path(specs[1]).exists():
-        (changed["execution"],) = processor_counts(specs[1])
+    if (count := processors_in_place(specs[1])) is not None:
+        changed["execution"] = count
     named = arguments.campaign or "campaign"
     with naming(specs[1], campaign=named), Searches(quiet=arguments.quiet) as searches:
         return sensitivity(

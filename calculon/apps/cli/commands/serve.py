@@ -1,29 +1,16 @@
 """``calculon serve``: a deployment that answers requests."""
 
 import argparse
-import re
-from pathlib import Path
 
 from calculon.apps.cli.changes import add_changes, parsed
+from calculon.apps.cli.field_options import Option, processors_in_place, stated_by
 from calculon.apps.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
-from calculon.errors import Infeasible, Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.spec.spellings import processor_counts
+from calculon.errors import Infeasible
 
 FORMATS = ("text", "json")
 
 KINDS = ("deployment", "workload", "model", "system")
 """What ``--set`` changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option that states a field of the workload."""
-
-    name: str
-    path: str
-    metavar: str
-    help: str
 
 
 OPTIONS = (
@@ -38,8 +25,6 @@ OPTIONS = (
     Option("--requests", "requests", "N", "requests of a finite run, whose time is told"),
 )
 """Options of the workload; ``--set workload.FIELD=VALUE`` states any other field."""
-
-_COUNT = r"\d+[kK]?"
 
 
 def configure(parser: Parser) -> None:
@@ -66,7 +51,7 @@ def configure(parser: Parser) -> None:
         help="what is asked of it (calculon catalog workloads); options count more",
     )
     for one in OPTIONS:
-        parser.add_argument(one.name, dest=one.path, metavar=one.metavar, help=one.help)
+        parser.add_argument(one.name, metavar=one.metavar, help=one.help)
     add_changes(parser, *KINDS)
     parser.add_argument(
         "-f",
@@ -95,13 +80,14 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if file not in (None, STDOUT):
         check_outputs([file], [*specs, *given])
     changes = parsed(arguments.changes, KINDS)
+    count = processors_in_place(arguments.deployment)
     found = serve(
         Changed.of(arguments.model, changes["model"]),
-        _deployment(arguments.deployment),
+        arguments.deployment if count is None else count,
         Changed.of(arguments.system, changes["system"]),
         arguments.workload,
         changes=changes["deployment"],
-        **_stated(arguments) | changes["workload"],
+        **stated_by(OPTIONS, arguments) | changes["workload"],
     )
     document = found.to_dict()
     if file is None:
@@ -109,37 +95,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
         log.show(ServingPage(document))
     else:
-        from calculon.spec.files import json_text, write_json
-
-        if file == STDOUT:
-            log(json_text(document))
-        else:
-            write_json(file, document)
-            log(f"Output: {file}")
+        log.write(document, file)
     if missed := [one for one in found.limits if not one.met]:
         raise Infeasible("limits", f"it misses {' and '.join(one.in_words for one in missed)}")
     return 0
-
-
-def _deployment(text: str) -> str | int:
-    """Return a number of processors, or the name or file of a deployment."""
-    if re.fullmatch(_COUNT, text) and not Path(text).exists():
-        (count,) = processor_counts(text)
-        return count
-    return text
-
-
-def _stated(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the fields of the workload that options state; SpecError for a text that is no value."""
-    from calculon.spec.parse import parse_value
-
-    found: dict[str, object] = {}
-    for one in OPTIONS:
-        text = getattr(arguments, one.path)
-        if text is None:
-            continue
-        try:
-            found[one.path] = parse_value(text)
-        except SpecError as error:
-            raise SpecError(one.name, Problem("", error.expected, error.found)) from None
-    return found
