@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
     from calculon.search.driver import SearchResult, executions, search
+    from calculon.serving.by_batch import ByBatch, by_batch
     from calculon.serving.serve import Served, serve
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "ByBatch",
     "CalculonError",
     "Comparison",
     "Estimate",
@@ -69,6 +71,7 @@ __all__ = [
     "Why",
     "__version__",
     "bounds",
+    "by_batch",
     "campaign",
     "catalog",
     "compare",
@@ -115,6 +118,7 @@ _MODULES = {
     "planner.dependence": ("Sensitivity",),
     "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
+    "serving.by_batch": ("ByBatch", "by_batch"),
     "serving.serve": ("Served", "serve"),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
