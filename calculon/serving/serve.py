@@ -17,7 +17,8 @@ from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED, Workload
-from calculon.serving.operating_point import Limit, Load, Point
+from calculon.serving.operating_point import Load
+from calculon.serving.points import Limit, Point
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import PassTimes
 from calculon.serving.what_helps import Help, helps
