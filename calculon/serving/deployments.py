@@ -1,18 +1,17 @@
 """Deployments as columns: one and a million are solved by the same formulas."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.serving.deployment import Deployment
-from calculon.spec.fields import spec_fields
 from calculon.units import Array, Count
 
-SIZES = tuple(one.name for one in spec_fields(Deployment) if one.annotation is int)
-"""Fields that are columns: the whole numbers. All others are choices, and the same for all rows."""
+SIZES = tuple(one.name for one in fields(Deployment) if one.type is int)
+"""Fields that are columns: whole numbers that each deployment has. All others are choices, the same for all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from calculon.campaign.money import Quote, quote
 from calculon.errors import Infeasible
 from calculon.serving.batch_search import largest, least
 from calculon.serving.load import SATURATED
-from calculon.serving.points import CUTS, LimitColumn, Point, Points
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
     RankMemory,
@@ -19,6 +18,7 @@ from calculon.serving.rank_memory import (
     sequences_that_fit,
 )
 from calculon.serving.replica import Replica
+from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
     Prompts,
     Steady,

@@ -18,9 +18,9 @@ from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.operating_point import Load
-from calculon.serving.points import Limit, Point
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import PassTimes
+from calculon.serving.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 from calculon.spec.model import Model
 
