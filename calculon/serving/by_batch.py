@@ -9,6 +9,7 @@ import numpy as np
 from calculon.campaign.goals import TimeSpan
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED
 from calculon.serving.operating_point import Load
 from calculon.serving.replica import Replica
@@ -27,7 +28,7 @@ PLACES = 160
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A bound of the batch: its name, as of :class:`~calculon.serving.operating_point.Point`, and the largest batch."""
+    """A bound of the batch: its name, as of :class:`~calculon.serving.served_points.Point`, and the largest batch."""
 
     name: str
     batch: int
@@ -124,15 +125,15 @@ class ByBatch(Displayed):
 
         return pd.DataFrame(self.columns)
 
-    def plot(self) -> "Figure":
+    def plot(self, kind: str = "batch") -> "Figure":
         """Draw the curves, as ``calculon plot batch`` does.
 
         Raises
         ------
         SpecError
-            Where matplotlib is missing.
+            For another kind than ``batch``, and where matplotlib is missing.
         """
-        return drawn(self, "batch")
+        return drawn(self, kind)
 
 
 def by_batch(served: Served) -> ByBatch:
@@ -144,7 +145,8 @@ def by_batch(served: Served) -> ByBatch:
     cuts = tuple(_cuts(served))
     most = min(one.batch for one in cuts if one.name in _ROOM)
     batch = _places(most, [one.batch for one in cuts])
-    load = Load(Replica(served.model, served.system, served.deployment, served.workload))
+    each = Deployments.of(served.deployment).take(np.zeros(len(batch), int))
+    load = Load(Replica(served.model, served.system, each, served.workload))
     state, prompts, decode = load.state(batch)
     times = load.replica.decode_pass(batch)
     shares = np.stack([one / times.time for one in times.causes().values()])
@@ -185,13 +187,16 @@ def _cuts(served: Served) -> Iterator[Cut]:
     free = serve(served.model, every, served.system, load)
     yield Cut("memory", int(free["max_concurrency"]))
     if d.mixes:
-        yield Cut("token_budget", int(budget_batch(d.token_budget, w.computed, w.output)))
+        yield Cut(
+            "token_budget", int(budget_batch(np.float64(d.token_budget), w.computed, w.output))
+        )
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
-    for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
-        if limit is not None:
-            kept = serve(
-                served.model, every, served.system, replace(load, **{f"{name}_limit": limit})
-            )
-            if kept.cut == name:
-                yield Cut(name, kept.batch if all(one.met for one in kept.limits) else 0)
+    limits: dict[str, Any] = {"tpot": w.tpot_limit, "ttft": w.ttft_limit}
+    for name, limit in limits.items():
+        if limit is None:
+            continue
+        under: dict[str, Any] = {f"{name}_limit": limit}
+        kept = serve(served.model, every, served.system, replace(load, **under))
+        if kept.cut == name:
+            yield Cut(name, kept.batch if all(one.met for one in kept.limits) else 0)

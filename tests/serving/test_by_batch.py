@@ -20,7 +20,9 @@ def curve():
     return by_batch(small())
 
 
-@pytest.mark.parametrize("changes", [{}, {"token_budget": 0}, {"batching": "static"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"token_budget": 0}, {"batching": "static", "token_budget": 0}]
+)
 def test_each_place_is_the_answer_for_its_batch(changes):
     curve = by_batch(small(changes))
     for i in (0, len(curve.batch) // 3, len(curve.batch) - 1):

@@ -20,8 +20,8 @@ def batch(arguments: argparse.Namespace) -> dict[str, Any]:
 def frontier(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the frontier of each machine."""
     count = processors_in_place(arguments.num_procs)
-    if not count:
-        wanted = "a number of processors of at least 1"
+    if count is None:
+        wanted = "a number of processors"
         raise SpecError("COUNT", Problem("", wanted, repr(arguments.num_procs)))
     changes = parsed(arguments.changes, KINDS)
     return frontier_of(

@@ -54,7 +54,7 @@ def frontier_of(
         several = [*_deployments(shape, machine, num_procs, load, changes)]
         curves.append({"system": machine.name, "points": _points(several)})
     if not any(curve["points"] for curve in curves):
-        names = ", ".join(curve["system"] for curve in curves)
+        names = ", ".join(inputs.system(one).name for one in systems)
         raise Infeasible("nothing", f"{names}: no deployment fits and keeps the limits")
     return {
         "model": shape.name,
