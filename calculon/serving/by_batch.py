@@ -187,9 +187,8 @@ def _cuts(served: Served) -> Iterator[Cut]:
     free = serve(served.model, every, served.system, load)
     yield Cut("memory", int(free["max_concurrency"]))
     if d.mixes:
-        yield Cut(
-            "token_budget", int(budget_batch(np.float64(d.token_budget), w.computed, w.output))
-        )
+        budget = np.array([float(d.token_budget)])
+        yield Cut("token_budget", int(budget_batch(budget, w.computed, w.output)[0]))
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
     limits: dict[str, Any] = {"tpot": w.tpot_limit, "ttft": w.ttft_limit}
