@@ -6,7 +6,7 @@ from typing import Any
 from calculon.apps.cli.changes import parsed
 from calculon.apps.cli.field_options import processors_in_place, stated_by
 from calculon.apps.cli.serving_options import KINDS, OPTIONS, asked_served
-from calculon.apps.views.serving_frontier import frontier_of
+from calculon.apps.views.served_frontier import frontier_of
 from calculon.errors import Problem, SpecError
 from calculon.inputs import Changed
 from calculon.serving.by_batch import by_batch
