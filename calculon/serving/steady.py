@@ -12,11 +12,19 @@ Everything else follows. The share of the time that prompts take is :math:`\phi 
 Source: work conservation, and Little, *A proof for the queuing formula L = lambda W*, Operations Research 9(3), 1961.
 """
 
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from calculon.units import Array, Count, Fraction, Seconds
+
+WIDEST_SHAPE, NARROWEST_SHAPE = 0.1, 1e4
+"""Shapes of Weibull distributions between which one is looked for: variations of 430 to 0.00013."""
+
+_REACH, _POINTS = 60.0, 4001
+"""Values of -log(1 - F) up to which, and logarithms from below which, lengths are summed up, at so many points."""
 
 
 class Prompts(NamedTuple):
@@ -127,6 +135,76 @@ def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
     """Return what prompts do that have passes of their own, not cut: they stop decoding for that time."""
     one = np.ones_like(busy)
     return Prompts(one, busy, prefill, busy + decode)
+
+
+def mixture(shares: Sequence[float], kinds: Sequence[Prompts]) -> Prompts:
+    """Return what prompts of several kinds do, each a share of all: means over requests, and the longest gap of all.
+
+    Of one kind it is that.
+    """
+    if len(kinds) == 1:
+        return kinds[0]
+    passes = _mean(shares, [one.passes for one in kinds])
+    busy = _mean(shares, [one.busy for one in kinds])
+    latency = _mean(shares, [one.latency for one in kinds])
+    longest = np.max([one.longest for one in kinds], axis=0)
+    return Prompts(passes, busy / passes, latency, longest)
+
+
+def _mean(shares: Sequence[float], values: Sequence[Array]) -> Array:
+    return np.asarray(sum(share * value for share, value in zip(shares, values, strict=True)))
+
+
+def service_variation(shares: Sequence[float], kinds: Sequence[Prompts]) -> Array:
+    """Return the standard deviation of the time that a prompt takes, over its mean."""
+    mean = _mean(shares, [one.busy for one in kinds])
+    square = _mean(shares, [one.busy**2 for one in kinds])
+    return np.sqrt(np.maximum(0.0, square - mean**2)) / mean
+
+
+def weibull_shape(variation: float) -> float:
+    """Return the shape of the Weibull distribution with a coefficient of variation above 0: 1 of exponential times.
+
+    By bisection of ``c² = Γ(1 + 2/k) / Γ(1 + 1/k)² - 1``, which falls with the shape. Source: Weibull, *A statistical
+    distribution function of wide applicability*, Journal of Applied Mechanics 18, 1951.
+
+    >>> round(weibull_shape(1.0), 9)
+    1.0
+    """
+    low, high = math.log(WIDEST_SHAPE), math.log(NARROWEST_SHAPE)
+    for _ in range(60):
+        middle = (low + high) / 2
+        inverse = math.exp(-middle)
+        square = math.lgamma(1 + 2 * inverse) - 2 * math.lgamma(1 + inverse)
+        low, high = (middle, high) if math.expm1(square) > variation**2 else (low, middle)
+    return math.exp(low)
+
+
+def longest_output(batch: Count, output: float, variation: float) -> Count:
+    r"""Return the mean length of the longest of so many outputs: the steps of a batch that starts and ends together.
+
+    .. math:: E[\max] = \int_0^\infty 1 - F(x)^B \, dx
+
+    of Weibull lengths with this mean and variation, which are exponential at 1: ``o (1 + 1/2 + ... + 1/B)``. Served
+    outputs are about exponential (Xiang et al., *ServeGen*, arXiv 2505.09999, section 3.2).
+
+    Parameters
+    ----------
+    batch : array
+        Outputs, 1 at least.
+    output, variation : float
+        Their mean, and their standard deviation over it.
+    """
+    if not variation:
+        return np.full(np.shape(batch), float(output))
+    shape = weibull_shape(variation)
+    # by the logarithm y of -log(1 - F), evenly spaced: x = e^(y/k) over the mean Γ(1 + 1/k), and dx = x/k dy
+    level, step = np.linspace(-_REACH, math.log(_REACH), _POINTS, retstep=True)
+    length = np.exp(level / shape - math.lgamma(1 + 1 / shape))
+    below = np.log(-np.expm1(-np.exp(level)))
+    left = -np.expm1(np.asarray(batch, float)[..., None] * below) * length * (step / shape)
+    ends = (left[..., 0] + left[..., -1]) / 2
+    return np.asarray(output * (length[0] + left.sum(axis=-1) - ends))
 
 
 def budget_batch(budget: float, computed: float, output: float) -> float:
