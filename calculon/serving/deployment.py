@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
+from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.spec.fields import check_record, declare, spec_fields
 from calculon.units import GIB
 
@@ -94,6 +95,12 @@ class Deployment:
         at_most=1,
         default=0.9,
         source="TensorRT-LLM, free_gpu_memory_fraction",
+    )
+    cache_offload: str = declare(
+        "where cached prefixes go that tier 1 has no room for: "
+        + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
+        choices=tuple(OFFLOADS),
+        default=NO_TIER,
     )
     reserve: float = declare(
         "memory of a rank for the context, libraries, graphs and workspaces",
