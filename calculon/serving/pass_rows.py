@@ -54,6 +54,7 @@ ROWS = (
     "reduce",
     "head",
     "sampling",
+    "draft",
     "host",
 )
 """Rows of a pass in the order of pages."""
@@ -87,7 +88,7 @@ class Row(NamedTuple):
     message : array or None
         Bytes of an all-reduce over the ranks of ``tensor_par``.
     keys : array or None
-        Keys that each sequence sees, of decode attention.
+        Keys of each sequence that are read, of decode attention.
     kernels : int
         Kernels that it launches.
     """
@@ -311,8 +312,13 @@ def _decode_attention(
     *,
     shared_heads: bool,
 ) -> Row:
-    """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values."""
-    keys = np.minimum(sizes.context, float(window) if window else np.inf)
+    """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values.
+
+    All rows of a sequence share one reading of its cache.
+    """
+    widest, further = float(window) if window else np.inf, sizes.verified - 1
+    seen = np.minimum(sizes.context + further / 2, widest)
+    keys = np.minimum(sizes.context, widest) + further
     heads = np.ceil(model.attn_heads / sizes.tensor_par)
     widths = model.attn_size + model.value_size
     if model.latent:
@@ -321,8 +327,8 @@ def _decode_attention(
     if not shared_heads and not model.latent:
         width = width * (heads / heads_of_rank(model, sizes.tensor_par))
     cache = sizes.decoded * keys * width * types.cache
-    beside = sizes.decoded * heads * widths * ACTIVATION_BYTES
-    flops = 2.0 * sizes.decoded * keys * heads * widths
+    beside = sizes.decoded * sizes.verified * heads * widths * ACTIVATION_BYTES
+    flops = 2.0 * sizes.decoded * sizes.verified * seen * heads * widths
     return Row(
         "decode attention",
         None,

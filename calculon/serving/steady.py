@@ -12,19 +12,12 @@ Everything else follows. The share of the time that prompts take is :math:`\phi 
 Source: work conservation, and Little, *A proof for the queuing formula L = lambda W*, Operations Research 9(3), 1961.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from calculon.units import Array, Count, Fraction, Seconds
-
-WIDEST_SHAPE, NARROWEST_SHAPE = 0.1, 1e4
-"""Shapes of Weibull distributions between which one is looked for: variations of 430 to 0.00013."""
-
-_REACH, _POINTS = 60.0, 4001
-"""Values of -log(1 - F) up to which, and logarithms from below which, lengths are summed up, at so many points."""
 
 
 class Prompts(NamedTuple):
@@ -40,12 +33,15 @@ class Prompts(NamedTuple):
         Time of a request in prefill, once that begins.
     longest : array
         Longest time between two tokens of another request.
+    variation : array or float
+        Standard deviation over mean of the time that a prompt takes.
     """
 
     passes: Count
     added: Seconds
     latency: Seconds
     longest: Seconds
+    variation: Array | float = 0.0
 
     @property
     def busy(self) -> Seconds:
@@ -61,13 +57,15 @@ class Steady(NamedTuple):
     prefill_share: Fraction
 
 
-def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: Count) -> Steady:
+def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) -> Steady:
     """Return the state of a replica that always has `batch` sequences to decode.
 
     Parameters
     ----------
-    batch, output : array
-        Sequences, and tokens that each generates.
+    batch : array
+        Sequences.
+    output : float
+        Tokens that each generates.
     decode : array
         Time of a pass that decodes them.
     prompts : Prompts
@@ -80,7 +78,7 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: Count) ->
 
 
 def of_users(
-    users: Count, decode: Seconds, prompts: Prompts, output: Count, think: float = 0.0
+    users: Count, decode: Seconds, prompts: Prompts, output: float, think: float = 0.0
 ) -> Steady:
     """Return the state of a replica with users of whom each has one request at a time, all of which fit.
 
@@ -100,35 +98,34 @@ def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
     return Steady(rate + 0 * decode, decode / (1 - share), share)
 
 
-def concurrency(state: Steady, output: Count) -> Count:
+def concurrency(state: Steady, output: float) -> Count:
     """Return the sequences that are decoded at a time, by Little's law."""
     return state.rate * (output - 1) * state.tpot
 
 
-def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count) -> Array:
+def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: float) -> Array:
     """Return the requests per second of batches that start and end together; `decode` is the mean over the steps."""
     return batch / (prefill + (output - 1) * decode)
 
 
-def waves(requests: int, batch: int) -> tuple[int, int]:
+def waves(requests: Count, batch: Count) -> tuple[Count, Count]:
     """Return how many full batches a finite run has, and how many requests are left for the last.
 
-    >>> waves(1500, 400)
-    (3, 300)
+    >>> [float(one) for one in waves(np.array(1500.0), np.array(400.0))]
+    [3.0, 300.0]
     """
     full = requests // batch
     return full, requests - full * batch
 
 
-def run_time(requests: int, batch: int, rate: Array, last_rate: Array) -> Seconds:
+def run_time(requests: Count, batch: Count, rate: Array, last_rate: Array) -> Seconds:
     """Return the time of requests that are all there at the start, and that have one length.
 
     They come and end in waves of as many as there is room for, each as long as a batch takes at its rate; the last is
     smaller, and has the rate of a batch of its size.
     """
     full, left = waves(requests, batch)
-    time = full * batch / rate
-    return time + left / last_rate if left else time
+    return full * batch / rate + left / last_rate
 
 
 def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
@@ -137,7 +134,7 @@ def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
     return Prompts(one, busy, prefill, busy + decode)
 
 
-def mixture(shares: Sequence[float], kinds: Sequence[Prompts]) -> Prompts:
+def mixture(shares: Sequence[Fraction | float], kinds: Sequence[Prompts]) -> Prompts:
     """Return what prompts of several kinds do, each a share of all: means over requests, and the longest gap of all.
 
     Of one kind it is that.
@@ -146,68 +143,21 @@ def mixture(shares: Sequence[float], kinds: Sequence[Prompts]) -> Prompts:
         return kinds[0]
     passes = _mean(shares, [one.passes for one in kinds])
     busy = _mean(shares, [one.busy for one in kinds])
-    latency = _mean(shares, [one.latency for one in kinds])
-    longest = np.max([one.longest for one in kinds], axis=0)
-    return Prompts(passes, busy / passes, latency, longest)
+    square = _mean(shares, [one.busy**2 for one in kinds])
+    return Prompts(
+        passes=passes,
+        added=busy / passes,
+        latency=_mean(shares, [one.latency for one in kinds]),
+        longest=np.max([one.longest for one in kinds], axis=0),
+        variation=np.sqrt(np.maximum(0.0, square - busy**2)) / busy,
+    )
 
 
-def _mean(shares: Sequence[float], values: Sequence[Array]) -> Array:
+def _mean(shares: Sequence[Fraction | float], values: Sequence[Array]) -> Array:
     return np.asarray(sum(share * value for share, value in zip(shares, values, strict=True)))
 
 
-def service_variation(shares: Sequence[float], kinds: Sequence[Prompts]) -> Array:
-    """Return the standard deviation of the time that a prompt takes, over its mean."""
-    mean = _mean(shares, [one.busy for one in kinds])
-    square = _mean(shares, [one.busy**2 for one in kinds])
-    return np.sqrt(np.maximum(0.0, square - mean**2)) / mean
-
-
-def weibull_shape(variation: float) -> float:
-    """Return the shape of the Weibull distribution with a coefficient of variation above 0: 1 of exponential times.
-
-    By bisection of ``c² = Γ(1 + 2/k) / Γ(1 + 1/k)² - 1``, which falls with the shape. Source: Weibull, *A statistical
-    distribution function of wide applicability*, Journal of Applied Mechanics 18, 1951.
-
-    >>> round(weibull_shape(1.0), 9)
-    1.0
-    """
-    low, high = math.log(WIDEST_SHAPE), math.log(NARROWEST_SHAPE)
-    for _ in range(60):
-        middle = (low + high) / 2
-        inverse = math.exp(-middle)
-        square = math.lgamma(1 + 2 * inverse) - 2 * math.lgamma(1 + inverse)
-        low, high = (middle, high) if math.expm1(square) > variation**2 else (low, middle)
-    return math.exp(low)
-
-
-def longest_output(batch: Count, output: float, variation: float) -> Count:
-    r"""Return the mean length of the longest of so many outputs: the steps of a batch that starts and ends together.
-
-    .. math:: E[\max] = \int_0^\infty 1 - F(x)^B \, dx
-
-    of Weibull lengths with this mean and variation, which are exponential at 1: ``o (1 + 1/2 + ... + 1/B)``. Served
-    outputs are about exponential (Xiang et al., *ServeGen*, arXiv 2505.09999, section 3.2).
-
-    Parameters
-    ----------
-    batch : array
-        Outputs, 1 at least.
-    output, variation : float
-        Their mean, and their standard deviation over it.
-    """
-    if not variation:
-        return np.full(np.shape(batch), float(output))
-    shape = weibull_shape(variation)
-    # by the logarithm y of -log(1 - F), evenly spaced: x = e^(y/k) over the mean Γ(1 + 1/k), and dx = x/k dy
-    level, step = np.linspace(-_REACH, math.log(_REACH), _POINTS, retstep=True)
-    length = np.exp(level / shape - math.lgamma(1 + 1 / shape))
-    below = np.log(-np.expm1(-np.exp(level)))
-    left = -np.expm1(np.asarray(batch, float)[..., None] * below) * length * (step / shape)
-    ends = (left[..., 0] + left[..., -1]) / 2
-    return np.asarray(output * (length[0] + left.sum(axis=-1) - ends))
-
-
-def budget_batch(budget: float, computed: float, output: float) -> float:
+def budget_batch(budget: Count, computed: float, output: float) -> Count:
     """Return the most sequences of which a pass has a token, beside the prompts that come meanwhile.
 
     In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
@@ -216,7 +166,7 @@ def budget_batch(budget: float, computed: float, output: float) -> float:
     return budget / (1 + computed / (output - 1))
 
 
-def chunks(batch: Count, budget: float, computed: float) -> Count:
+def chunks(batch: Count, budget: Count, computed: float) -> Count:
     """Return in how many equal chunks a prompt is taken, by passes that also decode `batch` sequences."""
     return np.ceil(computed / np.maximum(1.0, budget - batch))
 

@@ -1,7 +1,5 @@
 """The steady state: laws of the formulas, whatever the times."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,6 @@ from calculon.serving.steady import (
     budget_batch,
     chunks,
     concurrency,
-    longest_output,
     mixed_passes,
     mixture,
     of_users,
@@ -19,9 +16,7 @@ from calculon.serving.steady import (
     prompts_together,
     run_time,
     saturated,
-    service_variation,
     static_rate,
-    weibull_shape,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -95,7 +90,7 @@ def test_static_batches():
 
 def test_finite_runs_are_waves():
     rate = saturated(np.full(MANY, 64.0), DECODE, ALONE, OUTPUT).rate
-    whole = run_time(640, 64, rate, np.full(MANY, np.nan))
+    whole = run_time(640, 64, rate, np.ones(MANY))
     np.testing.assert_allclose(whole, 640 / rate)
     small = saturated(np.full(MANY, 5.0), DECODE, ALONE, OUTPUT).rate
     more = run_time(645, 64, rate, small)
@@ -135,32 +130,5 @@ def test_kinds_of_prompts_mix_by_their_time():
     np.testing.assert_allclose(1 / rates[2], 0.75 / rates[0] + 0.25 / rates[1])
     assert mixture((1.0,), (short,)) is short
     # two values with these shares: a variance of 3/16 of the square of their distance
-    np.testing.assert_allclose(
-        service_variation((0.75, 0.25), (short, long)) * 1.5, 2 * np.sqrt(3 / 16)
-    )
-    assert np.all(service_variation((1.0,), (short,)) == 0)
-
-
-@pytest.mark.parametrize("variation", [0.02, 0.3, 1.0, 2.5])
-def test_weibull_lengths_have_their_mean_and_variation(variation):
-    shape = weibull_shape(variation)
-    moments = [math.gamma(1 + n / shape) for n in (1, 2)]
-    assert math.sqrt(moments[1] / moments[0] ** 2 - 1) == pytest.approx(variation, rel=1e-6)
-    # the longest of one is any
-    assert longest_output(np.ones(1), 300, variation)[0] == pytest.approx(300, rel=1e-5)
-
-
-def test_the_longest_of_exponential_outputs_is_a_harmonic_sum():
-    batch = np.array([1.0, 2, 7, 64, 1000])
-    harmonic = [sum(1 / n for n in range(1, int(one) + 1)) for one in batch]
-    found = longest_output(batch, 500.0, 1.0)
-    np.testing.assert_allclose(found, 500 * np.array(harmonic), rtol=1e-4)
-    # the minimum of n Weibull lengths is shorter by n to 1/k, so that of two the longest is 2 - 2 to -1/k of the mean
-    for variation in (0.3, 2.0):
-        two = 2 - 2 ** (-1 / weibull_shape(variation))
-        assert longest_output(np.full(1, 2.0), 1.0, variation)[0] == pytest.approx(two, rel=1e-5)
-
-
-def test_equal_outputs_end_together():
-    np.testing.assert_array_equal(longest_output(BATCH, 300, 0.0), np.full(MANY, 300.0))
-    np.testing.assert_allclose(longest_output(BATCH, 300, 1e-3), 300, rtol=0.02)
+    np.testing.assert_allclose(both.variation * 1.5, 2 * np.sqrt(3 / 16))
+    assert short.variation == 0
