@@ -8,6 +8,7 @@ from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.pool import Pool
+from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 from calculon.spec.fields import declare, spec_fields
 from calculon.units import GIB
@@ -89,6 +90,12 @@ class Deployment(Pool):
         at_most=1,
         default=0.9,
         source="TensorRT-LLM, free_gpu_memory_fraction",
+    )
+    cache_offload: str = declare(
+        "where cached prefixes go that tier 1 has no room for: "
+        + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
+        choices=tuple(OFFLOADS),
+        default=NO_TIER,
     )
     reserve: float = declare(
         "memory of a rank for the context, libraries, graphs and workspaces",
