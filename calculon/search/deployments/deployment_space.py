@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from calculon.errors import SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.search.deployments.deployment_words import (
@@ -14,19 +15,20 @@ from calculon.search.deployments.deployment_words import (
     CAPS,
     CHOICES,
     FIELDS,
-    SIZES,
+    OF_DRAFTS,
+    SCHEDULING,
+    SPLIT,
     STATIC,
     Values,
     stated_default,
 )
 from calculon.serving.asked import read_deployment
 from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED, Workload
+from calculon.serving.speculation import NO_DRAFT
 from calculon.spec.model import Model
 from calculon.units import Array, Count
-
-SPLIT = SIZES[:4]
-"""Fields of the count of processors and its split."""
 
 ROWS = 2**17
 """Deployments that are looked at together: bounds the memory of a search."""
@@ -40,41 +42,46 @@ class Group:
     ----------
     number : int
         Number of its first deployment.
-    choices : mapping
-        Values of the fields of :data:`~calculon.search.deployments.deployment_words.CHOICES`, as files state them.
+    record : Deployment
+        The choices.
     splits : int array, shape (fields of SPLIT, splits)
         Processors of all replicas, and how each replica is split.
-    scheduling : int array, shape (2, pairs)
-        Token budgets with the batches that they allow.
+    engines : int array, shape (splits,)
+        Which of the splits of a replica each has.
+    scheduling : int array, shape (fields of SCHEDULING, settings)
+        Token budgets, and batches that they allow.
     """
 
     number: int
-    choices: Mapping[str, Any]
+    record: Deployment
     splits: Array
+    engines: Array
     scheduling: Array
 
     def __len__(self) -> int:
-        return self.splits.shape[1] * self.scheduling.shape[1]
+        return self.splits.shape[1] * self.settings
 
-    def columns(self, rows: Array) -> dict[str, Count]:
-        """Return the sizes of deployments, given by their places in the group; of each a column of `rows`."""
-        split, pair = np.divmod(rows, self.scheduling.shape[1])
-        values = (*self.splits[:, split], *self.scheduling[:, pair])
-        return dict(zip(SIZES, values, strict=True))
+    @property
+    def settings(self) -> int:
+        """Settings of the scheduler for each split."""
+        return self.scheduling.shape[1]
 
-    def deployment(self, row: int) -> Deployment:
-        """Return a deployment as a record."""
-        sizes = {name: int(one[0]) for name, one in self.columns(np.array([row])).items()}
-        fields = {**self.choices, **sizes}
-        return read_deployment({name: fields[name] for name in FIELDS if name in fields})
+    def columns(self, places: Array) -> dict[str, Count]:
+        """Return the sizes of deployments, given by their places in the group."""
+        split, setting = np.divmod(places, self.settings)
+        values = (*self.splits[:, split], *self.scheduling[:, setting])
+        return dict(zip((*SPLIT, *SCHEDULING), values, strict=True))
 
-    def parts(self, order: Array, least: int = ROWS, most: int = ROWS) -> Iterator[Array]:
+    def deployments(self, places: Array) -> Deployments:
+        """Return deployments as columns."""
+        return Deployments.of(self.record, **self.columns(places))
+
+    def parts(self, order: Array, least: int, most: int = ROWS) -> Iterator[Array]:
         """Yield the places of the deployments with splits in some order: `least` of them at first, then ever more."""
-        pairs = self.scheduling.shape[1]
         first, size = 0, least
         while first < len(order):
-            last = first + max(1, size // max(1, pairs))
-            yield (order[first:last, None] * pairs + np.arange(pairs)).ravel()
+            last = first + max(1, size // self.settings)
+            yield (order[first:last, None] * self.settings + np.arange(self.settings)).ravel()
             first, size = last, min(most, 2 * size)
 
 
@@ -82,8 +89,8 @@ class Group:
 class DeploymentSpace:
     """All deployments of a model on some counts of processors.
 
-    A deployment has a number: its place in loops over choices, counts, ``tensor_par``, ``pipeline_par``,
-    ``expert_par``, ``token_budget`` and ``max_batch``, the last one fastest.
+    A deployment has a number: its place in loops over choices, prompts in passes of their own or mixed with decoding,
+    counts, ``tensor_par``, ``pipeline_par``, ``expert_par``, ``token_budget`` and ``max_batch``, the last one fastest.
 
     Attributes
     ----------
@@ -107,14 +114,20 @@ class DeploymentSpace:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The deployments by their choices."""
-        found, number = [], 0
-        for values in product(*(self._values(name, (FIELDS[name].default,)) for name in CHOICES)):
-            stated = zip(CHOICES, values, strict=True)
-            choices = {name: value for name, value in stated if value != stated_default(name)}
-            group = Group(number, choices, self._splits, self._scheduling(choices))
-            found.append(group)
-            number += len(group)
+        """The deployments by their choices.
+
+        Raises
+        ------
+        SpecError
+            Where no choices go together.
+        """
+        found: list[Group] = []
+        number, (splits, engines) = 0, self._splits
+        for record in self._records():
+            for scheduling in self._scheduling(record):
+                if scheduling.shape[1] and splits.shape[1]:
+                    found.append(Group(number, record, splits, engines, scheduling))
+                    number += len(found[-1])
         return tuple(found)
 
     def __len__(self) -> int:
@@ -127,51 +140,72 @@ class DeploymentSpace:
 
     def deployment(self, number: int) -> Deployment:
         """Return the deployment of a number."""
-        group, row = self.place(number)
-        return group.deployment(row)
+        group, place = self.place(number)
+        return group.deployments(np.array([place])).one(0)
+
+    def _records(self) -> Iterator[Deployment]:
+        """Yield the choices as records; what contradicts itself is left out, where anything does not."""
+        values = [self._values(name, (stated_default(name),)) for name in CHOICES]
+        made: dict[Deployment, None] = {}
+        wrong: SpecError | None = None
+        for choice in product(*values):
+            stated = dict(zip(CHOICES, choice, strict=True))
+            if stated["draft"] == NO_DRAFT:
+                stated = {name: one for name, one in stated.items() if name not in OF_DRAFTS}
+            given = {name: one for name, one in stated.items() if one is not None}
+            try:
+                made[read_deployment({SPLIT[0]: 1, **given})] = None
+            except SpecError as error:
+                wrong = wrong or error
+        if not made and wrong is not None:
+            raise wrong
+        yield from made
 
     def _values(self, name: str, usual: Sequence[Any]) -> Values:
         """Return the values of a field that are tried, in order."""
-        return self.fix.get(name) or tuple(
-            dict.fromkeys((*_stated(name, usual), *self.add.get(name, ())))
-        )
+        return self.fix.get(name) or tuple(dict.fromkeys((*usual, *self.add.get(name, ()))))
 
     def _sizes(self, name: str, usual: Sequence[int]) -> list[int]:
         return sorted(self._values(name, usual))
 
     @cached_property
-    def _splits(self) -> Array:
-        """The splits of all counts: whole replicas, heads and blocks that can be divided, experts in whole groups."""
+    def _splits(self) -> tuple[Array, Array]:
+        """The splits of all counts into whole replicas, and which split of a replica each has."""
         engines = self._engines
         counts = np.array(self.counts, np.int64)
         count, engine = np.nonzero(counts[:, None] % (engines[0] * engines[1]) == 0)
-        return np.stack([counts[count], *engines[:, engine]])
+        return np.stack([counts[count], *engines[:, engine]]), engine
 
     @property
     def _engines(self) -> Array:
-        """The splits of a replica."""
+        """The splits of a replica: heads and blocks that can be divided, experts in whole groups."""
         model, networks = self.model, self.system.networks
-        all_groups = range(1, model.num_experts + 1) if model.mixes else (1,)
-        names = ("tensor_par", "pipeline_par", "expert_par")
-        usual = (range(1, networks[0].size + 1), range(1, model.num_blocks + 1), all_groups)
-        sizes = map(self._sizes, names, usual)
-        tensor, stages, groups = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
         experts = model.num_experts if model.mixes else 1
+        usual = [networks[0].size, model.num_blocks, experts]
+        sizes = (
+            self._sizes(name, range(1, most + 1))
+            for name, most in zip(SPLIT[1:], usual, strict=True)
+        )
+        tensor, stages, groups = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
         fits = (model.attn_heads % tensor == 0) & (stages <= model.num_blocks)
         fits &= (tensor % groups == 0) & (experts % groups == 0)
         fits &= tensor * stages <= max(network.size for network in networks)
         return np.stack([tensor, stages, groups])[:, fits].astype(np.int64)
 
-    def _scheduling(self, choices: Mapping[str, Any]) -> Array:
-        """Return token budgets, and batches that each has room for."""
+    def _scheduling(self, record: Deployment) -> Iterator[Array]:
+        """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes."""
         budgets = self._sizes("token_budget", BUDGETS)
-        if choices.get("batching") == STATIC:  # which has no mixed passes
+        if record.batching == STATIC:  # which has no mixed passes
             budgets = budgets[:1]
         free = self.front and self.workload.kind == SATURATED
         caps = self._sizes("max_batch", CAPS if free else CAPS[:1])
-        pairs = [(budget, cap) for budget in budgets for cap in caps if not budget or cap <= budget]
-        return np.array(pairs, np.int64).reshape(-1, 2).T
-
-
-def _stated(name: str, usual: Sequence[Any]) -> Sequence[Any]:
-    return (stated_default(name),) if name in CHOICES else usual
+        others = [self._sizes(name, (FIELDS[name].default,)) for name in SCHEDULING[2:]]
+        rows = 1 + (record.draft_tokens or 0)
+        settings = [
+            (budget, cap, *more)
+            for budget, cap, *more in product(budgets, caps, *others)
+            if not budget or rows * cap <= budget
+        ]
+        for mixes in (False, True):
+            chosen = [one for one in settings if (one[0] > 0) == mixes]
+            yield np.array(chosen, np.int64).reshape(-1, len(SCHEDULING)).T

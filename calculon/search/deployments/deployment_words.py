@@ -8,6 +8,7 @@ from calculon.records import Column
 from calculon.search.objective import Objective
 from calculon.search.where import Condition, Words
 from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import SIZES
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import SpecField, spec_fields
 from calculon.spec.parse import parse_value
@@ -20,11 +21,18 @@ FIELDS: Mapping[str, SpecField] = {one.key: one for one in spec_fields(Deploymen
 COUNT = "num_procs"
 """The field that is an argument of its own."""
 
-SIZES = (COUNT, "tensor_par", "pipeline_par", "expert_par", "token_budget", "max_batch")
-"""Fields that are numbers of each deployment: columns of a space, in the order of its loops, the last one fastest."""
+SPLIT = (COUNT, "tensor_par", "pipeline_par", "expert_par")
+"""Fields of the processors and how a replica is split over them."""
 
-CHOICES = tuple(name for name in FIELDS if name not in SIZES)
+_FIRST = ("token_budget", "max_batch")
+SCHEDULING = (*_FIRST, *(one for one in SIZES if one not in (*SPLIT, *_FIRST)))
+"""The other fields that are numbers of each deployment."""
+
+CHOICES = tuple(name for name in FIELDS if name not in (*SPLIT, *SCHEDULING))
 """Fields that hold for all deployments of a group."""
+
+OF_DRAFTS = ("draft_tokens", "acceptance", "accepted")
+"""Fields that mean nothing without a draft."""
 
 BUDGETS = (0, *(2**power for power in range(9, 15)))
 """Token budgets that are tried: prompts in passes of their own, and 512 to 16,384 tokens."""

@@ -11,7 +11,7 @@ import numpy as np
 from calculon.display import Displayed
 from calculon.errors import Infeasible
 from calculon.frozen import dataclass
-from calculon.search.deployments.deployment_rows import Rows, solve
+from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.objective import Objective
 from calculon.serving.deployment import Deployment
@@ -142,14 +142,17 @@ class DeploymentSearch(Displayed):
     @cached_property
     def columns(self) -> Mapping[str, Array]:
         """The batch and the figures of the deployments by name, best first."""
-        rows = [self._row(int(number)) for number in self.numbers]
-        batch = np.array([int(row.batch[0]) for row in rows], np.int64)
-        figures = {name: np.array([row.value(name)[0] for row in rows]) for name in SERVING_FIGURES}
-        return {"batch": batch, **figures}
-
-    def _row(self, number: int) -> Rows:
-        group, place = self.space.place(number)
-        return solve(self.space, group, np.array([place]))
+        names = ("batch", *SERVING_FIGURES)
+        found = {name: np.zeros(len(self)) for name in names}
+        for group in self.space.groups:
+            own = np.flatnonzero(
+                (self.numbers >= group.number) & (self.numbers < group.number + len(group))
+            )
+            if len(own):
+                rows = solve(self.space, group, self.numbers[own] - group.number)
+                for name in names:
+                    found[name][own] = rows.batch if name == "batch" else rows.value(name)
+        return found | {"batch": found["batch"].astype(np.int64)}
 
     def _served(self, number: int) -> Served:
         space = self.space

@@ -198,12 +198,11 @@ def run(
         _bound(space, group, ranking.objectives[0]) if prune else None for group in space.groups
     ]
     for group, bound in zip(space.groups, bounds, strict=True):
-        splits = np.arange(group.splits.shape[1])
-        order = splits if bound is None else np.argsort(-bound, kind="stable")
+        order = np.argsort(group.engines if bound is None else -bound, kind="stable")
         for places in group.parts(order, ROWS if bound is None else FEW):
             kept = places
             if bound is not None:
-                best = bound[places // group.scheduling.shape[1]]
+                best = bound[places // group.settings]
                 kept = places[best >= ranking.threshold]
             if len(kept):
                 search.consider(solve(space, group, kept))
@@ -220,7 +219,7 @@ class _Search:
 
     def consider(self, rows: Rows) -> None:
         """Take in solved deployments."""
-        feasible, fits = rows.feasible, rows.fits
+        feasible, fits = rows.feasible, rows.room
         self._solved += len(fits)
         self._unfit += int((~fits).sum())
         self._missing += int((fits & ~feasible).sum())
@@ -237,8 +236,8 @@ class _Search:
 
     def _note(self, rows: Rows) -> None:
         """Note which comes nearest to what is asked."""
-        place = np.lexsort((rows.numbers, rows.excess, ~rows.fits))[0]
-        one = (not rows.fits[place], float(rows.excess[place]), int(rows.numbers[place]))
+        place = np.lexsort((rows.numbers, rows.excess, ~rows.room))[0]
+        one = (not rows.room[place], float(rows.excess[place]), int(rows.numbers[place]))
         self._nearest = one if self._nearest is None else min(one, self._nearest)
 
     def result(self) -> DeploymentSearch:
