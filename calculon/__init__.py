@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from calculon.planner.sensitivity import sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
+    from calculon.search.deployments.deployments_found import DeploymentSearch
+    from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
     from calculon.serving.serve import Served, serve
     from calculon.spec.execution import Execution
@@ -48,6 +50,7 @@ __all__ = [
     "Answer",
     "CalculonError",
     "Comparison",
+    "DeploymentSearch",
     "Estimate",
     "Evaluation",
     "Execution",
@@ -83,6 +86,7 @@ __all__ = [
     "plan",
     "report",
     "search",
+    "search_deployments",
     "sensitivity",
     "serve",
     "sweep",
@@ -116,6 +120,8 @@ _MODULES = {
     "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
     "serving.serve": ("Served", "serve"),
+    "search.deployments.deployments_found": ("DeploymentSearch",),
+    "search.deployments.serving_search": ("search_deployments",),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

@@ -223,6 +223,23 @@ class Deployment(Pool):
         return replace(self, **split, **alone)
 
     @property
+    def in_words(self) -> str:
+        """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
+        split = [f"TP {self.tensor_par}"]
+        split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
+        types = {
+            "weights": self.weights_dtype,
+            "experts": self.of_experts,
+            "cache": self.kv_dtype,
+        }
+        narrow = [f"{what} {name}" for what, name in types.items() if name != "bfloat16"]
+        if self.experts_dtype == "same":
+            narrow = [one for one in narrow if not one.startswith("experts")]
+        replicas = "replica" if self.replicas == 1 else "replicas"
+        return ", ".join((f"{self.replicas:,} {replicas} of {' '.join(split)}", *narrow))
+
+    @property
     def of_experts(self) -> str:
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
