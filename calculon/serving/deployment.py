@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.serving.expert_load import ROUTINGS
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.spec.fields import check_record, declare, spec_fields
 from calculon.units import GIB
@@ -19,6 +20,13 @@ ADMISSIONS = {
 Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
 """
 
+OVERLAPS = {
+    "none": "nothing",
+    "two_batches": "the work of the other half of the batch, which reads all weights once more",
+    "shared_expert": "the shared experts",
+}
+"""Work behind which the exchange between tokens and experts hides (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
+
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
@@ -31,15 +39,47 @@ class Deployment:
 
     num_procs: int = declare("processors of all replicas", at_least=1)
     tensor_par: int = declare(
-        "ranks that share every product; key/value heads are copied where there are more ranks",
+        "ranks of a stage, which share every product; key/value heads are copied where there are more ranks",
         at_least=1,
         default=1,
     )
     pipeline_par: int = declare("stages that share the blocks", at_least=1, default=1)
+    attn_data_par: int = declare(
+        "groups of the ranks of tensor_par that have requests of their own: each has all but the routed experts, split "
+        "over its own ranks (attention data parallelism)",
+        at_least=1,
+        default=1,
+        source="SGLang, --enable-dp-attention with --tp and --dp; TensorRT-LLM, enable_attention_dp",
+    )
     expert_par: int = declare(
         "groups of the ranks of tensor_par that have different experts; each group shares the width of its own",
         at_least=1,
         default=1,
+    )
+    redundant_experts: int = declare(
+        "copies of the experts with the most tokens, in all groups of expert_par together",
+        at_least=0,
+        default=0,
+        source="DeepSeek, EPLB; SGLang, --ep-num-redundant-experts",
+    )
+    routing: str = declare(
+        "how evenly tokens choose experts: all alike, or by a power law, where all ranks wait for the fullest",
+        choices=tuple(ROUTINGS),
+        default="balanced",
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, of the exponents",
+    )
+    dispatch_dtype: str = declare(
+        "type in which tokens are sent to their experts; same: that of the arithmetic of experts. Results come back in "
+        "16 bits",
+        choices=("same", "bfloat16", "float8"),
+        default="same",
+        source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    )
+    overlap: str = declare(
+        "what the exchange with experts hides behind: "
+        + "; ".join(f"{name}: {words}" for name, words in OVERLAPS.items()),
+        choices=tuple(OVERLAPS),
+        default="none",
     )
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
@@ -138,10 +178,14 @@ class Deployment:
         if self.num_procs % self.replica_procs:
             wanted = f"a multiple of tensor_par * pipeline_par = {self.replica_procs}"
             yield Problem("num_procs", wanted, str(self.num_procs), "replicas are whole")
-        if self.tensor_par % self.expert_par:
-            yield Problem(
-                "expert_par", f"a divisor of tensor_par={self.tensor_par}", str(self.expert_par)
-            )
+        for name in ("attn_data_par", "expert_par"):
+            if self.tensor_par % getattr(self, name):
+                wanted = f"a divisor of tensor_par={self.tensor_par}"
+                hint = "tensor_par counts all ranks of a stage"
+                yield Problem(name, wanted, str(getattr(self, name)), hint)
+        if self.redundant_experts and self.expert_par == 1:
+            hint = "every rank has all experts; copies serve to spread them: expert_par"
+            yield Problem("redundant_experts", "0", str(self.redundant_experts), hint)
         if self.token_budget and self.max_batch > self.token_budget:
             wanted = f"at least max_batch={self.max_batch}, or 0"
             hint = "a pass has a token of every sequence"
@@ -151,6 +195,11 @@ class Deployment:
     def replica_procs(self) -> int:
         """Processors of a replica."""
         return self.tensor_par * self.pipeline_par
+
+    @property
+    def attention_par(self) -> int:
+        """Ranks that share attention, and everything but routed experts."""
+        return self.tensor_par // self.attn_data_par
 
     @property
     def replicas(self) -> int:
