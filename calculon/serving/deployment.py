@@ -8,6 +8,7 @@ from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.serving.expert_load import ROUTINGS
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
+from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 from calculon.spec.fields import check_record, declare, spec_fields
 from calculon.units import GIB
 
@@ -153,6 +154,34 @@ class Deployment:
         "before 2024",
         default=True,
     )
+    draft: str = declare(
+        "where tokens come from of which a pass verifies several; none: no speculation; mtp: the model's modules that "
+        "predict further tokens (mtp_layers); ngram: the text so far, without a pass; model:NAME: a smaller model, of "
+        "the catalog or a file",
+        choices=DRAFTS,
+        default=NO_DRAFT,
+        source="Leviathan et al., arXiv 2211.17192; DeepSeek-V3, arXiv 2412.19437, section 5.4.3",
+    )
+    draft_tokens: int | None = declare(
+        "tokens that are drafted before each verification; if absent as many as the model has modules (mtp)",
+        unit="tokens",
+        at_least=0,
+        default=None,
+    )
+    acceptance: float | None = declare(
+        "probability that a drafted token is accepted where those before it are; if absent "
+        f"{MTP_ACCEPTANCE:g} (mtp that drafts one), or as accepted says",
+        at_least=0,
+        at_most=1,
+        default=None,
+        source="DeepSeek-V3, arXiv 2412.19437, section 5.4.3: 85 to 90 % of second tokens",
+    )
+    accepted: float | None = declare(
+        "drafted tokens that a verification accepts on average, in place of acceptance",
+        unit="tokens",
+        at_least=0,
+        default=None,
+    )
     price: float | None = declare(
         "US dollars for an hour of a processor; if absent the rent in ext.price of the system",
         unit="USD/h",
@@ -186,10 +215,41 @@ class Deployment:
         if self.redundant_experts and self.expert_par == 1:
             hint = "every rank has all experts; copies serve to spread them: expert_par"
             yield Problem("redundant_experts", "0", str(self.redundant_experts), hint)
-        if self.token_budget and self.max_batch > self.token_budget:
-            wanted = f"at least max_batch={self.max_batch}, or 0"
-            hint = "a pass has a token of every sequence"
+        rows = self.max_batch * (1 + (self.draft_tokens or 0))
+        if self.token_budget and rows > self.token_budget:
+            drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
+            wanted = f"at least max_batch={self.max_batch}{drafted}, or 0"
+            hint = "a pass has a token of every sequence" + (
+                ", and what is drafted" * bool(drafted)
+            )
             yield Problem("token_budget", wanted, str(self.token_budget), hint)
+        yield from self._of_no_draft() if self.draft == NO_DRAFT else self._of_draft()
+
+    def _of_no_draft(self) -> Iterator[Problem]:
+        """Yield what is stated of drafted tokens where there are none."""
+        for name in ("draft_tokens", "acceptance", "accepted"):
+            if (value := getattr(self, name)) is not None:
+                hint = "draft says where tokens come from"
+                yield Problem(name, f"none, since draft={NO_DRAFT}", f"{value:g}", hint)
+
+    def _of_draft(self) -> Iterator[Problem]:
+        """Yield the contradictions of speculation, and what it needs."""
+        if self.batching == "static":
+            hint = (
+                "sequences of a static batch that verify drafts drift apart, which is not modelled"
+            )
+            yield Problem("batching", f"continuous, since draft={self.draft}", self.batching, hint)
+        if self.draft_tokens is None and self.draft != MTP:
+            yield Problem("draft_tokens", f"a number, since draft={self.draft}", "none")
+        if self.acceptance is not None and self.accepted is not None:
+            yield Problem("acceptance", "one of acceptance and accepted", "both")
+        elif self.acceptance is None and self.accepted is None and self.draft != MTP:
+            hint = "it depends on the draft and on the text: engines report it"
+            wanted = f"a share, or accepted, since draft={self.draft}"
+            yield Problem("acceptance", wanted, "neither", hint)
+        most = self.draft_tokens
+        if self.accepted is not None and most is not None and self.accepted > most:
+            yield Problem("accepted", f"at most draft_tokens={most}", f"{self.accepted:g}")
 
     @property
     def replica_procs(self) -> int:

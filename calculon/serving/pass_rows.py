@@ -15,7 +15,14 @@ import numpy as np
 from calculon.architecture.layer import Flags, Layer
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import flash_attention
-from calculon.architecture.segments import EMBEDDING, HEAD, ONE_RANK, Segment, kinds_of_block
+from calculon.architecture.segments import (
+    EMBEDDING,
+    HEAD,
+    ONE_RANK,
+    Segment,
+    kinds_of_block,
+    prediction_module,
+)
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.serving.cache import CachedBlocks, cached_width, heads_of_rank
@@ -58,6 +65,7 @@ ROWS = (
     "reduce",
     "head",
     "sampling",
+    "draft",
     "host",
 )
 """Rows of a pass in the order of pages."""
@@ -91,7 +99,7 @@ class Row(NamedTuple):
     message : array or None
         Bytes of an all-reduce over the ranks that have the same tokens.
     keys : array or None
-        Keys that each sequence sees, of decode attention.
+        Keys of each sequence that are read, of decode attention.
     kernels : int
         Kernels that it launches.
     exchange : Exchange or None
@@ -116,6 +124,39 @@ class Row(NamedTuple):
     parts: Count | float = 1.0
 
 
+class Chain(NamedTuple):
+    """What a pass goes through between embedding and LM head.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        Kinds of block, each with its number.
+    cached : CachedBlocks
+        The same by what they cache.
+    reductions : int
+        All-reduces over the ranks of ``tensor_par``.
+    """
+
+    segments: tuple[Segment, ...]
+    cached: CachedBlocks
+    reductions: int
+
+
+def chain_of(model: Model, *, module: bool = False) -> Chain:
+    """Return the blocks of a model, or one module that predicts a further token.
+
+    A module joins hidden states with embeddings in a product, whose output is gathered, and has one block, of the kind
+    of the last (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+    """
+    halves = 1 if model.parallel_attention else 2
+    if not module:
+        of_all = CachedBlocks.of(model)
+        return Chain(kinds_of_block(executed(model)), of_all, halves * model.num_blocks)
+    one = prediction_module(model)
+    assert one is not None
+    return Chain((replace(one, count=1),), CachedBlocks.of_last(model), halves + 1)
+
+
 def pass_rows(
     model: Model,
     types: NumberTypes,
@@ -124,6 +165,7 @@ def pass_rows(
     shared_heads: bool = True,
     routing: str = "balanced",
     overlap: str = "none",
+    module: bool = False,
 ) -> list[Row]:
     """Return the rows of passes in order of execution.
 
@@ -141,27 +183,35 @@ def pass_rows(
         How tokens choose experts: one of :data:`~calculon.serving.expert_load.ROUTINGS`.
     overlap : str
         What hides the exchange with experts: with ``two_batches`` each block has two parts of the batch in turn.
+    module : bool
+        Through a module that predicts a further token in place of the blocks.
     """
-    model = executed(model)
-    own = sizes.of_group
+    chain, model, own = chain_of(model, module=module), executed(model), sizes.of_group
     rows = [*_ends(model, types, sizes, own.tokens, "first")]
+    parts: Count | float = 1.0
     if overlap == "two_batches" and model.mixes and np.any(sizes.attn_data_par > 1):
         parts = np.where(sizes.attn_data_par > 1, 2.0, 1.0)
-        of_part = _blocks(model, types, sizes.parts(parts), routing, shared_heads=shared_heads)
-        rows += (row._replace(parts=parts) for row in of_part)
-    else:
-        rows += _blocks(model, types, sizes, routing, shared_heads=shared_heads)
+    of_parts = _blocks(
+        model, types, sizes.parts(parts), chain, routing=routing, shared_heads=shared_heads
+    )
+    rows += (row._replace(parts=parts) for row in of_parts)
     rows += _ends(model, types, sizes, own.logits, "last")
     rows.append(_sampling(model, own))
     return sorted(rows, key=lambda row: ROWS.index(row.name))
 
 
 def _blocks(
-    model: Model, types: NumberTypes, sizes: PassSizes, routing: str, *, shared_heads: bool
+    model: Model,
+    types: NumberTypes,
+    sizes: PassSizes,
+    chain: Chain,
+    *,
+    routing: str,
+    shared_heads: bool,
 ) -> Iterator[Row]:
-    """Yield the rows of all blocks."""
+    """Yield the rows between embedding and LM head."""
     fullest = _fullest(model, sizes, routing)
-    for kind in kinds_of_block(model):
+    for kind in chain.segments:
         has_experts = False
         for layer in pass_layers(model, sizes, kind, fullest):
             yield from _of_layer(model, types, sizes, layer, kind.count, routing)
@@ -169,10 +219,9 @@ def _blocks(
         if has_experts:
             yield from _exchange(model, types, sizes, kind.count, routing)
     own = sizes.of_group
-    yield from _attention(model, types, own, shared_heads=shared_heads)
-    halves = 1 if model.parallel_attention else 2
+    yield from _attention(model, types, own, chain.cached, shared_heads=shared_heads)
     message = own.tokens * model.hidden * ACTIVATION_BYTES
-    yield _reduce(message, halves * model.num_blocks, "block")
+    yield _reduce(message, chain.reductions, "block")
 
 
 def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
@@ -312,10 +361,9 @@ def _touched(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Laye
 
 
 def _attention(
-    model: Model, types: NumberTypes, sizes: PassSizes, *, shared_heads: bool
+    model: Model, types: NumberTypes, sizes: PassSizes, blocks: CachedBlocks, *, shared_heads: bool
 ) -> Iterator[Row]:
     """Yield attention of chunks of prompts, and of new tokens, by what blocks cache."""
-    blocks = CachedBlocks.of(model)
     for count, window in ((blocks.full, 0), (blocks.windowed, blocks.window)):
         if count:
             yield _prefill_attention(model, types, sizes, count, window)
@@ -361,8 +409,13 @@ def _decode_attention(
     *,
     shared_heads: bool,
 ) -> Row:
-    """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values."""
-    keys = np.minimum(sizes.context, float(window) if window else np.inf)
+    """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values.
+
+    All rows of a sequence share one reading of its cache.
+    """
+    widest, further = float(window) if window else np.inf, sizes.verified - 1
+    seen = np.minimum(sizes.context + further / 2, widest)
+    keys = np.minimum(sizes.context, widest) + further
     heads = np.ceil(model.attn_heads / sizes.tensor_par)
     widths = model.attn_size + model.value_size
     if model.latent:
@@ -371,8 +424,8 @@ def _decode_attention(
     if not shared_heads and not model.latent:
         width = width * (heads / heads_of_rank(model, sizes.tensor_par))
     cache = sizes.decoded * keys * width * types.cache
-    beside = sizes.decoded * heads * widths * ACTIVATION_BYTES
-    flops = 2.0 * sizes.decoded * keys * heads * widths
+    beside = sizes.decoded * sizes.verified * heads * widths * ACTIVATION_BYTES
+    flops = 2.0 * sizes.decoded * sizes.verified * seen * heads * widths
     return Row(
         "decode attention",
         None,

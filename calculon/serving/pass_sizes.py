@@ -25,8 +25,10 @@ class PassSizes:
         Groups of these ranks that have different sequences; all else is of all of them together.
     decoded : array of float
         Sequences of which the pass makes a token.
+    verified : array of float
+        Rows of each of these: its last token, and of speculation the tokens that were drafted after it.
     context : array of float
-        Cached tokens that each of these sees, itself included.
+        Cached tokens that the first of these rows sees, itself included; every further one sees one more.
     prompts : array of float
         Prompts of which the pass takes a chunk.
     chunk, cached : array of float
@@ -40,6 +42,7 @@ class PassSizes:
     copies: Count
     attn_data_par: Count
     decoded: Count
+    verified: Count
     context: Count
     prompts: Count
     chunk: Count
@@ -55,16 +58,21 @@ class PassSizes:
         copies: Any = 0,
         attn_data_par: Any = 1,
         decoded: Any = 0,
+        verified: Any = 1,
         context: Any = 0,
         prompts: Any = 0,
         chunk: Any = 0,
         cached: Any = 0,
         logits: Any = None,
     ) -> "PassSizes":
-        """Make columns of numbers and arrays that broadcast; logits are by default of every sequence and prompt."""
-        last = np.asarray(decoded) + np.asarray(prompts) if logits is None else logits
+        """Make columns of numbers and arrays that broadcast.
+
+        Logits are by default of every row of a sequence, and of one of a prompt.
+        """
+        rows = np.asarray(decoded) * np.asarray(verified)
+        last = rows + np.asarray(prompts) if logits is None else logits
         split = (tensor_par, expert_par, copies, attn_data_par)
-        given = (*split, decoded, context, prompts, chunk, cached, last)
+        given = (*split, decoded, verified, context, prompts, chunk, cached, last)
         made = (np.atleast_1d(np.asarray(one, float)) for one in given)
         columns = np.broadcast_arrays(*made)
         names = cls.__dataclass_fields__
@@ -78,7 +86,7 @@ class PassSizes:
     @property
     def tokens(self) -> Count:
         """Rows of the pass that go through the products."""
-        return self.decoded + self.prompts * self.chunk
+        return self.decoded * self.verified + self.prompts * self.chunk
 
     @property
     def of_group(self) -> "PassSizes":
@@ -91,7 +99,7 @@ class PassSizes:
         groups = self.attn_data_par
         split = {"tensor_par": self.tensor_par / groups, "attn_data_par": np.ones_like(groups)}
         spread = {
-            name: _spread(getattr(self, name), groups) for name in ("decoded", "prompts", "logits")
+            name: spread(getattr(self, name), groups) for name in ("decoded", "prompts", "logits")
         }
         return replace(self, **split, **spread)
 
@@ -108,8 +116,8 @@ class PassSizes:
         return self.tokens.shape[0]
 
 
-def _spread(sequences: Count, groups: Count) -> Count:
-    """Return the sequences of the group with the most."""
+def spread(sequences: Count, groups: Count) -> Count:
+    """Return the sequences of the group with the most: an even share, or one that is there."""
     return np.maximum(sequences / groups, np.minimum(sequences, 1.0))
 
 

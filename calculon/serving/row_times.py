@@ -146,6 +146,7 @@ def pass_times(
     *,
     graphs: bool = True,
     overlap: str = "none",
+    step: bool = True,
 ) -> PassTimes:
     """Time the rows of passes.
 
@@ -165,6 +166,8 @@ def pass_times(
         Without graphs the host launches every kernel, and a pass takes as long as that at least.
     overlap : str
         What the exchange with experts hides behind; what it takes longer counts.
+    step : bool
+        Whether each is a step of the engine, which the host schedules; drafts are part of another's.
     """
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
     if overlap != "none":
@@ -174,7 +177,7 @@ def pass_times(
         for stage in ("block", "first", "last")
     }
     time = stages["block"] + stages["first"] + stages["last"]
-    host = _host(system, rows, time, sizes, graphs=graphs)
+    host = _host(system, rows, time, sizes, graphs=graphs, step=step)
     if np.any(host.time):
         timed.append(host)
     return PassTimes(
@@ -187,14 +190,20 @@ def pass_times(
 
 
 def _host(
-    system: System, rows: Sequence[Row], time: Seconds, sizes: PassSizes, *, graphs: bool
+    system: System,
+    rows: Sequence[Row],
+    time: Seconds,
+    sizes: PassSizes,
+    *,
+    graphs: bool,
+    step: bool,
 ) -> RowTime:
     """Return what the host adds: the part of a step that nothing hides, and launches that the kernels wait for."""
     kernels = sum(row.kernels * row.times * row.parts for row in rows)
     waits = np.zeros_like(time)
     if not graphs:
         waits = np.maximum(0.0, kernels * system.ext.launch.eager - time)
-    added = np.where(sizes.tokens > 0, waits + system.ext.serving.step_host, 0.0)
+    added = np.where(sizes.tokens > 0, waits + system.ext.serving.step_host * step, 0.0)
     nothing = np.zeros_like(time)
     return RowTime(
         name="host",

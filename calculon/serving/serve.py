@@ -1,7 +1,7 @@
 """The answer for one deployment and workload: times, rates, memory, and which limits hold."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,12 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED, Workload
-from calculon.serving.operating_point import Limit, Load, Point
+from calculon.serving.operating_point import Load
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import PassTimes
+from calculon.serving.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 from calculon.spec.model import Model
 
@@ -91,8 +93,9 @@ class Served(Displayed):
         """What better parts of the machine are worth, the best first."""
 
         def figure(system: System) -> float:
-            asked = Replica(self.model, system, self.deployment, self.workload)
-            found = only_values(Load(asked).answer().figures)[self.worth]
+            found = only_values(
+                loaded(self.model, system, self.deployment, self.workload).answer().figures
+            )[self.worth]
             return float(found or 0.0)
 
         return helps(self.system, figure)
@@ -178,8 +181,13 @@ def serve(
     else:
         asked = read_deployment(deployment, changes)
     _check(asked_model, asked)
-    point = Load(Replica(asked_model, asked_system, asked, load)).answer()
+    point = loaded(asked_model, asked_system, asked, load).answer()
     return Served(asked_model, asked_system, asked, load, point)
+
+
+def loaded(model: Model, system: System, deployment: Deployment, workload: Workload) -> Load:
+    """Return a single deployment with its load."""
+    return Load(Replica(model, system, Deployments.of(deployment), workload))
 
 
 def deployment_of(
@@ -215,7 +223,7 @@ def deployment_of(
     found = read_deployment(plain)
     for stage in stages:
         found = read_deployment({"pipeline_par": stage} | plain)
-        if "pipeline_par" in given or Load(Replica(model, system, found, workload)).room > 0:
+        if "pipeline_par" in given or loaded(model, system, found, workload).room[0] > 0:
             break
     return found
 
@@ -223,17 +231,35 @@ def deployment_of(
 def _check(model: Model, deployment: Deployment) -> None:
     """Raise SpecError where a model cannot be split as a deployment says."""
     problems = []
-    if model.attn_heads % deployment.tensor_par:
+    if model.attn_heads % deployment.attention_par:
+        name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
         wanted = f"a divisor of attn_heads={model.attn_heads} of {model.name}"
-        problems.append(Problem("tensor_par", wanted, str(deployment.tensor_par)))
+        problems.append(Problem(name, wanted, str(deployment.attention_par)))
     if deployment.pipeline_par > model.num_blocks:
         wanted = f"at most num_blocks={model.num_blocks} of {model.name}"
         problems.append(Problem("pipeline_par", wanted, str(deployment.pipeline_par)))
-    if deployment.expert_par > 1 and not model.mixes:
-        hint = "the model has no experts"
-        problems.append(Problem("expert_par", "1", str(deployment.expert_par), hint))
-    elif deployment.expert_par > 1 and model.num_experts % deployment.expert_par:
-        wanted = f"a divisor of num_experts={model.num_experts} of {model.name}"
-        problems.append(Problem("expert_par", wanted, str(deployment.expert_par)))
+    problems += _misplaced_experts(model, deployment)
     if problems:
         raise SpecError(deployment.name, problems)
+
+
+def _misplaced_experts(model: Model, deployment: Deployment) -> Iterator[Problem]:
+    """Yield why the experts of a model cannot be split as a deployment says, or that it has none."""
+    groups, copies = deployment.expert_par, deployment.redundant_experts
+    if not model.mixes:
+        hint = f"{model.name} has no experts"
+        for name, plain in (("expert_par", 1), ("redundant_experts", 0)):
+            if (found := getattr(deployment, name)) != plain:
+                yield Problem(name, str(plain), str(found), hint)
+        if deployment.attn_data_par > 1:
+            more = f"{hint}: replicas have requests of their own, too"
+            yield Problem("attn_data_par", "1", str(deployment.attn_data_par), more)
+    elif (model.num_experts + copies) % groups:
+        if copies:
+            all_of_it = f"num_experts + redundant_experts = {model.num_experts + copies}"
+        else:
+            all_of_it = f"num_experts={model.num_experts}"
+        yield Problem("expert_par", f"a divisor of {all_of_it} of {model.name}", str(groups))
+    elif copies > model.num_experts:
+        wanted = f"at most num_experts={model.num_experts} of {model.name}"
+        yield Problem("redundant_experts", wanted, str(copies))

@@ -53,13 +53,15 @@ class Steady(NamedTuple):
     prefill_share: Fraction
 
 
-def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: Count) -> Steady:
+def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) -> Steady:
     """Return the state of a replica that always has `batch` sequences to decode.
 
     Parameters
     ----------
-    batch, output : array
-        Sequences, and tokens that each generates.
+    batch : array
+        Sequences.
+    output : float
+        Tokens that each generates.
     decode : array
         Time of a pass that decodes them.
     prompts : Prompts
@@ -72,7 +74,7 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: Count) ->
 
 
 def of_users(
-    users: Count, decode: Seconds, prompts: Prompts, output: Count, think: float = 0.0
+    users: Count, decode: Seconds, prompts: Prompts, output: float, think: float = 0.0
 ) -> Steady:
     """Return the state of a replica with users of whom each has one request at a time, all of which fit.
 
@@ -92,44 +94,44 @@ def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
     return Steady(rate + 0 * decode, decode / (1 - share), share)
 
 
-def concurrency(state: Steady, output: Count) -> Count:
+def concurrency(state: Steady, output: float) -> Count:
     """Return the sequences that are decoded at a time, by Little's law."""
     return state.rate * (output - 1) * state.tpot
 
 
-def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count) -> Array:
+def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: float) -> Array:
     """Return the requests per second of batches that start and end together; `decode` is the mean over the steps."""
     return batch / (prefill + (output - 1) * decode)
 
 
-def waves(requests: int, batch: int) -> tuple[int, int]:
+def waves(requests: Count, batch: Count) -> tuple[Count, Count]:
     """Return how many full batches a finite run has, and how many requests are left for the last.
 
-    >>> waves(1500, 400)
-    (3, 300)
+    >>> [float(one) for one in waves(np.array(1500.0), np.array(400.0))]
+    [3.0, 300.0]
     """
     full = requests // batch
     return full, requests - full * batch
 
 
-def run_time(requests: int, batch: int, rate: Array, last_rate: Array) -> Seconds:
+def run_time(requests: Count, batch: Count, rate: Array, last_rate: Array) -> Seconds:
     """Return the time of requests that are all there at the start, and that have one length.
 
     They come and end in waves of as many as there is room for, each as long as a batch takes at its rate; the last is
     smaller, and has the rate of a batch of its size.
     """
     full, left = waves(requests, batch)
-    time = full * batch / rate
-    return time + left / last_rate if left else time
+    return full * batch / rate + left / last_rate
 
 
-def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
-    """Return what prompts do that have passes of their own, not cut: they stop decoding for that time."""
-    one = np.ones_like(busy)
-    return Prompts(one, busy, prefill, busy + decode)
+def own_passes(
+    prefill: Seconds, busy: Seconds, decode: Seconds, together: Count | float = 1.0
+) -> Prompts:
+    """Return what prompts do that have passes of their own, not cut, `together`: they stop decoding for that time."""
+    return Prompts(np.ones_like(busy) / together, busy, prefill, busy + decode)
 
 
-def budget_batch(budget: float, computed: float, output: float) -> float:
+def budget_batch(budget: Count, computed: float, output: float) -> Count:
     """Return the most sequences of which a pass has a token, beside the prompts that come meanwhile.
 
     In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
@@ -138,7 +140,7 @@ def budget_batch(budget: float, computed: float, output: float) -> float:
     return budget / (1 + computed / (output - 1))
 
 
-def chunks(batch: Count, budget: float, computed: float) -> Count:
+def chunks(batch: Count, budget: Count, computed: float) -> Count:
     """Return in how many equal chunks a prompt is taken, by passes that also decode `batch` sequences."""
     return np.ceil(computed / np.maximum(1.0, budget - batch))
 

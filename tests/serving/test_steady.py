@@ -89,7 +89,7 @@ def test_static_batches():
 
 def test_finite_runs_are_waves():
     rate = saturated(np.full(MANY, 64.0), DECODE, ALONE, OUTPUT).rate
-    whole = run_time(640, 64, rate, np.full(MANY, np.nan))
+    whole = run_time(640, 64, rate, np.ones(MANY))
     np.testing.assert_allclose(whole, 640 / rate)
     small = saturated(np.full(MANY, 5.0), DECODE, ALONE, OUTPUT).rate
     more = run_time(645, 64, rate, small)
