@@ -74,7 +74,8 @@ class Load:
         d, w = self.deployments, self.load
         bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
         if d.mixes:
-            bounds.append(np.floor(budget_batch(d.token_budget, w.computed, w.output)))
+            own = np.floor(budget_batch(d.token_budget, w.computed, w.output))
+            bounds.append(own * d.attn_data_par)
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
     def answer(self) -> Point:
@@ -334,11 +335,11 @@ class Load:
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args = self.replica.model, d, self.replica.types
-        cache = batch * cached_bytes(*args, w.computed + w.output / 2)
+        args, own = (self.replica.model, d, self.replica.types), d.of_group(batch)
+        cache = own * cached_bytes(*args, w.computed + w.output / 2)
         if w.cached:
             cache = cache + cached_bytes(*args, w.cached)
-        logits = batch * logit_bytes(self.replica.model, d.tensor_par)
+        logits = own * logit_bytes(self.replica.model, d.attention_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )
