@@ -104,7 +104,7 @@ class Load:
             batch=int(points.batch[0]),
             cut=CUTS[points.cut[0]],
             decode=self.replica.decode_pass(points.batch),
-            prefill=self.replica.prefill_pass(np.ones(1)),
+            prefill=(self.pool or self).replica.prefill_pass(np.ones(1)),
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,

@@ -173,7 +173,9 @@ class ServingPage:
             if max(both[key], parts["decode"][key], parts["prefill"][key]) > _LATENT
         ]
         yield indented(Table(columns, rows))
-        yield indented(Text(f"Prompts take {percent(share)} of the time of a replica.", "dim"))
+        if "prefill" not in self.deployment:
+            taken = f"Prompts take {percent(share)} of the time of a replica."
+            yield indented(Text(taken, "dim"))
 
     def _memory(self) -> Iterator[RenderableType]:
         """Tell the memory of a rank, and what more would fit."""
