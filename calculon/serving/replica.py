@@ -57,7 +57,8 @@ class Replica:
         if key not in self._timed:
             d = self.deployments.record
             rows = pass_rows(self.model, self.types, sizes, shared_heads=d.shared_heads)
-            self._timed[key] = pass_times(self.model, self.system, rows, sizes, graphs=d.graphs)
+            graphs = d.in_graphs(sizes.prompts)
+            self._timed[key] = pass_times(self.model, self.system, rows, sizes, graphs=graphs)
         return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
