@@ -12,7 +12,7 @@ from calculon.serving.pool import Pool
 from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 from calculon.spec.fields import declare, spec_fields
-from calculon.units import GIB
+from calculon.units import GIB, Array, Count
 
 ADMISSIONS = {
     "reserve": "prompt and output whole",
@@ -135,6 +135,11 @@ class Deployment(Pool):
     )
     graphs: bool = declare(
         "kernels are launched as a graph; false: the host launches each, which takes at least as long",
+        default=True,
+    )
+    prefill_graphs: bool = declare(
+        "passes that take prompts are launched as a graph, too; false: the host launches each of their kernels, as in "
+        "engines that capture graphs of decoding alone",
         default=True,
     )
     shared_heads: bool = declare(
@@ -270,6 +275,10 @@ class Deployment(Pool):
     def of_experts(self) -> str:
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
+
+    def in_graphs(self, prompts: Count) -> Array:
+        """Return which passes are launched as graphs, by the prompts of which they take a chunk."""
+        return self.graphs & (self.prefill_graphs | (prompts <= 0))
 
     @property
     def mixes(self) -> bool:

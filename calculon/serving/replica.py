@@ -66,7 +66,12 @@ class Replica:
                 overlap=d.overlap,
             )
             self._timed[key] = pass_times(
-                self.model, self.system, rows, sizes, graphs=d.graphs, overlap=d.overlap
+                self.model,
+                self.system,
+                rows,
+                sizes,
+                graphs=d.in_graphs(sizes.prompts),
+                overlap=d.overlap,
             )
         return self._timed[key]
 
