@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from calculon.planner.sensitivity import sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
+    from calculon.search.deployments.deployments_found import DeploymentSearch
+    from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
     from calculon.serving.by_batch import ByBatch, by_batch
     from calculon.serving.serve import Served, serve
@@ -51,6 +53,7 @@ __all__ = [
     "ByBatch",
     "CalculonError",
     "Comparison",
+    "DeploymentSearch",
     "Estimate",
     "Evaluation",
     "Execution",
@@ -88,6 +91,7 @@ __all__ = [
     "plan",
     "report",
     "search",
+    "search_deployments",
     "sensitivity",
     "serve",
     "sweep",
@@ -123,6 +127,8 @@ _MODULES = {
     "planner.why": ("Why", "why"),
     "serving.by_batch": ("ByBatch", "by_batch"),
     "serving.serve": ("Served", "serve"),
+    "search.deployments.deployments_found": ("DeploymentSearch",),
+    "search.deployments.serving_search": ("search_deployments",),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

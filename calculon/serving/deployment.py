@@ -1,15 +1,18 @@
 """A deployment: the record of how a model is served."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem
 from calculon.frozen import dataclass
+from calculon.serving.expert_load import ROUTINGS
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
+from calculon.serving.pool import Pool
+from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
-from calculon.spec.fields import check_record, declare, spec_fields
-from calculon.units import GIB
+from calculon.spec.fields import declare, spec_fields
+from calculon.units import GIB, Array, Count
 
 ADMISSIONS = {
     "reserve": "prompt and output whole",
@@ -20,27 +23,46 @@ ADMISSIONS = {
 Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
 """
 
+OVERLAPS = {
+    "none": "nothing",
+    "two_batches": "the work of the other half of the batch, which reads all weights once more",
+    "shared_expert": "the shared experts",
+}
+"""Work behind which the exchange between tokens and experts hides (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
+
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(Pool):
     """Replicas of a model, how each is split over processors, its types of numbers, and its scheduler."""
 
-    unknown_keys: ClassVar[str] = "error"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
-    num_procs: int = declare("processors of all replicas", at_least=1)
-    tensor_par: int = declare(
-        "ranks that share every product; key/value heads are copied where there are more ranks",
-        at_least=1,
-        default=1,
+    prefill: Pool | None = declare(
+        "processors of their own that prefill, with the same types of numbers, and hand caches on; num_procs counts "
+        "them, too. If absent, replicas prefill and decode",
+        default=None,
+        source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
     )
-    pipeline_par: int = declare("stages that share the blocks", at_least=1, default=1)
-    expert_par: int = declare(
-        "groups of the ranks of tensor_par that have different experts; each group shares the width of its own",
-        at_least=1,
-        default=1,
+    routing: str = declare(
+        "how evenly tokens choose experts: all alike, or by a power law, where all ranks wait for the fullest",
+        choices=tuple(ROUTINGS),
+        default="balanced",
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, of the exponents",
+    )
+    dispatch_dtype: str = declare(
+        "type in which tokens are sent to their experts; same: that of the arithmetic of experts. Results come back in "
+        "16 bits",
+        choices=("same", "bfloat16", "float8"),
+        default="same",
+        source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    )
+    overlap: str = declare(
+        "what the exchange with experts hides behind: "
+        + "; ".join(f"{name}: {words}" for name, words in OVERLAPS.items()),
+        choices=tuple(OVERLAPS),
+        default="none",
     )
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
@@ -96,6 +118,12 @@ class Deployment:
         default=0.9,
         source="TensorRT-LLM, free_gpu_memory_fraction",
     )
+    cache_offload: str = declare(
+        "where cached prefixes go that tier 1 has no room for: "
+        + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
+        choices=tuple(OFFLOADS),
+        default=NO_TIER,
+    )
     reserve: float = declare(
         "memory of a rank for the context, libraries, graphs and workspaces",
         key="reserve_gib",
@@ -107,6 +135,11 @@ class Deployment:
     )
     graphs: bool = declare(
         "kernels are launched as a graph; false: the host launches each, which takes at least as long",
+        default=True,
+    )
+    prefill_graphs: bool = declare(
+        "passes that take prompts are launched as a graph, too; false: the host launches each of their kernels, as in "
+        "engines that capture graphs of decoding alone",
         default=True,
     )
     shared_heads: bool = declare(
@@ -151,26 +184,16 @@ class Deployment:
     name: str = field(default="deployment", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check what the fields say together.
-
-        Raises
-        ------
-        SpecError
-            Where ranks do not make whole replicas, and where a pass has no room for the batch.
-        """
-        check_record(self)
-        if problems := list(self._contradictions()):
-            raise SpecError("deployment", problems)
-
-    def _contradictions(self) -> Iterator[Problem]:
-        if self.num_procs % self.replica_procs:
-            wanted = f"a multiple of tensor_par * pipeline_par = {self.replica_procs}"
-            yield Problem("num_procs", wanted, str(self.num_procs), "replicas are whole")
-        if self.tensor_par % self.expert_par:
-            yield Problem(
-                "expert_par", f"a divisor of tensor_par={self.tensor_par}", str(self.expert_par)
-            )
+    def contradictions(self) -> Iterator[Problem]:
+        """Yield what fields contradict each other."""
+        if self.prefill is not None and self.own_procs < 1:
+            wanted = f"more than prefill.num_procs={self.prefill.num_procs}, which it counts, too"
+            yield Problem("num_procs", wanted, str(self.num_procs))
+            return
+        yield from Pool.contradictions(self)
+        if self.prefill is not None and self.batching == "static":
+            hint = "a static batch is prefilled where it is decoded"
+            yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
         rows = self.max_batch * (1 + (self.draft_tokens or 0))
         if self.token_budget and rows > self.token_budget:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
@@ -208,24 +231,59 @@ class Deployment:
             yield Problem("accepted", f"at most draft_tokens={most}", f"{self.accepted:g}")
 
     @property
-    def replica_procs(self) -> int:
-        """Processors of a replica."""
-        return self.tensor_par * self.pipeline_par
+    def own_procs(self) -> int:
+        """Processors that decode, and prefill where no others do."""
+        return self.num_procs - (0 if self.prefill is None else self.prefill.num_procs)
 
     @property
-    def replicas(self) -> int:
-        """Independent engines."""
-        return self.num_procs // self.replica_procs
+    def prefilling(self) -> "Deployment | None":
+        """The deployment of the processors that only prefill."""
+        if self.prefill is None:
+            return None
+        split: dict[str, Any] = {
+            one.name: getattr(self.prefill, one.name) for one in spec_fields(Pool)
+        }
+        alone: dict[str, Any] = {
+            "prefill": None,
+            "draft": NO_DRAFT,
+            "draft_tokens": None,
+            "acceptance": None,
+            "accepted": None,
+            "max_batch": 0,
+            "token_budget": 0,
+        }
+        return replace(self, **split, **alone)
+
+    @property
+    def in_words(self) -> str:
+        """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
+        split = [f"TP {self.tensor_par}"]
+        split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
+        types = {
+            "weights": self.weights_dtype,
+            "experts": self.of_experts,
+            "cache": self.kv_dtype,
+        }
+        narrow = [f"{what} {name}" for what, name in types.items() if name != "bfloat16"]
+        if self.experts_dtype == "same":
+            narrow = [one for one in narrow if not one.startswith("experts")]
+        replicas = "replica" if self.replicas == 1 else "replicas"
+        return ", ".join((f"{self.replicas:,} {replicas} of {' '.join(split)}", *narrow))
 
     @property
     def of_experts(self) -> str:
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
 
+    def in_graphs(self, prompts: Count) -> Array:
+        """Return which passes are launched as graphs, by the prompts of which they take a chunk."""
+        return self.graphs & (self.prefill_graphs | (prompts <= 0))
+
     @property
     def mixes(self) -> bool:
         """Whether passes decode and take chunks of prompts at once."""
-        return self.batching == "continuous" and self.token_budget > 0
+        return self.batching == "continuous" and self.token_budget > 0 and self.prefill is None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as in a file, without those that leave something open."""
@@ -233,6 +291,8 @@ class Deployment:
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
+            if isinstance(value, Pool):
+                value = value.to_dict()
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found
