@@ -12,7 +12,7 @@ from calculon.frozen import dataclass
 from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.by_batch import by_batch
 from calculon.serving.row_times import CAUSES, QUANTITIES
-from calculon.serving.serve import Served, serve
+from calculon.serving.serve import Served, serve, with_replicas
 from calculon.serving.served_points import CUTS
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import shown
@@ -86,8 +86,8 @@ def pictured(results: Sequence[ServedResult]) -> list[ServedResult]:
 
 def _again(document: Mapping[str, Any]) -> Served | None:
     """Estimate a deployment by the names in its document; nothing where these give other figures by now."""
-    fields = {k: v for k, v in document["deployment"].items() if k != _DERIVED}
     try:
+        fields = _without_replicas(document["deployment"])
         found = serve(document["model"], fields, document["system"], document["workload"])
     except (SpecError, Infeasible):
         return None
@@ -100,6 +100,14 @@ def _again(document: Mapping[str, Any]) -> Served | None:
     return found if same else None
 
 
+def _without_replicas(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a deployment, and of its pool that prefills, as a file states them."""
+    found = {name: value for name, value in fields.items() if name != _DERIVED}
+    if isinstance(pool := found.get("prefill"), Mapping):
+        found["prefill"] = {name: value for name, value in pool.items() if name != _DERIVED}
+    return found
+
+
 def read_document_of(raw: Any, path: str) -> dict[str, Any]:
     """Return the document of a deployment with every value checked; a figure without end is infinite again.
 
@@ -110,14 +118,14 @@ def read_document_of(raw: Any, path: str) -> dict[str, Any]:
     """
     reader = _Reader(path)
     fields = reader.mapping(raw, "deployment")
-    deployment = read_deployment({k: v for k, v in fields.items() if k != _DERIVED})
+    deployment = read_deployment(_without_replicas(fields))
     workload = read_workload(dict(reader.mapping(raw, "workload")))
     given = reader.mapping(raw, "figures")
     figures = {name: reader.figure(given, name) for name in SERVING_FIGURES}
     found = dict(raw) | {
         "model": reader.text(raw, "model"),
         "system": reader.text(raw, "system"),
-        "deployment": deployment.to_dict() | {_DERIVED: deployment.replicas},
+        "deployment": with_replicas(deployment),
         "workload": workload.to_dict(),
         "figures": figures,
         "price": reader.text(raw, "price"),
