@@ -112,11 +112,6 @@ class Deployments:
         return self.num_procs.shape[0]
 
     @property
-    def replica_procs(self) -> Count:
-        """Processors of a replica."""
-        return self.tensor_par * self.pipeline_par
-
-    @property
     def attention_par(self) -> Count:
         """Ranks that share attention, and everything but routed experts."""
         return self.tensor_par / self.attn_data_par
@@ -124,6 +119,11 @@ class Deployments:
     def of_group(self, sequences: Count) -> Count:
         """Return the most sequences of a group of ranks that has sequences of its own, of those of a replica."""
         return spread(sequences, self.attn_data_par)
+
+    @property
+    def replica_procs(self) -> Count:
+        """Processors of a replica."""
+        return self.tensor_par * self.pipeline_par
 
     @property
     def replicas(self) -> Count:
