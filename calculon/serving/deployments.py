@@ -66,6 +66,22 @@ class Deployments:
         columns: dict[str, Array] = {name: getattr(self, name)[places] for name in SIZES}
         return Deployments(record=self.record, **columns)
 
+    def alike(self) -> tuple[Array, Array]:
+        """Return the places of the first of each kind of replica, and the kind of each deployment.
+
+        Replicas differ in all sizes but how many there are, and the most sequences that each may have.
+        """
+        own = [name for name in SIZES if name not in ("num_procs", "max_batch")]
+        order = np.lexsort([getattr(self, name) for name in own])
+        new = np.zeros(self.count, bool)
+        for name in own:
+            column = getattr(self, name)[order]
+            new[1:] |= column[1:] != column[:-1]
+        kinds = np.empty(self.count, np.int64)
+        kinds[order] = np.cumsum(new)
+        _, firsts = np.unique(kinds, return_index=True)
+        return firsts, kinds
+
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}

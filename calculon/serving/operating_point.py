@@ -8,6 +8,7 @@ from calculon.campaign.money import Quote
 from calculon.errors import Infeasible
 from calculon.serving.all_replicas import AllReplicas, price_of
 from calculon.serving.batch_search import largest, least
+from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
@@ -55,6 +56,8 @@ class Load:
             replica.model, self.deployments, replica.types, self.memory, self.load
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self._firsts, self._alike = self.deployments.alike()
+        self._states = KnownStates(self._state)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
@@ -164,12 +167,16 @@ class Load:
         found = state.tpot if name == "tpot" else prompts.latency
         return found <= limit
 
-    def state(self, batch: Count, places: Array | None = None) -> tuple[Steady, Prompts, Seconds]:
+    def state(self, batch: Count, places: Array | None = None) -> State:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.
 
         Each batch is one of the deployment at a place; by default there is one of each.
         """
-        replica = self.replica if places is None else self.replica.take(places)
+        return self._states.of(self._alike if places is None else self._alike[places], batch)
+
+    def _state(self, numbers: Array, batch: Count) -> State:
+        """Return the states of replicas, by their numbers, with full batches."""
+        replica = self.replica.take(self._firsts[numbers])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -245,7 +252,7 @@ class Load:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             tpot_p = np.maximum(tpot_p, replica.decode(crowd) / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
-        alone, _ = replica.prefill(np.ones_like(batch))
+        alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
@@ -259,15 +266,21 @@ class Load:
             **own._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
-            max_context=longest_context(replica.model, d, replica.types, self.memory),
+            max_context=self._longest_context(),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
-            prefill_time=alone,
+            prefill_time=alone[self._alike],
             decode_time=decode,
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,
         )
+
+    def _longest_context(self) -> Count:
+        """Return the tokens of the longest sequence that fits alone."""
+        replica, each = self.replica, self.deployments.take(self._firsts)
+        memory = self.memory.take(self._firsts)
+        return longest_context(replica.model, each, replica.types, memory)[self._alike]
 
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
