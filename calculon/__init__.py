@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from calculon.search.deployments.deployments_found import DeploymentSearch
     from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
+    from calculon.serving.by_batch import ByBatch, by_batch
     from calculon.serving.serve import Served, serve
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "ByBatch",
     "CalculonError",
     "Comparison",
     "DeploymentSearch",
@@ -72,6 +74,7 @@ __all__ = [
     "Why",
     "__version__",
     "bounds",
+    "by_batch",
     "campaign",
     "catalog",
     "compare",
@@ -119,6 +122,7 @@ _MODULES = {
     "planner.dependence": ("Sensitivity",),
     "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
+    "serving.by_batch": ("ByBatch", "by_batch"),
     "serving.serve": ("Served", "serve"),
     "search.deployments.deployments_found": ("DeploymentSearch",),
     "search.deployments.serving_search": ("search_deployments",),

@@ -1,5 +1,6 @@
 """The points at which replicas work under a load: their batches, and all that follows from these."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -7,7 +8,9 @@ import numpy as np
 from calculon.campaign.money import Quote
 from calculon.errors import Infeasible
 from calculon.serving.all_replicas import AllReplicas, price_of
+from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
+from calculon.serving.deployments import Deployments
 from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
@@ -27,6 +30,7 @@ from calculon.serving.steady import (
     at_rate,
     budget_batch,
     concurrency,
+    elsewhere,
     of_users,
     run_time,
     saturated,
@@ -56,13 +60,16 @@ class Load:
             replica.model, self.deployments, replica.types, self.memory, self.load
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self.pool = prefilling(replica)
         self._firsts, self._alike = self.deployments.alike()
-        self._states = KnownStates(self._state)
+        self._states = KnownStates(self._timed)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
         d, w = self.deployments, self.load
-        tokens = d.token_budget if d.mixes else w.computed
+        tokens: Count | float = d.token_budget if d.mixes else w.computed
+        if d.prefilling is not None:  # passes have a token of each sequence alone
+            tokens = d.token_budget
         return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
 
     def most(self) -> tuple[Count, Array]:
@@ -81,8 +88,12 @@ class Load:
         Infeasible
             Where not a single sequence has room in memory, or in a pass.
         """
+        w = self.load
         if self.room[0] < 1:
-            raise self._unfit()
+            raise self._unfit(self.memory, self.deployments, w.prompt + w.output)
+        if self.pool is not None and self.pool.room[0] < 1:
+            assert self.deployments.prefilling is not None
+            raise self._unfit(self.pool.memory, self.deployments.prefilling, w.prompt)
         most, cut = self.most()
         if most[0] < 1:
             name = CUTS[cut[0]]
@@ -107,6 +118,10 @@ class Load:
         most, cut = self.most()
         room = most >= 1
         most = np.maximum(most, 1.0)
+        alone = self._decoded(most)[0].rate
+        if self.pool is not None:
+            room = room & (self.pool.room >= 1)
+            most, cut = self._prefilled(self.pool, most, cut)
         batch, cut = self._batch(most, cut)
         full, prompts, decode = self.state(batch)
         best, _, _ = self.state(most)
@@ -116,6 +131,8 @@ class Load:
         if w.requests is not None:
             ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state)
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
+        if self.pool is not None:
+            figures = self._of_pools(self.pool, figures, batch, decode, alone)
         return Points(
             figures=figures,
             batch=batch,
@@ -126,22 +143,46 @@ class Load:
             price="" if price is None else price.words,
         )
 
-    def _unfit(self) -> Infeasible:
-        """Say by how much memory does not do."""
-        m, d, w = self.memory, self.deployments, self.load
-        held = float(m.weights[0] + m.reserve[0] + m.activation[0])
-        available = float(m.capacity[0])
-        length = w.prompt + w.output
-        one = float(cached_bytes(self.replica.model, d, self.replica.types, length)[0])
-        needed = held + one / d.record.memory_fraction
+    def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
+        """Say by how much memory does not do for a sequence of so many tokens."""
+        held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
+        available = float(memory.capacity[0])
+        one = float(cached_bytes(self.replica.model, deployments, self.replica.types, length)[0])
+        needed = held + one / deployments.record.memory_fraction
+        pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
             "mem1_capacity",
-            f"a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
-            f"{float(m.weights[0]) / GIB:.1f}, activations {float(m.activation[0]) / GIB:.1f}, reserve "
-            f"{float(m.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
+            f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
+            f"{float(memory.weights[0]) / GIB:.1f}, activations {float(memory.activation[0]) / GIB:.1f}, reserve "
+            f"{float(memory.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
             needed,
             available,
             1,
+        )
+
+    def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
+        """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
+        each = pool.rate / self.deployments.replicas
+        enough = least(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
+        return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "prefill")
+
+    def _of_pools(
+        self,
+        pool: Prefilling,
+        figures: ServingFigures,
+        batch: Count,
+        decode: Seconds,
+        alone: Array,
+    ) -> ServingFigures:
+        """Fill the figures of pools; `alone` is the rate of a replica that decodes as much as it can."""
+        w, replicas = self.load, self.deployments.replicas
+        return replace(
+            figures,
+            prefill_time=pool.time,
+            transfer_time=pool.moved,
+            prefill_busy=figures.request_rate / pool.rate,
+            decode_busy=figures.request_rate / (replicas * alone),
+            balanced_prefill=balanced(pool.busy, decode, batch, w.output),
         )
 
     def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
@@ -170,13 +211,24 @@ class Load:
     def state(self, batch: Count, places: Array | None = None) -> State:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.
 
-        Each batch is one of the deployment at a place; by default there is one of each.
+        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
+        their rates.
         """
+        state, prompts, decode = self._decoded(batch, places)
+        if self.pool is not None:
+            most = self.pool.rate / self.deployments.replicas
+            most = most if places is None else most[places]
+            state = state._replace(rate=np.minimum(state.rate, most))
+        return state, prompts, decode
+
+    def _decoded(self, batch: Count, places: Array | None = None) -> State:
+        """Return the same, where prompts are prefilled as fast as they are decoded."""
         return self._states.of(self._alike if places is None else self._alike[places], batch)
 
-    def _state(self, numbers: Array, batch: Count) -> State:
-        """Return the states of replicas, by their numbers, with full batches."""
-        replica = self.replica.take(self._firsts[numbers])
+    def _timed(self, kinds: Array, batch: Count) -> State:
+        """Return the same, of kinds of replicas."""
+        places = self._firsts[kinds]
+        replica = self.replica.take(places)
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -184,7 +236,10 @@ class Load:
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
-        prompts = replica.prompts(batch, decode)
+        if self.pool is None:
+            prompts = replica.prompts(batch, decode)
+        else:
+            prompts = elsewhere((self.pool.time + self.pool.moved)[places], decode)
         return saturated(batch, decode, prompts, self.load.output), prompts, decode
 
     def _loaded(
@@ -197,10 +252,12 @@ class Load:
         if w.rate is None:
             return full, no_wait(decode)
         each = w.rate / d.replicas
-        found = wait(
-            w.rate + 0 * each, prompts.busy, d.replicas, w.arrival_cv, w.prompt_cv, w.percentile
-        )
+        busy, servers = prompts.busy, d.replicas
         half = decode / 2  # of the pass that runs when a request comes
+        if self.pool is not None:
+            busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
+        asked = np.full_like(each, w.rate)
+        found = wait(asked, busy, servers, w.arrival_cv, w.prompt_cv, w.percentile)
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
@@ -246,6 +303,7 @@ class Load:
         """Fill the figures of states."""
         d, w, replica = self.deployments, self.load, self.replica
         held, open_loop = self._held(batch), w.rate is not None
+        nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
         busiest = concurrency(state, w.output)
         tpot_p = state.tpot
         if open_loop:
@@ -270,6 +328,10 @@ class Load:
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
             prefill_time=alone[self._alike],
+            transfer_time=nothing,
+            prefill_busy=none,
+            decode_busy=none,
+            balanced_prefill=none,
             decode_time=decode,
             mem_used=used,
             mem_free=self.memory.capacity - used,
