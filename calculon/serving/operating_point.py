@@ -11,6 +11,7 @@ from calculon.serving.all_replicas import AllReplicas, price_of
 from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
 from calculon.serving.deployments import Deployments
+from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
@@ -60,6 +61,8 @@ class Load:
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
         self.pool = prefilling(replica)
+        self._firsts, self._alike = self.deployments.alike()
+        self._states = KnownStates(self._timed)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
@@ -116,7 +119,7 @@ class Load:
         most, cut = self.most()
         room = most >= 1
         most = np.maximum(most, 1.0)
-        alone = self._decoded(most, None)[0].rate
+        alone = self._decoded(most)[0].rate
         if self.pool is not None:
             room = room & (self.pool.room >= 1)
             most, cut = self._prefilled(self.pool, most, cut)
@@ -206,7 +209,7 @@ class Load:
         found = state.tpot if name == "tpot" else prompts.latency
         return found <= limit
 
-    def state(self, batch: Count, places: Array | None = None) -> tuple[Steady, Prompts, Seconds]:
+    def state(self, batch: Count, places: Array | None = None) -> State:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.
 
         Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
@@ -219,9 +222,14 @@ class Load:
             state = state._replace(rate=np.minimum(state.rate, most))
         return state, prompts, decode
 
-    def _decoded(self, batch: Count, places: Array | None) -> tuple[Steady, Prompts, Seconds]:
+    def _decoded(self, batch: Count, places: Array | None = None) -> State:
         """Return the same, where prompts are prefilled as fast as they are decoded."""
-        replica = self.replica if places is None else self.replica.take(places)
+        return self._states.of(self._alike if places is None else self._alike[places], batch)
+
+    def _timed(self, kinds: Array, batch: Count) -> State:
+        """Return the same, of kinds of replicas."""
+        places = self._firsts[kinds]
+        replica = self.replica.take(places)
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -232,8 +240,7 @@ class Load:
         if self.pool is None:
             prompts = replica.prompts(batch, decode)
         else:
-            latency = self.pool.time + self.pool.moved
-            prompts = elsewhere(latency if places is None else latency[places], decode)
+            prompts = elsewhere((self.pool.time + self.pool.moved)[places], decode)
         return saturated(batch, decode, prompts, self.load.output), prompts, decode
 
     def _loaded(
@@ -304,7 +311,7 @@ class Load:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             tpot_p = np.maximum(tpot_p, replica.decode(crowd) / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
-        alone, _ = replica.prefill(np.ones_like(batch))
+        alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
@@ -318,10 +325,10 @@ class Load:
             **own._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
-            max_context=longest_context(replica.model, d, replica.types, self.memory),
+            max_context=self._longest_context(),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
-            prefill_time=alone,
+            prefill_time=alone[self._alike],
             transfer_time=nothing,
             prefill_busy=none,
             decode_busy=none,
@@ -331,6 +338,12 @@ class Load:
             mem_free=self.memory.capacity - used,
             memory=held,
         )
+
+    def _longest_context(self) -> Count:
+        """Return the tokens of the longest sequence that fits alone."""
+        replica, each = self.replica, self.deployments.take(self._firsts)
+        memory = self.memory.take(self._firsts)
+        return longest_context(replica.model, each, replica.types, memory)[self._alike]
 
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""

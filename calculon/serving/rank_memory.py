@@ -1,5 +1,7 @@
 """Memory of a rank: weights, activations and reserve, and the sequences whose keys and values fit beside them."""
 
+from dataclasses import fields
+
 import numpy as np
 
 from calculon.architecture.segments import EMBEDDING, kinds_of_block
@@ -12,7 +14,7 @@ from calculon.serving.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, Number
 from calculon.serving.pass_rows import LOGIT_BYTES, executed, pass_layers
 from calculon.serving.pass_sizes import PassSizes
 from calculon.spec.model import Model
-from calculon.units import Bytes, Count
+from calculon.units import Array, Bytes, Count
 
 LONGEST_CONTEXT = 2.0**40
 """Tokens up to which the longest sequence is looked for: more than any memory holds."""
@@ -40,6 +42,10 @@ class RankMemory:
     activation: Bytes
     free: Bytes
     room: Bytes
+
+    def take(self, places: Array) -> "RankMemory":
+        """Return the memory of the deployments at some places."""
+        return RankMemory(**{one.name: getattr(self, one.name)[places] for one in fields(self)})
 
 
 def weight_bytes(model: Model, types: NumberTypes, sizes: PassSizes, stages: Count) -> Bytes:
