@@ -8,6 +8,7 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 
 ===================  ==========================================================================================
 ``deployment``       the record of how a model is served; ``load`` that of what is asked of it; ``asked`` reads both
+``deployments``      deployments with equal choices, as columns
 ``number_types``     bytes and arithmetic of the types of weights and caches
 ``pass_sizes``       sizes of a pass, as columns
 ``pass_rows``        rows of a pass: layers of the model, attention over a cache, reductions, head, sampling
@@ -15,7 +16,9 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``cache``            bytes of keys and values; ``rank_memory`` what else a rank holds, and the sequences that fit
 ``steady``           steady state: rate, time per token, mixed passes, static batches, finite runs
 ``queueing``         the wait before prefill, and how far the batch varies
+``replica``          times of the passes of a replica
 ``operating_point``  the batch that a load leads to, and all figures; ``batch_search`` the search for it
+``served_points``    the records of what is found
 ``serve``            the answer for one deployment and workload; ``what_helps`` what better machines are worth
 ===================  ==========================================================================================
 

@@ -1,51 +1,62 @@
-"""The largest or smallest batch for which a condition holds."""
+"""The largest or smallest batch of each of several deployments for which a condition holds.
+
+Times rise with the batch but for steps of single kernels. First all powers of two are tried, then as few batches as
+narrow down the gap between those of which one keeps the condition and the next does not.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from calculon.units import Array
+from calculon.units import Array, Count
 
-GRID = 1024
-"""Batches that are tried at once."""
+PARTS = 8
+"""Parts into which a gap is cut at a time."""
 
-
-def _batches(most: int) -> Array:
-    """Return batches up to the most: all of them, or of many those whose logarithms are evenly spaced."""
-    if most <= GRID:
-        return np.arange(1.0, most + 1)
-    return np.unique(np.round(np.geomspace(1, most, GRID)))
+Condition = Callable[[Array, Count], Array]
+"""Whether the condition holds for batches, each of the deployment at a place."""
 
 
-def _between(low: float, high: float) -> Array:
-    """Return the batches between two of a grid, or of many as many as the grid has."""
-    return np.unique(np.round(np.linspace(low, high, min(GRID, int(high - low) + 1))))
+def largest(most: Count, keeps: Condition) -> Count:
+    """Return the largest batch of 1 to the most of each deployment that keeps a condition; 0 if none does."""
+    places, batches = _powers(most)
+    best, above = np.zeros_like(most), most + 1
+    while len(places):
+        kept = keeps(places, batches)
+        np.maximum.at(best, places[kept], batches[kept])
+        larger = batches > best[places]
+        np.minimum.at(above, places[larger], batches[larger])
+        places, batches = _between(best, above, best > 0)
+    return best
 
 
-def largest(most: int, keeps: Callable[[Array], Array]) -> int:
-    """Return the largest batch of 1 to `most` that keeps a limit; 0 if none does.
-
-    Times rise with the batch but for steps of single kernels, so that all of them, or a fine grid, are tried.
-    """
-    tried = _batches(most)
-    kept = tried[keeps(tried)]
-    if not len(kept):
-        return 0
-    best = kept[-1]
-    if best < tried[-1]:
-        near = _between(best, tried[tried.searchsorted(best) + 1])
-        best = near[keeps(near)][-1]
-    return int(best)
+def least(most: Count, holds: Condition) -> Count:
+    """Return the smallest batch of 1 to the most of each deployment for which a condition holds; 0 if for none."""
+    places, batches = _powers(most)
+    below, best = np.zeros_like(most), most + 1
+    while len(places):
+        held = holds(places, batches)
+        np.minimum.at(best, places[held], batches[held])
+        smaller = batches < best[places]
+        np.maximum.at(below, places[smaller], batches[smaller])
+        places, batches = _between(below, best, best <= most)
+    return np.where(best <= most, best, 0.0)
 
 
-def least(most: int, holds: Callable[[Array], Array]) -> int:
-    """Return the smallest batch of 1 to `most` for which a condition holds; `most` + 1 if for none."""
-    tried = _batches(most)
-    found = holds(tried)
-    if not found.any():
-        return most + 1
-    first = int(found.argmax())
-    if first == 0:
-        return int(tried[0])
-    near = _between(tried[first - 1], tried[first])
-    return int(near[holds(near).argmax()])
+def _powers(most: Count) -> tuple[Array, Count]:
+    """Return powers of two up to the most of each deployment, and the most itself."""
+    exponents = np.arange(1 + int(np.log2(np.max(most, initial=1.0))))
+    tried = np.minimum(np.append(2.0**exponents, np.inf), most[:, None])
+    new = np.diff(tried, axis=1, prepend=0.0) > 0
+    places, _ = np.nonzero(new)
+    return places, tried[new]
+
+
+def _between(low: Count, high: Count, wanted: Array) -> tuple[Array, Count]:
+    """Return batches in the gaps between two of each deployment, of which the ends were tried."""
+    places = np.flatnonzero(wanted & (high - low > 1))
+    share = np.arange(1, PARTS) / PARTS
+    tried = np.floor(low[places, None] + (high - low)[places, None] * share)
+    new = np.diff(tried, axis=1, prepend=low[places, None]) > 0
+    rows, _ = np.nonzero(new)
+    return places[rows], tried[new]

@@ -1,13 +1,16 @@
 """A deployment: the record of how a model is served."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
-from calculon.spec.fields import check_record, declare, spec_fields
+from calculon.serving.pool import Pool
+from calculon.serving.prefixes import NO_TIER, OFFLOADS
+from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
+from calculon.spec.fields import declare, spec_fields
 from calculon.units import GIB
 
 ADMISSIONS = {
@@ -23,23 +26,16 @@ _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(Pool):
     """Replicas of a model, how each is split over processors, its types of numbers, and its scheduler."""
 
-    unknown_keys: ClassVar[str] = "error"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
-    num_procs: int = declare("processors of all replicas", at_least=1)
-    tensor_par: int = declare(
-        "ranks that share every product; key/value heads are copied where there are more ranks",
-        at_least=1,
-        default=1,
-    )
-    pipeline_par: int = declare("stages that share the blocks", at_least=1, default=1)
-    expert_par: int = declare(
-        "groups of the ranks of tensor_par that have different experts; each group shares the width of its own",
-        at_least=1,
-        default=1,
+    prefill: Pool | None = declare(
+        "processors of their own that prefill, with the same types of numbers, and hand caches on; num_procs counts "
+        "them, too. If absent, replicas prefill and decode",
+        default=None,
+        source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
     )
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
@@ -95,6 +91,12 @@ class Deployment:
         default=0.9,
         source="TensorRT-LLM, free_gpu_memory_fraction",
     )
+    cache_offload: str = declare(
+        "where cached prefixes go that tier 1 has no room for: "
+        + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
+        choices=tuple(OFFLOADS),
+        default=NO_TIER,
+    )
     reserve: float = declare(
         "memory of a rank for the context, libraries, graphs and workspaces",
         key="reserve_gib",
@@ -113,6 +115,34 @@ class Deployment:
         "before 2024",
         default=True,
     )
+    draft: str = declare(
+        "where tokens come from of which a pass verifies several; none: no speculation; mtp: the model's modules that "
+        "predict further tokens (mtp_layers); ngram: the text so far, without a pass; model:NAME: a smaller model, of "
+        "the catalog or a file",
+        choices=DRAFTS,
+        default=NO_DRAFT,
+        source="Leviathan et al., arXiv 2211.17192; DeepSeek-V3, arXiv 2412.19437, section 5.4.3",
+    )
+    draft_tokens: int | None = declare(
+        "tokens that are drafted before each verification; if absent as many as the model has modules (mtp)",
+        unit="tokens",
+        at_least=0,
+        default=None,
+    )
+    acceptance: float | None = declare(
+        "probability that a drafted token is accepted where those before it are; if absent "
+        f"{MTP_ACCEPTANCE:g} (mtp that drafts one), or as accepted says",
+        at_least=0,
+        at_most=1,
+        default=None,
+        source="DeepSeek-V3, arXiv 2412.19437, section 5.4.3: 85 to 90 % of second tokens",
+    )
+    accepted: float | None = declare(
+        "drafted tokens that a verification accepts on average, in place of acceptance",
+        unit="tokens",
+        at_least=0,
+        default=None,
+    )
     price: float | None = declare(
         "US dollars for an hour of a processor; if absent the rent in ext.price of the system",
         unit="USD/h",
@@ -122,40 +152,92 @@ class Deployment:
     name: str = field(default="deployment", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check what the fields say together.
-
-        Raises
-        ------
-        SpecError
-            Where ranks do not make whole replicas, and where a pass has no room for the batch.
-        """
-        check_record(self)
-        if problems := list(self._contradictions()):
-            raise SpecError("deployment", problems)
-
-    def _contradictions(self) -> Iterator[Problem]:
-        if self.num_procs % self.replica_procs:
-            wanted = f"a multiple of tensor_par * pipeline_par = {self.replica_procs}"
-            yield Problem("num_procs", wanted, str(self.num_procs), "replicas are whole")
-        if self.tensor_par % self.expert_par:
-            yield Problem(
-                "expert_par", f"a divisor of tensor_par={self.tensor_par}", str(self.expert_par)
+    def contradictions(self) -> Iterator[Problem]:
+        """Yield what fields contradict each other."""
+        if self.prefill is not None and self.own_procs < 1:
+            wanted = f"more than prefill.num_procs={self.prefill.num_procs}, which it counts, too"
+            yield Problem("num_procs", wanted, str(self.num_procs))
+            return
+        yield from Pool.contradictions(self)
+        if self.prefill is not None and self.batching == "static":
+            hint = "a static batch is prefilled where it is decoded"
+            yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
+        rows = self.max_batch * (1 + (self.draft_tokens or 0))
+        if self.token_budget and rows > self.token_budget:
+            drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
+            wanted = f"at least max_batch={self.max_batch}{drafted}, or 0"
+            hint = "a pass has a token of every sequence" + (
+                ", and what is drafted" * bool(drafted)
             )
-        if self.token_budget and self.max_batch > self.token_budget:
-            wanted = f"at least max_batch={self.max_batch}, or 0"
-            hint = "a pass has a token of every sequence"
             yield Problem("token_budget", wanted, str(self.token_budget), hint)
+        yield from self._of_no_draft() if self.draft == NO_DRAFT else self._of_draft()
+
+    def _of_no_draft(self) -> Iterator[Problem]:
+        """Yield what is stated of drafted tokens where there are none."""
+        for name in ("draft_tokens", "acceptance", "accepted"):
+            if (value := getattr(self, name)) is not None:
+                hint = "draft says where tokens come from"
+                yield Problem(name, f"none, since draft={NO_DRAFT}", f"{value:g}", hint)
+
+    def _of_draft(self) -> Iterator[Problem]:
+        """Yield the contradictions of speculation, and what it needs."""
+        if self.batching == "static":
+            hint = (
+                "sequences of a static batch that verify drafts drift apart, which is not modelled"
+            )
+            yield Problem("batching", f"continuous, since draft={self.draft}", self.batching, hint)
+        if self.draft_tokens is None and self.draft != MTP:
+            yield Problem("draft_tokens", f"a number, since draft={self.draft}", "none")
+        if self.acceptance is not None and self.accepted is not None:
+            yield Problem("acceptance", "one of acceptance and accepted", "both")
+        elif self.acceptance is None and self.accepted is None and self.draft != MTP:
+            hint = "it depends on the draft and on the text: engines report it"
+            wanted = f"a share, or accepted, since draft={self.draft}"
+            yield Problem("acceptance", wanted, "neither", hint)
+        most = self.draft_tokens
+        if self.accepted is not None and most is not None and self.accepted > most:
+            yield Problem("accepted", f"at most draft_tokens={most}", f"{self.accepted:g}")
 
     @property
-    def replica_procs(self) -> int:
-        """Processors of a replica."""
-        return self.tensor_par * self.pipeline_par
+    def own_procs(self) -> int:
+        """Processors that decode, and prefill where no others do."""
+        return self.num_procs - (0 if self.prefill is None else self.prefill.num_procs)
 
     @property
-    def replicas(self) -> int:
-        """Independent engines."""
-        return self.num_procs // self.replica_procs
+    def prefilling(self) -> "Deployment | None":
+        """The deployment of the processors that only prefill."""
+        if self.prefill is None:
+            return None
+        split: dict[str, Any] = {
+            one.name: getattr(self.prefill, one.name) for one in spec_fields(Pool)
+        }
+        alone: dict[str, Any] = {
+            "prefill": None,
+            "draft": NO_DRAFT,
+            "draft_tokens": None,
+            "acceptance": None,
+            "accepted": None,
+            "max_batch": 0,
+            "token_budget": 0,
+        }
+        return replace(self, **split, **alone)
+
+    @property
+    def in_words(self) -> str:
+        """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
+        split = [f"TP {self.tensor_par}"]
+        split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
+        types = {
+            "weights": self.weights_dtype,
+            "experts": self.of_experts,
+            "cache": self.kv_dtype,
+        }
+        narrow = [f"{what} {name}" for what, name in types.items() if name != "bfloat16"]
+        if self.experts_dtype == "same":
+            narrow = [one for one in narrow if not one.startswith("experts")]
+        replicas = "replica" if self.replicas == 1 else "replicas"
+        return ", ".join((f"{self.replicas:,} {replicas} of {' '.join(split)}", *narrow))
 
     @property
     def of_experts(self) -> str:
@@ -165,7 +247,7 @@ class Deployment:
     @property
     def mixes(self) -> bool:
         """Whether passes decode and take chunks of prompts at once."""
-        return self.batching == "continuous" and self.token_budget > 0
+        return self.batching == "continuous" and self.token_budget > 0 and self.prefill is None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as in a file, without those that leave something open."""
@@ -173,6 +255,8 @@ class Deployment:
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
+            if isinstance(value, Pool):
+                value = {part.key: getattr(value, part.name) for part in spec_fields(Pool)}
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found

@@ -1,15 +1,16 @@
-"""The point at which a replica works under a load: its batch, and all that follows from it."""
+"""The points at which replicas work under a load: their batches, and all that follows from these."""
 
-import math
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from calculon.campaign.money import Quote, quote
+from calculon.campaign.money import Quote
 from calculon.errors import Infeasible
-from calculon.frozen import dataclass
+from calculon.serving.all_replicas import AllReplicas, price_of
+from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
@@ -21,13 +22,14 @@ from calculon.serving.rank_memory import (
     sequences_that_fit,
 )
 from calculon.serving.replica import Replica
-from calculon.serving.row_times import PassTimes
+from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
     Prompts,
     Steady,
     at_rate,
     budget_batch,
     concurrency,
+    elsewhere,
     of_users,
     run_time,
     saturated,
@@ -37,290 +39,273 @@ from calculon.serving.steady import (
 from calculon.serving_figures import ServingFigures, ServingMemory
 from calculon.units import GIB, Array, Count, Seconds
 
-MOST_SEQUENCES = 2**20
+MOST_SEQUENCES = 2.0**20
 """Sequences of a replica beyond which none are looked for."""
-
-NO_WAIT = Wait(np.zeros(1), np.zeros(1))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A limit of the workload, and what there is.
-
-    Attributes
-    ----------
-    name, unit : str
-        The figure that is limited, and its unit.
-    most, found : float
-        The limit and the figure.
-    """
-
-    name: str
-    unit: str
-    most: float
-    found: float
-
-    @property
-    def met(self) -> bool:
-        """Whether the figure keeps the limit."""
-        return self.found <= self.most
-
-    @property
-    def in_words(self) -> str:
-        """Say the figure and the limit, and by how much it is missed."""
-        name = self.name.upper() if len(self.unit) == 1 else self.name
-        unit = f" {self.unit}".rstrip()
-        if not math.isfinite(self.found):
-            return f"{name}: without end, of {self.most:.3g}{unit}"
-        said = f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
-        return said if self.met else f"{said}, {self.found / self.most:.3g} times as much"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """A point at which a deployment works.
-
-    Attributes
-    ----------
-    figures : ServingFigures
-        Arrays of one entry.
-    batch : int
-        Sequences that a replica decodes at a time; for a rate what it takes to keep up.
-    cut : str
-        What bounds the sequences of a replica: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
-        ``requests``, ``tpot`` or ``ttft``.
-    decode, prefill : PassTimes
-        The pass that decodes the batch, and that of one whole prompt.
-    limits : tuple of Limit
-        Those that the workload states.
-    run_time : float or None
-        Seconds of a finite run.
-    price : str
-        Source of the price; empty without one.
-    """
-
-    figures: ServingFigures
-    batch: int
-    cut: str
-    decode: PassTimes
-    prefill: PassTimes
-    limits: tuple[Limit, ...]
-    run_time: float | None
-    price: str
 
 
 class Load:
-    """A replica with its memory and its load, and the search for the batch that this leads to.
+    """Replicas with their memory and their load, and the search for the batch that this leads to.
 
     Attributes
     ----------
-    room : int
+    room : array of float
         Sequences that fit into the memory of a replica.
     """
 
     def __init__(self, replica: Replica):
-        self.replica, self.load, self.deployment = replica, replica.workload, replica.deployment
+        self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         fitting = sequences_that_fit(
-            replica.model, self.deployment, replica.types, self.memory, self.load
+            replica.model, self.deployments, replica.types, self.memory, self.load
         )
-        self.room = int(min(fitting[0], MOST_SEQUENCES))
+        self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self.pool = prefilling(replica)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
-        d, w = self.deployment, self.load
-        tokens = d.token_budget if d.mixes else w.computed
-        args = self.replica.model, self.replica.system, d, self.replica.types
-        return rank_memory(*args, np.full(1, float(tokens)))
+        d, w = self.deployments, self.load
+        tokens: Count | float = d.token_budget if d.mixes else w.computed
+        if d.prefilling is not None:  # passes have a token of each sequence alone
+            tokens = d.token_budget
+        return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
 
-    def most(self) -> tuple[int, str]:
-        """Return the most sequences of a replica, and what bounds them."""
-        d, w = self.deployment, self.load
-        bounds = [(self.room, "memory")]
-        if d.max_batch:
-            bounds.append((d.max_batch, "max_batch"))
+    def most(self) -> tuple[Count, Array]:
+        """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
+        d, w = self.deployments, self.load
+        bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
         if d.mixes:
-            bounds.append((int(budget_batch(d.token_budget, w.computed, w.output)), "token_budget"))
-        return min(bounds)
+            bounds.append(np.floor(budget_batch(d.token_budget, w.computed, w.output)))
+        return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
     def answer(self) -> Point:
-        """Find the batch, and state all that follows from it.
+        """Find the batch of a single deployment, and state all that follows from it.
 
         Raises
         ------
         Infeasible
             Where not a single sequence has room in memory, or in a pass.
         """
-        if self.room < 1:
-            raise self._unfit()
+        w = self.load
+        if self.room[0] < 1:
+            raise self._unfit(self.memory, self.deployments, w.prompt + w.output)
+        if self.pool is not None and self.pool.room[0] < 1:
+            assert self.deployments.prefilling is not None
+            raise self._unfit(self.pool.memory, self.deployments.prefilling, w.prompt)
         most, cut = self.most()
-        if most < 1:
+        if most[0] < 1:
+            name = CUTS[cut[0]]
             raise Infeasible(
-                cut, f"{cut}: no pass has room for a token of a sequence and its prompt"
+                name, f"{name}: no pass has room for a token of a sequence and its prompt"
             )
-        batch, cut = self._batch(most, cut)
-        return self._point(batch, most, cut)
-
-    def _unfit(self) -> Infeasible:
-        """Say by how much memory does not do."""
-        m = self.memory
-        held = float(m.weights[0] + m.reserve[0] + m.activation[0])
-        available = float(m.capacity[0])
-        d, w = self.deployment, self.load
-        one = float(
-            cached_bytes(
-                self.replica.model, d, self.replica.types, np.full(1, float(w.prompt + w.output))
-            )[0]
+        points = self.solve()
+        return Point(
+            figures=points.figures,
+            batch=int(points.batch[0]),
+            cut=CUTS[points.cut[0]],
+            decode=self.replica.decode_pass(points.batch),
+            prefill=self.replica.prefill_pass(np.ones(1)),
+            limits=tuple(one.of(0) for one in points.limits),
+            run_time=None if points.run_time is None else float(points.run_time[0]),
+            price=points.price,
         )
-        needed = held + one / d.memory_fraction
+
+    def solve(self) -> Points:
+        """Find the batch of each deployment, and state all that follows from it."""
+        d, w = self.deployments, self.load
+        most, cut = self.most()
+        room = most >= 1
+        most = np.maximum(most, 1.0)
+        alone = self._decoded(most, None)[0].rate
+        if self.pool is not None:
+            room = room & (self.pool.room >= 1)
+            most, cut = self._prefilled(self.pool, most, cut)
+        batch, cut = self._batch(most, cut)
+        full, prompts, decode = self.state(batch)
+        best, _, _ = self.state(most)
+        state, queue = self._loaded(full, prompts, decode, best, batch)
+        price = price_of(self.replica.system, d.record)
+        ends = None
+        if w.requests is not None:
+            ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state)
+        figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
+        if self.pool is not None:
+            figures = self._of_pools(self.pool, figures, batch, decode, alone)
+        return Points(
+            figures=figures,
+            batch=batch,
+            cut=cut,
+            limits=self._limits(figures, best, most),
+            run_time=ends,
+            room=room,
+            price="" if price is None else price.words,
+        )
+
+    def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
+        """Say by how much memory does not do for a sequence of so many tokens."""
+        held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
+        available = float(memory.capacity[0])
+        one = float(cached_bytes(self.replica.model, deployments, self.replica.types, length)[0])
+        needed = held + one / deployments.record.memory_fraction
+        pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
             "mem1_capacity",
-            f"a sequence of {w.prompt + w.output:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
-            f"{float(m.weights[0]) / GIB:.1f}, activations {float(m.activation[0]) / GIB:.1f}, reserve "
-            f"{float(m.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
+            f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
+            f"{float(memory.weights[0]) / GIB:.1f}, activations {float(memory.activation[0]) / GIB:.1f}, reserve "
+            f"{float(memory.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
             needed,
             available,
             1,
         )
 
-    def _batch(self, most: int, cut: str) -> tuple[int, str]:
+    def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
+        """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
+        each = pool.rate / self.deployments.replicas
+        enough = least(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
+        return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "prefill")
+
+    def _of_pools(
+        self,
+        pool: Prefilling,
+        figures: ServingFigures,
+        batch: Count,
+        decode: Seconds,
+        alone: Array,
+    ) -> ServingFigures:
+        """Fill the figures of pools; `alone` is the rate of a replica that decodes as much as it can."""
+        w, replicas = self.load, self.deployments.replicas
+        return replace(
+            figures,
+            prefill_time=pool.time,
+            transfer_time=pool.moved,
+            prefill_busy=figures.request_rate / pool.rate,
+            decode_busy=figures.request_rate / (replicas * alone),
+            balanced_prefill=balanced(pool.busy, decode, batch, w.output),
+        )
+
+    def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
         """Return the sequences that a replica decodes, and what bounds them."""
-        d, w = self.deployment, self.load
+        d, w = self.deployments, self.load
         if w.users is not None:
-            own = math.ceil(w.users / d.replicas)
-            return (own, "users") if own <= most else (most, cut)
+            return _at_most(np.ceil(w.users / d.replicas), most, cut, "users")
         if w.rate is not None:
-            rate = w.rate / d.replicas
-            batch = least(most, lambda b: self.state(b)[0].rate >= rate)
-            return (batch, "rate") if batch <= most else (most, cut)
-        if w.requests is not None and (each := math.ceil(w.requests / d.replicas)) < most:
-            most, cut = each, "requests"
+            each = w.rate / d.replicas
+            enough = least(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
+            return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "rate")
+        if w.requests is not None:
+            most, cut = _lower(np.ceil(w.requests / d.replicas), most, cut, "requests")
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
-            if limit is None:
-                continue
-            kept = largest(most, partial(self._keeps, name=name, limit=limit))
-            if kept < most:
-                most, cut = max(1, kept), name
+            if limit is not None:
+                kept = largest(most, partial(self._keeps, name=name, limit=limit))
+                most, cut = _lower(kept, most, cut, name)
         return most, cut
 
-    def _keeps(self, batch: Array, name: str, limit: float) -> Array:
-        """Return which batches keep a limit."""
-        state, prompts, _ = self.state(batch)
+    def _keeps(self, places: Array, batch: Count, name: str, limit: float) -> Array:
+        """Return which batches keep a limit, each of the deployment at a place."""
+        state, prompts, _ = self.state(batch, places)
         found = state.tpot if name == "tpot" else prompts.latency
         return found <= limit
 
-    def state(self, batch: Count) -> tuple[Steady, Prompts, Seconds]:
-        """Return the steady state of full batches, what prompts add, and the time of a decode pass."""
-        decode = self.replica.decode(batch)
-        prompts = self.replica.prompts(batch, decode)
-        output = np.full_like(decode, self.load.output)
-        if self.deployment.batching == "static":
-            prefill, _ = self.replica.prefill(batch)
-            mean = self.replica.mean_decode(batch)
-            rate = static_rate(batch, prefill, mean, output)
+    def state(self, batch: Count, places: Array | None = None) -> tuple[Steady, Prompts, Seconds]:
+        """Return the steady state of full batches, what prompts add, and the time of a decode pass.
+
+        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
+        their rates.
+        """
+        state, prompts, decode = self._decoded(batch, places)
+        if self.pool is not None:
+            most = self.pool.rate / self.deployments.replicas
+            most = most if places is None else most[places]
+            state = state._replace(rate=np.minimum(state.rate, most))
+        return state, prompts, decode
+
+    def _decoded(self, batch: Count, places: Array | None) -> tuple[Steady, Prompts, Seconds]:
+        """Return the same, where prompts are prefilled as fast as they are decoded."""
+        replica = self.replica if places is None else self.replica.take(places)
+        if self.deployments.record.batching == "static":
+            prefill, _ = replica.prefill(batch)
+            mean = replica.mean_decode(batch)
+            rate = static_rate(batch, prefill, mean, self.load.output)
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
-        return saturated(batch, decode, prompts, output), prompts, decode
+        decode = replica.decode(batch)
+        if self.pool is None:
+            prompts = replica.prompts(batch, decode)
+        else:
+            latency = self.pool.time + self.pool.moved
+            prompts = elsewhere(latency if places is None else latency[places], decode)
+        return saturated(batch, decode, prompts, self.load.output), prompts, decode
 
     def _loaded(
-        self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: int
+        self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
     ) -> tuple[Steady, Wait]:
         """Return the state under the load of the workload, and the wait before prefill."""
-        d, w = self.deployment, self.load
+        d, w = self.deployments, self.load
         if w.users is not None:
-            own = w.users / d.replicas
-            if own <= batch and d.batching == "continuous":
-                output = np.full_like(decode, w.output)
-                return of_users(np.full(1, own), decode, prompts, output, w.think), NO_WAIT
-            late = np.maximum(0.0, own - batch) / full.rate
-            return full, Wait(late, late)
+            return self._of_users(full, prompts, decode, batch)
         if w.rate is None:
-            return full, NO_WAIT
+            return full, no_wait(decode)
         each = w.rate / d.replicas
-        if each > best.rate[0]:
-            return full, Wait(np.full(1, np.inf), np.full(1, np.inf))
-        found = wait(
-            np.full(1, w.rate), prompts.busy, d.replicas, w.arrival_cv, w.prompt_cv, w.percentile
-        )
+        busy, servers = prompts.busy, d.replicas
         half = decode / 2  # of the pass that runs when a request comes
-        if d.batching == "static":
-            return full._replace(rate=np.full(1, each)), Wait(
-                found.mean + half, found.percentile + half
-            )
-        return at_rate(np.full(1, each), decode, prompts), Wait(
-            found.mean + half, found.percentile + half
+        if self.pool is not None:
+            busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
+        asked = np.full_like(each, w.rate)
+        found = wait(asked, busy, servers, w.arrival_cv, w.prompt_cv, w.percentile)
+        late = each > best.rate
+        queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
+        static = d.record.batching == "static"
+        state = full._replace(rate=each) if static else at_rate(each, decode, prompts)
+        return _where(late, full, state), queue
+
+    def _of_users(
+        self, full: Steady, prompts: Prompts, decode: Seconds, batch: Count
+    ) -> tuple[Steady, Wait]:
+        """Return the state with users, and the wait of those for whom there is no room."""
+        d, w = self.deployments, self.load
+        assert w.users is not None
+        own = w.users / d.replicas
+        late = np.maximum(0.0, own - batch) / full.rate
+        if d.record.batching == "static":
+            return full, Wait(late, late)
+        fits = own <= batch
+        late = np.where(fits, 0.0, late)
+        return _where(fits, of_users(own, decode, prompts, w.output, w.think), full), Wait(
+            late, late
         )
 
-    def _point(self, batch: int, most: int, cut: str) -> Point:
-        """State everything about a batch."""
-        d, w, replica = self.deployment, self.load, self.replica
-        size = np.full(1, float(batch))
-        full, prompts, decode = self.state(size)
-        best, _, _ = self.state(np.full(1, float(most)))
-        state, queue = self._loaded(full, prompts, decode, best, batch)
-        price = self._price()
-        figures = self._figures(size, most, best, state, prompts, decode, queue, price)
-        ends = None
-        if w.requests is not None:
-            ends = float(self._run_time(math.ceil(w.requests / d.replicas), batch, state)[0])
-            whole = np.full(1, w.requests * w.output / ends)
-            figures = replace(figures, run_output_rate=whole)
-        return Point(
-            figures=figures,
-            batch=batch,
-            cut=cut,
-            decode=replica.decode_pass(size),
-            prefill=replica.prefill_pass(np.ones(1)),
-            limits=self._limits(figures, best, most),
-            run_time=ends,
-            price="" if price is None else price.words,
-        )
-
-    def _run_time(self, requests: int, batch: int, state: Steady) -> Seconds:
+    def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
         if self.load.kind != SATURATED:
             return requests / state.rate + self.load.output * state.tpot
         left = waves(requests, batch)[1]
-        last = self.state(np.full(1, float(left)))[0].rate if left else state.rate
+        last = self.state(np.maximum(left, 1.0))[0].rate
         return run_time(requests, batch, state.rate, last)
-
-    def _price(self) -> Quote | None:
-        """Return the price of an hour of a processor: as the deployment says, or the rent of the system."""
-        price = self.replica.system.ext.price
-        if self.deployment.price is not None:
-            return quote(price, given=self.deployment.price)
-        rents = [
-            one for one in ("on_demand", "reserved") if price is not None and one in price.kinds
-        ]
-        return quote(price, rents[0]) if rents else None
 
     def _figures(
         self,
-        size: Count,
-        most: int,
+        batch: Count,
+        most: Count,
         best: Steady,
         state: Steady,
         prompts: Prompts,
         decode: Seconds,
         queue: Wait,
         price: Quote | None,
+        ends: Seconds | None,
     ) -> ServingFigures:
-        """Fill the figures of a state."""
-        d, w, replica = self.deployment, self.load, self.replica
-        held, open_loop = self._held(size), w.rate is not None
-        busiest = np.full(1, 0.0) + concurrency(state, np.full(1, float(w.output)))
+        """Fill the figures of states."""
+        d, w, replica = self.deployments, self.load, self.replica
+        held, open_loop = self._held(batch), w.rate is not None
+        nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
+        busiest = concurrency(state, w.output)
         tpot_p = state.tpot
         if open_loop:
-            crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, float(most))
+            crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             tpot_p = np.maximum(tpot_p, replica.decode(crowd) / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
-        output = state.rate * w.output * d.replicas
-        per_proc = output / d.num_procs
-        alone, _ = replica.prefill(np.ones(1))
-        dollars = np.full(1, np.nan)
-        if price is not None:
-            dollars = np.asarray(price.usd * d.num_procs / (3600 * output) * 1e6)
+        alone, _ = replica.prefill(np.ones_like(batch))
         used = held.weights + held.reserve + held.activation + held.cache
+        own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
             ttft=ttft,
             ttft_p=ttft_p if open_loop else ttft,
@@ -329,53 +314,71 @@ class Load:
             itl_max=np.maximum(prompts.longest, state.tpot),
             request_latency=ttft + (w.output - 1) * state.tpot,
             interactivity=1 / state.tpot,
-            output_rate=output,
-            output_rate_per_proc=per_proc,
-            run_output_rate=output,
-            total_rate_per_proc=per_proc * (1 + w.prompt / w.output),
-            request_rate=state.rate * d.replicas,
-            capacity_rate=best.rate * d.replicas,
+            **own._asdict(),
             concurrency=busiest,
-            max_concurrency=np.full(1, float(min(self.room, d.max_batch or self.room))),
+            max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
             max_context=longest_context(replica.model, d, replica.types, self.memory),
-            utilisation=(w.rate or float(state.rate[0] * d.replicas)) / (best.rate * d.replicas),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
             prefill_time=alone,
+            transfer_time=nothing,
+            prefill_busy=none,
+            decode_busy=none,
+            balanced_prefill=none,
             decode_time=decode,
-            usd_per_mtoken=dollars,
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,
         )
 
-    def _held(self, size: Count) -> ServingMemory:
+    def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
-        m, w = self.memory, self.load
-        args = self.replica.model, self.deployment, self.replica.types
-        own = w.computed + w.output / 2
-        cache = size * cached_bytes(*args, np.full(1, own))
+        m, d, w = self.memory, self.deployments, self.load
+        args = self.replica.model, d, self.replica.types
+        cache = batch * cached_bytes(*args, w.computed + w.output / 2)
         if w.cached:
-            cache = cache + cached_bytes(*args, np.full(1, float(w.cached)))
-        logits = size * logit_bytes(self.replica.model, self.deployment.tensor_par)
-        activation = m.activation + logits
+            cache = cache + cached_bytes(*args, w.cached)
+        logits = batch * logit_bytes(self.replica.model, d.tensor_par)
         return ServingMemory(
-            weights=m.weights, reserve=m.reserve, activation=activation, cache=cache
+            weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )
 
-    def _limits(self, figures: ServingFigures, best: Steady, most: int) -> tuple[Limit, ...]:
-        """Return the limits of the workload, and whether its figures keep them."""
+    def _limits(
+        self, figures: ServingFigures, best: Steady, most: Count
+    ) -> tuple[LimitColumn, ...]:
+        """Return the limits of the workload, and whether figures keep them."""
         w, found = self.load, []
         if w.rate is not None:
-            rate = float(best.rate[0]) * self.deployment.replicas
-            found.append(Limit(name="rate", unit="requests/s", most=rate, found=w.rate))
-            crowd = float(batch_percentile(figures.concurrency, w.percentile)[0])
+            rate, asked = best.rate * self.deployments.replicas, np.full_like(most, w.rate)
+            found.append(LimitColumn(name="rate", unit="requests/s", most=rate, found=asked))
+            crowd = batch_percentile(figures.concurrency, w.percentile)
             name = f"sequences of a replica at {100 * w.percentile:g} %"
-            found.append(Limit(name=name, unit="", most=float(most), found=crowd))
+            found.append(LimitColumn(name=name, unit="", most=most, found=crowd))
         for name, limit, figure in (
             ("ttft", w.ttft_limit, figures.ttft_p),
             ("tpot", w.tpot_limit, figures.tpot_p),
         ):
             if limit is not None:
-                found.append(Limit(name=name, unit="s", most=limit, found=float(figure[0])))
+                at_most = np.full_like(most, limit)
+                found.append(LimitColumn(name=name, unit="s", most=at_most, found=figure))
         return tuple(found)
+
+
+def no_wait(like: Seconds) -> Wait:
+    """Return the wait where nobody waits."""
+    return Wait(np.zeros_like(like), np.zeros_like(like))
+
+
+def _where(first: Array, one: Steady, other: Steady) -> Steady:
+    """Return one state where a condition holds, and the other elsewhere."""
+    return Steady(*(np.where(first, *both) for both in zip(one, other, strict=True)))
+
+
+def _at_most(wanted: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
+    """Return the batch that a load takes, named as its bound, where there is room for it, else the most."""
+    return np.minimum(wanted, most), np.where(wanted <= most, CUTS.index(name), cut)
+
+
+def _lower(bound: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
+    """Return the most sequences, one at least, under a further bound, and what bounds them."""
+    return np.maximum(1.0, np.minimum(bound, most)), np.where(bound < most, CUTS.index(name), cut)

@@ -20,8 +20,10 @@ class PassSizes:
         Ranks that share a product, and groups of them that have different experts.
     decoded : array of float
         Sequences of which the pass makes a token.
+    verified : array of float
+        Rows of each of these: its last token, and of speculation the tokens that were drafted after it.
     context : array of float
-        Cached tokens that each of these sees, itself included.
+        Cached tokens that the first of these rows sees, itself included; every further one sees one more.
     prompts : array of float
         Prompts of which the pass takes a chunk.
     chunk, cached : array of float
@@ -33,6 +35,7 @@ class PassSizes:
     tensor_par: Count
     expert_par: Count
     decoded: Count
+    verified: Count
     context: Count
     prompts: Count
     chunk: Count
@@ -46,15 +49,20 @@ class PassSizes:
         tensor_par: Any,
         expert_par: Any = 1,
         decoded: Any = 0,
+        verified: Any = 1,
         context: Any = 0,
         prompts: Any = 0,
         chunk: Any = 0,
         cached: Any = 0,
         logits: Any = None,
     ) -> "PassSizes":
-        """Make columns of numbers and arrays that broadcast; logits are by default of every sequence and prompt."""
-        last = np.asarray(decoded) + np.asarray(prompts) if logits is None else logits
-        given = (tensor_par, expert_par, decoded, context, prompts, chunk, cached, last)
+        """Make columns of numbers and arrays that broadcast.
+
+        Logits are by default of every row of a sequence, and of one of a prompt.
+        """
+        rows = np.asarray(decoded) * np.asarray(verified)
+        last = rows + np.asarray(prompts) if logits is None else logits
+        given = (tensor_par, expert_par, decoded, verified, context, prompts, chunk, cached, last)
         made = (np.atleast_1d(np.asarray(one, float)) for one in given)
         columns = np.broadcast_arrays(*made)
         names = cls.__dataclass_fields__
@@ -68,7 +76,7 @@ class PassSizes:
     @property
     def tokens(self) -> Count:
         """Rows of the pass that go through the products."""
-        return self.decoded + self.prompts * self.chunk
+        return self.decoded * self.verified + self.prompts * self.chunk
 
     @property
     def count(self) -> int:

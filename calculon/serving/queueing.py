@@ -15,17 +15,18 @@ class Wait(NamedTuple):
     percentile: Seconds
 
 
-def erlang_c(servers: int, load: Array) -> Fraction:
+def erlang_c(servers: Count, load: Array) -> Fraction:
     """Return the probability that a request waits, with `load` busy servers of so many on average; 1 from all busy on.
 
     Source: Erlang, 1917; by the recursion of Erlang B, which does not overflow.
 
-    >>> erlang_c(1, np.array([0.5])).tolist()
+    >>> erlang_c(np.array([1.0]), np.array([0.5])).tolist()
     [0.5]
     """
     blocked = np.ones_like(load)
-    for number in range(1, servers + 1):
-        blocked = load * blocked / (number + load * blocked)
+    for number in range(1, int(np.max(servers, initial=0)) + 1):
+        one_more = load * blocked / (number + load * blocked)
+        blocked = np.where(number <= servers, one_more, blocked)
     share = load / servers
     waits = blocked / np.maximum(1 - share * (1 - blocked), 1e-300)
     return np.where(share < 1, waits, 1.0)
@@ -34,7 +35,7 @@ def erlang_c(servers: int, load: Array) -> Fraction:
 def wait(
     rate: Array,
     service: Seconds,
-    servers: int,
+    servers: Count,
     arrival_cv: float,
     service_cv: float,
     percentile: float,
@@ -50,7 +51,7 @@ def wait(
         Requests per second of all servers.
     service : array
         Time that a server has for each.
-    servers : int
+    servers : array
         Servers.
     arrival_cv, service_cv : float
         Standard deviation over mean of the times between requests, and of service.

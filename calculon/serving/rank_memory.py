@@ -1,14 +1,12 @@
 """Memory of a rank: weights, activations and reserve, and the sequences whose keys and values fit beside them."""
 
-import math
-
 import numpy as np
 
 from calculon.architecture.segments import EMBEDDING, kinds_of_block
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.serving.cache import cached_width, sequence_bytes
-from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import Workload
 from calculon.serving.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
 from calculon.serving.pass_rows import LOGIT_BYTES, executed, pass_layers
@@ -70,9 +68,9 @@ def weight_bytes(model: Model, types: NumberTypes, sizes: PassSizes, stages: Cou
     return np.where(stages == 1, both, np.maximum(most + first, fewest + head))
 
 
-def logit_bytes(model: Model, tensor_par: Count | int) -> Bytes:
+def logit_bytes(model: Model, tensor_par: Count) -> Bytes:
     """Return the bytes of the logits of a sequence on a rank."""
-    return np.ceil(model.vocab / np.asarray(tensor_par, float)) * LOGIT_BYTES
+    return np.ceil(model.vocab / tensor_par) * LOGIT_BYTES
 
 
 def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
@@ -95,24 +93,23 @@ def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
 def rank_memory(
     model: Model,
     system: System,
-    deployment: Deployment,
+    deployments: Deployments,
     types: NumberTypes,
-    tokens: Count,
+    tokens: Count | float,
 ) -> RankMemory:
     """Return the memory of a rank for passes of so many tokens, without what each sequence takes.
 
     What drivers and others than the process take (``ext.memory.withheld``) is not part of the capacity.
     """
     sizes = PassSizes.of(
-        tensor_par=deployment.tensor_par, expert_par=deployment.expert_par, decoded=1 + 0 * tokens
+        tensor_par=deployments.tensor_par, expert_par=deployments.expert_par, decoded=1
     )
-    stages = np.full(sizes.count, float(deployment.pipeline_par))
     capacity = np.zeros(sizes.count) + system.usable[0]
-    weights = weight_bytes(model, types, sizes, stages)
-    activation = activation_bytes(model, sizes, tokens)
-    reserve = np.full(sizes.count, deployment.reserve)
+    weights = weight_bytes(model, types, sizes, deployments.pipeline_par)
+    activation = activation_bytes(model, sizes, np.asarray(tokens, float))
+    reserve = np.full(sizes.count, deployments.record.reserve)
     free = capacity - weights - reserve - activation
-    room = np.maximum(0.0, free) * deployment.memory_fraction
+    room = np.maximum(0.0, free) * deployments.record.memory_fraction
     return RankMemory(
         capacity=capacity,
         weights=weights,
@@ -123,49 +120,56 @@ def rank_memory(
     )
 
 
-def cached_bytes(model: Model, deployment: Deployment, types: NumberTypes, length: Count) -> Bytes:
+def cached_bytes(
+    model: Model, deployments: Deployments, types: NumberTypes, length: Count | float
+) -> Bytes:
     """Return the bytes that a rank of the stage with the most blocks caches for a sequence of so many tokens.
 
     The last block of the cache is half empty on average: ``(kv_block - 1) / 2`` tokens more.
     """
-    one = np.full(np.shape(length), float(deployment.tensor_par))
-    filled = np.asarray(length, float) + (deployment.kv_block - 1) / 2
-    whole = sequence_bytes(model, filled, one, types.cache)
-    return whole * (math.ceil(model.num_blocks / deployment.pipeline_par) / model.num_blocks)
+    filled = np.asarray(length, float) + (deployments.kv_block - 1) / 2
+    whole = sequence_bytes(model, filled, deployments.tensor_par, types.cache)
+    return whole * (np.ceil(model.num_blocks / deployments.pipeline_par) / model.num_blocks)
 
 
-def admitted_tokens(deployment: Deployment, workload: Workload) -> float:
+def admitted_tokens(admission: str, workload: Workload) -> float:
     """Return the tokens of a request that must find room in the cache before it starts.
 
     Tokens that prefixes share are cached once, and not counted with each request.
     """
-    own = workload.computed
     shares = {"reserve": workload.output, "mean": workload.output / 2}
-    return own + shares[deployment.admission]
+    return workload.computed + shares[admission]
 
 
 def sequences_that_fit(
-    model: Model, deployment: Deployment, types: NumberTypes, memory: RankMemory, workload: Workload
+    model: Model,
+    deployments: Deployments,
+    types: NumberTypes,
+    memory: RankMemory,
+    workload: Workload,
 ) -> Count:
     """Return the most sequences of a replica whose caches fit: 0 where not even one does."""
-    each = cached_bytes(
-        model, deployment, types, np.full(memory.room.shape, admitted_tokens(deployment, workload))
-    )
-    once = np.zeros_like(each)
+    admitted = admitted_tokens(deployments.record.admission, workload)
+    each = cached_bytes(model, deployments, types, admitted)
+    once: Bytes | float = 0.0
     if workload.cached:
-        once = cached_bytes(model, deployment, types, np.full(each.shape, float(workload.cached)))
-    logits = deployment.memory_fraction * logit_bytes(model, deployment.tensor_par)
-    return np.floor(np.maximum(0.0, memory.room - once) / (each + logits))
+        once = cached_bytes(model, deployments, types, workload.cached)
+    return np.floor(np.maximum(0.0, memory.room - once) / (each + _own_logits(model, deployments)))
+
+
+def _own_logits(model: Model, deployments: Deployments) -> Bytes:
+    """Return what the logits of a sequence take of the room for caches: they are beside them."""
+    return deployments.record.memory_fraction * logit_bytes(model, deployments.tensor_par)
 
 
 def longest_context(
-    model: Model, deployment: Deployment, types: NumberTypes, memory: RankMemory
+    model: Model, deployments: Deployments, types: NumberTypes, memory: RankMemory
 ) -> Count:
     """Return the tokens of the longest sequence that fits alone, by bisection: windows stop to grow."""
-    logits = deployment.memory_fraction * logit_bytes(model, deployment.tensor_par)
+    logits = _own_logits(model, deployments)
     low, high = np.zeros_like(memory.room), np.full_like(memory.room, LONGEST_CONTEXT)
     for _ in range(42):
         middle = np.floor((low + high) / 2)
-        fits = cached_bytes(model, deployment, types, middle) + logits <= memory.room
+        fits = cached_bytes(model, deployments, types, middle) + logits <= memory.room
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return low

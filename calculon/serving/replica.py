@@ -1,12 +1,13 @@
-"""A replica at work: times of its passes by the sequences that it has, and the steady state that follows."""
+"""Replicas at work: times of their passes by the sequences that they have."""
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import Workload
 from calculon.serving.number_types import NumberTypes
 from calculon.serving.pass_rows import pass_rows
@@ -28,17 +29,21 @@ STEPS = 16
 
 @dataclass(frozen=True)
 class Replica:
-    """One engine of a deployment with its workload; batches are columns of shape ``(batches,)``."""
+    """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``."""
 
     model: Model
     system: System
-    deployment: Deployment
+    deployments: Deployments
     workload: Workload
+
+    def take(self, places: Any) -> "Replica":
+        """Return those of the deployments at some places, in that order."""
+        return Replica(self.model, self.system, self.deployments.take(places), self.workload)
 
     @cached_property
     def types(self) -> NumberTypes:
         """Types of numbers on the machine."""
-        d = self.deployment
+        d = self.deployments.record
         return NumberTypes.of(self.system, d.weights_dtype, d.of_experts, d.head_dtype, d.kv_dtype)
 
     @cached_property
@@ -50,15 +55,14 @@ class Replica:
         """Time passes through all stages, one after the other; the same sizes once."""
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
-            shared = self.deployment.shared_heads
-            rows = pass_rows(self.model, self.types, sizes, shared_heads=shared)
-            graphs = self.deployment.graphs
-            self._timed[key] = pass_times(self.model, self.system, rows, sizes, graphs=graphs)
+            d = self.deployments.record
+            rows = pass_rows(self.model, self.types, sizes, shared_heads=d.shared_heads)
+            self._timed[key] = pass_times(self.model, self.system, rows, sizes, graphs=d.graphs)
         return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
-        """Return sizes of passes on a rank of this replica."""
-        d = self.deployment
+        """Return sizes of passes on a rank of each replica."""
+        d = self.deployments
         return PassSizes.of(tensor_par=d.tensor_par, expert_par=d.expert_par, **columns)
 
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
@@ -68,7 +72,7 @@ class Replica:
 
     def _part(self, batch: Count) -> Count:
         """Return the sequences of a pass: with stages those of one of as many parts, one at least."""
-        return np.maximum(batch / self.deployment.pipeline_par, np.minimum(batch, 1.0))
+        return np.maximum(batch / self.deployments.pipeline_par, np.minimum(batch, 1.0))
 
     def decode(self, batch: Count, context: Count | float | None = None) -> Seconds:
         """Return the time in which every sequence has a token.
@@ -77,17 +81,23 @@ class Replica:
         than stages go through them one after the other, and no stage waits for the slowest.
         """
         times = self.decode_pass(batch, context)
-        stages = self.deployment.pipeline_par
-        if stages == 1:
+        if not self.deployments.staged:
             return times.time
-        part = self._part(batch)
-        slowest = stage_time(times, self.model.num_blocks, np.full_like(times.time, stages))
-        moved = self._handed(part)
-        return np.maximum(times.time + stages * moved, batch / part * (slowest + moved))
+        stages, part = self.deployments.pipeline_par, self._part(batch)
+        through = times.time + stages * self._handed(part)
+        in_turn = batch / part * self._slowest(times, part)
+        return np.where(stages > 1, np.maximum(through, in_turn), times.time)
 
     def _handed(self, tokens: Count) -> Seconds:
-        split = np.full(np.shape(tokens), self.deployment.tensor_par)
-        return handed_on(self.model, self.system, tokens, split)
+        """Return the time in which a stage hands so many rows to the next; 0 where there is one."""
+        d = self.deployments
+        moved = handed_on(self.model, self.system, tokens, d.tensor_par)
+        return np.where(d.pipeline_par > 1, moved, 0.0)
+
+    def _slowest(self, times: PassTimes, tokens: Count) -> Seconds:
+        """Return the time that the slowest stage is busy with a pass of so many tokens."""
+        slowest = stage_time(times, self.model.num_blocks, self.deployments.pipeline_par)
+        return slowest + self._handed(tokens)
 
     def prefill_pass(self, prompts: Count) -> PassTimes:
         """Time passes of whole prompts, as many at once as stated."""
@@ -96,12 +106,15 @@ class Replica:
 
     def prefill(self, prompts: Count) -> tuple[Seconds, Seconds]:
         """Return the time of prompts through all stages, and that which the slowest of these is busy."""
-        times, stages = self.prefill_pass(prompts), self.deployment.pipeline_par
-        if stages == 1:
+        times = self.prefill_pass(prompts)
+        if not self.deployments.staged:
             return times.time, times.time
-        moved = self._handed(prompts * self.workload.computed)
-        slowest = stage_time(times, self.model.num_blocks, np.full_like(times.time, stages))
-        return times.time + (stages - 1) * moved, slowest + moved
+        tokens = prompts * self.workload.computed
+        return self._through(times, tokens), self._slowest(times, tokens)
+
+    def _through(self, times: PassTimes, tokens: Count) -> Seconds:
+        """Return the time of a pass of so many tokens from the first stage to the last."""
+        return times.time + (self.deployments.pipeline_par - 1) * self._handed(tokens)
 
     def mixed_pass(self, batch: Count) -> PassTimes:
         """Time passes that decode all sequences and take a chunk of a prompt, or of several."""
@@ -121,34 +134,30 @@ class Replica:
     def _chunks(self, batch: Count) -> tuple[Count, Count]:
         """Return the chunks of a prompt, and the prompts of which a pass takes one."""
         w = self.workload
-        count = chunks(batch, self.deployment.token_budget, w.computed)
+        count = chunks(batch, self.deployments.token_budget, w.computed)
         return count, prompts_together(batch, count, w.output)
 
     def prompts(self, batch: Count, decode: Seconds) -> Prompts:
         """Return what prompts add to passes that decode so many sequences."""
-        stages = self.deployment.pipeline_par
-        if not self.deployment.mixes:
+        if not self.deployments.mixes:
             whole, busy = self.prefill(np.ones_like(batch))
             return own_passes(whole, busy, decode)
         count, together = self._chunks(batch)
         times = self.mixed_pass(batch)
-        mixed, latency = times.time, count * times.time
-        if stages > 1:
-            parts = self.decode_pass(batch)
-            most = np.full_like(mixed, stages)
-            tokens = self._part(batch) + together * self.workload.computed / count
-            slow = stage_time(times, self.model.num_blocks, most) + self._handed(tokens)
-            plain = stage_time(parts, self.model.num_blocks, most) + self._handed(self._part(batch))
-            through = times.time + (stages - 1) * self._handed(tokens)
-            latency = through + (count - 1) * slow
-            mixed = decode + slow - plain
+        if not self.deployments.staged:
+            return mixed_passes(count, together, times.time, decode, count * times.time)
+        part = self._part(batch)
+        tokens = part + together * self.workload.computed / count
+        slow = self._slowest(times, tokens)
+        latency = self._through(times, tokens) + (count - 1) * slow
+        mixed = decode + slow - self._slowest(self.decode_pass(batch), part)
         return mixed_passes(count, together, mixed, decode, latency)
 
     def mean_decode(self, batch: Count) -> Seconds:
-        """Return the mean time of the decode passes of a static batch, whose contexts grow together."""
+        """Return the mean time of the decode passes of static batches, whose contexts grow together."""
         w = self.workload
         steps = min(STEPS, w.output - 1)
         middles = w.prompt + 0.5 + (w.output - 1) * (np.arange(steps) + 0.5) / steps
-        wide = np.repeat(batch, steps)
-        times = self.decode(wide, np.tile(middles, len(batch)))
+        each = np.repeat(np.arange(len(batch)), steps)
+        times = self.take(each).decode(batch[each], np.tile(middles, len(batch)))
         return times.reshape(len(batch), steps).mean(axis=1)

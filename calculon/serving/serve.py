@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
-from calculon.display import Displayed
+from calculon.display import Displayed, drawn
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -15,12 +15,17 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED, Workload
-from calculon.serving.operating_point import Limit, Load, Point
+from calculon.serving.operating_point import Load
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import PassTimes
+from calculon.serving.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 from calculon.spec.model import Model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,22 @@ class Served(Displayed):
         """What better parts of the machine are worth, the best first."""
 
         def figure(system: System) -> float:
-            asked = Replica(self.model, system, self.deployment, self.workload)
-            found = only_values(Load(asked).answer().figures)[self.worth]
+            found = only_values(
+                loaded(self.model, system, self.deployment, self.workload).answer().figures
+            )[self.worth]
             return float(found or 0.0)
 
         return helps(self.system, figure)
+
+    def plot(self, kind: str = "batch") -> "Figure":
+        """Draw times and rates over the batch, as ``calculon plot batch`` does.
+
+        Raises
+        ------
+        SpecError
+            For another kind than ``batch``, and where matplotlib is missing.
+        """
+        return drawn(self, kind)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -178,8 +194,13 @@ def serve(
     else:
         asked = read_deployment(deployment, changes)
     _check(asked_model, asked)
-    point = Load(Replica(asked_model, asked_system, asked, load)).answer()
+    point = loaded(asked_model, asked_system, asked, load).answer()
     return Served(asked_model, asked_system, asked, load, point)
+
+
+def loaded(model: Model, system: System, deployment: Deployment, workload: Workload) -> Load:
+    """Return a single deployment with its load."""
+    return Load(Replica(model, system, Deployments.of(deployment), workload))
 
 
 def deployment_of(
@@ -215,7 +236,7 @@ def deployment_of(
     found = read_deployment(plain)
     for stage in stages:
         found = read_deployment({"pipeline_par": stage} | plain)
-        if "pipeline_par" in given or Load(Replica(model, system, found, workload)).room > 0:
+        if "pipeline_par" in given or loaded(model, system, found, workload).room[0] > 0:
             break
     return found
 

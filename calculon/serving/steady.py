@@ -12,6 +12,7 @@ Everything else follows. The share of the time that prompts take is :math:`\phi 
 Source: work conservation, and Little, *A proof for the queuing formula L = lambda W*, Operations Research 9(3), 1961.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,12 +33,15 @@ class Prompts(NamedTuple):
         Time of a request in prefill, once that begins.
     longest : array
         Longest time between two tokens of another request.
+    variation : array or float
+        Standard deviation over mean of the time that a prompt takes.
     """
 
     passes: Count
     added: Seconds
     latency: Seconds
     longest: Seconds
+    variation: Array | float = 0.0
 
     @property
     def busy(self) -> Seconds:
@@ -53,13 +57,15 @@ class Steady(NamedTuple):
     prefill_share: Fraction
 
 
-def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: Count) -> Steady:
+def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) -> Steady:
     """Return the state of a replica that always has `batch` sequences to decode.
 
     Parameters
     ----------
-    batch, output : array
-        Sequences, and tokens that each generates.
+    batch : array
+        Sequences.
+    output : float
+        Tokens that each generates.
     decode : array
         Time of a pass that decodes them.
     prompts : Prompts
@@ -72,7 +78,7 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: Count) ->
 
 
 def of_users(
-    users: Count, decode: Seconds, prompts: Prompts, output: Count, think: float = 0.0
+    users: Count, decode: Seconds, prompts: Prompts, output: float, think: float = 0.0
 ) -> Steady:
     """Return the state of a replica with users of whom each has one request at a time, all of which fit.
 
@@ -92,35 +98,34 @@ def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
     return Steady(rate + 0 * decode, decode / (1 - share), share)
 
 
-def concurrency(state: Steady, output: Count) -> Count:
+def concurrency(state: Steady, output: float) -> Count:
     """Return the sequences that are decoded at a time, by Little's law."""
     return state.rate * (output - 1) * state.tpot
 
 
-def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count) -> Array:
+def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: float) -> Array:
     """Return the requests per second of batches that start and end together; `decode` is the mean over the steps."""
     return batch / (prefill + (output - 1) * decode)
 
 
-def waves(requests: int, batch: int) -> tuple[int, int]:
+def waves(requests: Count, batch: Count) -> tuple[Count, Count]:
     """Return how many full batches a finite run has, and how many requests are left for the last.
 
-    >>> waves(1500, 400)
-    (3, 300)
+    >>> [float(one) for one in waves(np.array(1500.0), np.array(400.0))]
+    [3.0, 300.0]
     """
     full = requests // batch
     return full, requests - full * batch
 
 
-def run_time(requests: int, batch: int, rate: Array, last_rate: Array) -> Seconds:
+def run_time(requests: Count, batch: Count, rate: Array, last_rate: Array) -> Seconds:
     """Return the time of requests that are all there at the start, and that have one length.
 
     They come and end in waves of as many as there is room for, each as long as a batch takes at its rate; the last is
     smaller, and has the rate of a batch of its size.
     """
     full, left = waves(requests, batch)
-    time = full * batch / rate
-    return time + left / last_rate if left else time
+    return full * batch / rate + left / last_rate
 
 
 def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
@@ -129,7 +134,36 @@ def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
     return Prompts(one, busy, prefill, busy + decode)
 
 
-def budget_batch(budget: float, computed: float, output: float) -> float:
+def elsewhere(latency: Seconds, decode: Seconds) -> Prompts:
+    """Return what prompts do that other processors prefill, and that are there after so long: nothing to decoding."""
+    nothing = np.zeros_like(decode)
+    return Prompts(nothing, nothing, latency, decode)
+
+
+def mixture(shares: Sequence[Fraction | float], kinds: Sequence[Prompts]) -> Prompts:
+    """Return what prompts of several kinds do, each a share of all: means over requests, and the longest gap of all.
+
+    Of one kind it is that.
+    """
+    if len(kinds) == 1:
+        return kinds[0]
+    passes = _mean(shares, [one.passes for one in kinds])
+    busy = _mean(shares, [one.busy for one in kinds])
+    square = _mean(shares, [one.busy**2 for one in kinds])
+    return Prompts(
+        passes=passes,
+        added=busy / passes,
+        latency=_mean(shares, [one.latency for one in kinds]),
+        longest=np.max([one.longest for one in kinds], axis=0),
+        variation=np.sqrt(np.maximum(0.0, square - busy**2)) / busy,
+    )
+
+
+def _mean(shares: Sequence[Fraction | float], values: Sequence[Array]) -> Array:
+    return np.asarray(sum(share * value for share, value in zip(shares, values, strict=True)))
+
+
+def budget_batch(budget: Count, computed: float, output: float) -> Count:
     """Return the most sequences of which a pass has a token, beside the prompts that come meanwhile.
 
     In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
@@ -138,7 +172,7 @@ def budget_batch(budget: float, computed: float, output: float) -> float:
     return budget / (1 + computed / (output - 1))
 
 
-def chunks(batch: Count, budget: float, computed: float) -> Count:
+def chunks(batch: Count, budget: Count, computed: float) -> Count:
     """Return in how many equal chunks a prompt is taken, by passes that also decode `batch` sequences."""
     return np.ceil(computed / np.maximum(1.0, budget - batch))
 

@@ -10,6 +10,7 @@ from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
 from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.cache import CachedBlocks, cached_width, sequence_bytes, token_bytes
+from calculon.serving.deployments import Deployments
 from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.rank_memory import (
     cached_bytes,
@@ -91,10 +92,11 @@ def test_windows_end_the_growth_of_a_cache():
 def fitting(model=LLAMA_70B, system=H100, prompt=2000, output=500, hit=0.0, **fields):
     """Return how many sequences fit, and the longest."""
     given = {"num_procs": 8, "tensor_par": 8, **fields}
-    deployment = read_deployment(given)
+    record = read_deployment(given)
+    deployment = Deployments.of(record)
     load = read_workload(None, {"prompt": prompt, "output": output, "prefix_hit": hit})
-    own = types(weights=deployment.weights_dtype, cache=deployment.kv_dtype)
-    memory = rank_memory(model, system, deployment, own, np.full(1, 8192.0))
+    own = types(weights=record.weights_dtype, cache=record.kv_dtype)
+    memory = rank_memory(model, system, deployment, own, 8192.0)
     return (
         sequences_that_fit(model, deployment, own, memory, load)[0],
         longest_context(model, deployment, own, memory)[0],
@@ -112,7 +114,7 @@ def test_as_many_sequences_as_the_cache_has_room_for():
     room = 0.9 * memory.free[0]
     assert count * (each + logits) <= room < (count + 1) * (each + logits)
     by_length = cached_bytes(LLAMA_70B, deployment, own, np.array([longest, longest + 1]))
-    alone = by_length + deployment.memory_fraction * logit_bytes(LLAMA_70B, 8)
+    alone = by_length + 0.9 * logit_bytes(LLAMA_70B, np.full(1, 8.0))
     assert alone[0] <= memory.room[0] < alone[1]
 
 

@@ -9,6 +9,7 @@ import calculon
 from calculon.errors import Infeasible, SpecError
 from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import Workload
 from calculon.serving.replica import Replica
 from calculon.serving.serve import deployment_of, serve
@@ -88,7 +89,8 @@ def test_requests_at_a_rate():
 
 
 def test_the_batch_of_a_rate_is_the_smallest_that_keeps_up():
-    replica = Replica(SMALL, H100, read_deployment({"num_procs": 1}), read_workload(LOAD))
+    alike = Deployments.of(read_deployment({"num_procs": 1}), num_procs=np.ones(64))
+    replica = Replica(SMALL, H100, alike, read_workload(LOAD))
     rate = 0.5 * small({"max_batch": 64})["capacity_rate"]
     found = small({"max_batch": 64}, rate=rate)
     sizes = np.arange(1.0, 65)
@@ -124,7 +126,8 @@ def test_fewer_users_than_replicas_leave_some_idle():
 
 def test_static_batches_start_together():
     found = small({"batching": "static", "max_batch": 32})
-    replica = Replica(SMALL, H100, found.deployment, found.workload)
+    alike = Deployments.of(found.deployment, num_procs=np.ones(299))
+    replica = Replica(SMALL, H100, alike, found.workload)
     contexts = 900.0 + np.arange(1, 300)
     steps = replica.decode(np.full(299, 32.0), contexts).sum()
     prefill = replica.prefill(np.full(1, 32.0))[0][0]

@@ -1,0 +1,164 @@
+r"""Speculation: tokens are drafted by something quick, and verified several at once by the model that is served.
+
+A verification takes the last token of a sequence and `γ` drafted ones in one pass. It accepts drafted tokens up to the
+first that the model would not have made, and makes one more itself. Where each is accepted with a probability `α` if
+those before it are, it yields on average
+
+.. math:: \tau = \sum_{j=0}^{\gamma} \alpha^j = \frac{1 - \alpha^{\gamma + 1}}{1 - \alpha}
+
+tokens. Source: Leviathan et al., *Fast Inference from Transformers via Speculative Decoding*, arXiv 2211.17192,
+equation 1.
+"""
+
+from typing import Any, ClassVar
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.spec.fields import NamedValues
+
+NO_DRAFT, MTP, NGRAM = "none", "mtp", "ngram"
+"""Kinds of draft that are no model of their own."""
+
+OF_MODEL = "model:"
+"""What the name of a draft model follows."""
+
+MTP_ACCEPTANCE = 0.85
+"""Acceptance where none is stated, and a prediction module drafts one token.
+
+The lower end of 85 to 90 %, of second tokens on several topics: DeepSeek-V3, arXiv 2412.19437, section 5.4.3.
+"""
+
+HALVINGS = 60
+"""Steps of a bisection of [0, 1] after which numbers of 64 bits do not change."""
+
+
+class Drafts(NamedValues):
+    """Kinds of draft, and models by name."""
+
+    __slots__ = ()
+    pattern: ClassVar[str] = f"^{OF_MODEL}.+"
+
+    @property
+    def wanted(self) -> str:
+        """The allowed values, for a message."""
+        return f"{super().wanted}, {OF_MODEL}NAME"
+
+    def __contains__(self, value: object) -> bool:
+        """Whether a value is one of the names, or a model."""
+        return super().__contains__(value) or draft_name(value) != ""
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a value."""
+        return {"anyOf": [{"enum": [*self]}, {"type": "string", "pattern": self.pattern}]}
+
+
+DRAFTS = Drafts((NO_DRAFT, MTP, NGRAM))
+"""Values of the field ``draft`` of a deployment."""
+
+
+def draft_name(draft: object) -> str:
+    """Return the name of a draft model; empty of other drafts.
+
+    >>> draft_name("model:llama3.2-1B"), draft_name("ngram")
+    ('llama3.2-1B', '')
+    """
+    named = isinstance(draft, str) and draft.startswith(OF_MODEL)
+    return str(draft).removeprefix(OF_MODEL) if named else ""
+
+
+def tokens_per_pass(acceptance: float, drafted: int) -> float:
+    """Return the tokens that a verification yields on average: accepted ones, and one of the model's own.
+
+    Summed, so that it is exact for an acceptance of 1, too.
+
+    >>> round(tokens_per_pass(0.8, 4), 2), tokens_per_pass(1.0, 4), tokens_per_pass(0.0, 4)
+    (3.36, 5.0, 1.0)
+    """
+    total = 1.0
+    for _ in range(drafted):  # Horner's rule: 1 + α (1 + α (...))
+        total = 1.0 + acceptance * total
+    return total
+
+
+def acceptance_of(accepted: float, drafted: int) -> float:
+    """Return the acceptance with which a verification accepts so many of the drafted tokens on average.
+
+    The inverse of :func:`tokens_per_pass`, which rises with the acceptance: by bisection.
+
+    >>> round(acceptance_of(tokens_per_pass(0.7, 3) - 1, 3), 12)
+    0.7
+    """
+    low, high = 0.0, 1.0
+    if accepted >= drafted:
+        return high
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        enough = tokens_per_pass(middle, drafted) - 1 >= accepted
+        low, high = (low, middle) if enough else (middle, high)
+    return high if accepted > 0 else low
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """What is drafted, and how much of it is accepted.
+
+    Attributes
+    ----------
+    draft : str
+        One of :data:`DRAFTS`.
+    tokens : int
+        Tokens that are drafted before a verification; 0 without speculation.
+    acceptance : float
+        Probability that one is accepted where those before it are.
+    """
+
+    draft: str = NO_DRAFT
+    tokens: int = 0
+    acceptance: float = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        draft: str,
+        tokens: int | None,
+        acceptance: float | None,
+        accepted: float | None,
+        modules: int,
+    ) -> "Speculation":
+        """Return the speculation of a deployment with a model that has so many prediction modules.
+
+        Raises
+        ------
+        SpecError
+            Where more are accepted than drafted, for modules that a model has not, and where the acceptance of several
+            drafted tokens is not stated.
+        """
+        if draft == NO_DRAFT:
+            return cls()
+        if draft == MTP and not modules:
+            hint = "ngram and model:NAME draft for any model"
+            found = "a model without modules that predict further tokens (mtp_layers=0)"
+            raise SpecError("draft", Problem("draft", "none", f"mtp, of {found}", hint))
+        drafted = modules if tokens is None else tokens
+        if not drafted:
+            return cls()
+        if accepted is not None:
+            if accepted > drafted:
+                wanted = f"at most mtp_layers={drafted}, which are drafted"
+                raise SpecError("draft", Problem("accepted", wanted, f"{accepted:g}"))
+            return cls(draft, drafted, acceptance_of(accepted, drafted))
+        if acceptance is None and drafted > 1:
+            wanted = f"a share, or accepted, since {drafted} tokens are drafted"
+            hint = f"what modules reach is published for the first alone: {MTP_ACCEPTANCE:g}"
+            raise SpecError("draft", Problem("acceptance", wanted, "neither", hint))
+        return cls(draft, drafted, MTP_ACCEPTANCE if acceptance is None else acceptance)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a sequence in a verification: its last token, and those that are drafted."""
+        return self.tokens + 1
+
+    @property
+    def per_pass(self) -> float:
+        """Tokens that a pass yields of each sequence: 1 without speculation."""
+        return tokens_per_pass(self.acceptance, self.tokens)
