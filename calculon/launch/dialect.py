@@ -464,7 +464,7 @@ def read(
     return Launch(
         dialect=dialect,
         execution={**base, **fields},
-        deployment=reading.deployment,
+        deployment={n: value for n, value in reading.deployment.items() if value is not None},
         model=reading.model,
         campaign=reading.campaign,
         notes=(*reading.parsed.notes, *reading.notes),

@@ -61,9 +61,8 @@ def commanded(
     if problems := [*_unknown_fields(dialect, deployment, defaults)]:
         raise SpecError("deployment", problems)
     settings: Fields = {}
-    own: Fields = {}
     for row in dialect.rows:
-        own |= _own(dialect, row, own, fields, server)
+        own = _own(dialect, row, fields, server)
         open_fields = [n for n in row.fields if n in defaults and fields[n] == defaults[n]]
         try:
             settings |= row.write(_writing(dialect, fields, server))
@@ -128,19 +127,17 @@ def _unknown_fields(
             name,
             f"{shown(defaults[name])}, as {dialect.title} runs it: it has no option for this field",
             shown(value),
-            f"--set {name}={shown(defaults[name]).strip(chr(39))}",
+            "" if defaults[name] is None else f"--set {name}={defaults[name]}",
         )
         for name, value in deployment.items()
         if name not in known and name in defaults and value != defaults[name]
     ]
 
 
-def _own(
-    dialect: Dialect, row: Row, before: Fields, fields: Mapping[str, Any], server: Server | None
-) -> Fields:
-    """Return what an engine runs of the fields of a row without any option, the processors being given."""
+def _own(dialect: Dialect, row: Row, fields: Mapping[str, Any], server: Server | None) -> Fields:
+    """Return what an engine runs of the fields of a row without any option, the others being given."""
     reading = Reading(Parsed(dialect.name, {}), int(fields["num_procs"]), server)
-    reading.deployment.update({**fields, **before} if server is not None else before)
+    reading.deployment.update(fields)
     return row.read(reading) if _SHARE not in row.fields else {}
 
 

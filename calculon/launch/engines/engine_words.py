@@ -136,7 +136,6 @@ SGLANG_NOT_MODELLED: Mapping[str, str] = {
     "--max-total-tokens": "tokens of the cache, whatever memory has room for",
     "--schedule-conservativeness": "how early requests are admitted",
     "--swa-full-tokens-ratio": "how the cache is split between windows and whole sequences",
-    "--enable-hierarchical-cache": "a cache on the host",
     "--hicache-*": "a cache on the host",
     "--cpu-offload-gb": "weights on the host",
     "--enable-lora": "adapters beside the weights",

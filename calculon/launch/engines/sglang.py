@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing
+from calculon.launch.engines.engine_drafts import SGLANG_DRAFTS
 from calculon.launch.engines.engine_files import CHECKPOINT, beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import (
     TypeNames,
@@ -29,6 +30,7 @@ _CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
 _SEQUENCES, _BLOCK = "--max-running-requests", "--page-size"
 _EAGER = "--disable-cuda-graph"
 _SHARE = "--mem-fraction-static"
+_OFFLOAD = "--enable-hierarchical-cache"
 
 _SPELLINGS = {
     "--tp": _TP,
@@ -104,6 +106,12 @@ def _write_batch(one: Writing) -> Fields:
     return found | ({_SEQUENCES: most} if most else {})
 
 
+def _write_offload(one: Writing) -> Fields:
+    if one["cache_offload"] not in ("none", "host"):
+        raise one.refuse("cache_offload", "none, host")
+    return {_OFFLOAD: True} if one["cache_offload"] == "host" else {}
+
+
 ROWS = (
     degrees(_TP, _PP, _DP, (_read_experts, _write_experts), (_EP, _DP_ATTENTION)),
     _TYPES.row(),
@@ -127,6 +135,13 @@ ROWS = (
         lambda rank, share: share * rank.capacity - rank.weights,
         lambda rank, cache: (rank.weights + cache) / rank.capacity,
     ),
+    row(
+        "cache_offload",
+        (_OFFLOAD,),
+        lambda one: {"cache_offload": "host" if one.switch(_OFFLOAD) else "none"},
+        _write_offload,
+    ),
+    SGLANG_DRAFTS,
     passed_on("price"),
 )
 

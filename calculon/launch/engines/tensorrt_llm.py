@@ -12,6 +12,7 @@ from typing import Any
 
 from calculon.launch.deepspeed import nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing, plain
+from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS, rows_of_sequence
 from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import TypeNames, degrees, passed_on, row
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
@@ -79,22 +80,30 @@ def _write_experts(one: Writing) -> Fields:
     return {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
 
 
-def _read_batch(one: Reading) -> Fields:
-    budget = one.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT
-    most = one.count(_SEQUENCES, default=min(_SEQUENCES_DEFAULT, budget)) or 0
+def _read_budget(one: Reading) -> Fields:
     if not one.switch(_CHUNKED):
         one.notes.append(f"{_CHUNKED} is off: prompts longer than {_TOKENS} are refused")
-    return {"max_batch": min(most, budget), "token_budget": budget}
+    return {"token_budget": one.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT}
 
 
-def _write_batch(one: Writing) -> Fields:
+def _write_budget(one: Writing) -> Fields:
     if one["token_budget"] == 0:
         hint = "--set token_budget=8192"
         raise one.refuse("token_budget", "passes of decoding and parts of prompts", hint)
+    return {_TOKENS: one["token_budget"], _CHUNKED: True}
+
+
+def _read_sequences(one: Reading) -> Fields:
+    fitting = one.deployment["token_budget"] // rows_of_sequence(one)
+    most = max(1, min(_SEQUENCES_DEFAULT, fitting))
+    return {"max_batch": one.count(_SEQUENCES, default=most)}
+
+
+def _write_sequences(one: Writing) -> Fields:
     if one["max_batch"] == 0:
         hint = "--set max_batch=N; calculon serve says how many fit"
         raise one.refuse("max_batch", "1 at least", hint)
-    return {_SEQUENCES: one["max_batch"], _TOKENS: one["token_budget"], _CHUNKED: True}
+    return {_SEQUENCES: one["max_batch"]}
 
 
 def _read_admission(one: Reading) -> Fields:
@@ -121,7 +130,9 @@ def _read_share(one: Reading) -> Fields:
 ROWS = (
     degrees(_TP, _PP, "", (_read_experts, _write_experts), (_EP, _ATTENTION_DP)),
     _TYPES.row(),
-    row("max_batch token_budget", (_SEQUENCES, _TOKENS, _CHUNKED), _read_batch, _write_batch),
+    TENSORRT_LLM_DRAFTS,
+    row("token_budget", (_TOKENS, _CHUNKED), _read_budget, _write_budget),
+    row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
     row(
         "admission",
         (_POLICY,),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
+from calculon.launch.engines.engine_drafts import VLLM_DRAFTS, rows_of_sequence
 from calculon.launch.engines.engine_files import beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import (
     TypeNames,
@@ -27,6 +28,7 @@ from calculon.units import GIB
 _TP, _PP, _DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
 _EP = "--enable-expert-parallel"
 _SEQUENCES, _TOKENS = "--max-num-seqs", "--max-num-batched-tokens"
+_UNCUT = "--no-enable-chunked-prefill"
 _SHARE = "--gpu-memory-utilization"
 
 _SHORT = {
@@ -99,23 +101,31 @@ def _large(one: Reading) -> bool:
     return True
 
 
-def _read_batch(one: Reading) -> Fields:
-    tokens, sequences = _DEFAULTS[_large(one)]
-    budget = one.count(_TOKENS, default=tokens) or tokens
-    most = one.count(_SEQUENCES, default=min(sequences, budget)) or sequences
-    if one.parsed.settings.get("--no-enable-chunked-prefill"):
-        one.not_modelled("--no-enable-chunked-prefill", "prompts are whole in a pass with others")
-    return {"max_batch": most, "token_budget": budget}
+def _read_budget(one: Reading) -> Fields:
+    tokens, _ = _DEFAULTS[_large(one)]
+    if one.parsed.settings.get(_UNCUT):
+        one.not_modelled(_UNCUT, "prompts are whole in a pass with others")
+    return {"token_budget": one.count(_TOKENS, default=tokens) or tokens}
 
 
-def _write_batch(one: Writing) -> Fields:
+def _write_budget(one: Writing) -> Fields:
     if one["token_budget"] == 0:
         hint = "--set token_budget=8192"
         raise one.refuse("token_budget", "passes of decoding and parts of prompts", hint)
+    return {_TOKENS: one["token_budget"]}
+
+
+def _read_sequences(one: Reading) -> Fields:
+    _, most = _DEFAULTS[_large(one)]
+    fitting = one.deployment["token_budget"] // rows_of_sequence(one)
+    return {"max_batch": one.count(_SEQUENCES, default=max(1, min(most, fitting)))}
+
+
+def _write_sequences(one: Writing) -> Fields:
     if one["max_batch"] == 0:
         hint = "--set max_batch=N; calculon serve says how many fit"
         raise one.refuse("max_batch", "1 at least", hint)
-    return {_SEQUENCES: one["max_batch"], _TOKENS: one["token_budget"]}
+    return {_SEQUENCES: one["max_batch"]}
 
 
 def _read_block(one: Reading) -> Fields:
@@ -125,12 +135,9 @@ def _read_block(one: Reading) -> Fields:
 ROWS = (
     degrees(_TP, _PP, _DP, (_read_experts, _write_experts), (_EP,)),
     _TYPES.row(),
-    row(
-        "max_batch token_budget",
-        (_SEQUENCES, _TOKENS, "--enable-chunked-prefill", "--no-enable-chunked-prefill"),
-        _read_batch,
-        _write_batch,
-    ),
+    VLLM_DRAFTS,
+    row("token_budget", (_TOKENS, "--enable-chunked-prefill", _UNCUT), _read_budget, _write_budget),
+    row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
     always("admission", "mean"),
     row(
         "kv_block",

@@ -112,12 +112,34 @@ def parse_script(
         return starts or (word.startswith("--") and is_flag(named(word)))
 
     batch = _batch_system(text)
-    given = _slurm_variables(batch) | dict(variables)
-    script = run(text, file, given)
+    script = run(text, file, _slurm_variables(batch) | dict(variables))
+    command, notes = _chosen(script, file, known, program[0] if program else None)
+    before, after = _halves(command, known, program[0] if program else None)
+    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
+    lines = _Lines(text, file)
+    beside = _beside(command, script, environment, lines)
+    if program and after and not _is_flag(after[0]):
+        first = after.pop(0)
+        beside[program[1]] = Setting(program[1], script.open(first) or first, lines.place(first))
+    settings, loose = _flags(after, script, named, lines)
+    notes += [f"{one} may hold further settings" for one in loose]
+    return Parsed(file, settings | beside, _processors(before, batch, script), tuple(notes))
+
+
+def _chosen(
+    script: Script, file: str, known: Callable[[str], bool], program: re.Pattern[str] | None
+) -> tuple[list[str], list[str]]:
+    """Return the words of the command with the most flags of the launcher, and what to tell of others.
+
+    Raises
+    ------
+    SpecError
+        Where there is none.
+    """
     commands = [_words(script, one) for one in script.commands if one.words[0] not in _SAYING]
     command = max(commands, key=lambda words: _score(words, known), default=[])
     notes = [f"{one} is not read" for one in script.sourced]
-    starting = [one for one in commands if program and any(map(program[0].fullmatch, one))]
+    starting = [one for one in commands if program and any(map(program.fullmatch, one))]
     if len(starting) > 1:
         notes.append(f"{len(starting)} commands start a server: that with the most options counts")
     if not _score(command, known):
@@ -126,19 +148,7 @@ def parse_script(
     if not _score(command, known):
         wanted = "a command with flags of a launcher"
         raise SpecError(file, Problem("", wanted, "none", "lists of flags are read, too"))
-    before, after = _halves(command, known, program[0] if program else None)
-    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
-    lines = _Lines(text, file)
-    named_after = after[0] if program and after and not _is_flag(after[0]) else None
-    if named_after is not None:
-        after = after[1:]
-    settings, loose = _flags(after, script, named, lines)
-    notes += [f"{one} may hold further settings" for one in loose]
-    settings |= _beside(command, script, environment, lines)
-    if program and named_after is not None:
-        value = script.open(named_after) or named_after
-        settings[program[1]] = Setting(program[1], value, lines.place(named_after))
-    return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
+    return command, notes
 
 
 def _beside(

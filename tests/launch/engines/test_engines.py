@@ -10,7 +10,9 @@ from calculon.launch.dialect import read
 from calculon.launch.dialects import DIALECTS, ENGINES, read_launch, recognised, recognised_engine
 from calculon.launch.engines.deployments import OF_ESTIMATE, command_text, commanded
 from calculon.launch.server import RankBytes, Server
+from calculon.serving.asked import read_deployment
 from calculon.serving.deployment import Deployment
+from calculon.serving.launched import deployment_defaults
 from calculon.spec.fields import spec_fields
 from calculon.units import GIB
 from tests.launch.laws import SCRIPTS, of_all_settings
@@ -27,9 +29,7 @@ VARIABLES = {
     "ISL": "1024",
     "OSL": "8192",
 }
-DEFAULTS = {
-    key: value for key, value in Deployment(num_procs=1).to_dict().items() if key != "num_procs"
-} | {"price": None}
+DEFAULTS = deployment_defaults()
 SIZES = {"weights": 20 * GIB, "activation": 2 * GIB, "capacity": 80 * GIB}
 
 
@@ -107,6 +107,15 @@ def test_narrow_weights_that_only_a_name_says_are_told():
     )
 
 
+_DRAFTS: list[dict[str, object]] = [
+    *[{}] * 5,
+    {"draft": "mtp"},
+    {"draft": "mtp", "draft_tokens": 3, "acceptance": 0.7},
+    {"draft": "ngram", "draft_tokens": 4, "accepted": 1.5},
+    {"draft": "model:llama3-8B", "draft_tokens": 4, "acceptance": 0.7},
+]
+
+
 def _drawn(random):
     """Draw a deployment; half of its choices are as an engine runs them."""
     pick = random.choice
@@ -129,8 +138,9 @@ def _drawn(random):
         "graphs": bool(pick([True, False])),
         "shared_heads": bool(pick([True, True, True, False])),
         "price": None if pick([True, False]) else 2.5,
+        "cache_offload": str(pick(["none", "none", "none", "host"])),
     }
-    return DEFAULTS | fields
+    return DEFAULTS | fields | _DRAFTS[random.integers(len(_DRAFTS))]
 
 
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
@@ -154,6 +164,7 @@ def test_what_is_written_is_read_as_it_was(engine):
         expected = drawn | {field: new for field, (_, new) in changes.items()}
         said = (*engine.fields, *OF_ESTIMATE)
         again = DEFAULTS | launch.deployment
+        assert read_deployment(launch.deployment)
         assert {name: again[name] for name in said} == {name: expected[name] for name in said}
     assert written >= 20
 
