@@ -7,15 +7,19 @@ import numpy as np
 from calculon.campaign.money import Quote, quote
 from calculon.errors import Infeasible
 from calculon.serving.batch_search import largest, least
+from calculon.serving.cache import CachedBlocks
+from calculon.serving.kept_prefixes import KeptPrefixes
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
     RankMemory,
     cached_bytes,
+    held_bytes,
     logit_bytes,
     longest_context,
     rank_memory,
     sequences_that_fit,
+    shared_bytes,
 )
 from calculon.serving.replica import Replica
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
@@ -54,11 +58,12 @@ class Load:
             replica.model, self.deployments, replica.types, self.memory, self.load
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self.prefixes = KeptPrefixes(replica, self.memory)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
         d, w = self.deployments, self.load
-        tokens = d.token_budget if d.mixes else w.computed
+        tokens = d.token_budget if d.mixes else max(one.computed for one in w.lengths)
         return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
 
     def most(self) -> tuple[Count, Array]:
@@ -172,11 +177,16 @@ class Load:
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
-            rate = static_rate(batch, prefill, mean, self.load.output)
+            rate = static_rate(batch, prefill, mean, replica.steps(batch))
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
         prompts = replica.prompts(batch, decode)
+        full = saturated(batch, decode, prompts, self.load.output)
+        prefixes = self.prefixes if places is None else self.prefixes.take(places)
+        if not prefixes.matter:
+            return full, prompts, decode
+        prompts = prefixes.prompts(batch, decode, prompts, full)
         return saturated(batch, decode, prompts, self.load.output), prompts, decode
 
     def _loaded(
@@ -190,7 +200,12 @@ class Load:
             return full, no_wait(decode)
         each = w.rate / d.replicas
         found = wait(
-            w.rate + 0 * each, prompts.busy, d.replicas, w.arrival_cv, w.prompt_cv, w.percentile
+            w.rate + 0 * each,
+            prompts.busy,
+            d.replicas,
+            w.arrival_cv,
+            prompts.variation,
+            w.percentile,
         )
         half = decode / 2  # of the pass that runs when a request comes
         late = each > best.rate
@@ -280,6 +295,7 @@ class Load:
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
             max_context=longest_context(replica.model, d, replica.types, self.memory),
+            even_context=self._even_context(batch),
             utilisation=asked / (best.rate * d.replicas),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
@@ -289,15 +305,20 @@ class Load:
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,
+            prefixes=self.prefixes.figures(batch, state),
         )
+
+    def _even_context(self, batch: Count) -> Count:
+        """Return the context at which a decode pass reads as many bytes of caches as of weights."""
+        times, blocks = self.replica.decode_pass(batch), CachedBlocks.of(self.replica.model)
+        each = times.total("cache") / blocks.tokens(np.full_like(batch, self.load.context))
+        return blocks.length(times.total("weights") / each)
 
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
         args = self.replica.model, d, self.replica.types
-        cache = batch * cached_bytes(*args, w.computed + w.output / 2)
-        if w.cached:
-            cache = cache + cached_bytes(*args, w.cached)
+        cache = batch * held_bytes(*args, w) + shared_bytes(*args, w)
         logits = batch * logit_bytes(self.replica.model, d.tensor_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
