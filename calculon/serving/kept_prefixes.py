@@ -23,30 +23,35 @@ from calculon.units import Array, Bytes, Count, Seconds
 
 @dataclass(frozen=True)
 class KeptPrefixes:
-    """What replicas keep between requests, beside the sequences at hand; columns of shape ``(deployments,)``."""
+    """What replicas keep between requests, beside the sequences at hand; columns of shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    replica, memory
+        The replicas, and the memory of a rank of each.
+    tier : SecondTier or None
+        Where prefixes go that tier 1 has no room for; None where they are lost.
+    """
 
     replica: Replica
     memory: RankMemory
+    tier: SecondTier | None
 
-    @cached_property
-    def tier(self) -> SecondTier | None:
-        """Where prefixes go that tier 1 has no room for; None where they are lost.
+    @classmethod
+    def of(cls, replica: Replica, memory: RankMemory) -> "KeptPrefixes":
+        """Return what is kept where deployments say.
 
         Raises
         ------
         SpecError
             Where the system has no such place.
         """
-        place = self.replica.deployments.record.cache_offload
-        if place == NO_TIER:
-            return None
-        found = SecondTier(self.replica.system, place)
-        found.check()
-        return found
+        place = replica.deployments.record.cache_offload
+        return cls(replica, memory, None if place == NO_TIER else SecondTier(replica.system, place))
 
     def take(self, places: Array) -> "KeptPrefixes":
         """Return those of the deployments at some places, in that order."""
-        return KeptPrefixes(self.replica.take(places), self.memory.take(places))
+        return KeptPrefixes(self.replica.take(places), self.memory.take(places), self.tier)
 
     @property
     def matter(self) -> bool:

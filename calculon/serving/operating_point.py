@@ -58,7 +58,7 @@ class Load:
             replica.model, self.deployments, replica.types, self.memory, self.load
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
-        self.prefixes = KeptPrefixes(replica, self.memory)
+        self.prefixes = KeptPrefixes.of(replica, self.memory)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""

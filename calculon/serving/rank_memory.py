@@ -143,9 +143,10 @@ def admitted_tokens(deployment: Deployment, workload: Workload) -> float:
     """Return the tokens of a request that must find room in the cache before it starts.
 
     Tokens that prefixes share are cached once, and not counted with each request. Of outputs of different lengths those
-    at hand are longer than the average.
+    at hand are longer than the average, but where all of a batch start together.
     """
-    output = workload.output_at_hand
+    together = deployment.batching == "static"
+    output = workload.output if together else workload.output_at_hand
     shares = {"reserve": output, "mean": output / 2}
     fetched = deployment.cache_offload != NO_TIER
     return workload.alone(fetched=fetched) + shares[deployment.admission]
