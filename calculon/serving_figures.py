@@ -86,6 +86,19 @@ class ServingFigures:
     prefill_share: Fraction = stat("share of the time that prompts take")
     queue_time: Seconds = stat("mean wait before prefill")
     prefill_time: Seconds = stat("prefill of a request with nothing else")
+    transfer_time: Seconds = stat(
+        "time for which the cache of a prompt is under way to the processors that decode, beyond its prefill"
+    )
+    prefill_busy: Fraction = stat(
+        "share of the time that processors are busy which only prefill, where there are any",
+        nullable=True,
+    )
+    decode_busy: Fraction = stat(
+        "requests over the most that the other processors can decode", nullable=True
+    )
+    balanced_prefill: Count = stat(
+        "replicas that prefill for each that decodes, so that neither waits", nullable=True
+    )
     decode_time: Seconds = stat("a pass that decodes all sequences at hand")
     usd_per_mtoken: DollarsPerMillion = stat(
         "US dollars for a million generated tokens, where there is a price", nullable=True

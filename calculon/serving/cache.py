@@ -30,6 +30,13 @@ class CachedBlocks:
         windowed = sum(model.windowed_block(number) for number in numbers)
         return cls(model.num_blocks - windowed, windowed, model.sliding_window)
 
+    @classmethod
+    def of_last(cls, model: Model) -> "CachedBlocks":
+        """Return the last block of a model alone, whose kind modules that predict further tokens have."""
+        window = model.sliding_window
+        windowed = int(window > 0 and model.windowed_block(model.num_blocks - 1))
+        return cls(1 - windowed, windowed, window)
+
     def tokens(self, length: Count) -> Count:
         """Return the tokens that a sequence has cached, summed over blocks; of a window those in it."""
         return self.full * length + self.windowed * np.minimum(length, self.window or np.inf)

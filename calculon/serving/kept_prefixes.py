@@ -55,8 +55,10 @@ class KeptPrefixes:
 
     @property
     def matter(self) -> bool:
-        """Whether hits may be anywhere but in tier 1."""
+        """Whether hits may be anywhere but in tier 1; a pool of processors that only prefill is taken to have them."""
         w = self.replica.workload
+        if self.replica.deployments.prefilling is not None:
+            return False
         return w.kept > 0 and (self.tier is not None or (w.turns > 1 and w.think > 0))
 
     @cached_property

@@ -210,6 +210,11 @@ class Workload:
         return self._two_lengths(self.prompt_cv * self.prompt, new)
 
     @property
+    def longest_computed(self) -> float:
+        """Tokens that prefill computes of the longest of these."""
+        return max(one.computed for one in self.lengths)
+
+    @property
     def lengths_without(self) -> tuple[PromptLength, ...]:
         """The same where of each prompt the cache has only what all have in common; prompts of turns differ more."""
         grown = (self.message + self.output) ** 2 * (self.turns**2 - 1) / 12

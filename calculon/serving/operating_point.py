@@ -1,13 +1,17 @@
 """The points at which replicas work under a load: their batches, and all that follows from these."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from calculon.campaign.money import Quote, quote
+from calculon.campaign.money import Quote
 from calculon.errors import Infeasible
+from calculon.serving.all_replicas import AllReplicas, price_of
+from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
 from calculon.serving.cache import CachedBlocks
+from calculon.serving.deployments import Deployments
 from calculon.serving.kept_prefixes import KeptPrefixes
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
@@ -29,6 +33,7 @@ from calculon.serving.steady import (
     at_rate,
     budget_batch,
     concurrency,
+    elsewhere,
     of_users,
     run_time,
     saturated,
@@ -59,11 +64,14 @@ class Load:
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
+        self.pool = prefilling(replica)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
         d, w = self.deployments, self.load
-        tokens = d.token_budget if d.mixes else max(one.computed for one in w.lengths)
+        tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
+        if d.prefilling is not None:  # passes have a token of each sequence alone
+            tokens = d.token_budget
         return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
 
     def most(self) -> tuple[Count, Array]:
@@ -82,8 +90,12 @@ class Load:
         Infeasible
             Where not a single sequence has room in memory, or in a pass.
         """
+        w = self.load
         if self.room[0] < 1:
-            raise self._unfit()
+            raise self._unfit(self.memory, self.deployments, w.prompt + w.output)
+        if self.pool is not None and self.pool.room[0] < 1:
+            assert self.deployments.prefilling is not None
+            raise self._unfit(self.pool.memory, self.deployments.prefilling, w.prompt)
         most, cut = self.most()
         if most[0] < 1:
             name = CUTS[cut[0]]
@@ -108,15 +120,21 @@ class Load:
         most, cut = self.most()
         room = most >= 1
         most = np.maximum(most, 1.0)
+        alone = self._decoded(most, None)[0].rate
+        if self.pool is not None:
+            room = room & (self.pool.room >= 1)
+            most, cut = self._prefilled(self.pool, most, cut)
         batch, cut = self._batch(most, cut)
         full, prompts, decode = self.state(batch)
         best, _, _ = self.state(most)
         state, queue = self._loaded(full, prompts, decode, best, batch)
-        price = self._price()
+        price = price_of(self.replica.system, d.record)
         ends = None
         if w.requests is not None:
             ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state)
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
+        if self.pool is not None:
+            figures = self._of_pools(self.pool, figures, batch, decode, alone)
         return Points(
             figures=figures,
             batch=batch,
@@ -127,22 +145,46 @@ class Load:
             price="" if price is None else price.words,
         )
 
-    def _unfit(self) -> Infeasible:
-        """Say by how much memory does not do."""
-        m, d, w = self.memory, self.deployments, self.load
-        held = float(m.weights[0] + m.reserve[0] + m.activation[0])
-        available = float(m.capacity[0])
-        length = w.prompt + w.output
-        one = float(cached_bytes(self.replica.model, d, self.replica.types, length)[0])
-        needed = held + one / d.record.memory_fraction
+    def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
+        """Say by how much memory does not do for a sequence of so many tokens."""
+        held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
+        available = float(memory.capacity[0])
+        one = float(cached_bytes(self.replica.model, deployments, self.replica.types, length)[0])
+        needed = held + one / deployments.record.memory_fraction
+        pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
             "mem1_capacity",
-            f"a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
-            f"{float(m.weights[0]) / GIB:.1f}, activations {float(m.activation[0]) / GIB:.1f}, reserve "
-            f"{float(m.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
+            f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
+            f"{float(memory.weights[0]) / GIB:.1f}, activations {float(memory.activation[0]) / GIB:.1f}, reserve "
+            f"{float(memory.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
             needed,
             available,
             1,
+        )
+
+    def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
+        """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
+        each = pool.rate / self.deployments.replicas
+        enough = least(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
+        return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "prefill")
+
+    def _of_pools(
+        self,
+        pool: Prefilling,
+        figures: ServingFigures,
+        batch: Count,
+        decode: Seconds,
+        alone: Array,
+    ) -> ServingFigures:
+        """Fill the figures of pools; `alone` is the rate of a replica that decodes as much as it can."""
+        w, replicas = self.load, self.deployments.replicas
+        return replace(
+            figures,
+            prefill_time=pool.time,
+            transfer_time=pool.moved,
+            prefill_busy=figures.request_rate / pool.rate,
+            decode_busy=figures.request_rate / (replicas * alone),
+            balanced_prefill=balanced(pool.busy, decode, batch, w.output),
         )
 
     def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
@@ -171,8 +213,18 @@ class Load:
     def state(self, batch: Count, places: Array | None = None) -> tuple[Steady, Prompts, Seconds]:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.
 
-        Each batch is one of the deployment at a place; by default there is one of each.
+        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
+        their rates.
         """
+        state, prompts, decode = self._decoded(batch, places)
+        if self.pool is not None:
+            most = self.pool.rate / self.deployments.replicas
+            most = most if places is None else most[places]
+            state = state._replace(rate=np.minimum(state.rate, most))
+        return state, prompts, decode
+
+    def _decoded(self, batch: Count, places: Array | None) -> tuple[Steady, Prompts, Seconds]:
+        """Return the same, where prompts are prefilled as fast as they are decoded."""
         replica = self.replica if places is None else self.replica.take(places)
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
@@ -181,6 +233,10 @@ class Load:
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
+        if self.pool is not None:
+            latency = self.pool.time + self.pool.moved
+            prompts = elsewhere(latency if places is None else latency[places], decode)
+            return saturated(batch, decode, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
         full = saturated(batch, decode, prompts, self.load.output)
         prefixes = self.prefixes if places is None else self.prefixes.take(places)
@@ -199,15 +255,13 @@ class Load:
         if w.rate is None:
             return full, no_wait(decode)
         each = w.rate / d.replicas
-        found = wait(
-            w.rate + 0 * each,
-            prompts.busy,
-            d.replicas,
-            w.arrival_cv,
-            prompts.variation,
-            w.percentile,
-        )
+        busy, servers, varied = prompts.busy, d.replicas, prompts.variation
         half = decode / 2  # of the pass that runs when a request comes
+        if self.pool is not None:
+            busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
+            varied = w.prompt_cv
+        asked = np.full_like(each, w.rate)
+        found = wait(asked, busy, servers, w.arrival_cv, varied, w.percentile)
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
@@ -238,16 +292,6 @@ class Load:
         last = self.state(np.maximum(left, 1.0))[0].rate
         return run_time(requests, batch, state.rate, last)
 
-    def _price(self) -> Quote | None:
-        """Return the price of an hour of a processor: as the deployment says, or the rent of the system."""
-        price, given = self.replica.system.ext.price, self.deployments.record.price
-        if given is not None:
-            return quote(price, given=given)
-        rents = [
-            one for one in ("on_demand", "reserved") if price is not None and one in price.kinds
-        ]
-        return quote(price, rents[0]) if rents else None
-
     def _figures(
         self,
         batch: Count,
@@ -263,21 +307,16 @@ class Load:
         """Fill the figures of states."""
         d, w, replica = self.deployments, self.load, self.replica
         held, open_loop = self._held(batch), w.rate is not None
+        nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
         busiest = concurrency(state, w.output)
         tpot_p = state.tpot
         if open_loop:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             tpot_p = np.maximum(tpot_p, replica.decode(crowd) / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
-        output = state.rate * w.output * d.replicas
-        per_proc = output / d.num_procs
         alone, _ = replica.prefill(np.ones_like(batch))
-        dollars = np.full_like(batch, np.nan)
-        if price is not None:
-            dollars = np.asarray(price.usd * d.num_procs / (3600 * output) * 1e6)
         used = held.weights + held.reserve + held.activation + held.cache
-        answered = state.rate * d.replicas
-        asked = answered if w.rate is None else np.full_like(batch, w.rate)
+        own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
             ttft=ttft,
             ttft_p=ttft_p if open_loop else ttft,
@@ -286,22 +325,19 @@ class Load:
             itl_max=np.maximum(prompts.longest, state.tpot),
             request_latency=ttft + (w.output - 1) * state.tpot,
             interactivity=1 / state.tpot,
-            output_rate=output,
-            output_rate_per_proc=per_proc,
-            run_output_rate=output if ends is None else (w.requests or 0) * w.output / ends,
-            total_rate_per_proc=per_proc * (1 + w.prompt / w.output),
-            request_rate=answered,
-            capacity_rate=best.rate * d.replicas,
+            **own._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
             max_context=longest_context(replica.model, d, replica.types, self.memory),
             even_context=self._even_context(batch),
-            utilisation=asked / (best.rate * d.replicas),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
             prefill_time=alone,
+            transfer_time=nothing,
+            prefill_busy=none,
+            decode_busy=none,
+            balanced_prefill=none,
             decode_time=decode,
-            usd_per_mtoken=dollars,
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,

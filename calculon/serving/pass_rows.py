@@ -15,7 +15,14 @@ import numpy as np
 from calculon.architecture.layer import Flags, Layer
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import flash_attention
-from calculon.architecture.segments import EMBEDDING, HEAD, ONE_RANK, Segment, kinds_of_block
+from calculon.architecture.segments import (
+    EMBEDDING,
+    HEAD,
+    ONE_RANK,
+    Segment,
+    kinds_of_block,
+    prediction_module,
+)
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.serving.cache import CachedBlocks, cached_width, heads_of_rank
@@ -107,8 +114,46 @@ class Row(NamedTuple):
     kernels: int = 1
 
 
+class Chain(NamedTuple):
+    """What a pass goes through between embedding and LM head.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        Kinds of block, each with its number.
+    cached : CachedBlocks
+        The same by what they cache.
+    reductions : int
+        All-reduces over the ranks of ``tensor_par``.
+    """
+
+    segments: tuple[Segment, ...]
+    cached: CachedBlocks
+    reductions: int
+
+
+def chain_of(model: Model, *, module: bool = False) -> Chain:
+    """Return the blocks of a model, or one module that predicts a further token.
+
+    A module joins hidden states with embeddings in a product, whose output is gathered, and has one block, of the kind
+    of the last (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+    """
+    halves = 1 if model.parallel_attention else 2
+    if not module:
+        of_all = CachedBlocks.of(model)
+        return Chain(kinds_of_block(executed(model)), of_all, halves * model.num_blocks)
+    one = prediction_module(model)
+    assert one is not None
+    return Chain((replace(one, count=1),), CachedBlocks.of_last(model), halves + 1)
+
+
 def pass_rows(
-    model: Model, types: NumberTypes, sizes: PassSizes, *, shared_heads: bool = True
+    model: Model,
+    types: NumberTypes,
+    sizes: PassSizes,
+    *,
+    shared_heads: bool = True,
+    module: bool = False,
 ) -> list[Row]:
     """Return the rows of passes in order of execution.
 
@@ -122,16 +167,17 @@ def pass_rows(
         Columns.
     shared_heads : bool
         Whether a key/value head is read once for all query heads that share it.
+    module : bool
+        Through a module that predicts a further token in place of the blocks.
     """
-    model = executed(model)
+    chain, model = chain_of(model, module=module), executed(model)
     rows = [*_ends(model, types, sizes, sizes.tokens, "first")]
-    for kind in kinds_of_block(model):
+    for kind in chain.segments:
         for layer in pass_layers(model, sizes, kind):
             rows += _of_layer(model, types, sizes, layer, kind.count)
-    rows += _attention(model, types, sizes, shared_heads=shared_heads)
-    halves = 1 if model.parallel_attention else 2
+    rows += _attention(model, types, sizes, chain.cached, shared_heads=shared_heads)
     message = sizes.tokens * model.hidden * ACTIVATION_BYTES
-    rows.append(_reduce(message, halves * model.num_blocks, "block"))
+    rows.append(_reduce(message, chain.reductions, "block"))
     rows += _ends(model, types, sizes, sizes.logits, "last")
     rows.append(_sampling(model, sizes))
     return sorted(rows, key=lambda row: ROWS.index(row.name))
@@ -263,10 +309,9 @@ def _touched(model: Model, sizes: PassSizes, layer: Layer) -> Layer:
 
 
 def _attention(
-    model: Model, types: NumberTypes, sizes: PassSizes, *, shared_heads: bool
+    model: Model, types: NumberTypes, sizes: PassSizes, blocks: CachedBlocks, *, shared_heads: bool
 ) -> Iterator[Row]:
     """Yield attention of chunks of prompts, and of new tokens, by what blocks cache."""
-    blocks = CachedBlocks.of(model)
     for count, window in ((blocks.full, 0), (blocks.windowed, blocks.window)):
         if count:
             yield _prefill_attention(model, types, sizes, count, window)

@@ -136,7 +136,13 @@ def wide_type(system: System) -> str:
 
 
 def pass_times(
-    model: Model, system: System, rows: Sequence[Row], sizes: PassSizes, *, graphs: bool = True
+    model: Model,
+    system: System,
+    rows: Sequence[Row],
+    sizes: PassSizes,
+    *,
+    graphs: bool = True,
+    step: bool = True,
 ) -> PassTimes:
     """Time the rows of passes.
 
@@ -154,6 +160,8 @@ def pass_times(
         Of the passes.
     graphs : bool
         Without graphs the host launches every kernel, and a pass takes as long as that at least.
+    step : bool
+        Whether each is a step of the engine, which the host schedules; drafts are part of another's.
     """
     timed = [_row_time(model, system, row, sizes) for row in rows]
     stages = {
@@ -161,7 +169,7 @@ def pass_times(
         for stage in ("block", "first", "last")
     }
     time = stages["block"] + stages["first"] + stages["last"]
-    host = _host(system, rows, time, sizes, graphs=graphs)
+    host = _host(system, rows, time, sizes, graphs=graphs, step=step)
     if np.any(host.time):
         timed.append(host)
     return PassTimes(
@@ -174,14 +182,20 @@ def pass_times(
 
 
 def _host(
-    system: System, rows: Sequence[Row], time: Seconds, sizes: PassSizes, *, graphs: bool
+    system: System,
+    rows: Sequence[Row],
+    time: Seconds,
+    sizes: PassSizes,
+    *,
+    graphs: bool,
+    step: bool,
 ) -> RowTime:
     """Return what the host adds: the part of a step that nothing hides, and launches that the kernels wait for."""
     kernels = sum(row.kernels * row.times for row in rows)
     waits = np.zeros_like(time)
     if not graphs:
         waits = np.maximum(0.0, kernels * system.ext.launch.eager - time)
-    added = np.where(sizes.tokens > 0, waits + system.ext.serving.step_host, 0.0)
+    added = np.where(sizes.tokens > 0, waits + system.ext.serving.step_host * step, 0.0)
     nothing = np.zeros_like(time)
     return RowTime(
         name="host",

@@ -134,6 +134,12 @@ def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
     return Prompts(one, busy, prefill, busy + decode)
 
 
+def elsewhere(latency: Seconds, decode: Seconds) -> Prompts:
+    """Return what prompts do that other processors prefill, and that are there after so long: nothing to decoding."""
+    nothing = np.zeros_like(decode)
+    return Prompts(nothing, nothing, latency, decode)
+
+
 def mixture(shares: Sequence[Fraction | float], kinds: Sequence[Prompts]) -> Prompts:
     """Return what prompts of several kinds do, each a share of all: means over requests, and the longest gap of all.
 

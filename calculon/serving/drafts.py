@@ -1,0 +1,168 @@
+"""Drafts: the passes, the weights and the cache of what drafts tokens, beside the model that verifies them.
+
+A smaller model has a pass for every drafted token, and a cache of its own. A module that predicts a further token has
+one block; it shares embedding and LM head with the model, and is applied again where more tokens are drafted than there
+are modules. Before it drafts, either takes the prompts that the model takes. Drafts come after the verification on the
+ranks of the last stage, split like the model. What is found in the text so far needs no pass; the host's search for it
+is not counted.
+
+Sources: Leviathan et al., arXiv 2211.17192, algorithm 1; DeepSeek-V3, arXiv 2412.19437, section 2.2; TensorRT-LLM,
+*DeepSeek R1 MTP Implementation and Optimization*, 2025 (MTP Vanilla, MTP Eagle).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from calculon import inputs
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.serving.cache import CachedBlocks, cached_width, check_served
+from calculon.serving.deployment import Deployment
+from calculon.serving.number_types import NumberTypes
+from calculon.serving.pass_rows import ROWS, pass_rows
+from calculon.serving.pass_sizes import PassSizes
+from calculon.serving.row_times import QUANTITIES, PassTimes, RowTime, pass_times
+from calculon.serving.speculation import MTP, Speculation, draft_name
+from calculon.spec.model import Model
+from calculon.units import Bytes, Count
+
+PADDING = 0.01
+"""Share by which vocabularies of one tokenizer may differ: models of a family pad it to different multiples."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What drafts tokens in passes of its own.
+
+    Attributes
+    ----------
+    model : Model
+        A smaller model, or that which is served, whose modules draft.
+    modules : int
+        Modules that draft; 0 of a smaller model.
+    speculation : Speculation
+        How many tokens, and how much of them is accepted.
+    """
+
+    model: Model
+    modules: int
+    speculation: Speculation
+
+    @property
+    def cached(self) -> CachedBlocks:
+        """Its blocks by what they cache, all modules together."""
+        if not self.modules:
+            return CachedBlocks.of(self.model)
+        one = CachedBlocks.of_last(self.model)
+        return replace(one, full=self.modules * one.full, windowed=self.modules * one.windowed)
+
+    def sequence_bytes(self, length: Count, tensor_par: Count, element_bytes: float) -> Bytes:
+        """Return the bytes that a rank caches for a sequence of so many tokens."""
+        width = cached_width(self.model, tensor_par)
+        return self.cached.tokens(length) * width * element_bytes
+
+    def sizes(self, step: PassSizes) -> PassSizes:
+        """Return the sizes of the first pass that drafts in a step: with the prompts that the step takes."""
+        experts = step.expert_par if self.model.mixes else np.ones_like(step.expert_par)
+        rows = step.decoded + step.prompts
+        return replace(step, expert_par=experts, verified=np.ones_like(step.verified), logits=rows)
+
+    def passes(self, step: PassSizes) -> Iterator[tuple[PassSizes, Count]]:
+        """Yield the sizes of the passes that draft in a step, each with how many of it there are."""
+        first, nothing = self.sizes(step), np.zeros(step.count)
+        yield first, np.ones(step.count)
+        further = self.speculation.tokens - 1
+        if further:
+            alone = replace(
+                first,
+                prompts=nothing,
+                chunk=nothing,
+                cached=nothing,
+                context=first.context + (further + 1) / 2,
+                logits=np.maximum(first.decoded, np.minimum(first.logits, 1.0)),
+            )
+            yield alone, np.where(step.decoded > 0, float(further), 0.0)
+
+    def after(
+        self,
+        times: PassTimes,
+        system: System,
+        types: NumberTypes,
+        step: PassSizes,
+        *,
+        graphs: bool = True,
+        shared_heads: bool = True,
+    ) -> PassTimes:
+        """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
+
+        Parameters
+        ----------
+        times : PassTimes
+            Of the verifications, and what else the steps take.
+        system, types, step, graphs, shared_heads
+            As of the verifications.
+        """
+        added, rows = np.zeros(step.count), list(times.rows)
+        for sizes, count in self.passes(step):
+            own = pass_rows(
+                self.model, types, sizes, shared_heads=shared_heads, module=self.modules > 0
+            )
+            drafted = pass_times(self.model, system, own, sizes, graphs=graphs, step=False)
+            added = added + count * drafted.time
+            rows += [_drafting(row, count) for row in drafted.rows]
+        return replace(
+            times,
+            rows=tuple(sorted(rows, key=lambda row: ROWS.index(row.name))),
+            time=times.time + added,
+            last=times.last + added,
+        )
+
+
+def _drafting(row: RowTime, count: Count) -> RowTime:
+    """Return a row of drafts, so many times; what the host adds stays its own."""
+    many = {name: count * getattr(row, name) for name in QUANTITIES}
+    name = row.name if row.name == "host" else "draft"
+    return replace(row, name=name, stage="last", **many)
+
+
+def speculation_of(model: Model, deployment: Deployment) -> Speculation:
+    """Return what a deployment drafts, and how much of it is accepted; errors as of :meth:`Speculation.of`."""
+    d = deployment
+    return Speculation.of(d.draft, d.draft_tokens, d.acceptance, d.accepted, model.mtp_layers)
+
+
+def draft_of(model: Model, deployment: Deployment) -> Draft | None:
+    """Return what drafts tokens of a deployment in passes; None where nothing does.
+
+    Raises
+    ------
+    SpecError
+        As :func:`speculation_of`; where there is no such model, or one that does not go with that which is served.
+    """
+    speculation = speculation_of(model, deployment)
+    name = draft_name(speculation.draft)
+    if speculation.draft == MTP:
+        return Draft(model, min(speculation.tokens, model.mtp_layers), speculation)
+    if not name:
+        return None
+    draft = inputs.model(name)
+    check_served(draft)
+    if problems := [*_misfits(model, draft, deployment)]:
+        raise SpecError(deployment.name, problems)
+    return Draft(draft, 0, speculation)
+
+
+def _misfits(model: Model, draft: Model, deployment: Deployment) -> Iterator[Problem]:
+    """Yield why a model cannot draft for another in a deployment."""
+    if abs(draft.vocab / model.vocab - 1) > PADDING:
+        wanted = f"a model with the words of {model.name} (vocab={model.vocab})"
+        yield Problem("draft", wanted, f"{draft.name} with vocab={draft.vocab}")
+    if draft.attn_heads % deployment.tensor_par:
+        wanted = f"a model whose attn_heads tensor_par={deployment.tensor_par} divides"
+        yield Problem("draft", wanted, f"{draft.name} with attn_heads={draft.attn_heads}")
+    if draft.mixes and draft.num_experts % deployment.expert_par:
+        wanted = f"a model whose num_experts expert_par={deployment.expert_par} divides"
+        yield Problem("draft", wanted, f"{draft.name} with num_experts={draft.num_experts}")
