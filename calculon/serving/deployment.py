@@ -192,6 +192,9 @@ class Deployment(Pool):
             yield Problem("num_procs", wanted, str(self.num_procs))
             return
         yield from Pool.contradictions(self)
+        if self.prefill is not None and self.cache_offload != NO_TIER:
+            hint = "prefixes of a pool that only prefills are taken to be in its tier 1"
+            yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)

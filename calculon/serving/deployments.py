@@ -101,13 +101,14 @@ class Deployments:
             columns["prefilling"] = self.prefilling.take(places)
         return Deployments(record=self.record, **columns)
 
-    def alike(self) -> tuple[Array, Array]:
+    def alike(self, *, counted: bool = False) -> tuple[Array, Array]:
         """Return the places of the first of each kind of replica, and the kind of each deployment.
 
-        Replicas differ in all sizes but how many there are, and the most sequences that each may have; those of a pool
-        that prefills count as well.
+        Replicas differ in all sizes but how many there are, unless these are `counted`, and the most sequences that
+        each may have; those of a pool that prefills count as well.
         """
-        own = [getattr(self, name) for name in SIZES if name not in (COUNT, "max_batch")]
+        beside = ("max_batch",) if counted else (COUNT, "max_batch")
+        own = [getattr(self, name) for name in SIZES if name not in beside]
         if (pool := self.prefilling) is not None:
             own += [getattr(pool, name) for name in POOL_SIZES if name != COUNT]
         order = np.lexsort(own)
