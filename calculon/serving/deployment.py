@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from math import ceil
 from typing import Any, ClassVar
 
 from calculon.errors import Problem
@@ -191,10 +192,13 @@ class Deployment(Pool):
             yield Problem("num_procs", wanted, str(self.num_procs))
             return
         yield from Pool.contradictions(self)
+        if self.prefill is not None and self.cache_offload != NO_TIER:
+            hint = "prefixes of a pool that only prefills are taken to be in its tier 1"
+            yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
-        rows = self.max_batch * (1 + (self.draft_tokens or 0))
+        rows = ceil(self.max_batch / self.attn_data_par) * (1 + (self.draft_tokens or 0))
         if self.token_budget and rows > self.token_budget:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
             wanted = f"at least max_batch={self.max_batch}{drafted}, or 0"
@@ -259,6 +263,7 @@ class Deployment(Pool):
         """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,

@@ -201,7 +201,9 @@ def serve(
         asked = deployment_of(asked_model, asked_system, deployment, load, changes)
     else:
         asked = read_deployment(deployment, changes)
-    _check(asked_model, asked)
+    for one in (asked, asked.prefilling):
+        if one is not None:
+            _check(asked_model, one)
     point = loaded(asked_model, asked_system, asked, load).answer()
     return Served(asked_model, asked_system, asked, load, point)
 
