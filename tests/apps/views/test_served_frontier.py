@@ -1,5 +1,7 @@
 """Frontiers of served models: no point is beaten, and none of those that the search finds is above them."""
 
+from itertools import pairwise
+
 import pytest
 
 from calculon.apps.views.served_frontier import AXES, frontier_of
@@ -20,7 +22,7 @@ def points():
 
 
 def test_rates_of_processors_rise_as_those_of_users_fall(points):
-    for one, other in zip(points, points[1:], strict=False):
+    for one, other in pairwise(points):
         assert one["interactivity"] > other["interactivity"]
         assert one["output_rate_per_proc"] < other["output_rate_per_proc"]
 
