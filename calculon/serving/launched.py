@@ -88,7 +88,7 @@ def launched_server(
     if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
         return None
     path = os.fspath(source)
-    if not os.path.isfile(path) or path.endswith(".json"):  # noqa: PTH113 (a text that can be no path has none)
+    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
         return None
     text = launch_text(path)
     engine = recognised_engine(text, path)
