@@ -7,7 +7,7 @@ from typing import Any
 from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.dialects import recognised_engine
-from calculon.launch.engines.deployments import command_text
+from calculon.launch.engines.engine_commands import command_text
 from calculon.launch.launch_files import launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.asked import read_deployment
