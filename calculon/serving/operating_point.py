@@ -27,6 +27,7 @@ from calculon.serving.rank_memory import (
     shared_bytes,
 )
 from calculon.serving.replica import Replica
+from calculon.serving.served_energy import energy_words, joules_per_token
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
     Prompts,
@@ -116,6 +117,7 @@ class Load:
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,
+            power=points.power,
         )
 
     def solve(self) -> Points:
@@ -139,6 +141,8 @@ class Load:
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
         if self.pool is not None:
             figures = self._of_pools(self.pool, figures, batch, decode, alone)
+        joules = joules_per_token(self.replica.system, d, figures, w.output)
+        figures = replace(figures, joules_per_token=joules)
         return Points(
             figures=figures,
             batch=batch,
@@ -147,6 +151,7 @@ class Load:
             run_time=ends,
             room=room,
             price="" if price is None else price.words,
+            power=energy_words(self.replica.system),
         )
 
     def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
@@ -342,6 +347,7 @@ class Load:
             queue_time=queue.mean,
             prefill_time=alone[self._alike],
             transfer_time=nothing,
+            joules_per_token=none,
             prefill_busy=none,
             decode_busy=none,
             balanced_prefill=none,
