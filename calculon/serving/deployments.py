@@ -11,8 +11,12 @@ from calculon.serving.deployment import Deployment
 from calculon.spec.fields import spec_fields
 from calculon.units import Array, Count
 
-SIZES = tuple(one.name for one in spec_fields(Deployment) if one.annotation is int)
-"""Fields that are columns: the whole numbers. All others are choices, and the same for all rows."""
+SIZES = tuple(
+    one.name
+    for one in spec_fields(Deployment)
+    if one.annotation is int and (one.default is not None or not one.declaration.optional)
+)
+"""Fields that are columns: whole numbers that every deployment has. All others are choices, the same for all rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

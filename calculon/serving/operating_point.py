@@ -51,7 +51,7 @@ class Load:
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         fitting = sequences_that_fit(
-            replica.model, self.deployments, replica.types, self.memory, self.load
+            replica.model, self.deployments, replica.types, self.memory, self.load, replica.draft
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
 
@@ -59,14 +59,17 @@ class Load:
         """Return the memory of a rank, with activations of the largest pass."""
         d, w = self.deployments, self.load
         tokens = d.token_budget if d.mixes else w.computed
-        return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
+        r = self.replica
+        return rank_memory(r.model, r.system, d, r.types, tokens, r.draft)
 
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
         d, w = self.deployments, self.load
         bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
         if d.mixes:
-            bounds.append(np.floor(budget_batch(d.token_budget, w.computed, w.output)))
+            rows, tokens = self.replica.rows, self.replica.per_pass
+            room = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+            bounds.append(np.floor(room))
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
     def answer(self) -> Point:
@@ -128,7 +131,8 @@ class Load:
         held = float(m.weights[0] + m.reserve[0] + m.activation[0])
         available = float(m.capacity[0])
         length = w.prompt + w.output
-        one = float(cached_bytes(self.replica.model, d, self.replica.types, length)[0])
+        r = self.replica
+        one = float(cached_bytes(r.model, d, r.types, length, r.draft)[0])
         needed = held + one / d.record.memory_fraction
         return Infeasible(
             "mem1_capacity",
@@ -177,7 +181,8 @@ class Load:
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
         prompts = replica.prompts(batch, decode)
-        return saturated(batch, decode, prompts, self.load.output), prompts, decode
+        each = decode / self.replica.per_pass
+        return saturated(batch, each, prompts, self.load.output), prompts, decode
 
     def _loaded(
         self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
@@ -196,7 +201,8 @@ class Load:
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
-        state = full._replace(rate=each) if static else at_rate(each, decode, prompts)
+        token = decode / self.replica.per_pass
+        state = full._replace(rate=each) if static else at_rate(each, token, prompts)
         return _where(late, full, state), queue
 
     def _of_users(
@@ -211,9 +217,8 @@ class Load:
             return full, Wait(late, late)
         fits = own <= batch
         late = np.where(fits, 0.0, late)
-        return _where(fits, of_users(own, decode, prompts, w.output, w.think), full), Wait(
-            late, late
-        )
+        alone = of_users(own, decode / self.replica.per_pass, prompts, w.output, w.think)
+        return _where(fits, alone, full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
@@ -252,7 +257,8 @@ class Load:
         tpot_p = state.tpot
         if open_loop:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
-            tpot_p = np.maximum(tpot_p, replica.decode(crowd) / (1 - state.prefill_share))
+            token = replica.decode(crowd) / replica.per_pass
+            tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
         output = state.rate * w.output * d.replicas
         per_proc = output / d.num_procs
@@ -279,7 +285,9 @@ class Load:
             capacity_rate=best.rate * d.replicas,
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
-            max_context=longest_context(replica.model, d, replica.types, self.memory),
+            max_context=longest_context(
+                replica.model, d, replica.types, self.memory, replica.draft
+            ),
             utilisation=asked / (best.rate * d.replicas),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
@@ -294,11 +302,11 @@ class Load:
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args = self.replica.model, d, self.replica.types
-        cache = batch * cached_bytes(*args, w.computed + w.output / 2)
+        args, draft = (self.replica.model, d, self.replica.types), self.replica.draft
+        cache = batch * cached_bytes(*args, w.computed + w.output / 2, draft)
         if w.cached:
-            cache = cache + cached_bytes(*args, w.cached)
-        logits = batch * logit_bytes(self.replica.model, d.tensor_par)
+            cache = cache + cached_bytes(*args, w.cached, draft)
+        logits = batch * self.replica.rows * logit_bytes(self.replica.model, d.tensor_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )

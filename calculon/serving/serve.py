@@ -16,6 +16,7 @@ from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deploy
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
+from calculon.serving.drafts import draft_of, unsplit
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.operating_point import Load
 from calculon.serving.points import Limit, Point
@@ -243,5 +244,6 @@ def _check(model: Model, deployment: Deployment) -> None:
     elif deployment.expert_par > 1 and model.num_experts % deployment.expert_par:
         wanted = f"a divisor of num_experts={model.num_experts} of {model.name}"
         problems.append(Problem("expert_par", wanted, str(deployment.expert_par)))
+    problems += unsplit(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
