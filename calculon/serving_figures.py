@@ -23,6 +23,22 @@ class ServingMemory:
 
 
 @record
+class SpeculationFigures:
+    """What drafts are worth."""
+
+    NAMES: ClassVar = "spec_{field}"
+
+    tokens: Tokens = stat("tokens of a sequence that a pass yields; 1 without speculation")
+    speedup: Fraction = stat(
+        "time per token without drafts over that with them, of the batch at hand", nullable=True
+    )
+    break_even: Count = stat(
+        "largest batch of those that fit whose tokens come faster with drafts; 0: none",
+        nullable=True,
+    )
+
+
+@record
 class ServingFigures:
     """What a deployment gives, one entry for each deployment and load."""
 
@@ -30,7 +46,9 @@ class ServingFigures:
     ttft_p: Seconds = stat("the same at the percentile of the workload")
     tpot: Seconds = stat("time per token after the first, on average")
     tpot_p: Seconds = stat("the same at the percentile of the workload")
-    itl_max: Seconds = stat("longest time between two tokens: a pass that also takes a prompt")
+    itl_max: Seconds = stat(
+        "longest time between two tokens, or of speculation between those of two passes: one that also takes a prompt"
+    )
     request_latency: Seconds = stat("time from arrival to the last token")
     interactivity: TokensPerSecond = stat("tokens that a user sees in a second: 1 / tpot")
     output_rate: TokensPerSecond = stat("generated tokens of all replicas")
@@ -48,13 +66,27 @@ class ServingFigures:
     prefill_share: Fraction = stat("share of the time that prompts take")
     queue_time: Seconds = stat("mean wait before prefill")
     prefill_time: Seconds = stat("prefill of a request with nothing else")
-    decode_time: Seconds = stat("a pass that decodes all sequences at hand")
+    transfer_time: Seconds = stat(
+        "time for which the cache of a prompt is under way to the processors that decode, beyond its prefill"
+    )
+    prefill_busy: Fraction = stat(
+        "share of the time that processors are busy which only prefill, where there are any",
+        nullable=True,
+    )
+    decode_busy: Fraction = stat(
+        "requests over the most that the other processors can decode", nullable=True
+    )
+    balanced_prefill: Count = stat(
+        "replicas that prefill for each that decodes, so that neither waits", nullable=True
+    )
+    decode_time: Seconds = stat("a pass that decodes all sequences at hand, with its drafts")
     usd_per_mtoken: DollarsPerMillion = stat(
         "US dollars for a million generated tokens, where there is a price", nullable=True
     )
     mem_used: Bytes = stat("memory that a rank uses")
     mem_free: Bytes = stat("memory that a rank has left")
     memory: ServingMemory = part()
+    speculation: SpeculationFigures = part()
 
 
 SERVING_FIGURES: dict[str, Column] = {one.name: one for one in columns(ServingFigures)}

@@ -18,7 +18,7 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``queueing``         the wait before prefill, and how far the batch varies
 ``replica``          times of the passes of a replica
 ``operating_point``  the batch that a load leads to, and all figures; ``batch_search`` the search for it
-``points``           the records of what is found
+``served_points``    the records of what is found
 ``serve``            the answer for one deployment and workload; ``what_helps`` what better machines are worth
 ===================  ==========================================================================================
 

@@ -1,14 +1,15 @@
 """A deployment: the record of how a model is served."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar
 
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
+from calculon.serving.pool import Pool
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
-from calculon.spec.fields import check_record, declare, spec_fields
+from calculon.spec.fields import declare, spec_fields
 from calculon.units import GIB
 
 ADMISSIONS = {
@@ -24,23 +25,16 @@ _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class Deployment(Pool):
     """Replicas of a model, how each is split over processors, its types of numbers, and its scheduler."""
 
-    unknown_keys: ClassVar[str] = "error"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
-    num_procs: int = declare("processors of all replicas", at_least=1)
-    tensor_par: int = declare(
-        "ranks that share every product; key/value heads are copied where there are more ranks",
-        at_least=1,
-        default=1,
-    )
-    pipeline_par: int = declare("stages that share the blocks", at_least=1, default=1)
-    expert_par: int = declare(
-        "groups of the ranks of tensor_par that have different experts; each group shares the width of its own",
-        at_least=1,
-        default=1,
+    prefill: Pool | None = declare(
+        "processors of their own that prefill, with the same types of numbers, and hand caches on; num_procs counts "
+        "them, too. If absent, replicas prefill and decode",
+        default=None,
+        source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
     )
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
@@ -151,26 +145,16 @@ class Deployment:
     name: str = field(default="deployment", compare=False)
     document: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        """Check what the fields say together.
-
-        Raises
-        ------
-        SpecError
-            Where ranks do not make whole replicas, and where a pass has no room for the batch.
-        """
-        check_record(self)
-        if problems := list(self._contradictions()):
-            raise SpecError("deployment", problems)
-
-    def _contradictions(self) -> Iterator[Problem]:
-        if self.num_procs % self.replica_procs:
-            wanted = f"a multiple of tensor_par * pipeline_par = {self.replica_procs}"
-            yield Problem("num_procs", wanted, str(self.num_procs), "replicas are whole")
-        if self.tensor_par % self.expert_par:
-            yield Problem(
-                "expert_par", f"a divisor of tensor_par={self.tensor_par}", str(self.expert_par)
-            )
+    def contradictions(self) -> Iterator[Problem]:
+        """Yield what fields contradict each other."""
+        if self.prefill is not None and self.own_procs < 1:
+            wanted = f"more than prefill.num_procs={self.prefill.num_procs}, which it counts, too"
+            yield Problem("num_procs", wanted, str(self.num_procs))
+            return
+        yield from Pool.contradictions(self)
+        if self.prefill is not None and self.batching == "static":
+            hint = "a static batch is prefilled where it is decoded"
+            yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
         rows = self.max_batch * (1 + (self.draft_tokens or 0))
         if self.token_budget and rows > self.token_budget:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
@@ -208,14 +192,28 @@ class Deployment:
             yield Problem("accepted", f"at most draft_tokens={most}", f"{self.accepted:g}")
 
     @property
-    def replica_procs(self) -> int:
-        """Processors of a replica."""
-        return self.tensor_par * self.pipeline_par
+    def own_procs(self) -> int:
+        """Processors that decode, and prefill where no others do."""
+        return self.num_procs - (0 if self.prefill is None else self.prefill.num_procs)
 
     @property
-    def replicas(self) -> int:
-        """Independent engines."""
-        return self.num_procs // self.replica_procs
+    def prefilling(self) -> "Deployment | None":
+        """The deployment of the processors that only prefill."""
+        if self.prefill is None:
+            return None
+        split: dict[str, Any] = {
+            one.name: getattr(self.prefill, one.name) for one in spec_fields(Pool)
+        }
+        alone: dict[str, Any] = {
+            "prefill": None,
+            "max_batch": 0,
+            "token_budget": 0,
+        }
+        return replace(self, **split, **alone)
+
+    def without_draft(self) -> "Deployment":
+        """Return the same without speculation."""
+        return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
 
     @property
     def of_experts(self) -> str:
@@ -225,7 +223,7 @@ class Deployment:
     @property
     def mixes(self) -> bool:
         """Whether passes decode and take chunks of prompts at once."""
-        return self.batching == "continuous" and self.token_budget > 0
+        return self.batching == "continuous" and self.token_budget > 0 and self.prefill is None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as in a file, without those that leave something open."""
@@ -233,6 +231,8 @@ class Deployment:
         for one in spec_fields(Deployment):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
+            if isinstance(value, Pool):
+                value = {part.key: getattr(value, part.name) for part in spec_fields(Pool)}
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found

@@ -1,22 +1,21 @@
 """Deployments as columns: one and a million are solved by the same formulas."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.serving.deployment import Deployment
-from calculon.spec.fields import spec_fields
-from calculon.units import Array, Count
+from calculon.serving.pool import Pool
+from calculon.units import Count
 
-SIZES = tuple(
-    one.name
-    for one in spec_fields(Deployment)
-    if one.annotation is int and (one.default is not None or not one.declaration.optional)
-)
-"""Fields that are columns: whole numbers that every deployment has. All others are choices, the same for all rows."""
+SIZES = tuple(one.name for one in fields(Deployment) if one.type is int)
+"""Fields that are columns: whole numbers that each deployment has. All others are choices, the same for all rows."""
+
+POOL_SIZES = tuple(one.name for one in fields(Pool))
+"""Those of a pool that prefills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +28,8 @@ class Deployments:
         The choices: types of numbers, scheduler, price. Its sizes do not count.
     num_procs, tensor_par, pipeline_par, expert_par, max_batch, token_budget, kv_block : array of float
         The fields of these names.
+    prefilling : Deployments or None
+        The pools that only prefill, where there are any: row by row.
     """
 
     record: Deployment
@@ -39,10 +40,22 @@ class Deployments:
     max_batch: Count
     token_budget: Count
     kv_block: Count
+    prefilling: "Deployments | None" = None
 
     @classmethod
-    def of(cls, record: Deployment, **sizes: Any) -> "Deployments":
+    def of(
+        cls, record: Deployment, prefill: Mapping[str, Any] | None = None, **sizes: Any
+    ) -> "Deployments":
         """Make columns of a record and of sizes that count instead of its own, which broadcast.
+
+        Parameters
+        ----------
+        record : Deployment
+            Its choices, and sizes where no others are stated.
+        prefill : mapping, optional
+            Sizes of its pool that prefills.
+        **sizes
+            Of its own.
 
         Raises
         ------
@@ -52,28 +65,44 @@ class Deployments:
         given = {name: sizes.pop(name, getattr(record, name)) for name in SIZES}
         assert not sizes, f"no sizes of deployments: {sorted(sizes)}"
         arrays = (np.atleast_1d(np.asarray(one, float)) for one in given.values())
-        columns = dict(zip(SIZES, np.broadcast_arrays(*arrays), strict=True))
+        columns: dict[str, Any] = dict(zip(SIZES, np.broadcast_arrays(*arrays), strict=True))
         budgets = columns["token_budget"]
         if record.batching == "continuous" and np.any((budgets > 0) != (budgets[:1] > 0)):
             raise ValueError("deployments with and without a budget of tokens in one table")
         if len(budgets):
             record = replace(record, token_budget=int(budgets[0]), max_batch=0)
+        pool = record.prefilling
+        if pool is not None:
+            shape = {"kv_block": columns["kv_block"]}
+            columns["prefilling"] = cls.of(pool, **shape, **(prefill or {}))
         return cls(record=record, **columns)
 
     @classmethod
     def of_records(cls, records: Sequence[Deployment]) -> "Deployments":
         """Make columns of records with the same choices."""
         sizes = {name: [getattr(one, name) for one in records] for name in SIZES}
-        return cls.of(records[0], **sizes)
+        pools = [one.prefill for one in records if one.prefill is not None]
+        prefill = {name: [getattr(one, name) for one in pools] for name in POOL_SIZES}
+        return cls.of(records[0], prefill if pools else None, **sizes)
 
     def take(self, places: Any) -> "Deployments":
         """Return the deployments at some places, in that order."""
-        columns: dict[str, Array] = {name: getattr(self, name)[places] for name in SIZES}
+        columns: dict[str, Any] = {name: getattr(self, name)[places] for name in SIZES}
+        if self.prefilling is not None:
+            columns["prefilling"] = self.prefilling.take(places)
         return Deployments(record=self.record, **columns)
+
+    def without_draft(self) -> "Deployments":
+        """Return the same without speculation."""
+        pool = None if self.prefilling is None else self.prefilling.without_draft()
+        return replace(self, record=self.record.without_draft(), prefilling=pool)
 
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}
+        if (pool := self.prefilling) is not None:
+            own = {name: int(getattr(pool, name)[place]) for name in POOL_SIZES}
+            sizes["prefill"] = Pool(**own)
         return replace(self.record, **sizes)
 
     @property
@@ -82,9 +111,15 @@ class Deployments:
         return self.num_procs.shape[0]
 
     @property
+    def replica_procs(self) -> Count:
+        """Processors of a replica."""
+        return self.tensor_par * self.pipeline_par
+
+    @property
     def replicas(self) -> Count:
-        """Independent engines of each."""
-        return self.num_procs / (self.tensor_par * self.pipeline_par)
+        """Independent engines of each, that decode."""
+        others = 0.0 if self.prefilling is None else self.prefilling.num_procs
+        return (self.num_procs - others) / self.replica_procs
 
     @property
     def mixes(self) -> bool:
@@ -104,6 +139,8 @@ def grouped(records: Iterable[Deployment]) -> list[tuple[Deployments, list[int]]
     for place, one in enumerate(known):
         plain: dict[str, Any] = dict.fromkeys(SIZES, 1)
         plain |= {"max_batch": 0, "token_budget": int(one.mixes)}
+        if one.prefill is not None:
+            plain |= {"num_procs": 2, "prefill": Pool(num_procs=1)}
         groups.setdefault(replace(one, **plain), []).append(place)
     return [
         (Deployments.of_records([known[place] for place in places]), places)

@@ -1,14 +1,16 @@
 """The points at which replicas work under a load: their batches, and all that follows from these."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from calculon.campaign.money import Quote, quote
 from calculon.errors import Infeasible
+from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
+from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED
-from calculon.serving.points import CUTS, LimitColumn, Point, Points
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
     RankMemory,
@@ -19,19 +21,21 @@ from calculon.serving.rank_memory import (
     sequences_that_fit,
 )
 from calculon.serving.replica import Replica
+from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
     Prompts,
     Steady,
     at_rate,
     budget_batch,
     concurrency,
+    elsewhere,
     of_users,
     run_time,
     saturated,
     static_rate,
     waves,
 )
-from calculon.serving_figures import ServingFigures, ServingMemory
+from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.units import GIB, Array, Count, Seconds
 
 MOST_SEQUENCES = 2.0**20
@@ -54,23 +58,31 @@ class Load:
             replica.model, self.deployments, replica.types, self.memory, self.load, replica.draft
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self.pool = prefilling(replica)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
         d, w = self.deployments, self.load
-        tokens = d.token_budget if d.mixes else w.computed
+        tokens: Count | float = d.token_budget if d.mixes else w.computed
+        if d.prefilling is not None:  # passes have a token of each sequence alone
+            tokens = d.token_budget
         r = self.replica
         return rank_memory(r.model, r.system, d, r.types, tokens, r.draft)
 
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
-        d, w = self.deployments, self.load
-        bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
-        if d.mixes:
-            rows, tokens = self.replica.rows, self.replica.per_pass
-            room = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
-            bounds.append(np.floor(room))
+        allowed = self.deployments.max_batch
+        bounds = [np.where(allowed > 0, allowed, np.inf), *self._rooms()]
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
+
+    def _rooms(self) -> list[Count]:
+        """Return the sequences for which there is room in memory, and in a pass that mixes."""
+        d, w = self.deployments, self.load
+        if not d.mixes:
+            return [self.room]
+        rows, tokens = self.replica.rows, self.replica.per_pass
+        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+        return [self.room, np.floor(budget)]
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
@@ -80,8 +92,12 @@ class Load:
         Infeasible
             Where not a single sequence has room in memory, or in a pass.
         """
+        w = self.load
         if self.room[0] < 1:
-            raise self._unfit()
+            raise self._unfit(self.memory, self.deployments, w.prompt + w.output)
+        if self.pool is not None and self.pool.room[0] < 1:
+            assert self.deployments.prefilling is not None
+            raise self._unfit(self.pool.memory, self.deployments.prefilling, w.prompt)
         most, cut = self.most()
         if most[0] < 1:
             name = CUTS[cut[0]]
@@ -106,6 +122,10 @@ class Load:
         most, cut = self.most()
         room = most >= 1
         most = np.maximum(most, 1.0)
+        alone = self._decoded(most, None)[0].rate
+        if self.pool is not None:
+            room = room & (self.pool.room >= 1)
+            most, cut = self._prefilled(self.pool, most, cut)
         batch, cut = self._batch(most, cut)
         full, prompts, decode = self.state(batch)
         best, _, _ = self.state(most)
@@ -115,6 +135,8 @@ class Load:
         if w.requests is not None:
             ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state)
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
+        if self.pool is not None:
+            figures = self._of_pools(self.pool, figures, batch, decode, alone)
         return Points(
             figures=figures,
             batch=batch,
@@ -125,23 +147,47 @@ class Load:
             price="" if price is None else price.words,
         )
 
-    def _unfit(self) -> Infeasible:
-        """Say by how much memory does not do."""
-        m, d, w = self.memory, self.deployments, self.load
-        held = float(m.weights[0] + m.reserve[0] + m.activation[0])
-        available = float(m.capacity[0])
-        length = w.prompt + w.output
+    def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
+        """Say by how much memory does not do for a sequence of so many tokens."""
+        held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
+        available = float(memory.capacity[0])
         r = self.replica
-        one = float(cached_bytes(r.model, d, r.types, length, r.draft)[0])
-        needed = held + one / d.record.memory_fraction
+        one = float(cached_bytes(r.model, deployments, r.types, length, r.draft)[0])
+        needed = held + one / deployments.record.memory_fraction
+        pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
             "mem1_capacity",
-            f"a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
-            f"{float(m.weights[0]) / GIB:.1f}, activations {float(m.activation[0]) / GIB:.1f}, reserve "
-            f"{float(m.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
+            f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
+            f"{float(memory.weights[0]) / GIB:.1f}, activations {float(memory.activation[0]) / GIB:.1f}, reserve "
+            f"{float(memory.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
             needed,
             available,
             1,
+        )
+
+    def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
+        """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
+        each = pool.rate / self.deployments.replicas
+        enough = least(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
+        return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "prefill")
+
+    def _of_pools(
+        self,
+        pool: Prefilling,
+        figures: ServingFigures,
+        batch: Count,
+        decode: Seconds,
+        alone: Array,
+    ) -> ServingFigures:
+        """Fill the figures of pools; `alone` is the rate of a replica that decodes as much as it can."""
+        w, replicas = self.load, self.deployments.replicas
+        return replace(
+            figures,
+            prefill_time=pool.time,
+            transfer_time=pool.moved,
+            prefill_busy=figures.request_rate / pool.rate,
+            decode_busy=figures.request_rate / (replicas * alone),
+            balanced_prefill=balanced(pool.busy, decode / self.replica.per_pass, batch, w.output),
         )
 
     def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
@@ -170,8 +216,18 @@ class Load:
     def state(self, batch: Count, places: Array | None = None) -> tuple[Steady, Prompts, Seconds]:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.
 
-        Each batch is one of the deployment at a place; by default there is one of each.
+        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
+        their rates.
         """
+        state, prompts, decode = self._decoded(batch, places)
+        if self.pool is not None:
+            most = self.pool.rate / self.deployments.replicas
+            most = most if places is None else most[places]
+            state = state._replace(rate=np.minimum(state.rate, most))
+        return state, prompts, decode
+
+    def _decoded(self, batch: Count, places: Array | None) -> tuple[Steady, Prompts, Seconds]:
+        """Return the same, where prompts are prefilled as fast as they are decoded."""
         replica = self.replica if places is None else self.replica.take(places)
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
@@ -180,7 +236,11 @@ class Load:
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
-        prompts = replica.prompts(batch, decode)
+        if self.pool is None:
+            prompts = replica.prompts(batch, decode)
+        else:
+            latency = self.pool.time + self.pool.moved
+            prompts = elsewhere(latency if places is None else latency[places], decode)
         each = decode / self.replica.per_pass
         return saturated(batch, each, prompts, self.load.output), prompts, decode
 
@@ -194,10 +254,12 @@ class Load:
         if w.rate is None:
             return full, no_wait(decode)
         each = w.rate / d.replicas
-        found = wait(
-            w.rate + 0 * each, prompts.busy, d.replicas, w.arrival_cv, w.prompt_cv, w.percentile
-        )
+        busy, servers = prompts.busy, d.replicas
         half = decode / 2  # of the pass that runs when a request comes
+        if self.pool is not None:
+            busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
+        asked = np.full_like(each, w.rate)
+        found = wait(asked, busy, servers, w.arrival_cv, w.prompt_cv, w.percentile)
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
@@ -253,6 +315,7 @@ class Load:
         """Fill the figures of states."""
         d, w, replica = self.deployments, self.load, self.replica
         held, open_loop = self._held(batch), w.rate is not None
+        nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
         busiest = concurrency(state, w.output)
         tpot_p = state.tpot
         if open_loop:
@@ -263,7 +326,7 @@ class Load:
         output = state.rate * w.output * d.replicas
         per_proc = output / d.num_procs
         alone, _ = replica.prefill(np.ones_like(batch))
-        dollars = np.full_like(batch, np.nan)
+        dollars = none
         if price is not None:
             dollars = np.asarray(price.usd * d.num_procs / (3600 * output) * 1e6)
         used = held.weights + held.reserve + held.activation + held.cache
@@ -292,11 +355,34 @@ class Load:
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
             prefill_time=alone,
+            transfer_time=nothing,
+            prefill_busy=none,
+            decode_busy=none,
+            balanced_prefill=none,
             decode_time=decode,
             usd_per_mtoken=dollars,
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,
+            speculation=self._speculation(batch),
+        )
+
+    def _speculation(self, batch: Count) -> SpeculationFigures:
+        """Return what drafts are worth with full batches: at hand, and of the largest for which they pay."""
+        tokens = np.full_like(batch, self.replica.per_pass)
+        if self.replica.rows == 1:
+            nothing = np.full_like(batch, np.nan)
+            return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
+        plain = Load(self.replica.without_draft())
+
+        def speedup(places: Array, batch: Count) -> Array:
+            return plain.state(batch, places)[0].tpot / self.state(batch, places)[0].tpot
+
+        most = np.maximum(1.0, np.min(self._rooms(), axis=0))
+        return SpeculationFigures(
+            tokens=tokens,
+            speedup=speedup(np.arange(len(batch)), batch),
+            break_even=largest(most, lambda at, b: speedup(at, b) > 1),
         )
 
     def _held(self, batch: Count) -> ServingMemory:

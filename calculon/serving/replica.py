@@ -43,6 +43,11 @@ class Replica:
         vars(taken)["draft"] = self.draft  # whose model was read once
         return taken
 
+    def without_draft(self) -> "Replica":
+        """Return the same without speculation."""
+        plain = self.deployments.without_draft()
+        return Replica(self.model, self.system, plain, self.workload)
+
     @cached_property
     def types(self) -> NumberTypes:
         """Types of numbers on the machine."""

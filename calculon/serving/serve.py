@@ -19,9 +19,9 @@ from calculon.serving.deployments import Deployments
 from calculon.serving.drafts import draft_of, unsplit
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.operating_point import Load
-from calculon.serving.points import Limit, Point
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import PassTimes
+from calculon.serving.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 from calculon.spec.model import Model
 

@@ -130,6 +130,12 @@ def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
     return Prompts(one, busy, prefill, busy + decode)
 
 
+def elsewhere(latency: Seconds, decode: Seconds) -> Prompts:
+    """Return what prompts do that other processors prefill, and that are there after so long: nothing to decoding."""
+    nothing = np.zeros_like(decode)
+    return Prompts(nothing, nothing, latency, decode)
+
+
 def budget_batch(
     budget: Count, computed: float, output: float, rows: float = 1, tokens: float = 1
 ) -> Count:

@@ -7,7 +7,17 @@ from calculon.serving.row_times import PassTimes
 from calculon.serving_figures import ServingFigures
 from calculon.units import Array, Count, Seconds
 
-CUTS = ("max_batch", "memory", "token_budget", "users", "rate", "requests", "tpot", "ttft")
+CUTS = (
+    "max_batch",
+    "memory",
+    "token_budget",
+    "users",
+    "rate",
+    "requests",
+    "tpot",
+    "ttft",
+    "prefill",
+)
 """What bounds the sequences of a replica."""
 
 
@@ -80,7 +90,7 @@ class Point:
         Sequences that a replica decodes at a time; for a rate what it takes to keep up.
     cut : str
         What bounds the sequences of a replica: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
-        ``requests``, ``tpot`` or ``ttft``.
+        ``requests``, ``tpot``, ``ttft`` or ``prefill``.
     decode, prefill : PassTimes
         The pass that decodes the batch, and that of one whole prompt.
     limits : tuple of Limit

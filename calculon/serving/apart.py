@@ -1,0 +1,92 @@
+"""Prefill in processors of its own: what it takes, and when caches are where they are decoded.
+
+Source: Zhong et al., *DistServe*, arXiv 2401.09670; Patel et al., *Splitwise*, arXiv 2311.18677.
+"""
+
+import numpy as np
+
+from calculon.frozen import dataclass
+from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.placement import Group
+from calculon.serving.rank_memory import RankMemory, cached_bytes, rank_memory
+from calculon.serving.replica import Replica
+from calculon.units import Array, Count, Fraction, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefilling:
+    """What pools that prefill give; columns of shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    time : array
+        From the begin of a prompt to its first token.
+    busy : array
+        Time that a replica has for each prompt.
+    moved : array
+        Time from the first token until the cache of the prompt is where it is decoded.
+    replicas : array
+        Independent engines.
+    memory : RankMemory
+        Of a rank.
+    room : array of float
+        Prompts whose caches fit into the memory of one.
+    """
+
+    time: Seconds
+    busy: Seconds
+    moved: Seconds
+    replicas: Count
+    memory: RankMemory
+    room: Count
+
+    @property
+    def rate(self) -> Array:
+        """Most prompts in a second."""
+        return self.replicas / self.busy
+
+
+def prefilling(replica: Replica) -> Prefilling | None:
+    """Return what the pools that prefill give; None where the replicas that decode do."""
+    pool = replica.deployments.prefilling
+    if pool is None:
+        return None
+    own = Replica(replica.model, replica.system, pool, replica.workload)
+    time, busy = own.prefill(np.ones(pool.count))
+    w = replica.workload
+    model, types, draft = replica.model, replica.types, replica.draft
+    memory = rank_memory(model, replica.system, pool, types, w.computed, draft)
+    return Prefilling(
+        time=time,
+        busy=busy,
+        moved=_moved(replica, time),
+        replicas=pool.replicas,
+        memory=memory,
+        room=np.floor(memory.room / cached_bytes(model, pool, types, w.prompt, draft)),
+    )
+
+
+def _moved(replica: Replica, prefill: Seconds) -> Seconds:
+    """Return the time for which the cache of a prompt is under way beyond its prefill.
+
+    Ranks of both pools send and receive their shares at once; the largest share takes the longest. Each block is sent
+    as soon as it is there, so that what is left is the last, or what the network lacks of keeping up (Splitwise,
+    section 4.2).
+    """
+    d, model, system = replica.deployments, replica.model, replica.system
+    pool, length = d.prefilling, replica.workload.prompt
+    assert pool is not None
+    shares = [cached_bytes(model, one, replica.types, length, replica.draft) for one in (d, pool)]
+    stride = np.asarray(np.maximum(d.replica_procs, pool.replica_procs), np.int64)
+    way = Group.in_mesh(system, np.full(d.count, 2), stride)
+    time = group_time(system, "p2p", np.maximum(*shares), way, AUTO)
+    return np.maximum(time / model.num_blocks, time - prefill)
+
+
+def balanced(prefill: Seconds, decode: Seconds, batch: Count, output: float) -> Fraction:
+    """Return the replicas that prefill for each that decodes, so that neither waits.
+
+    Source: DistServe, section 4: both pools pass on as many requests, ``1 / t_pf`` each here, ``B / ((o - 1) t_d)``
+    there.
+    """
+    return prefill * batch / ((output - 1) * decode)
