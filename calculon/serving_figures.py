@@ -33,7 +33,7 @@ class SpeculationFigures:
         "time per token without drafts over that with them, of the batch at hand", nullable=True
     )
     break_even: Count = stat(
-        "largest batch of those that fit whose tokens come faster with drafts; 0: none",
+        "largest batch of those that fit whose decode passes make tokens faster with drafts; 0: none",
         nullable=True,
     )
 

@@ -368,21 +368,22 @@ class Load:
         )
 
     def _speculation(self, batch: Count) -> SpeculationFigures:
-        """Return what drafts are worth with full batches: at hand, and of the largest for which they pay."""
+        """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
         tokens = np.full_like(batch, self.replica.per_pass)
         if self.replica.rows == 1:
             nothing = np.full_like(batch, np.nan)
             return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
-        plain = Load(self.replica.without_draft())
+        drafted, plain = self.replica, self.replica.without_draft()
 
-        def speedup(places: Array, batch: Count) -> Array:
-            return plain.state(batch, places)[0].tpot / self.state(batch, places)[0].tpot
+        def pays(places: Array, batch: Count) -> Array:
+            token = drafted.take(places).decode(batch) / drafted.per_pass
+            return token < plain.take(places).decode(batch)
 
-        most = np.maximum(1.0, np.min(self._rooms(), axis=0))
+        without, _, _ = Load(plain).state(batch)
         return SpeculationFigures(
             tokens=tokens,
-            speedup=speedup(np.arange(len(batch)), batch),
-            break_even=largest(most, lambda at, b: speedup(at, b) > 1),
+            speedup=without.tpot / self.state(batch)[0].tpot,
+            break_even=largest(np.maximum(1.0, np.min(self._rooms(), axis=0)), pays),
         )
 
     def _held(self, batch: Count) -> ServingMemory:
