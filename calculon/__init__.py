@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from calculon.planner.sensitivity import sensitivity
     from calculon.planner.waterfall import Waterfall, waterfall
     from calculon.planner.why import Why, why
+    from calculon.search.deployments.deployments_found import DeploymentSearch
+    from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
+    from calculon.serving.by_batch import ByBatch, by_batch
     from calculon.serving.serve import Served, serve
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
@@ -46,8 +49,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answer",
+    "ByBatch",
     "CalculonError",
     "Comparison",
+    "DeploymentSearch",
     "Estimate",
     "Evaluation",
     "Execution",
@@ -69,6 +74,7 @@ __all__ = [
     "Why",
     "__version__",
     "bounds",
+    "by_batch",
     "campaign",
     "catalog",
     "compare",
@@ -83,6 +89,7 @@ __all__ = [
     "plan",
     "report",
     "search",
+    "search_deployments",
     "sensitivity",
     "serve",
     "sweep",
@@ -115,7 +122,10 @@ _MODULES = {
     "planner.dependence": ("Sensitivity",),
     "planner.sensitivity": ("sensitivity",),
     "planner.why": ("Why", "why"),
+    "serving.by_batch": ("ByBatch", "by_batch"),
     "serving.serve": ("Served", "serve"),
+    "search.deployments.deployments_found": ("DeploymentSearch",),
+    "search.deployments.serving_search": ("search_deployments",),
     "search.driver": ("SearchResult", "executions", "search"),
     "spec.execution": ("Execution",),
     "spec.model": ("Model",),

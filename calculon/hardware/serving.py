@@ -8,7 +8,7 @@ from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.hardware.number_rows import decode_rows, rows_schema
 from calculon.spec.fields import Declaration, declare
-from calculon.units import Bytes, BytesPerSecond, Count, Seconds
+from calculon.units import GIB, GIGA, Bytes, BytesPerSecond, Count, Seconds
 
 _RANKS = Declaration(help="members of the group", at_least=2)
 _LATENCY = Declaration(help="latency of the smallest message", unit="s", at_least=0)
@@ -163,6 +163,16 @@ class SmallReduce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """What a processor has of the disks of its node."""
+
+    capacity: float = declare("room for caches", key="GiB", unit="GiB", scale=GIB, above=0)
+    bandwidth: float = declare(
+        "rate at which it reads them", key="GBps", unit="GB/s", scale=GIGA, above=0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
     """Kernels of serving, inside graphs that are launched as a whole; no time of training depends on them.
 
@@ -209,4 +219,8 @@ class Serving:
         unit="s",
         at_least=0,
         default=1e-3,
+    )
+    disk: Disk | None = declare(
+        "what a processor has of the disks of its node, for cached prefixes; none if absent",
+        default=None,
     )

@@ -14,27 +14,29 @@ _FIELDS: Mapping[str, SpecField] = {field.name: field for field in FIELDS}
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
-def check_kinds(text: str) -> None:
+def check_kinds(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
     """Check that texts are compared with texts only, and fields of named values with their values only.
 
     Parameters
     ----------
     text : str
         A condition that :class:`~calculon.expression.Expression` has read, with known names only.
+    fields : mapping
+        Fields by name; by default those of executions.
 
     Raises
     ------
     SpecError
         Otherwise, with what to write instead.
     """
-    _Kinds(text).of(ast.parse(text.strip(), mode="eval").body)
+    _Kinds(text, fields).of(ast.parse(text.strip(), mode="eval").body)
 
 
 class _Kinds:
     """Finds the kind of every part of one condition."""
 
-    def __init__(self, text: str):
-        self.text = text
+    def __init__(self, text: str, fields: Mapping[str, SpecField]):
+        self.text, self._fields = text, fields
         self._known: dict[ast.expr, Kind] = {}
 
     def of(self, node: ast.expr) -> Kind:
@@ -48,7 +50,7 @@ class _Kinds:
             case ast.Constant(value=value):
                 return _kind(type(value))
             case ast.Name(id=name):
-                return _kind_of_name(name)
+                return _kind_of_name(name, self._fields)
             case ast.Compare(left=left, ops=ops, comparators=others):
                 self._compare(left, ops, others)
                 return "switch"
@@ -83,14 +85,15 @@ class _Kinds:
         """Refuse to compare a text with a number."""
         if (self.of(one) == "text") != (self.of(other) == "text"):
             found = f"{ast.unparse(one)} and {ast.unparse(other)}"
-            hint = _unquoted(one, other) or _quoted(one, other) or _quoted(other, one)
+            hint = _unquoted(one, other) or _quoted(one, other, self._fields)
+            hint = hint or _quoted(other, one, self._fields)
             self._refuse("two texts or two numbers to compare", found, hint)
 
     def _takes(self, name: ast.expr, value: ast.expr) -> None:
         """Refuse a text that a field never holds."""
         match name, value:
             case ast.Name(id=field), ast.Constant(value=str(text)):
-                choices = _FIELDS[field].declaration.choices
+                choices = self._fields[field].declaration.choices
                 if text not in choices:
                     wanted = f"a value of {field}: {', '.join(getattr(choices, 'usual', choices))}"
                     self._refuse(wanted, repr(text), nearest(text, choices))
@@ -109,18 +112,18 @@ def _kind(kind: type) -> Kind:
     return "switch" if kind is bool else "text" if kind is str else "number"
 
 
-def _kind_of_name(name: str) -> Kind:
-    """Return the kind of a statistic, an execution field or a constant."""
+def _kind_of_name(name: str, fields: Mapping[str, SpecField]) -> Kind:
+    """Return the kind of a statistic, a field or a constant."""
     if name in ("true", "false"):
         return "switch"
-    return _kind(_FIELDS[name].annotation) if name in _FIELDS else "number"
+    return _kind(fields[name].annotation) if name in fields else "number"
 
 
-def _quoted(name: ast.expr, value: ast.expr) -> str:
+def _quoted(name: ast.expr, value: ast.expr, fields: Mapping[str, SpecField]) -> str:
     """Return the hint to quote a number that is a named value of a field."""
     match name, value:
         case ast.Name(id=field), ast.Constant(value=number):
-            if field in _FIELDS and str(number) in _FIELDS[field].declaration.choices:
+            if field in fields and str(number) in fields[field].declaration.choices:
                 return f"write {str(number)!r}"
     return ""
 

@@ -1,6 +1,7 @@
 """What a search looks for: any statistic, larger or smaller."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from calculon.campaign.whole_run import WholeRun
 
 SENSES = ("max", "min")
+
+LARGER = ("samples/s", "tokens/s", "requests/s", "FLOP/s", "fraction", "tokens/USD", "tokens")
+"""Units of which more is better."""
 
 MEMORY = tuple(column.name for column in columns(Capacity))
 """Statistics of the memory that processors need."""
@@ -42,8 +46,16 @@ class Objective:
         SpecError
             For an unknown statistic (with the nearest names) or sense.
         """
+        find = partial(known_statistic, where=where, whole_runs=whole_runs)
+        return cls.read(text, find, where)
+
+    @classmethod
+    def read(
+        cls, text: str, find: Callable[[str], Column], where: str = "objective"
+    ) -> "Objective":
+        """Read ``NAME[:max|min]`` of what `find` knows by name; errors as of :meth:`parse`."""
         name, colon, sense = text.partition(":")
-        statistic = known_statistic(name, where, whole_runs=whole_runs)
+        statistic = find(name)
         if not colon:
             sense = _natural_sense(statistic)
         if sense not in SENSES:
@@ -129,5 +141,4 @@ def check_statistic(name: str, where: str, edition: Edition) -> None:
 
 def _natural_sense(statistic: Column) -> str:
     """Rates and efficiencies should be large, everything else small."""
-    larger = statistic.unit.symbol in ("samples/s", "tokens/s", "FLOP/s", "fraction", "tokens/USD")
-    return "max" if larger else "min"
+    return "max" if statistic.unit.symbol in LARGER else "min"

@@ -78,7 +78,10 @@ class Ranking(ABC):
 
 
 class Best(Ranking):
-    """The `count` best by one statistic; among equal scores the fewest switches, then the smallest numbers."""
+    """The `count` best by one statistic; among equal scores the fewest switches, then the smallest numbers.
+
+    Further statistics decide between equal scores before that, if there are `ties`.
+    """
 
     def __init__(
         self,
@@ -86,9 +89,10 @@ class Best(Ranking):
         count: int,
         where: Condition | None = None,
         *,
+        ties: Sequence[Objective] = (),
         prune: bool = True,
     ):
-        super().__init__([objective], where)
+        super().__init__([objective, *ties], where)
         self._count, self._prune = count, prune
         self._waiting: list[tuple[Array, Array, Array]] = []
         self._held = 0  # kept and waiting
@@ -130,8 +134,8 @@ class Best(Ranking):
         self.switches = np.concatenate(switches)
         self._waiting.clear()
         if len(self.numbers) >= self._count:
-            order = np.lexsort((self.numbers, self.switches, -self.scores[0]))[: self._count]
-            self._take(order)
+            order = np.lexsort((self.numbers, self.switches, *-self.scores[::-1]))
+            self._take(order[: self._count])
             self.threshold = float(self.scores[0, -1])
             self._limit = 2 * self._count
         self._held = len(self.numbers)

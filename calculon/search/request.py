@@ -140,7 +140,10 @@ def make_space(
         wanted = f"a datatype of both engines of {system.name}: {', '.join(system.datatypes)}"
         hint = nearest(str(datatype), system.datatypes)
         raise SpecError("search", Problem("datatype", wanted, inputs.found(datatype), hint))
-    fixed, added = checked("fix", _fields("fix", fix)), checked("add", _fields("add", add))
+    fixed, added = (
+        checked("fix", stated_fields("fix", fix)),
+        checked("add", stated_fields("add", add)),
+    )
     runs = campaign is not None
     edition = find_edition(needed_edition(model, preset, runs=runs) if edition is None else edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added}, preset, runs=runs)
@@ -385,7 +388,7 @@ def _switches(fused: object) -> tuple[bool, ...]:
     return tuple(dict.fromkeys(map(bool, values)))
 
 
-def _fields(option: str, values: object) -> dict[str, Any]:
+def stated_fields(option: str, values: object) -> dict[str, Any]:
     """Return the values of ``fix`` or ``add``: plain ones, or tuples of them."""
     if values is None:
         return {}

@@ -1,5 +1,7 @@
 """A condition on statistics and execution fields, parsed once and applied to columns."""
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest
@@ -11,6 +13,7 @@ from calculon.records import columns
 from calculon.run_figures import RUN_FIGURES
 from calculon.search.kinds import check_kinds
 from calculon.search.objective import of_a_run
+from calculon.spec.fields import SpecField
 from calculon.statistics import CorrectedStats
 from calculon.units import GIB, GIGA, MEGA, TERA, Array
 
@@ -49,22 +52,23 @@ class Condition:
             For anything else, for names that are neither statistics nor execution fields (with the nearest), for
             comparisons that can never hold, and for a condition that reads nothing of an execution.
         """
-        example = "a condition such as 'total_time < 60 and tensor_par <= 8'"
+        return cls.read(text, _of_executions(whole_runs=whole_runs))
+
+    @classmethod
+    def read(cls, text: str, words: "Words") -> "Condition":
+        """Read a condition on the columns that `words` lists; errors as of :meth:`parse`."""
+        example = f"a condition such as '{words.example}'"
         try:
             expression = Expression.parse(text)
         except ExpressionError as error:
             raise SpecError("where", Problem(text, example, error.found)) from None
-        known = known_names(whole_runs=whole_runs)
         for name in expression.names:
-            if name not in known:
-                hint = of_a_run(name) or _quoted(name) or nearest(name, known)
-                hint = hint or "see: calculon describe stats"
-                wanted = "a statistic or an execution field"
-                raise SpecError("where", Problem(text, wanted, repr(name), hint))
+            if name not in (*words.names, *CONSTANTS):
+                raise SpecError("where", Problem(text, words.wanted, repr(name), words.hint(name)))
         condition = cls(expression)
-        check_kinds(text)
+        check_kinds(text, words.fields)
         try:
-            found = np.asarray(expression.value(_with_constants(_sample)))
+            found = np.asarray(expression.value(_with_constants(words.sample)))
         except ArithmeticError:
             raise SpecError("where", Problem(text, example, "a division by zero")) from None
         except (TypeError, ValueError):
@@ -73,7 +77,7 @@ class Condition:
         if found.dtype != bool:
             raise SpecError("where", Problem(text, example, "a number or a text"))
         if not condition.names:
-            raise SpecError("where", Problem(text, example, "no statistic and no execution field"))
+            raise SpecError("where", Problem(text, example, words.none))
         return condition
 
     @property
@@ -90,18 +94,59 @@ def _with_constants(lookup: Lookup) -> Lookup:
     return lambda name: CONSTANTS[name] if name in CONSTANTS else lookup(name)
 
 
-def _quoted(name: str) -> str:
-    """Return the hint to quote a name that is a value of a field."""
-    values = {value for field in FIELDS for value in field.declaration.choices}
-    return f"write '{name}' in quotes" if name in values else ""
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The names of columns that a condition may use.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All of them.
+    fields : mapping
+        Those of fields among them, whose values need not be numbers, with their declarations.
+    wanted, none : str
+        What a name is, and that there is none, for messages.
+    example : str
+        A condition.
+    remark : callable
+        What there is to say of a name that is not known.
+    see : str
+        The command that lists the names.
+    """
+
+    names: tuple[str, ...]
+    fields: Mapping[str, SpecField]
+    wanted: str
+    none: str
+    example: str
+    see: str
+    remark: Callable[[str], str] = lambda name: ""
+
+    def hint(self, name: str) -> str:
+        """Return the hint for a name that is none."""
+        values = {one for field in self.fields.values() for one in field.declaration.choices}
+        quoted = f"write '{name}' in quotes" if name in values else ""
+        near = nearest(name, (*self.names, *CONSTANTS))
+        return self.remark(name) or quoted or near or f"see: {self.see}"
+
+    def sample(self, name: str) -> Array:
+        """Return a column of one row with a value of the right type."""
+        if (field := self.fields.get(name)) is None:
+            return np.ones(1)
+        return np.array((field.declaration.choices or (field.annotation(1),))[:1])
 
 
-def _sample(name: str) -> Array:
-    """Return a column of one row with a value of the right type."""
-    for field in FIELDS:
-        if field.name == name:
-            return np.array((field.declaration.choices or (field.annotation(1),))[:1])
-    return np.ones(1)
+def _of_executions(*, whole_runs: bool) -> Words:
+    """Return the names of statistics and execution fields, and of figures of whole runs where these are known."""
+    return Words(
+        names=known_names(whole_runs=whole_runs),
+        fields={field.name: field for field in FIELDS},
+        wanted="a statistic or an execution field",
+        none="no statistic and no execution field",
+        example="total_time < 60 and tensor_par <= 8",
+        see="calculon describe stats",
+        remark=of_a_run,
+    )
 
 
 def known_names(*, whole_runs: bool = False) -> tuple[str, ...]:

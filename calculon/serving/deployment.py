@@ -8,6 +8,7 @@ from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.pool import Pool
+from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 from calculon.spec.fields import declare, spec_fields
 from calculon.units import GIB
@@ -89,6 +90,12 @@ class Deployment(Pool):
         at_most=1,
         default=0.9,
         source="TensorRT-LLM, free_gpu_memory_fraction",
+    )
+    cache_offload: str = declare(
+        "where cached prefixes go that tier 1 has no room for: "
+        + "; ".join(f"{name}: {words}" for name, words in OFFLOADS.items()),
+        choices=tuple(OFFLOADS),
+        default=NO_TIER,
     )
     reserve: float = declare(
         "memory of a rank for the context, libraries, graphs and workspaces",
@@ -214,6 +221,23 @@ class Deployment(Pool):
     def without_draft(self) -> "Deployment":
         """Return the same without speculation."""
         return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
+
+    @property
+    def in_words(self) -> str:
+        """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
+        split = [f"TP {self.tensor_par}"]
+        split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
+        types = {
+            "weights": self.weights_dtype,
+            "experts": self.of_experts,
+            "cache": self.kv_dtype,
+        }
+        narrow = [f"{what} {name}" for what, name in types.items() if name != "bfloat16"]
+        if self.experts_dtype == "same":
+            narrow = [one for one in narrow if not one.startswith("experts")]
+        replicas = "replica" if self.replicas == 1 else "replicas"
+        return ", ".join((f"{self.replicas:,} {replicas} of {' '.join(split)}", *narrow))
 
     @property
     def of_experts(self) -> str:

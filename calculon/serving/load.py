@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from calculon.campaign.goals import Interval, Length, TimeSpan
 from calculon.errors import Problem, SpecError
@@ -14,6 +14,19 @@ SATURATED, OPEN, CLOSED = "saturated", "rate", "users"
 """Kinds of load: as many requests as it takes, requests at a rate, or users of whom each waits for the answer."""
 
 
+class PromptLength(NamedTuple):
+    """A length that some share of the prompts has, of which the cache has some tokens."""
+
+    share: float
+    tokens: float
+    computed: float
+
+    @property
+    def cached(self) -> float:
+        """Tokens of the prompt that the cache has."""
+        return self.tokens - self.computed
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """Requests: their lengths, how many come, and within what time they are to be answered."""
@@ -21,12 +34,20 @@ class Workload:
     unknown_keys: ClassVar[str] = "error"
     silent_keys: ClassVar[tuple[str, ...]] = ("about",)
 
-    prompt: Length = declare("tokens of a prompt, on average", unit="tokens")
+    prompt: Length = declare(
+        "tokens of a prompt, on average, with all that comes before in its conversation",
+        unit="tokens",
+    )
     output: Length = declare(
         "generated tokens, on average; prefill gives the first of them", unit="tokens"
     )
     prompt_cv: float = declare(
         "standard deviation of prompts over their mean; 0: all have the same length",
+        at_least=0,
+        default=0.0,
+    )
+    output_cv: float = declare(
+        "standard deviation of outputs over their mean; 0: all have the same length, 1: as exponential ones",
         at_least=0,
         default=0.0,
     )
@@ -48,7 +69,21 @@ class Workload:
         default=1.0,
     )
     prefix_hit: float = declare(
-        "share of the tokens of a prompt that the cache has", at_least=0, below=1, default=0.0
+        "share of the tokens of a prompt that the cache has, as a prefix that all requests have in common; "
+        "shared_prefix and turns state where it comes from",
+        at_least=0,
+        below=1,
+        default=0.0,
+    )
+    shared_prefix: Length | None = declare(
+        "tokens with which all prompts begin, such as a system prompt: cached once; if absent there are none",
+        unit="tokens",
+        default=None,
+    )
+    turns: int = declare(
+        "requests of a conversation, each with all before it in its prompt: cached, but for the new message",
+        at_least=1,
+        default=1,
     )
     ttft_limit: Interval | None = declare("longest time to the first token", unit="s", default=None)
     tpot_limit: Interval | None = declare(
@@ -77,9 +112,24 @@ class Workload:
         if self.output < 2:
             hint = "an output of one token is prefill alone"
             yield Problem("output", "at least 2", str(self.output), hint)
-        if self.think and self.users is None:
+        if self.think and self.users is None and self.turns == 1:
             wanted = "0, since there are no users who think"
-            yield Problem("think", wanted, f"{self.think:g}", "users states how many there are")
+            hint = "users states how many there are, turns how often each asks"
+            yield Problem("think", wanted, f"{self.think:g}", hint)
+        yield from self._contradictory_prefixes()
+
+    def _contradictory_prefixes(self) -> Iterator[Problem]:
+        """Yield what is wrong with the tokens that prompts share."""
+        if self.prefix_hit and (self.shared_prefix or self.turns > 1):
+            hint = "the share of hits follows from shared_prefix and turns"
+            yield Problem("prefix_hit", "0 beside these", f"{self.prefix_hit:g}", hint)
+        if (common := self.common) >= self.prompt:
+            yield Problem("shared_prefix", f"less than prompt={self.prompt:,}", f"{common:,}")
+        elif self.turns > 1 and self.message < 1:
+            before = self.prompt - self.message * (self.turns + 1) / 2
+            least = math.ceil(before + (self.turns + 1) / 2)
+            hint = f"outputs of earlier turns take {before:,.0f} of its tokens, on average"
+            yield Problem("prompt", f"at least {least:,}", f"{self.prompt:,}", hint)
 
     @property
     def kind(self) -> str:
@@ -89,8 +139,34 @@ class Workload:
         return SATURATED if self.users is None else CLOSED
 
     @property
+    def common(self) -> int:
+        """Tokens of ``shared_prefix``, 0 without one."""
+        return self.shared_prefix or 0
+
+    @property
+    def message(self) -> float:
+        r"""New tokens of a prompt: those of a turn.
+
+        The prompt of turn `k` has the shared prefix `s`, `k` messages of `u` tokens and `k - 1` outputs. Over `n` turns
+        its mean is
+
+        .. math:: i = s + \frac{n + 1}{2} u + \frac{n - 1}{2} o
+
+        of which the cache lacks `u` in each.
+        """
+        before = self.common + (self.turns - 1) / 2 * self.output
+        return 2 * (self.prompt - before) / (self.turns + 1)
+
+    @property
+    def hit(self) -> float:
+        """Share of the tokens of a prompt that the cache has."""
+        return self.cached / self.prompt
+
+    @property
     def computed(self) -> int:
         """Tokens of a prompt that prefill computes: those that the cache lacks, one at least."""
+        if self.common or self.turns > 1:
+            return max(1, math.ceil(self.message))
         return max(1, math.ceil(self.prompt * (1 - self.prefix_hit)))
 
     @property
@@ -99,9 +175,48 @@ class Workload:
         return self.prompt - self.computed
 
     @property
+    def shared(self) -> int:
+        """Tokens of a prompt that all requests have in common: cached once for all of them."""
+        return self.common if self.common or self.turns > 1 else self.cached
+
+    @property
+    def lengths(self) -> tuple[PromptLength, ...]:
+        """Lengths of prompts: the mean alone, or of ``prompt_cv`` two with the same mean and variance.
+
+        A mean over both is exact for whatever is a polynomial of second degree in the length, as products and attention
+        are. The shorter is one standard deviation below the mean, and has one new token at least. Of longer prompts the
+        cache has the same share beside the prefix that all have in common.
+        """
+        common = self.common
+        new = self.computed / (self.prompt - common)
+        spread = self.prompt_cv * self.prompt
+        if not spread or self.prompt - common <= 1 / new:
+            return (PromptLength(1.0, self.prompt, self.computed),)
+        below = min(spread, self.prompt - common - 1 / new)
+        above = spread**2 / below
+        found = []
+        for share, tokens in (
+            (above / (above + below), self.prompt - below),
+            (below / (above + below), self.prompt + above),
+        ):
+            found.append(PromptLength(share, tokens, (tokens - common) * new))
+        return tuple(found)
+
+    @property
+    def output_at_hand(self) -> float:
+        r"""Tokens that a sequence at hand generates in all, on average: more than a request, as long ones stay longer.
+
+        .. math:: \frac{E[o (o - 1)]}{E[o - 1]} = \bar o + \frac{c^2 \bar o^2}{\bar o - 1}
+
+        for outputs with the coefficient of variation `c`, of which each is there for ``o - 1`` passes. Half of it is in
+        the cache on average. Source: Cox, *Renewal Theory*, 1962, section 5.4 (length-biased sampling).
+        """
+        return self.output + (self.output_cv * self.output) ** 2 / (self.output - 1)
+
+    @property
     def context(self) -> float:
         """Cached tokens that a decoded token sees, on average: from ``prompt + 1`` to ``prompt + output - 1``."""
-        return self.prompt + self.output / 2
+        return self.prompt + self.output_at_hand / 2
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as in a file, without those that leave something open."""

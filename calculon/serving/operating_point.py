@@ -5,8 +5,9 @@ from functools import partial
 
 import numpy as np
 
-from calculon.campaign.money import Quote, quote
+from calculon.campaign.money import Quote
 from calculon.errors import Infeasible
+from calculon.serving.all_replicas import AllReplicas, price_of
 from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
 from calculon.serving.deployments import Deployments
@@ -130,7 +131,7 @@ class Load:
         full, prompts, decode = self.state(batch)
         best, _, _ = self.state(most)
         state, queue = self._loaded(full, prompts, decode, best, batch)
-        price = self._price()
+        price = price_of(self.replica.system, d.record)
         ends = None
         if w.requests is not None:
             ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state)
@@ -290,16 +291,6 @@ class Load:
         last = self.state(np.maximum(left, 1.0))[0].rate
         return run_time(requests, batch, state.rate, last)
 
-    def _price(self) -> Quote | None:
-        """Return the price of an hour of a processor: as the deployment says, or the rent of the system."""
-        price, given = self.replica.system.ext.price, self.deployments.record.price
-        if given is not None:
-            return quote(price, given=given)
-        rents = [
-            one for one in ("on_demand", "reserved") if price is not None and one in price.kinds
-        ]
-        return quote(price, rents[0]) if rents else None
-
     def _figures(
         self,
         batch: Count,
@@ -323,15 +314,9 @@ class Load:
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
-        output = state.rate * w.output * d.replicas
-        per_proc = output / d.num_procs
         alone, _ = replica.prefill(np.ones_like(batch))
-        dollars = none
-        if price is not None:
-            dollars = np.asarray(price.usd * d.num_procs / (3600 * output) * 1e6)
         used = held.weights + held.reserve + held.activation + held.cache
-        answered = state.rate * d.replicas
-        asked = answered if w.rate is None else np.full_like(batch, w.rate)
+        own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
             ttft=ttft,
             ttft_p=ttft_p if open_loop else ttft,
@@ -340,18 +325,12 @@ class Load:
             itl_max=np.maximum(prompts.longest, state.tpot),
             request_latency=ttft + (w.output - 1) * state.tpot,
             interactivity=1 / state.tpot,
-            output_rate=output,
-            output_rate_per_proc=per_proc,
-            run_output_rate=output if ends is None else (w.requests or 0) * w.output / ends,
-            total_rate_per_proc=per_proc * (1 + w.prompt / w.output),
-            request_rate=answered,
-            capacity_rate=best.rate * d.replicas,
+            **own._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
             max_context=longest_context(
                 replica.model, d, replica.types, self.memory, replica.draft
             ),
-            utilisation=asked / (best.rate * d.replicas),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
             prefill_time=alone,
@@ -360,7 +339,6 @@ class Load:
             decode_busy=none,
             balanced_prefill=none,
             decode_time=decode,
-            usd_per_mtoken=dollars,
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
-from calculon.display import Displayed
+from calculon.display import Displayed, drawn
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -24,6 +24,9 @@ from calculon.serving.row_times import PassTimes
 from calculon.serving.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 from calculon.spec.model import Model
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,16 @@ class Served(Displayed):
             return float(found or 0.0)
 
         return helps(self.system, figure)
+
+    def plot(self, kind: str = "batch") -> "Figure":
+        """Draw times and rates over the batch, as ``calculon plot batch`` does.
+
+        Raises
+        ------
+        SpecError
+            For another kind than ``batch``, and where matplotlib is missing.
+        """
+        return drawn(self, kind)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""

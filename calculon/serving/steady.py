@@ -12,6 +12,7 @@ Everything else follows. The share of the time that prompts take is :math:`\phi 
 Source: work conservation, and Little, *A proof for the queuing formula L = lambda W*, Operations Research 9(3), 1961.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,12 +33,15 @@ class Prompts(NamedTuple):
         Time of a request in prefill, once that begins.
     longest : array
         Longest time between two tokens of another request, or of speculation between those of two passes.
+    variation : array or float
+        Standard deviation over mean of the time that a prompt takes.
     """
 
     passes: Count
     added: Seconds
     latency: Seconds
     longest: Seconds
+    variation: Array | float = 0.0
 
     @property
     def busy(self) -> Seconds:
@@ -134,6 +138,29 @@ def elsewhere(latency: Seconds, decode: Seconds) -> Prompts:
     """Return what prompts do that other processors prefill, and that are there after so long: nothing to decoding."""
     nothing = np.zeros_like(decode)
     return Prompts(nothing, nothing, latency, decode)
+
+
+def mixture(shares: Sequence[Fraction | float], kinds: Sequence[Prompts]) -> Prompts:
+    """Return what prompts of several kinds do, each a share of all: means over requests, and the longest gap of all.
+
+    Of one kind it is that.
+    """
+    if len(kinds) == 1:
+        return kinds[0]
+    passes = _mean(shares, [one.passes for one in kinds])
+    busy = _mean(shares, [one.busy for one in kinds])
+    square = _mean(shares, [one.busy**2 for one in kinds])
+    return Prompts(
+        passes=passes,
+        added=busy / passes,
+        latency=_mean(shares, [one.latency for one in kinds]),
+        longest=np.max([one.longest for one in kinds], axis=0),
+        variation=np.sqrt(np.maximum(0.0, square - busy**2)) / busy,
+    )
+
+
+def _mean(shares: Sequence[Fraction | float], values: Sequence[Array]) -> Array:
+    return np.asarray(sum(share * value for share, value in zip(shares, values, strict=True)))
 
 
 def budget_batch(

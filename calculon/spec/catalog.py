@@ -151,10 +151,11 @@ def load(kind: str, source: str) -> tuple[str, object]:
 def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     """Read a spec, and the question where it is the execution of a result.
 
-    An execution may be that of a result (``best.json#2``, see :mod:`calculon.spec.result_selection`). Arguments and
-    errors as :func:`load`.
+    An execution or a deployment may be that of a result (``best.json#2``, see :mod:`calculon.spec.result_selection`).
+    Arguments and errors as :func:`load`.
     """
-    place, selector = result_selection.split(source) if kind == "execution" else (source, "")
+    chosen = kind in ("execution", "deployment")
+    place, selector = result_selection.split(source) if chosen else (source, "")
     if kind == "execution" and result_selection.is_table(place):
         found = result_selection.row_of_table(place, selector)
         return f"{Path(place).stem}#{selector or 0}", *found
@@ -163,6 +164,13 @@ def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     if kind == "execution" and result_selection.is_result(document):
         found = result_selection.execution_in(document, selector, place)
         return f"{document_stem(place)}#{selector}".rstrip("#"), *found
+    if (
+        kind == "deployment"
+        and isinstance(document, Mapping)
+        and result_selection.is_served(document)
+    ):
+        own = result_selection.deployment_in(document, selector, place)
+        return f"{document_stem(place)}#{selector}".rstrip("#"), own, {}
     if selector:
         wanted = "the result of a search, of which # selects one"
         raise SpecError(source, Problem("", wanted, f"another document with #{selector}"))

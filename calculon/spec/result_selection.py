@@ -17,6 +17,9 @@ QUESTION = "question"
 PLANS = "plans"
 """Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
 
+WINNERS, DEPLOYMENT = "winners", "deployment"
+"""Members of the result of a search for deployments, and of each of its winners, as of a deployment that serves."""
+
 TABLE = ".csv"
 _SEPARATOR = re.compile("[:/]")
 
@@ -51,6 +54,30 @@ def is_winner(value: object) -> bool:
 
 def _values(value: object) -> list[Any]:
     return list(value.values()) if isinstance(value, Mapping) else []
+
+
+def is_served(raw: Mapping[str, Any]) -> bool:
+    """Return whether a document is the result of a search for deployments, or of a deployment that serves."""
+    return isinstance(raw.get(WINNERS), list) or isinstance(raw.get(DEPLOYMENT), Mapping)
+
+
+def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
+    """Return the deployment of a document for which :func:`is_served` holds, by default the best.
+
+    Raises
+    ------
+    SpecError
+        When nothing is selected, or what is selected is no deployment.
+    """
+    one: object = raw
+    if isinstance(winners := raw.get(WINNERS), list):
+        one = winners[number_in(selector, len(winners), path, "rank")]
+    else:
+        check_single(selector, path)
+    found = one.get(DEPLOYMENT) if isinstance(one, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise SpecError(path, Problem(f"#{selector or 0}", "a deployment", shown(found)))
+    return {name: value for name, value in found.items() if name != "replicas"}
 
 
 def execution_in(

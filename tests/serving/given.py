@@ -42,11 +42,13 @@ def types(system=H100, weights="bfloat16", cache="bfloat16", experts=None, head=
     return NumberTypes.of(system, weights, experts or weights, head, cache)
 
 
-def timed(model=SMALL, system=H100, *, weights="bfloat16", cache="bfloat16", **sizes) -> PassTimes:
+def timed(
+    model=SMALL, system=H100, *, weights="bfloat16", cache="bfloat16", graphs=True, **sizes
+) -> PassTimes:
     """Time passes."""
     columns = PassSizes.of(**{"tensor_par": 1, **sizes})
     rows = pass_rows(model, types(system, weights, cache), columns)
-    return pass_times(model, system, rows, columns)
+    return pass_times(model, system, rows, columns, graphs=graphs)
 
 
 def rows_of(model=SMALL, system=H100, *, weights="bfloat16", cache="bfloat16", **sizes):

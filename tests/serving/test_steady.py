@@ -10,6 +10,7 @@ from calculon.serving.steady import (
     chunks,
     concurrency,
     mixed_passes,
+    mixture,
     of_users,
     own_passes,
     prompts_together,
@@ -116,3 +117,18 @@ def test_a_pass_has_room_for_tokens_and_prompts(budget, prompt, output):
 def test_prompts_add_up():
     prompts = Prompts(np.full(1, 3.0), np.full(1, 0.2), np.ones(1), np.ones(1))
     assert prompts.busy == pytest.approx(0.6)
+
+
+def test_kinds_of_prompts_mix_by_their_time():
+    short, long = own_passes(PREFILL, PREFILL, DECODE), own_passes(*2 * (3 * PREFILL,), DECODE)
+    both = mixture((0.75, 0.25), (short, long))
+    np.testing.assert_allclose(both.busy, 1.5 * PREFILL)
+    np.testing.assert_allclose(both.latency, 1.5 * PREFILL)
+    np.testing.assert_array_equal(both.longest, long.longest)
+    # work is conserved: a request takes as long as of each kind its share
+    rates = [saturated(BATCH, DECODE, one, OUTPUT).rate for one in (short, long, both)]
+    np.testing.assert_allclose(1 / rates[2], 0.75 / rates[0] + 0.25 / rates[1])
+    assert mixture((1.0,), (short,)) is short
+    # two values with these shares: a variance of 3/16 of the square of their distance
+    np.testing.assert_allclose(both.variation * 1.5, 2 * np.sqrt(3 / 16))
+    assert short.variation == 0

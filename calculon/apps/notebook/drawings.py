@@ -26,6 +26,8 @@ from calculon.planner.runs.goodput_by_size import goodput_by_size
 from calculon.planner.runs.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
 from calculon.search.search_result import SearchResult
+from calculon.serving.by_batch import ByBatch, by_batch
+from calculon.serving.serve import Served
 from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.spec.origin import titled
 from calculon.sweep.sweep_result import Sweep
@@ -130,6 +132,10 @@ def _fall(one: Waterfall) -> list[Any]:
     return [fall_alone(one)]
 
 
+def _over_batches(one: Served) -> dict[str, Any]:
+    return by_batch(one).to_dict()
+
+
 Content = Callable[..., Any]
 
 _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
@@ -146,6 +152,8 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
     TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
     Waterfall: {"waterfall": (_fall, "waterfall_bars")},
+    ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
+    Served: {"batch": (_over_batches, "batch_curves")},
     Sweep: {"curves": (_curves, "curves")},
 }
 """The kinds of pictures of each result: what makes the content of one, and the module that draws it."""

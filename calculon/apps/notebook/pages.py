@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from calculon.apps.notebook.markup import ROWS, folded, framed, heading, page, paragraph, table
+from calculon.apps.report.batch_page import BatchPage
 from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.comparison_tables import sections
@@ -39,6 +40,7 @@ from calculon.planner.why import Why
 from calculon.presets import find_preset
 from calculon.records import columns
 from calculon.search.search_result import SearchResult
+from calculon.serving.by_batch import ByBatch
 from calculon.serving.serve import Served
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
@@ -74,6 +76,10 @@ def _fleets(one: FleetAnswer) -> str:
 
 def _served(one: Served) -> str:
     return page(ServingPage(one.to_dict()), ("What limits", "Memory", "Load", "Decode", "Prefill"))
+
+
+def _by_batch(one: ByBatch) -> str:
+    return page(BatchPage(one.to_dict()), ())
 
 
 def _search(one: SearchResult) -> str:
@@ -331,6 +337,7 @@ PAGES: dict[type, Shower] = {
     TrainingRun: _training_run,
     LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
     Served: _served,
+    ByBatch: _by_batch,
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

@@ -89,8 +89,8 @@ class ServingPage:
         title = f"{self.served['model']} served by {d['num_procs']:,} x {self.served['system']}"
         yield Text(title, "bold underline")
         rows = {
-            "deployment": _deployment(d),
-            "requests": f"{w['prompt']:,} tokens in, {w['output']:,} out{_cached(w)}; {_load(w)}",
+            "deployment": deployment_words(d),
+            "requests": requests_words(w),
             "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {CUTS[self.served['cut']]}",
         }
         table = grid("text", "text")
@@ -272,22 +272,29 @@ def rate(value: float) -> str:
     return f"{rounded:,.0f}" if rounded >= 100 else significant(rounded, 3)
 
 
-def _deployment(d: Document) -> str:
-    """Say a deployment in a line."""
+def split_words(d: Document) -> str:
+    """Say how a replica is split over processors."""
     split = [f"TP {d['tensor_par']}"]
     split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
     split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
+    return " ".join(split)
+
+
+def types_words(d: Document) -> str:
+    """Say the types of weights and caches."""
     experts = "" if d["experts_dtype"] == "same" else f", experts {d['experts_dtype']}"
+    return f"weights {d['weights_dtype']}{experts}, cache {d['kv_dtype']}"
+
+
+def deployment_words(d: Document) -> str:
+    """Say a deployment in a line."""
     batching = f"{d['batching']} batching"
     if d["batching"] == "continuous":
         budget = d["token_budget"]
         batching += (
             f", passes of {budget:,} tokens" if budget else ", prompts in passes of their own"
         )
-    return (
-        f"{counted(d['replicas'], 'replica')} of {' '.join(split)}; weights {d['weights_dtype']}{experts}, "
-        f"cache {d['kv_dtype']}; {batching}"
-    )
+    return f"{counted(d['replicas'], 'replica')} of {split_words(d)}; {types_words(d)}; {batching}"
 
 
 def _cached(w: Document) -> str:
@@ -295,7 +302,12 @@ def _cached(w: Document) -> str:
     return f", {percent(w['prefix_hit'])} of the prompt cached" if w["prefix_hit"] else ""
 
 
-def _load(w: Document) -> str:
+def requests_words(w: Document) -> str:
+    """Say what is asked: lengths, and how many requests come."""
+    return f"{w['prompt']:,} tokens in, {w['output']:,} out{_cached(w)}; {load_words(w)}"
+
+
+def load_words(w: Document) -> str:
     """Say how many requests come."""
     if "rate" in w:
         return f"{w['rate']:g} requests/s"

@@ -39,6 +39,13 @@ RUNS = {
 }
 """Pictures of whole runs, which are of edition corrected."""
 
+ASKED = ("--prompt", "1k", "--output", "200")
+SERVED = {
+    "batch": ("llama3-8B", "1", "h100", *ASKED, "--tpot", "20ms"),
+    "frontier": ("llama3-8B", "4", "h100", "a100_80g_sxm", *ASKED, "--tpot", "20ms"),
+}
+"""Pictures of served models, which a terminal shows, too."""
+
 
 @pytest.fixture(autouse=True)
 def other(run):
@@ -55,7 +62,7 @@ def dump(run):
 
 
 DRAWN = [
-    *((kind, ".png") for kind in (*CALLS, *RUNS)),
+    *((kind, ".png") for kind in (*CALLS, *RUNS, *SERVED)),
     *(
         (kind, suffix)
         for kind in ("breakdown", "heatmap", "surface", "schedule")
@@ -67,11 +74,43 @@ DRAWN = [
 @pytest.mark.parametrize(("kind", "suffix"), DRAWN)
 def test_every_kind_writes_the_same_file_every_time(run, tmp_path, kind, suffix):
     for name in ("one", "two"):
-        found = run("plot", kind, *(CALLS | RUNS)[kind], "-o", name + suffix)
+        found = run("plot", kind, *(CALLS | RUNS | SERVED)[kind], "-o", name + suffix)
         assert (found.code, found.out, found.err) == (0, f"Output: {name}{suffix}\n", "")
     one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
     assert one.startswith(BEGINS[suffix])
     assert one == two
+
+
+@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("kind", SERVED)
+def test_without_a_file_a_terminal_shows_it(run, monkeypatch, kind, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    found = run("plot", kind, *SERVED[kind])
+    assert (found.code, found.err) == (0, "")
+    assert "1,024 tokens in, 200 out" in found.out
+    assert max(map(len, found.out.splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("frontier", "llama3-8B", "0", "h100", *ASKED), "found 0 in '0'"),
+        (("frontier", "llama3-8B", "x", "h100", *ASKED), "COUNT: expected a number of processors"),
+        (("frontier", "llama3-8B", "4", "h10", *ASKED), "h10: expected a system"),
+        (("frontier", "llama3-8B", "4", "h100"), "prompt"),
+        (("batch", "llama3-8B", "1", "h100", *ASKED, "-o", "x.txt"), "a name that ends in .png"),
+    ],
+)
+def test_bad_questions_of_served_models(run, arguments, message):
+    found = run("plot", *arguments)
+    assert found.code == 2
+    assert message in found.err
+
+
+def test_a_frontier_of_nothing_says_so(run):
+    found = run("plot", "frontier", "llama3-70B", "1", "h100", "a100_80g_sxm", *ASKED)
+    assert found.code == 1
+    assert "no deployment fits and keeps the limits" in found.err
 
 
 @pytest.mark.parametrize("kind", ["heatmap", "surface", "pareto", "scaling"])

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.asked_run import add_run
 from calculon.apps.cli.changes import add_changes
@@ -20,6 +20,8 @@ from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.plot_budget import configure as _budget_options
 from calculon.apps.cli.results import add_result_arguments
 from calculon.apps.cli.search_options import NEEDED, SHARED, add_choice_options
+from calculon.apps.cli.serving_options import KINDS as SERVED_KINDS
+from calculon.apps.cli.serving_options import add_deployment, add_workload
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
@@ -108,6 +110,16 @@ def _goodput_options(parser: Parser) -> None:
     )
 
 
+def _frontier_options(parser: Parser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument("num_procs", metavar="COUNT", help="processors of all replicas (8, 64)")
+    parser.add_argument(
+        "systems", metavar="SYSTEM", nargs="+", help="machines: names, or files; a curve for each"
+    )
+    add_workload(parser)
+    add_changes(parser, *SERVED_KINDS)
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One kind of picture.
@@ -118,6 +130,8 @@ class Kind:
         Declares its own arguments.
     data, picture : str
         The function that makes its content of the arguments, and the module that draws that content.
+    page : str
+        What shows the content in a terminal where no file is asked for: ``module:class``; empty where nothing does.
     """
 
     name: str
@@ -126,13 +140,24 @@ class Kind:
     data: str
     picture: str
     examples: str
+    page: str = ""
+
+    def content(self, arguments: argparse.Namespace) -> Any:
+        """Return the content of the picture."""
+        module, _, function = self.data.partition(":")
+        return getattr(import_module(f"calculon.apps.cli.{module}"), function)(arguments)
 
     def draw(self, arguments: argparse.Namespace) -> "Figure":
         """Return the picture."""
-        module, _, function = self.data.partition(":")
-        content = getattr(import_module(f"calculon.apps.cli.{module}"), function)(arguments)
-        drawn: Figure = import_module(f"calculon.apps.report.pictures.{self.picture}").draw(content)
+        module = import_module(f"calculon.apps.report.pictures.{self.picture}")
+        drawn: Figure = module.draw(self.content(arguments))
         return drawn
+
+    def show(self, arguments: argparse.Namespace, log: Log) -> None:
+        """Show the content in a terminal."""
+        module, _, name = self.page.partition(":")
+        page = getattr(import_module(f"calculon.apps.report.{module}"), name)
+        log.show(page(self.content(arguments)))
 
 
 KINDS = (
@@ -252,6 +277,28 @@ KINDS = (
         "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
         "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
     ),
+    Kind(
+        "batch",
+        "time per token, throughput and time to the first token of a served model over its batch, what a decode pass "
+        "takes, and where each bound cuts; without -o as a table",
+        add_deployment,
+        "plot_serving:batch",
+        "batch_curves",
+        "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
+        "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
+        "batch_page:BatchPage",
+    ),
+    Kind(
+        "frontier",
+        "tokens/s of a processor against tokens/s of a user: the best deployments of a served model at every batch, on "
+        "one or several machines; without -o with characters (of training runs: pareto)",
+        _frontier_options,
+        "plot_serving:frontier",
+        "serving_frontier",
+        "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
+        "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms",
+        "serving_frontier_page:ServingFrontierPage",
+    ),
 )
 """Every kind of picture, in the order of the help."""
 
@@ -269,14 +316,22 @@ def configure(parser: Parser) -> None:
         own = below.add_parser(kind.name, help=kind.help)
         own.explain(f"Draw {kind.help}.", kind.examples)
         kind.configure(own)
+        flags = ("-o",) if kind.page else ("-o", "--output")  # that of tokens
         own.add_argument(
-            "-o", "--output", metavar="FILE", required=True, help="NAME.png, NAME.svg or NAME.pdf"
+            *flags,
+            dest="file",
+            metavar="FILE",
+            required=not kind.page,
+            help="NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),
         )
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Check the output, draw, and write the picture."""
-    output = arguments.output
+    output, kind = arguments.file, next(kind for kind in KINDS if kind.name == arguments.kind)
+    if output is None:
+        kind.show(arguments, log)
+        return 0
     if output == "-" or Path(output).suffix.lower() not in PICTURES:
         wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
         raise SpecError(output, Problem("", wanted, "another name"))
@@ -285,13 +340,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     check_library()
     from calculon.apps.report.pictures.canvas import save
 
-    kind = next(kind for kind in KINDS if kind.name == arguments.kind)
     save(kind.draw(arguments), output)
     log(f"Output: {output}")
     return 0
 
 
-_INPUTS = ("results", "source", "specs", "model", "execution", "campaign")
+_OF_SERVING = ("deployment", "systems", "workload")
+_INPUTS = ("results", "source", "specs", "model", "execution", "campaign", *_OF_SERVING)
 """Arguments that may be files, of all kinds of pictures."""
 
 

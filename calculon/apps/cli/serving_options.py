@@ -1,0 +1,81 @@
+"""Options of commands about deployments that serve: the workload, and what is served by what."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.changes import add_changes, parsed
+from calculon.apps.cli.field_options import Option, processors_in_place, stated_by
+from calculon.apps.cli.options import Parser, check_inputs
+
+if TYPE_CHECKING:
+    from calculon.serving.serve import Served
+
+KINDS = ("deployment", "workload", "model", "system")
+"""What ``--set`` changes."""
+
+OPTIONS = (
+    Option("--prompt", "prompt", "N", "tokens of a prompt (2000, 8k)"),
+    Option("--output", "output", "N", "tokens that are generated for it (500)"),
+    Option("--rate", "rate", "N", "requests in a second, which come at random"),
+    Option("--users", "users", "N", "users, each with one request at a time"),
+    Option("--ttft", "ttft_limit", "TIME", "longest time to the first token, in s (1, 500ms)"),
+    Option("--tpot", "tpot_limit", "TIME", "longest time per token after that, in s (0.05, 50ms)"),
+    Option("--percentile", "percentile", "P", "share of the requests that keep both (0.99)"),
+    Option("--prefix-hit", "prefix_hit", "SHARE", "share of prompts that the cache has (0.5)"),
+    Option("--requests", "requests", "N", "requests of a finite run, whose time is told"),
+)
+"""Options of the workload; ``--set workload.FIELD=VALUE`` states any other field."""
+
+
+def add_workload(parser: argparse.ArgumentParser) -> None:
+    """Declare what is asked of a deployment."""
+    parser.add_argument(
+        "--workload",
+        metavar="NAME|FILE",
+        help="what is asked of it (calculon catalog workloads); options count more",
+    )
+    for one in OPTIONS:
+        parser.add_argument(one.name, dest=one.key, metavar=one.metavar, help=one.help)
+
+
+def add_deployment(parser: Parser) -> None:
+    """Declare a model, a deployment, a system, a workload, and changes of them."""
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "deployment",
+        metavar="DEPLOYMENT",
+        help="how it is served: a name, a file, or a number of processors",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    add_workload(parser)
+    add_changes(parser, *KINDS)
+
+
+def specs_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the sources of :func:`add_deployment`; SpecError where two of them are standard input."""
+    given = [] if arguments.workload is None else [arguments.workload]
+    specs = [arguments.model, arguments.deployment, arguments.system, *given]
+    check_inputs(specs)
+    return specs
+
+
+def asked_served(arguments: argparse.Namespace) -> "Served":
+    """Return the deployment that the arguments of :func:`add_deployment` ask for."""
+    return served(arguments, arguments.model, arguments.deployment, arguments.system)
+
+
+def served(arguments: argparse.Namespace, model: str, deployment: str, system: str) -> "Served":
+    """Return a deployment under the workload of the arguments, with their changes."""
+    from calculon.inputs import Changed
+    from calculon.serving.serve import serve
+
+    changes = parsed(arguments.changes, KINDS)
+    count = processors_in_place(deployment)
+    return serve(
+        Changed.of(model, changes["model"]),
+        deployment if count is None else count,
+        Changed.of(system, changes["system"]),
+        arguments.workload,
+        changes=changes["deployment"],
+        **stated_by(OPTIONS, arguments) | changes["workload"],
+    )

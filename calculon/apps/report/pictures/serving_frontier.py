@@ -1,0 +1,137 @@
+"""What a processor generates against what a user sees: the frontier of deployments, a curve for each machine."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.report.pictures.canvas import (
+    BLACK,
+    GREY,
+    MARKERS,
+    SERIES,
+    drawing,
+    figure,
+    logarithmic_ticks,
+    note_edition,
+)
+from calculon.apps.report.serving_page import requests_words, split_words
+from calculon.spec.named_values import CORRECTED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Document = Mapping[str, Any]
+
+_SPREAD = 20.0
+"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+
+_MARKS = "marks: another deployment begins; B: sequences of a replica"
+
+_APART = (44.0, 9.0)
+"""Points between labels, across and up, from which none covers another."""
+
+
+def draw(document: Document) -> "Figure":
+    """Draw the frontier of each machine; a mark stands where another deployment begins, with its split beside.
+
+    Parameters
+    ----------
+    document : mapping
+        ``model``, ``num_procs``, ``workload``, and ``curves``: each with its ``system``, and its ``points`` in order
+        of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``.
+    """
+    curves = [curve for curve in document["curves"] if curve["points"]]
+    with drawing():
+        picture = figure(6.4, 4.8)
+        axes = picture.subplots()
+        for number, curve in enumerate(curves):
+            color = SERIES[number % len(SERIES)]
+            marker = MARKERS[number % len(MARKERS)]
+            x, y = _places(curve["points"])
+            axes.plot(x, y, color=color, lw=1.4)
+            starts = [own[0] for own in _deployments(curve["points"])]
+            axes.plot(*_places(starts), color=color, marker=marker, ls="none")
+            axes.plot([], [], color=color, marker=marker, label=curve["system"])
+        for curve in document["curves"]:
+            if not curve["points"]:
+                axes.plot([], [], ls="none", label=f"{curve['system']}: none keeps the limits")
+        _scale(axes, curves)
+        _limit(axes, document["workload"])
+        picture.draw_without_rendering()
+        _names(axes, curves)
+        axes.set_xlabel("Tokens/s of a user")
+        axes.set_ylabel("Generated tokens/s of a processor")
+        title = f"{document['model']} on {document['num_procs']:,} processors"
+        picture.suptitle(title, x=0.02, ha="left", fontsize=10)
+        axes.set_title(f"{requests_words(document['workload'])}\n{_MARKS}", fontsize=7, color=GREY)
+        note_edition(axes, [CORRECTED])
+        picture.legend(loc="outside lower center", ncols=3)
+    return picture
+
+
+def _places(points: Sequence[Document]) -> tuple[list[float], list[float]]:
+    """Return where points stand."""
+    return tuple(  # type: ignore[return-value]
+        [one[name] for one in points] for name in ("interactivity", "output_rate_per_proc")
+    )
+
+
+def _deployments(points: Sequence[Document]) -> list[list[Document]]:
+    """Return points that follow each other with one deployment, together."""
+    return [list(own) for _, own in groupby(points, key=lambda one: one["deployment"])]
+
+
+def _scale(axes: "Axes", curves: Sequence[Document]) -> None:
+    """Scale axes of values that are many times apart by powers, others from 0."""
+    every = [point for curve in curves for point in curve["points"]]
+    for values, axis, scale, limits in (
+        (_places(every)[0], axes.xaxis, axes.set_xscale, axes.set_xlim),
+        (_places(every)[1], axes.yaxis, axes.set_yscale, axes.set_ylim),
+    ):
+        low, high = min(values), max(values)
+        if high > _SPREAD * low:
+            scale("log", base=10)
+            logarithmic_ticks(axis, (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,))
+            limits(low / 1.15, high * 1.3)
+        else:
+            axis.set_major_formatter(lambda value, _: f"{value:,g}")
+            limits(0, 1.1 * high)
+
+
+def _limit(axes: "Axes", workload: Document) -> None:
+    """Draw the limit of TPOT, which is one of what a user sees."""
+    if (limit := workload.get("tpot_limit")) is not None:
+        axes.axvline(1 / limit, color=BLACK, lw=0.9, ls="--", label=f"TPOT {limit * 1e3:,g} ms")
+
+
+def _names(axes: "Axes", curves: Sequence[Document]) -> None:
+    """Write splits beside their marks, and the batch at both ends of a frontier, where there is room."""
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2.0, foreground="white")]
+    to_points = 72.0 / axes.figure.dpi
+    taken: list[tuple[float, float]] = []
+    for number, curve in enumerate(curves):
+        several = _deployments(curve["points"])
+        marks = [
+            (own[0], f"{split_words(own[0]['deployment'])}, B {own[0]['batch']:,.0f}")
+            for own in several
+        ]
+        last = several[-1][-1]
+        marks.insert(1, (last, f"{split_words(last['deployment'])}, B {last['batch']:,.0f}"))
+        for one, text in marks:
+            place = one["interactivity"], one["output_rate_per_proc"]
+            x, y = axes.transData.transform(place) * to_points
+            if any(abs(x - a) < _APART[0] and abs(y - b) < _APART[1] for a, b in taken):
+                continue
+            taken.append((x, y))
+            axes.annotate(
+                text,
+                place,
+                xytext=(5, 4),
+                textcoords="offset points",
+                fontsize=6.5,
+                color=SERIES[number % len(SERIES)],
+                path_effects=halo,
+            )

@@ -1,0 +1,110 @@
+"""The frontier of deployments in a terminal: a picture of characters, and the deployments of its points."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from calculon.apps.report.frontier import Axis, Frontier
+from calculon.apps.report.grids import indented
+from calculon.apps.report.serving_page import (
+    duration_of,
+    rate,
+    requests_words,
+    split_words,
+    types_words,
+)
+from calculon.apps.report.text_tables import Column, Table
+from calculon.units import Unit
+
+Document = Mapping[str, Any]
+
+MOST = 9
+"""Points of a frontier that are told."""
+
+_RATE = Unit("tokens/s")
+
+
+class ServingFrontierPage:
+    """Frontiers of machines: tokens/s of a processor against those of a user.
+
+    Parameters
+    ----------
+    document : mapping
+        As of :func:`calculon.apps.report.pictures.serving_frontier.draw`.
+    """
+
+    def __init__(self, document: Document):
+        self.document = document
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        title = f"{self.document['model']} served by {self.document['num_procs']:,} processors"
+        yield Text(title, "bold underline")
+        yield indented(Text(requests_words(self.document["workload"])))
+        yield Text()
+        curves = self.document["curves"]
+        letters = ascii_uppercase if len(curves) > 1 else ("",)
+        told = [
+            (f"{letters[number % len(letters)]}{place}", curve["system"], point)
+            for number, curve in enumerate(curves)
+            for place, point in enumerate(chosen(curve["points"]), start=1)
+        ]
+        across, up = (
+            [point[name] for _, _, point in told]
+            for name in ("interactivity", "output_rate_per_proc")
+        )
+        x = Axis.of("tokens of a user", _RATE, across)
+        y = Axis.of("generated tokens of a processor", _RATE, up)
+        places = [(label, a, b) for (label, _, _), a, b in zip(told, across, up, strict=True)]
+        yield indented(Frontier(x, y, places, steps=len(curves) == 1))
+        yield Text()
+        yield indented(Table(tuple(_columns(len(curves) > 1)), [*_rows(told)]))
+        for curve in curves:
+            if not curve["points"]:
+                yield indented(Text(f"{curve['system']}: no deployment keeps the limits."))
+
+
+def chosen(points: Sequence[Document]) -> list[Document]:
+    """Return a few points of a frontier, evenly spaced in tokens/s of a user, the first and the last among them."""
+    if len(points) <= MOST:
+        return list(points)
+    ends = points[0]["interactivity"], points[-1]["interactivity"]
+    wanted = [ends[0] + (ends[1] - ends[0]) * i / (MOST - 1) for i in range(MOST)]
+    near = {
+        min(range(len(points)), key=lambda i: abs(points[i]["interactivity"] - value))
+        for value in wanted
+    }
+    return [points[i] for i in sorted(near)]
+
+
+def _rows(told: Sequence[tuple[str, str, Document]]) -> Iterator[dict[str, str]]:
+    for label, system, one in told:
+        d = one["deployment"]
+        yield {
+            "label": label,
+            "system": system,
+            "user": rate(one["interactivity"]),
+            "processor": rate(one["output_rate_per_proc"]),
+            "all": rate(one["output_rate"]),
+            "ttft": duration_of(one["ttft"]),
+            "split": split_words(d),
+            "replicas": f"{d['replicas']:,}",
+            "batch": f"{one['batch']:,.0f}",
+            "types": types_words(d),
+        }
+
+
+def _columns(several: bool) -> Iterator[Column]:
+    yield Column("label", "#")
+    if several:
+        yield Column("system", "system")
+    yield Column("user", "user\ntokens/s", right=True)
+    yield Column("processor", "processor\ntokens/s", right=True)
+    yield Column("all", "all\ntokens/s", right=True, drop=2)
+    yield Column("ttft", "TTFT", right=True)
+    yield Column("split", "split")
+    yield Column("replicas", "replicas", right=True)
+    yield Column("batch", "batch of\na replica", right=True)
+    yield Column("types", "types", drop=3)

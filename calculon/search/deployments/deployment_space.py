@@ -1,0 +1,211 @@
+"""The deployments of a question, numbered: counts of processors, splits, types of numbers, schedulers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from calculon.errors import SpecError
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.search.deployments.deployment_words import (
+    BUDGETS,
+    CAPS,
+    CHOICES,
+    FIELDS,
+    OF_DRAFTS,
+    SCHEDULING,
+    SPLIT,
+    STATIC,
+    Values,
+    stated_default,
+)
+from calculon.serving.asked import read_deployment
+from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
+from calculon.serving.load import SATURATED, Workload
+from calculon.serving.speculation import NO_DRAFT
+from calculon.spec.model import Model
+from calculon.units import Array, Count
+
+ROWS = 2**17
+"""Deployments that are looked at together: bounds the memory of a search."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Deployments that have the same choices.
+
+    Attributes
+    ----------
+    number : int
+        Number of its first deployment.
+    record : Deployment
+        The choices.
+    splits : int array, shape (fields of SPLIT, splits)
+        Processors of all replicas, and how each replica is split.
+    engines : int array, shape (splits,)
+        Which of the splits of a replica each has.
+    scheduling : int array, shape (fields of SCHEDULING, settings)
+        Token budgets, and batches that they allow.
+    """
+
+    number: int
+    record: Deployment
+    splits: Array
+    engines: Array
+    scheduling: Array
+
+    def __len__(self) -> int:
+        return self.splits.shape[1] * self.settings
+
+    @property
+    def settings(self) -> int:
+        """Settings of the scheduler for each split."""
+        return self.scheduling.shape[1]
+
+    def columns(self, places: Array) -> dict[str, Count]:
+        """Return the sizes of deployments, given by their places in the group."""
+        split, setting = np.divmod(places, self.settings)
+        values = (*self.splits[:, split], *self.scheduling[:, setting])
+        return dict(zip((*SPLIT, *SCHEDULING), values, strict=True))
+
+    def deployments(self, places: Array) -> Deployments:
+        """Return deployments as columns."""
+        return Deployments.of(self.record, **self.columns(places))
+
+    def parts(self, order: Array, least: int, most: int = ROWS) -> Iterator[Array]:
+        """Yield the places of the deployments with splits in some order: `least` of them at first, then ever more."""
+        first, size = 0, least
+        while first < len(order):
+            last = first + max(1, size // self.settings)
+            yield (order[first:last, None] * self.settings + np.arange(self.settings)).ravel()
+            first, size = last, min(most, 2 * size)
+
+
+@dataclass(frozen=True)
+class DeploymentSpace:
+    """All deployments of a model on some counts of processors.
+
+    A deployment has a number: its place in loops over choices, prompts in passes of their own or mixed with decoding,
+    counts, ``tensor_par``, ``pipeline_par``, ``expert_par``, ``token_budget`` and ``max_batch``, the last one fastest.
+
+    Attributes
+    ----------
+    model, system, workload
+        What is served, on what, and what is asked of it.
+    counts : tuple of int
+        Processors.
+    fix, add : mapping
+        Values by field: those alone that are tried, and those that are tried as well.
+    front : bool
+        Whether batches are tried that the load does not ask for: a load that is neither a rate nor users.
+    """
+
+    model: Model
+    system: System
+    workload: Workload
+    counts: tuple[int, ...]
+    fix: Mapping[str, Values]
+    add: Mapping[str, Values]
+    front: bool = False
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The deployments by their choices.
+
+        Raises
+        ------
+        SpecError
+            Where no choices go together.
+        """
+        found: list[Group] = []
+        number, (splits, engines) = 0, self._splits
+        for record in self._records():
+            for scheduling in self._scheduling(record):
+                if scheduling.shape[1] and splits.shape[1]:
+                    found.append(Group(number, record, splits, engines, scheduling))
+                    number += len(found[-1])
+        return tuple(found)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.groups))
+
+    def place(self, number: int) -> tuple[Group, int]:
+        """Return the group of a number, and the place of the deployment in it."""
+        group = next(one for one in reversed(self.groups) if one.number <= number)
+        return group, number - group.number
+
+    def deployment(self, number: int) -> Deployment:
+        """Return the deployment of a number."""
+        group, place = self.place(number)
+        return group.deployments(np.array([place])).one(0)
+
+    def _records(self) -> Iterator[Deployment]:
+        """Yield the choices as records; what contradicts itself is left out, where anything does not."""
+        values = [self._values(name, (stated_default(name),)) for name in CHOICES]
+        made: dict[Deployment, None] = {}
+        wrong: SpecError | None = None
+        for choice in product(*values):
+            stated = dict(zip(CHOICES, choice, strict=True))
+            if stated["draft"] == NO_DRAFT:
+                stated = {name: one for name, one in stated.items() if name not in OF_DRAFTS}
+            given = {name: one for name, one in stated.items() if one is not None}
+            try:
+                made[read_deployment({SPLIT[0]: 1, **given})] = None
+            except SpecError as error:
+                wrong = wrong or error
+        if not made and wrong is not None:
+            raise wrong
+        yield from made
+
+    def _values(self, name: str, usual: Sequence[Any]) -> Values:
+        """Return the values of a field that are tried, in order."""
+        return self.fix.get(name) or tuple(dict.fromkeys((*usual, *self.add.get(name, ()))))
+
+    def _sizes(self, name: str, usual: Sequence[int]) -> list[int]:
+        return sorted(self._values(name, usual))
+
+    @cached_property
+    def _splits(self) -> tuple[Array, Array]:
+        """The splits of all counts into whole replicas, and which split of a replica each has."""
+        engines = self._engines
+        counts = np.array(self.counts, np.int64)
+        count, engine = np.nonzero(counts[:, None] % (engines[0] * engines[1]) == 0)
+        return np.stack([counts[count], *engines[:, engine]]), engine
+
+    @property
+    def _engines(self) -> Array:
+        """The splits of a replica: heads and blocks that can be divided, experts in whole groups."""
+        model, networks = self.model, self.system.networks
+        experts = model.num_experts if model.mixes else 1
+        usual = [networks[0].size, model.num_blocks, experts]
+        sizes = (
+            self._sizes(name, range(1, most + 1))
+            for name, most in zip(SPLIT[1:], usual, strict=True)
+        )
+        tensor, stages, groups = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
+        fits = (model.attn_heads % tensor == 0) & (stages <= model.num_blocks)
+        fits &= (tensor % groups == 0) & (experts % groups == 0)
+        fits &= tensor * stages <= max(network.size for network in networks)
+        return np.stack([tensor, stages, groups])[:, fits].astype(np.int64)
+
+    def _scheduling(self, record: Deployment) -> Iterator[Array]:
+        """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes."""
+        budgets = self._sizes("token_budget", BUDGETS)
+        if record.batching == STATIC:  # which has no mixed passes
+            budgets = budgets[:1]
+        free = self.front and self.workload.kind == SATURATED
+        caps = self._sizes("max_batch", CAPS if free else CAPS[:1])
+        others = [self._sizes(name, (FIELDS[name].default,)) for name in SCHEDULING[2:]]
+        rows = 1 + (record.draft_tokens or 0)
+        settings = [
+            (budget, cap, *more)
+            for budget, cap, *more in product(budgets, caps, *others)
+            if not budget or rows * cap <= budget
+        ]
+        for mixes in (False, True):
+            chosen = [one for one in settings if (one[0] > 0) == mixes]
+            yield np.array(chosen, np.int64).reshape(-1, len(SCHEDULING)).T

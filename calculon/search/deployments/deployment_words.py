@@ -1,0 +1,144 @@
+"""Fields of deployments and figures of serving as a search knows them: what it tries, ranks by, and compares."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.errors import Problem, SpecError, nearest
+from calculon.records import Column
+from calculon.search.objective import Objective
+from calculon.search.where import Condition, Words
+from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import SIZES
+from calculon.serving_figures import SERVING_FIGURES
+from calculon.spec.fields import SpecField, spec_fields
+from calculon.spec.parse import parse_value
+
+Values = tuple[Any, ...]
+
+FIELDS: Mapping[str, SpecField] = {one.key: one for one in spec_fields(Deployment)}
+"""Fields of a deployment, by their names in files."""
+
+COUNT = "num_procs"
+"""The field that is an argument of its own."""
+
+SPLIT = (COUNT, "tensor_par", "pipeline_par", "expert_par")
+"""Fields of the processors and how a replica is split over them."""
+
+_FIRST = ("token_budget", "max_batch")
+SCHEDULING = (*_FIRST, *(one for one in SIZES if one not in (*SPLIT, *_FIRST)))
+"""The other fields that are numbers of each deployment."""
+
+CHOICES = tuple(name for name in FIELDS if name not in (*SPLIT, *SCHEDULING))
+"""Fields that hold for all deployments of a group."""
+
+OF_DRAFTS = ("draft_tokens", "acceptance", "accepted")
+"""Fields that mean nothing without a draft."""
+
+BUDGETS = (0, *(2**power for power in range(9, 15)))
+"""Token budgets that are tried: prompts in passes of their own, and 512 to 16,384 tokens."""
+
+CAPS = (0, *(2**power for power in range(13)))
+"""Batches that a frontier tries where the load does not say it: as many as keep the limits, and powers of two."""
+
+STATIC = "static"
+"""The batching to which a token budget means nothing."""
+
+_SEE = "calculon describe serving"
+
+
+def stated_default(name: str) -> Any:
+    """Return the default of a field, as files state it."""
+    field = FIELDS[name]
+    scaled = field.declaration.scale != 1.0 and field.default is not None
+    return field.default / field.declaration.scale if scaled else field.default
+
+
+def figure(name: str, where: str = "objective") -> Column:
+    """Return a figure of serving by name.
+
+    Raises
+    ------
+    SpecError
+        When there is none of this name, with the nearest.
+    """
+    if name not in SERVING_FIGURES:
+        hint = nearest(name, [*SERVING_FIGURES]) or f"see: {_SEE}"
+        raise SpecError(where, Problem("", "a figure of serving", repr(name), hint))
+    return SERVING_FIGURES[name]
+
+
+def objective(text: str, where: str = "objective") -> Objective:
+    """Read ``FIGURE[:max|min]``; SpecError for anything else."""
+    return Objective.read(text, lambda name: figure(name, where), where)
+
+
+def condition(text: str) -> Condition:
+    """Read a condition on figures of serving and fields of deployments; SpecError for anything else."""
+    return Condition.read(text, _WORDS)
+
+
+_WORDS = Words(
+    names=(*FIELDS, *SERVING_FIGURES),
+    fields=FIELDS,
+    wanted="a figure of serving or a field of a deployment",
+    none="no figure of serving and no field of a deployment",
+    example="ttft_p < 0.5 and tensor_par <= 4",
+    see=f"{_SEE}, calculon describe deployment",
+)
+
+
+def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
+    """Check the values of ``fix`` or ``add`` against the declarations of their fields.
+
+    Parameters
+    ----------
+    option : str
+        As the caller calls it: ``fix`` or ``add``, with dashes on the command line.
+    values : mapping
+        One value or a sequence of values by field, as files state them.
+
+    Raises
+    ------
+    SpecError
+        With every field that there is not and every value that its field does not take.
+    """
+    problems, found = [], dict[str, Values]()
+    for name, given in values.items():
+        if name == COUNT:
+            hint = "the processor counts are an argument of their own"
+            problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
+            continue
+        if (field := FIELDS.get(name)) is None:
+            hint = nearest(name, [*FIELDS]) or "see: calculon describe deployment"
+            problems.append(Problem(name, "a field of a deployment", repr(name), hint))
+            continue
+        several = isinstance(given, Sequence) and not isinstance(given, str)
+        found[name] = tuple(
+            dict.fromkeys(field.declaration.plain(v) for v in (given if several else (given,)))
+        )
+        tried = (field.declaration.problem(field.annotation, v, name) for v in found[name])
+        problems += [problem for problem in tried if problem is not None]
+    if problems:
+        raise SpecError(option, problems)
+    return found
+
+
+def parsed(option: str, texts: Sequence[str]) -> dict[str, Values]:
+    """Read ``FIELD=VALUE[,VALUE...]`` texts; a field may be given several times.
+
+    Raises
+    ------
+    SpecError
+        As :func:`checked`, and for a text without ``=``.
+    """
+    values: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, rest = (part.strip() for part in text.partition("="))
+        if not equals or not rest:
+            raise SpecError(option, Problem(text, "FIELD=VALUE[,VALUE...]", repr(text)))
+        for one in rest.split(","):
+            try:
+                values.setdefault(name, []).append(parse_value(one.strip()))
+            except SpecError as error:
+                raise SpecError(option, Problem(name, error.expected, error.found)) from None
+    return checked(option, values)

@@ -1,0 +1,202 @@
+"""What a search for deployments returns: the best as a table, as a frame, or one by one."""
+
+import math
+import operator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+
+import numpy as np
+
+from calculon.display import Displayed
+from calculon.errors import Infeasible
+from calculon.frozen import dataclass
+from calculon.search.deployments.deployment_rows import solve
+from calculon.search.deployments.deployment_space import DeploymentSpace
+from calculon.search.objective import Objective
+from calculon.serving.deployment import Deployment
+from calculon.serving.serve import Served, serve
+from calculon.serving_figures import SERVING_FIGURES
+from calculon.spec.result_selection import DEPLOYMENT, WINNERS
+from calculon.units import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentCounts:
+    """How many deployments there are, and what becomes of them.
+
+    Attributes
+    ----------
+    total : int
+        Deployments of the space.
+    solved : int
+        Those whose batch was solved; the others cannot be among the best.
+    unfit : int
+        Those of them without room for a sequence.
+    missing : int
+        Those that miss a limit.
+    """
+
+    total: int
+    solved: int
+    unfit: int
+    missing: int
+
+    @property
+    def feasible(self) -> int:
+        """Those that keep all limits."""
+        return self.solved - self.unfit - self.missing
+
+    def to_dict(self) -> dict[str, int]:
+        """Return the counts by name."""
+        names = ("total", "solved", "unfit", "missing", "feasible")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class DeploymentSearch(Displayed):
+    """The best deployments of a space, best first: a sequence of :class:`~calculon.serving.serve.Served`.
+
+    Attributes
+    ----------
+    space : DeploymentSpace
+        The space that was searched.
+    objectives : tuple of Objective
+        What the ranking is by: of several, what no other deployment beats in all of them.
+    counts : DeploymentCounts
+        Deployments enumerated, solved, and why others are not feasible.
+    numbers : int array, shape (results,)
+        Numbers of the deployments in the space.
+    nearest : int or None
+        Where none keeps all limits: the number of the one that misses its worst limit by the least, of those with room
+        if there are any.
+    """
+
+    space: DeploymentSpace
+    objectives: tuple[Objective, ...]
+    counts: DeploymentCounts
+    numbers: Array
+    nearest: int | None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, rank: SupportsIndex) -> Served: ...
+    @overload
+    def __getitem__(self, rank: slice) -> list[Served]: ...
+    def __getitem__(self, rank: SupportsIndex | slice) -> Served | list[Served]:
+        """Return what the deployment of a rank gives, 0 is the best; a list for a slice."""
+        if isinstance(rank, slice):
+            return [self._served(int(number)) for number in self.numbers[rank]]
+        number = operator.index(rank)
+        if not -len(self) <= number < len(self):
+            message = f"rank {number} of {len(self)} deployments"
+            raise IndexError(message)
+        return self._served(int(self.numbers[number]))
+
+    def __iter__(self) -> Iterator[Served]:
+        return (self._served(int(number)) for number in self.numbers)
+
+    @property
+    def best(self) -> Served:
+        """The best deployment.
+
+        Raises
+        ------
+        Infeasible
+            When none keeps the limits: the message says which the nearest one misses, and by how much.
+        """
+        if len(self):
+            return self[0]
+        raise self.why
+
+    @property
+    def why(self) -> Infeasible:
+        """Why there is no deployment, told of the nearest."""
+        if self.counts.feasible:
+            message = f"none of {self.counts.feasible:,} feasible deployments meets the condition"
+            return Infeasible("nothing", message)
+        if self.nearest is None:
+            return Infeasible("nothing", "no split of so many processors divides the model")
+        total = f"none of {self.counts.total:,} deployments"
+        try:
+            found = self._served(self.nearest)
+        except Infeasible as error:
+            message = f"{total} has room; the nearest, {self.space.deployment(self.nearest).in_words}: {error}"
+            return Infeasible(error.reason, message, error.needed, error.available, error.tier)
+        missed = " and ".join(one.in_words for one in found.limits if not one.met)
+        message = (
+            f"{total} keeps the limits; the nearest, {found.deployment.in_words}, misses {missed}"
+        )
+        return Infeasible("limits", message)
+
+    @cached_property
+    def deployments(self) -> tuple[Deployment, ...]:
+        """The deployments as records."""
+        return tuple(self.space.deployment(int(number)) for number in self.numbers)
+
+    @cached_property
+    def columns(self) -> Mapping[str, Array]:
+        """The batch and the figures of the deployments by name, best first."""
+        names = ("batch", *SERVING_FIGURES)
+        found = {name: np.zeros(len(self)) for name in names}
+        for group in self.space.groups:
+            own = np.flatnonzero(
+                (self.numbers >= group.number) & (self.numbers < group.number + len(group))
+            )
+            if len(own):
+                rows = solve(self.space, group, self.numbers[own] - group.number)
+                for name in names:
+                    found[name][own] = rows.batch if name == "batch" else rows.value(name)
+        return found | {"batch": found["batch"].astype(np.int64)}
+
+    def _served(self, number: int) -> Served:
+        space = self.space
+        return serve(space.model, space.deployment(number), space.system, space.workload)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return question, counts and winners as plain values; each has its deployment as a file states it."""
+        space = self.space
+        figures = {name: column.tolist() for name, column in self.columns.items()}
+        winners = []
+        for rank, deployment in enumerate(self.deployments):
+            values = {name: _nullable(column[rank]) for name, column in figures.items()}
+            batch = values.pop("batch")
+            winners.append({DEPLOYMENT: deployment.to_dict(), "batch": batch, "figures": values})
+        return {
+            "model": space.model.name,
+            "system": space.system.name,
+            "workload": space.workload.to_dict(),
+            "num_procs": list(space.counts),
+            "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],
+            "counts": self.counts.to_dict(),
+            WINNERS: winners,
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return fields, batch and figures of the deployments as a DataFrame, best first."""
+        import pandas as pd  # what most callers never need
+
+        fields = pd.DataFrame([one.to_dict() for one in self.deployments])
+        return fields.assign(
+            **self.columns, model=self.space.model.name, system=self.space.system.name
+        )
+
+    def __repr__(self) -> str:
+        counts = self.counts
+        text = (
+            f"{counts.total:,} deployments, {counts.solved:,} solved, {counts.feasible:,} feasible"
+        )
+        if len(self):
+            first = self.objectives[0].statistic.name
+            text += f", best {first} {self.columns[first][0]:.6g}"
+        return f"<DeploymentSearch: {text}>"
+
+
+def _nullable(value: float) -> float | None:
+    """Return a value, or None for what is not finite, for which JSON has no word."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,275 @@
+"""The search for deployments: the best by a figure, or all that no other beats in several."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.errors import Problem, SpecError
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.search.deployments.deployment_rows import Rows, solve
+from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
+from calculon.search.deployments.deployment_words import checked
+from calculon.search.deployments.deployment_words import condition as read_condition
+from calculon.search.deployments.deployment_words import objective as read_objective
+from calculon.search.deployments.deployments_found import DeploymentCounts, DeploymentSearch
+from calculon.search.objective import Objective
+from calculon.search.ranking import Best, Front
+from calculon.search.request import stated_fields
+from calculon.search.where import Condition
+from calculon.serving.asked import WorkloadSource, read_workload
+from calculon.serving.cache import check_served
+from calculon.serving.load import Workload
+from calculon.spec.model import Model
+from calculon.spec.spellings import processor_counts
+from calculon.units import Array
+
+OBJECTIVE = "output_rate_per_proc"
+"""What deployments are ranked by where nothing is said: at a rate, that of the fewest processors is the highest."""
+
+TIES = "interactivity"
+"""What decides between equal deployments."""
+
+FEW = 2**9
+"""Deployments that are solved first, where the best may make the others needless."""
+
+SLACK = 1e-9
+"""What a bound gives away: the last digits of a figure depend on the order of its products."""
+
+DIGITS = 40
+"""Binary digits in which two scores are the same: those of a rate that is divided by replicas, and multiplied again."""
+
+
+def search_deployments(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System,
+    workload: WorkloadSource | None = None,
+    *,
+    objective: str = OBJECTIVE,
+    top: int = 1,
+    pareto: Sequence[str] = (),
+    where: str | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> DeploymentSearch:
+    """Search for the best deployments of a model.
+
+    Every deployment counts on so many processors: each split of them into replicas, and each of these into tensor and
+    pipeline parallelism and groups of experts; token budgets from 512 to 16,384, and prompts in passes of their own.
+    Its batch is solved as :func:`calculon.serve` does, and what misses a limit of the workload is not looked at. Types
+    of weights and caches are those of 16 bits, unless `fix` or `add` names others.
+
+    Parameters
+    ----------
+    model, system, workload
+        As in :func:`calculon.serve`.
+    num_procs : int, str or sequence of int
+        Processors of the deployment; several counts as ``"8:64:x2"``, or listed.
+    objective : str
+        ``FIGURE[:max|min]`` to rank by (``calculon describe serving``).
+    top : int
+        How many of the best to keep.
+    pareto : sequence of str
+        Two figures or more: what no other deployment beats in all of them. Without a rate and users, batches that are
+        powers of two count then as well.
+    where : str, optional
+        A condition on figures and fields of deployments, such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
+    fix : mapping, optional
+        Values by field of a deployment that alone are tried: ``{"tensor_par": 8}``.
+    add : mapping, optional
+        Values by field that are tried as well: ``{"weights_dtype": "float8"}``.
+    **options
+        Fields of the workload that count instead of its own: ``prompt=2000``.
+
+    Returns
+    -------
+    DeploymentSearch
+        The best, best first; of equal ones the one with the shortest time per token, then the first.
+
+    Raises
+    ------
+    SpecError
+        For everything wrong with the question.
+
+    Examples
+    --------
+    >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5,
+    ...                            fix={"token_budget": 2048})
+    >>> found.best.deployment.num_procs, found.best["request_rate"]
+    (1, 5.0)
+    """
+    space = make_space(model, num_procs, system, workload, options, fix, add, front=bool(pareto))
+    condition = None if where is None else read_condition(where)
+    return run(space, make_ranking(objective, top, pareto), condition)
+
+
+def make_space(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System,
+    workload: WorkloadSource | None,
+    options: Mapping[str, Any] | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
+    *,
+    front: bool = False,
+    named: Sequence[str] = ("fix", "add"),
+) -> DeploymentSpace:
+    """Return the deployments of a question; arguments and errors as of :func:`search_deployments`."""
+    found = inputs.model(model)
+    check_served(found)
+    fixed, added = (
+        checked(name, stated_fields(name, values))
+        for name, values in zip(named, (fix, add), strict=True)
+    )
+    if both := next((name for name in fixed if name in added), None):
+        hint = f"{named[0]} lists all values that are tried"
+        raise SpecError(
+            named[1], Problem(both, f"a field that is not in {named[0]}", repr(both), hint)
+        )
+    return DeploymentSpace(
+        model=found,
+        system=inputs.system(system),
+        workload=read_workload(workload, options),
+        counts=_counts(num_procs),
+        fix=fixed,
+        add=added,
+        front=front,
+    )
+
+
+def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
+    text = (
+        asked
+        if isinstance(asked, str)
+        else ",".join(map(str, [asked] if isinstance(asked, int) else asked))
+    )
+    return processor_counts(text)
+
+
+def make_ranking(
+    objective: str = OBJECTIVE, top: int = 1, pareto: Sequence[str] = ()
+) -> Best | Front:
+    """Return what a search keeps: the best by a figure, or what nothing beats in several.
+
+    Raises
+    ------
+    SpecError
+        For unknown figures, for fewer than two of a front, and for no deployments to keep.
+    """
+    if pareto:
+        if len(pareto) < 2 or len({text.partition(":")[0] for text in pareto}) < len(pareto):
+            wanted = (
+                "two different figures or more, such as ['output_rate_per_proc', 'interactivity']"
+            )
+            raise SpecError("search_deployments", Problem("pareto", wanted, repr([*pareto])))
+        return Front([read_objective(text, "pareto") for text in pareto])
+    asked = read_objective(objective)
+    ties = [] if asked.statistic.name == TIES else [read_objective(TIES)]
+    return Best(asked, inputs.count(top, "top", "search_deployments"), ties=ties)
+
+
+def run(
+    space: DeploymentSpace,
+    ranking: Best | Front,
+    where: Condition | None = None,
+    *,
+    prune: bool = True,
+) -> DeploymentSearch:
+    """Search a space.
+
+    Parameters
+    ----------
+    space : DeploymentSpace
+        The deployments.
+    ranking : Best or Front
+        What is kept, of this search alone.
+    where : Condition, optional
+        What is looked at.
+    prune : bool
+        Whether deployments are left out whose score is known without their batch, and too low.
+    """
+    search = _Search(space, ranking, where)
+    bounds = [
+        _bound(space, group, ranking.objectives[0]) if prune else None for group in space.groups
+    ]
+    for group, bound in zip(space.groups, bounds, strict=True):
+        order = np.argsort(group.engines if bound is None else -bound, kind="stable")
+        for places in group.parts(order, ROWS if bound is None else FEW):
+            kept = places
+            if bound is not None:
+                best = bound[places // group.settings]
+                kept = places[best >= ranking.threshold]
+            if len(kept):
+                search.consider(solve(space, group, kept))
+    return search.result()
+
+
+class _Search:
+    """A search under way: what is kept, and the counts."""
+
+    def __init__(self, space: DeploymentSpace, ranking: Best | Front, where: Condition | None):
+        self._space, self._ranking, self._where = space, ranking, where
+        self._solved = self._unfit = self._missing = 0
+        self._nearest: tuple[bool, float, int] | None = None
+
+    def consider(self, rows: Rows) -> None:
+        """Take in solved deployments."""
+        feasible, fits = rows.feasible, rows.room
+        self._solved += len(fits)
+        self._unfit += int((~fits).sum())
+        self._missing += int((fits & ~feasible).sum())
+        if not feasible.any():
+            self._note(rows)
+            return
+        kept = feasible
+        if self._where is not None:
+            kept = kept & np.broadcast_to(self._where.mask(rows.value), kept.shape)
+        values = [one.value(rows.value(one.statistic.name)) for one in self._ranking.objectives]
+        scores = rounded(np.stack(values))
+        kept = kept & ~np.isnan(scores).any(axis=0)
+        self._ranking.keep(scores[:, kept], rows.numbers[kept])
+
+    def _note(self, rows: Rows) -> None:
+        """Note which comes nearest to what is asked."""
+        place = np.lexsort((rows.numbers, rows.excess, ~rows.room))[0]
+        one = (not rows.room[place], float(rows.excess[place]), int(rows.numbers[place]))
+        self._nearest = one if self._nearest is None else min(one, self._nearest)
+
+    def result(self) -> DeploymentSearch:
+        """Return what was found."""
+        _, numbers = self._ranking.ranked()
+        counts = DeploymentCounts(len(self._space), self._solved, self._unfit, self._missing)
+        nearest = self._nearest[2] if self._nearest and not counts.feasible else None
+        asked = self._ranking.objectives
+        objectives = asked[:1] if isinstance(self._ranking, Best) else asked
+        return DeploymentSearch(self._space, objectives, counts, numbers, nearest)
+
+
+def rounded(scores: Array) -> Array:
+    """Return scores rounded to :data:`DIGITS` binary digits."""
+    digits, power = np.frexp(scores)
+    return np.ldexp(np.round(np.ldexp(digits, DIGITS)), power - DIGITS)
+
+
+def _bound(space: DeploymentSpace, group: Group, objective: Objective) -> Array | None:
+    """Return the score of each split where the load says it: rates and money of a rate of requests.
+
+    What keeps the limits answers all requests, so that its output is that of the load.
+    """
+    w, figure = space.workload, objective.statistic.name
+    if w.rate is None or figure not in _OF_A_RATE:
+        return None
+    known = objective.value(_OF_A_RATE[figure](w) / group.splits[0])
+    return np.asarray(known + SLACK * np.abs(known))
+
+
+_OF_A_RATE: Mapping[str, Callable[[Workload], float]] = {
+    "output_rate_per_proc": lambda w: (w.rate or 0) * w.output,
+    "total_rate_per_proc": lambda w: (w.rate or 0) * (w.prompt + w.output),
+}
+"""Figures that a rate of requests fixes, times the processors."""

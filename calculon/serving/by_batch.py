@@ -1,0 +1,201 @@
+"""Times and rates of a replica over its batch, and where each bound cuts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.campaign.goals import TimeSpan
+from calculon.display import Displayed, drawn
+from calculon.frozen import dataclass
+from calculon.serving.deployments import Deployments
+from calculon.serving.load import SATURATED
+from calculon.serving.operating_point import Load
+from calculon.serving.replica import Replica
+from calculon.serving.row_times import CAUSES
+from calculon.serving.serve import Served, serve
+from calculon.serving.steady import budget_batch
+from calculon.units import Array, Fraction, Seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+PLACES = 160
+"""Batches of a curve, about: all of few, else those whose logarithms are evenly spaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A bound of the batch: its name, as of :class:`~calculon.serving.served_points.Point`, and the largest batch."""
+
+    name: str
+    batch: int
+
+
+@dataclass(frozen=True)
+class ByBatch(Displayed):
+    """What a saturated replica gives over the sequences that it decodes at a time.
+
+    Attributes
+    ----------
+    served : Served
+        The deployment under its workload.
+    batch : array, shape (batches,)
+        Sequences of a replica, ascending: from 1 to the most that have room in memory and in a pass.
+    tpot, decode, ttft : array of seconds, shape (batches,)
+        Time per token, the pass that decodes all sequences, and prefill of a prompt beside them.
+    prefill_share : array, shape (batches,)
+        Share of the time that prompts take.
+    request_rate : array of requests/s, shape (batches,)
+        Of one replica.
+    causes : array of seconds, shape (causes, batches)
+        The time of the decode pass by :data:`~calculon.serving.row_times.CAUSES`; they sum up to it.
+    cuts : tuple of Cut
+        Bounds: memory, ``max_batch``, ``token_budget``, and limits of the workload that some batch misses; 0 is a
+        limit that no batch keeps.
+    """
+
+    served: Served
+    batch: Array
+    tpot: Seconds
+    decode: Seconds
+    ttft: Seconds
+    prefill_share: Fraction
+    request_rate: Array
+    causes: Seconds
+    cuts: tuple[Cut, ...]
+
+    @property
+    def output_rate(self) -> Array:
+        """Generated tokens per second of all replicas."""
+        found: Array = (
+            self.request_rate * self.served.workload.output * self.served.deployment.replicas
+        )
+        return found
+
+    @property
+    def output_rate_per_proc(self) -> Array:
+        """Generated tokens per second for each processor."""
+        found: Array = self.output_rate / self.served.deployment.num_procs
+        return found
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """The columns of the table by name."""
+        found = {
+            "batch": self.batch,
+            "tpot": self.tpot,
+            "decode_time": self.decode,
+            "ttft": self.ttft,
+            "prefill_share": self.prefill_share,
+            "interactivity": 1 / self.tpot,
+            "output_rate": self.output_rate,
+            "output_rate_per_proc": self.output_rate_per_proc,
+        }
+        return found | {
+            f"decode_{name}": one for name, one in zip(CAUSES, self.causes, strict=True)
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        served = self.served
+        point = served.stats
+        return {
+            "model": served.model.name,
+            "system": served.system.name,
+            "deployment": served.deployment.to_dict() | {"replicas": served.deployment.replicas},
+            "workload": served.workload.to_dict(),
+            "columns": {name: column.tolist() for name, column in self.columns.items()},
+            "cuts": {one.name: one.batch for one in self.cuts},
+            "point": {
+                "batch": point["concurrency"],
+                "cut": served.cut,
+                "saturated": served.workload.kind == SATURATED,
+                "tpot": point["tpot"],
+                "ttft": point["ttft"],
+                "output_rate_per_proc": point["output_rate_per_proc"],
+            },
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with a row for each batch."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame(self.columns)
+
+    def plot(self, kind: str = "batch") -> "Figure":
+        """Draw the curves, as ``calculon plot batch`` does.
+
+        Raises
+        ------
+        SpecError
+            For another kind than ``batch``, and where matplotlib is missing.
+        """
+        return drawn(self, kind)
+
+
+def by_batch(served: Served) -> ByBatch:
+    """Return times and rates of a deployment over its batch.
+
+    At each batch they are those of a saturated replica that has so many sequences at all times, as
+    :func:`~calculon.serving.serve.serve` finds them where this is ``max_batch``.
+    """
+    cuts = tuple(_cuts(served))
+    most = min(one.batch for one in cuts if one.name in _ROOM)
+    batch = _places(most, [one.batch for one in cuts])
+    each = Deployments.of(served.deployment).take(np.zeros(len(batch), int))
+    load = Load(Replica(served.model, served.system, each, served.workload))
+    state, prompts, decode = load.state(batch)
+    times = load.replica.decode_pass(batch)
+    shares = np.stack([one / times.time for one in times.causes().values()])
+    return ByBatch(
+        served=served,
+        batch=batch,
+        tpot=state.tpot,
+        decode=decode,
+        ttft=prompts.latency,
+        prefill_share=state.prefill_share,
+        request_rate=state.rate,
+        causes=shares * decode,
+        cuts=cuts,
+    )
+
+
+_ROOM = ("memory", "token_budget")
+"""Bounds beyond which nothing runs."""
+
+
+def _places(most: int, cuts: Sequence[int]) -> Array:
+    """Return batches from 1 to the most: all of few, else a grid with powers of two, and those where something cuts."""
+    if most <= PLACES:
+        return np.arange(1.0, most + 1)
+    doubled = 2.0 ** np.arange(most.bit_length())
+    cutting = [float(one) for one in cuts if 1 <= one <= most]
+    grid = np.round(np.geomspace(1, most, PLACES))
+    return np.unique(np.concatenate([grid, doubled, cutting]))
+
+
+def _cuts(served: Served) -> Iterator[Cut]:
+    """Yield the bounds of the batch, each found without the others."""
+    d, w = served.deployment, served.workload
+    every = replace(d, max_batch=0)
+    load = replace(
+        w, rate=None, users=None, think=TimeSpan(0), requests=None, ttft_limit=None, tpot_limit=None
+    )
+    free = serve(served.model, every, served.system, load)
+    yield Cut("memory", int(free["max_concurrency"]))
+    if d.mixes:
+        budget = np.array([float(d.token_budget)])
+        yield Cut("token_budget", int(budget_batch(budget, w.computed, w.output)[0]))
+    if d.max_batch:
+        yield Cut("max_batch", d.max_batch)
+    limits: dict[str, Any] = {"tpot": w.tpot_limit, "ttft": w.ttft_limit}
+    for name, limit in limits.items():
+        if limit is None:
+            continue
+        under: dict[str, Any] = {f"{name}_limit": limit}
+        kept = serve(served.model, every, served.system, replace(load, **under))
+        if kept.cut == name:
+            yield Cut(name, kept.batch if all(one.met for one in kept.limits) else 0)

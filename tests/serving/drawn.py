@@ -1,0 +1,122 @@
+"""Hypothesis strategies of serving: models that are served, machines with floors, deployments and workloads."""
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+from calculon.errors import Infeasible
+from calculon.serving.deployment import ADMISSIONS
+from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
+from calculon.serving.serve import Served, serve
+from tests.strategies import Document, divisors, extended_models, extensions, systems
+
+MOST_RANKS = 64
+"""Ranks of tensor parallelism up to which deployments are drawn."""
+
+FLOORS = ("matrix_floor", "attention_floor", "vector_floor", "routing_floor", "step_host")
+
+
+@st.composite
+def served_models(draw: st.DrawFn) -> Document:
+    """Models with attention to all tokens before, or to those of a window, of any other kind."""
+    found = draw(extended_models(patterns=False).filter(lambda one: "linear_attention" not in one))
+    return {"vocab": draw(st.integers(1, 150_000)), **found, "causal": True}
+
+
+@st.composite
+def machines(draw: st.DrawFn, *, steps: bool = True, tiles: bool = True) -> Document:
+    """Machines with constants of serving; without `steps` whose efficiencies do not depend on the size of operations.
+
+    Without `tiles` no product is timed by its shape.
+    """
+    system = draw(systems())
+    ext = draw(extensions(system)) if tiles else {}
+    if not steps:
+        ext = {key: ext[key] for key in ("gemm", "traffic", "launch") if key in ext}
+        one = draw(st.floats(0.1, 1))
+        for engines in (system["matrix"], system["vector"]):
+            for engine in engines.values():
+                engine["gflops_efficiency"] = [[0, one]]
+        for tier in ("mem1", "mem2"):
+            system[tier]["MB_efficiency"] = [[0, one]]
+        for law in ext.get("gemm", {}).values():
+            law.pop("alignment", None)
+    system["ext"] = ext | {"serving": draw(constants())}
+    return system
+
+
+@st.composite
+def constants(draw: st.DrawFn) -> Document:
+    """Floors, decode attention and small reductions of a machine."""
+    seconds = st.one_of(st.just(0.0), st.floats(1e-7, 1e-3))
+    latency = sorted(draw(st.lists(st.floats(1e-7, 1e-4), min_size=3, max_size=3)))
+    return {
+        **{name: draw(seconds) for name in FLOORS},
+        "decode_attention": {
+            "efficiency": draw(st.floats(0.1, 1)),
+            "key_tile": draw(st.sampled_from((0, 64, 128))),
+            "tail": draw(st.sampled_from((0, 0.5))),
+            "multiprocessors": draw(st.integers(1, 150)),
+        },
+        "small_reduce": {
+            "latency": [[n, s] for n, s in zip((2, 4, 8), latency, strict=True)],
+            "efficiency": draw(st.floats(0.1, 1)),
+        },
+    }
+
+
+@st.composite
+def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
+    """Deployments of a model; some fields may be given."""
+    ranks = [t for t in divisors(model["attn_heads"]) if t <= MOST_RANKS]
+    split = draw(st.sampled_from(ranks))
+    stages = draw(st.integers(1, min(3, model["num_blocks"])))
+    groups = divisors(math.gcd(split, model.get("num_experts", 1)))
+    budget = draw(st.sampled_from((0, 600, 2048, 8192)))
+    found = {
+        "tensor_par": split,
+        "pipeline_par": stages,
+        "expert_par": draw(st.sampled_from(groups)) if model.get("num_experts", 1) > 1 else 1,
+        "weights_dtype": draw(st.sampled_from(sorted(WEIGHT_TYPES))),
+        "head_dtype": draw(st.sampled_from(("bfloat16", "float8"))),
+        "kv_dtype": draw(st.sampled_from(sorted(CACHE_TYPES))),
+        "batching": draw(st.sampled_from(("continuous", "continuous", "static"))),
+        "token_budget": budget,
+        "max_batch": draw(st.integers(1, 300)),
+        "admission": draw(st.sampled_from(sorted(ADMISSIONS))),
+        "kv_block": draw(st.sampled_from((1, 16, 64))),
+        "memory_fraction": draw(st.floats(0.5, 1)),
+        "reserve_gib": draw(st.sampled_from((0, 4))),
+        "graphs": draw(st.booleans()),
+        "shared_heads": draw(st.booleans()),
+    } | fixed
+    each = found["tensor_par"] * found["pipeline_par"]
+    return {"num_procs": each * draw(st.integers(1, 3)), **found}
+
+
+@st.composite
+def workloads(draw: st.DrawFn, **fixed: Any) -> Document:
+    """Saturating loads; some fields may be given."""
+    return {
+        "prompt": draw(st.integers(1, 6000)),
+        "output": draw(st.integers(2, 3000)),
+        "prefix_hit": draw(st.sampled_from((0.0, 0.0, 0.3))),
+    } | fixed
+
+
+@st.composite
+def cases(draw: st.DrawFn, **fixed: Any) -> tuple[Document, Document, Document, Document]:
+    """A model, a deployment, a machine and a workload."""
+    model = draw(served_models())
+    return model, draw(deployments(model, **fixed)), draw(machines()), draw(workloads())
+
+
+def served(
+    model: Document, deployment: Document, system: Document, load: Document
+) -> Served | None:
+    """Return the answer, or None where nothing fits."""
+    try:
+        return serve(model, deployment, system, load)
+    except Infeasible:
+        return None

@@ -1,0 +1,69 @@
+"""Times and rates over the batch: each place is the answer for it, and bounds cut where the answer says."""
+
+import numpy as np
+import pytest
+
+from calculon.serving.by_batch import PLACES, by_batch
+from calculon.serving.row_times import CAUSES
+from calculon.serving.serve import serve
+from tests.serving.given import H100, SMALL
+
+LOAD = {"prompt": 900, "output": 300}
+
+
+def small(changes=None, **load):
+    return serve(SMALL, 1, H100, LOAD, changes=changes, **load)
+
+
+@pytest.fixture(scope="module")
+def curve():
+    return by_batch(small())
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"token_budget": 0}, {"batching": "static", "token_budget": 0}]
+)
+def test_each_place_is_the_answer_for_its_batch(changes):
+    curve = by_batch(small(changes))
+    for i in (0, len(curve.batch) // 3, len(curve.batch) - 1):
+        one = small({**changes, "max_batch": int(curve.batch[i])})
+        for name, column in (("tpot", "tpot"), ("ttft", "ttft"), ("output_rate", "output_rate")):
+            assert curve.columns[column][i] == pytest.approx(one[name], rel=1e-12)
+
+
+def test_causes_sum_up_to_the_decode_pass(curve):
+    assert curve.causes.shape == (len(CAUSES), len(curve.batch))
+    assert curve.causes.sum(axis=0) == pytest.approx(curve.decode, rel=1e-12)
+    assert np.all(curve.decode <= curve.tpot * (1 + 1e-12))
+
+
+def test_batches_rise_to_the_most_that_fit_with_all_powers_of_two(curve):
+    cuts = {one.name: one.batch for one in curve.cuts}
+    most = min(cuts["memory"], cuts["token_budget"])
+    assert curve.batch[[0, -1]].tolist() == [1, most]
+    assert np.all(np.diff(curve.batch) > 0)
+    assert {2.0**n for n in range(most.bit_length())} <= {*curve.batch}
+    assert len(curve.batch) <= PLACES + most.bit_length() + len(curve.cuts)
+
+
+def test_bounds_cut_where_the_answer_says(curve):
+    middle = curve.batch[len(curve.batch) // 2]
+    limit = curve.tpot[curve.batch == middle][0] * 1.0001
+    asked = small(tpot_limit=limit)
+    cuts = {one.name: one.batch for one in by_batch(asked).cuts}
+    assert asked.cut == "tpot"
+    assert cuts["tpot"] == asked.batch
+    assert "ttft" not in cuts
+    least = {one.name: one.batch for one in by_batch(small(tpot_limit=1e-9)).cuts}
+    assert least["tpot"] == 0
+    capped = by_batch(small({"max_batch": 7}, users=3))
+    assert {one.name: one.batch for one in capped.cuts}["max_batch"] == 7
+    assert capped.batch[-1] > 7
+    assert capped.to_dict()["point"]["batch"] == pytest.approx(capped.served["concurrency"])
+
+
+def test_the_table_has_a_row_for_each_batch(curve):
+    frame = curve.to_frame()
+    assert frame["batch"].tolist() == curve.batch.tolist()
+    causes = frame[[f"decode_{name}" for name in CAUSES]].sum(axis=1)
+    assert causes.to_numpy() == pytest.approx(frame["decode_time"].to_numpy(), rel=1e-12)
