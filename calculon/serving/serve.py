@@ -119,7 +119,7 @@ class Served(Displayed):
         return {
             "model": self.model.name,
             "system": self.system.name,
-            "deployment": _with_replicas(self.deployment),
+            "deployment": with_replicas(self.deployment),
             "workload": self.workload.to_dict(),
             "method": "steady state",
             "batch": self.batch,
@@ -143,7 +143,7 @@ class Served(Displayed):
         }
 
 
-def _with_replicas(deployment: Deployment) -> dict[str, Any]:
+def with_replicas(deployment: Deployment) -> dict[str, Any]:
     """Return the fields of a deployment, and how many replicas each pool has."""
     found = deployment.to_dict() | {"replicas": deployment.replicas}
     if (pool := deployment.prefill) is not None:
