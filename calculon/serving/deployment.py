@@ -249,14 +249,14 @@ class Deployment(Pool):
         }
         alone: dict[str, Any] = {
             "prefill": None,
-            "draft": NO_DRAFT,
-            "draft_tokens": None,
-            "acceptance": None,
-            "accepted": None,
             "max_batch": 0,
             "token_budget": 0,
         }
         return replace(self, **split, **alone)
+
+    def without_draft(self) -> "Deployment":
+        """Return the same without speculation."""
+        return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
 
     @property
     def in_words(self) -> str:

@@ -16,6 +16,7 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
+from calculon.serving.drafts import draft_of, unsplit
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.plain_deployment import deployment_of, loaded
 from calculon.serving.pool import Pool
@@ -216,6 +217,7 @@ def _check(model: Model, deployment: Deployment) -> None:
             replace(one, field=f"prefill.{one.field}")
             for one in _wrong_split(model, deployment.prefill)
         ]
+    problems += unsplit(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
 
