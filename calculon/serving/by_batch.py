@@ -188,7 +188,8 @@ def _cuts(served: Served) -> Iterator[Cut]:
     yield Cut("memory", int(free["max_concurrency"]))
     if d.mixes:
         budget = np.array([float(d.token_budget)])
-        yield Cut("token_budget", int(budget_batch(budget, w.computed, w.output)[0]))
+        each = budget_batch(budget, w.computed, w.output)
+        yield Cut("token_budget", int((d.pipeline_par * each)[0]))
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
     limits: dict[str, Any] = {"tpot": w.tpot_limit, "ttft": w.ttft_limit}

@@ -74,7 +74,8 @@ class Load:
         d, w = self.deployments, self.load
         bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
         if d.mixes:
-            bounds.append(np.floor(budget_batch(d.token_budget, w.computed, w.output)))
+            each = budget_batch(d.token_budget, w.computed, w.output)
+            bounds.append(np.floor(d.pipeline_par * each))
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
     def answer(self) -> Point:

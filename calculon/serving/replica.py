@@ -134,9 +134,9 @@ class Replica:
 
     def _chunks(self, batch: Count) -> tuple[Count, Count]:
         """Return the chunks of a prompt, and the prompts of which a pass takes one."""
-        w = self.workload
-        count = chunks(batch, self.deployments.token_budget, w.computed)
-        return count, prompts_together(batch, count, w.output)
+        w, part = self.workload, self._part(batch)
+        count = chunks(part, self.deployments.token_budget, w.computed)
+        return count, prompts_together(part, count, w.output)
 
     def prompts(self, batch: Count, decode: Seconds) -> Prompts:
         """Return what prompts add to passes that decode so many sequences."""

@@ -167,7 +167,7 @@ def budget_batch(budget: Count, computed: float, output: float) -> Count:
     """Return the most sequences of which a pass has a token, beside the prompts that come meanwhile.
 
     In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
-    passes: ``B + B i / (o - 1)`` tokens in each.
+    passes: ``B + B i / (o - 1)`` tokens in each. With stages each has a part of them in a pass of its own.
     """
     return budget / (1 + computed / (output - 1))
 
