@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from math import ceil
 from typing import Any, ClassVar
 
 from calculon.errors import Problem
 from calculon.frozen import dataclass
+from calculon.serving.expert_load import ROUTINGS
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.pool import Pool
 from calculon.serving.prefixes import NO_TIER, OFFLOADS
@@ -22,6 +24,13 @@ ADMISSIONS = {
 Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
 """
 
+OVERLAPS = {
+    "none": "nothing",
+    "two_batches": "the work of the other half of the batch, which reads all weights once more",
+    "shared_expert": "the shared experts",
+}
+"""Work behind which the exchange between tokens and experts hides (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
+
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
@@ -36,6 +45,25 @@ class Deployment(Pool):
         "them, too. If absent, replicas prefill and decode",
         default=None,
         source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
+    )
+    routing: str = declare(
+        "how evenly tokens choose experts: all alike, or by a power law, where all ranks wait for the fullest",
+        choices=tuple(ROUTINGS),
+        default="balanced",
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, of the exponents",
+    )
+    dispatch_dtype: str = declare(
+        "type in which tokens are sent to their experts; same: that of the arithmetic of experts. Results come back in "
+        "16 bits",
+        choices=("same", "bfloat16", "float8"),
+        default="same",
+        source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    )
+    overlap: str = declare(
+        "what the exchange with experts hides behind: "
+        + "; ".join(f"{name}: {words}" for name, words in OVERLAPS.items()),
+        choices=tuple(OVERLAPS),
+        default="none",
     )
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
@@ -164,10 +192,13 @@ class Deployment(Pool):
             yield Problem("num_procs", wanted, str(self.num_procs))
             return
         yield from Pool.contradictions(self)
+        if self.prefill is not None and self.cache_offload != NO_TIER:
+            hint = "prefixes of a pool that only prefills are taken to be in its tier 1"
+            yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
-        rows = self.max_batch * (1 + (self.draft_tokens or 0))
+        rows = ceil(self.max_batch / self.attn_data_par) * (1 + (self.draft_tokens or 0))
         if self.token_budget and rows > self.token_budget * self.pipeline_par:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
             stages = f" / pipeline_par={self.pipeline_par}" * (self.pipeline_par > 1)
@@ -233,6 +264,7 @@ class Deployment(Pool):
         """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,
@@ -266,7 +298,7 @@ class Deployment(Pool):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
             if isinstance(value, Pool):
-                value = {part.key: getattr(value, part.name) for part in spec_fields(Pool)}
+                value = value.to_dict()
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found
