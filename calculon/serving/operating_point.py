@@ -91,7 +91,7 @@ class Load:
             return [self.room]
         rows, tokens = self.replica.rows, self.replica.per_pass
         budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
-        return [self.room, np.floor(budget) * d.attn_data_par]
+        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
