@@ -19,6 +19,8 @@ class Prefilling:
 
     Attributes
     ----------
+    replica : Replica
+        What prefills.
     time : array
         From the begin of a prompt to its first token; groups of ranks with prompts of their own begin together.
     busy : array
@@ -33,6 +35,7 @@ class Prefilling:
         Prompts whose caches fit into the memory of one.
     """
 
+    replica: Replica
     time: Seconds
     busy: Seconds
     moved: Seconds
@@ -57,6 +60,7 @@ def prefilling(replica: Replica) -> Prefilling | None:
     memory = rank_memory(replica.model, replica.system, pool, replica.types, w.computed)
     each = cached_bytes(replica.model, pool, replica.types, w.prompt)
     return Prefilling(
+        replica=own,
         time=time,
         busy=busy / together,
         moved=_moved(replica, time),

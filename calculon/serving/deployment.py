@@ -13,7 +13,7 @@ from calculon.serving.pool import Pool
 from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 from calculon.spec.fields import declare, spec_fields
-from calculon.units import GIB
+from calculon.units import GIB, Array, Count
 
 ADMISSIONS = {
     "reserve": "prompt and output whole",
@@ -138,6 +138,11 @@ class Deployment(Pool):
         "kernels are launched as a graph; false: the host launches each, which takes at least as long",
         default=True,
     )
+    prefill_graphs: bool = declare(
+        "passes that take prompts are launched as a graph, too; false: the host launches each of their kernels, as in "
+        "engines that capture graphs of decoding alone",
+        default=True,
+    )
     shared_heads: bool = declare(
         "attention reads a key/value head once for all query heads that share it; false: once for each, as engines "
         "before 2024",
@@ -187,6 +192,9 @@ class Deployment(Pool):
             yield Problem("num_procs", wanted, str(self.num_procs))
             return
         yield from Pool.contradictions(self)
+        if self.prefill is not None and self.cache_offload != NO_TIER:
+            hint = "prefixes of a pool that only prefills are taken to be in its tier 1"
+            yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
@@ -273,6 +281,10 @@ class Deployment(Pool):
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
 
+    def in_graphs(self, prompts: Count) -> Array:
+        """Return which passes are launched as graphs, by the prompts of which they take a chunk."""
+        return self.graphs & (self.prefill_graphs | (prompts <= 0))
+
     @property
     def mixes(self) -> bool:
         """Whether passes decode and take chunks of prompts at once."""
@@ -285,7 +297,7 @@ class Deployment(Pool):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
             if isinstance(value, Pool):
-                value = {part.key: getattr(value, part.name) for part in spec_fields(Pool)}
+                value = value.to_dict()
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found

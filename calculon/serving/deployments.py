@@ -10,10 +10,13 @@ from calculon.frozen import dataclass
 from calculon.serving.deployment import Deployment
 from calculon.serving.pass_sizes import spread
 from calculon.serving.pool import Pool
-from calculon.units import Count
+from calculon.units import Array, Count
 
 SIZES = tuple(one.name for one in fields(Deployment) if one.type is int)
 """Fields that are columns: whole numbers that each deployment has. All others are choices, the same for all rows."""
+
+COUNT = "num_procs"
+"""That of how many replicas there are."""
 
 POOL_SIZES = tuple(one.name for one in fields(Pool))
 """Those of a pool that prefills."""
@@ -72,7 +75,8 @@ class Deployments:
         arrays = (np.atleast_1d(np.asarray(one, float)) for one in given.values())
         columns: dict[str, Any] = dict(zip(SIZES, np.broadcast_arrays(*arrays), strict=True))
         budgets = columns["token_budget"]
-        if record.batching == "continuous" and np.any((budgets > 0) != (budgets[:1] > 0)):
+        together = record.batching == "continuous" and record.prefill is None
+        if together and np.any((budgets > 0) != (budgets[:1] > 0)):
             raise ValueError("deployments with and without a budget of tokens in one table")
         if len(budgets):
             record = replace(record, token_budget=int(budgets[0]), max_batch=0)
@@ -96,6 +100,26 @@ class Deployments:
         if self.prefilling is not None:
             columns["prefilling"] = self.prefilling.take(places)
         return Deployments(record=self.record, **columns)
+
+    def alike(self, *, counted: bool = False) -> tuple[Array, Array]:
+        """Return the places of the first of each kind of replica, and the kind of each deployment.
+
+        Replicas differ in all sizes but how many there are, unless these are `counted`, and the most sequences that
+        each may have; those of a pool that prefills count as well.
+        """
+        beside = ("max_batch",) if counted else (COUNT, "max_batch")
+        own = [getattr(self, name) for name in SIZES if name not in beside]
+        if (pool := self.prefilling) is not None:
+            own += [getattr(pool, name) for name in POOL_SIZES if name != COUNT]
+        order = np.lexsort(own)
+        new = np.zeros(self.count, bool)
+        for one in own:
+            column = one[order]
+            new[1:] |= column[1:] != column[:-1]
+        kinds = np.empty(self.count, np.int64)
+        kinds[order] = np.cumsum(new)
+        _, firsts = np.unique(kinds, return_index=True)
+        return firsts, kinds
 
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""

@@ -27,7 +27,7 @@ from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.row_times import QUANTITIES, PassTimes, RowTime, pass_times
 from calculon.serving.speculation import MTP, Speculation, draft_name
 from calculon.spec.model import Model
-from calculon.units import Bytes, Count
+from calculon.units import Array, Bytes, Count
 
 PADDING = 0.01
 """Share by which vocabularies of one tokenizer may differ: models of a family pad it to different multiples."""
@@ -96,7 +96,7 @@ class Draft:
         types: NumberTypes,
         step: PassSizes,
         *,
-        graphs: bool = True,
+        graphs: bool | Array = True,
         shared_heads: bool = True,
     ) -> PassTimes:
         """Return the times of steps with their drafts, whose rows are those of the name ``draft``.

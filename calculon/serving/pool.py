@@ -1,11 +1,11 @@
 """A pool of processors with replicas of a model, and how each replica is split."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.spec.fields import check_record, declare
+from calculon.spec.fields import check_record, declare, spec_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +85,7 @@ class Pool:
     def replicas(self) -> int:
         """Independent engines."""
         return self.own_procs // self.replica_procs
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as in a file."""
+        return {one.key: getattr(self, one.name) for one in spec_fields(Pool)}

@@ -1,18 +1,22 @@
 """Memory of a rank: weights, activations and reserve, and the sequences whose keys and values fit beside them."""
 
+from dataclasses import fields
+
 import numpy as np
 
 from calculon.architecture.segments import EMBEDDING, kinds_of_block
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.serving.cache import cached_width, sequence_bytes
+from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
 from calculon.serving.load import Workload
 from calculon.serving.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
 from calculon.serving.pass_rows import LOGIT_BYTES, executed, pass_layers
 from calculon.serving.pass_sizes import PassSizes
+from calculon.serving.prefixes import NO_TIER
 from calculon.spec.model import Model
-from calculon.units import Bytes, Count
+from calculon.units import Array, Bytes, Count
 
 LONGEST_CONTEXT = 2.0**40
 """Tokens up to which the longest sequence is looked for: more than any memory holds."""
@@ -40,6 +44,10 @@ class RankMemory:
     activation: Bytes
     free: Bytes
     room: Bytes
+
+    def take(self, places: Array) -> "RankMemory":
+        """Return the memory of the deployments at some places."""
+        return RankMemory(**{one.name: getattr(self, one.name)[places] for one in fields(self)})
 
 
 def weight_bytes(model: Model, types: NumberTypes, sizes: PassSizes, stages: Count) -> Bytes:
@@ -137,13 +145,33 @@ def cached_bytes(
     return whole * (np.ceil(model.num_blocks / deployments.pipeline_par) / model.num_blocks)
 
 
-def admitted_tokens(admission: str, workload: Workload) -> float:
+def admitted_tokens(deployment: Deployment, workload: Workload) -> float:
     """Return the tokens of a request that must find room in the cache before it starts.
 
-    Tokens that prefixes share are cached once, and not counted with each request.
+    Tokens that prefixes share are cached once, and not counted with each request. Of outputs of different lengths those
+    at hand are longer than the average, but where all of a batch start together.
     """
-    shares = {"reserve": workload.output, "mean": workload.output / 2}
-    return workload.computed + shares[admission]
+    together = deployment.batching == "static"
+    output = workload.output if together else workload.output_at_hand
+    shares = {"reserve": output, "mean": output / 2}
+    fetched = deployment.cache_offload != NO_TIER
+    return workload.alone(fetched=fetched) + shares[deployment.admission]
+
+
+def shared_bytes(
+    model: Model, deployments: Deployments, types: NumberTypes, workload: Workload
+) -> Bytes | float:
+    """Return the bytes that a rank caches once for all requests at hand."""
+    shared = workload.shared(fetched=deployments.record.cache_offload != NO_TIER)
+    return cached_bytes(model, deployments, types, shared) if shared else 0.0
+
+
+def held_bytes(
+    model: Model, deployments: Deployments, types: NumberTypes, workload: Workload
+) -> Bytes:
+    """Return the bytes that a rank caches for a sequence at hand beside these, in the middle of its output."""
+    own = workload.alone(fetched=deployments.record.cache_offload != NO_TIER)
+    return cached_bytes(model, deployments, types, own + workload.output_at_hand / 2)
 
 
 def sequences_that_fit(
@@ -154,13 +182,24 @@ def sequences_that_fit(
     workload: Workload,
 ) -> Count:
     """Return the most sequences of a replica whose caches fit: 0 where not even one does."""
-    admitted = admitted_tokens(deployments.record.admission, workload)
-    each = cached_bytes(model, deployments, types, admitted)
-    once: Bytes | float = 0.0
-    if workload.cached:
-        once = cached_bytes(model, deployments, types, workload.cached)
+    each = cached_bytes(model, deployments, types, admitted_tokens(deployments.record, workload))
+    once = shared_bytes(model, deployments, types, workload)
     own = np.floor(np.maximum(0.0, memory.room - once) / (each + _own_logits(model, deployments)))
     return own * deployments.attn_data_par
+
+
+def prefix_room(
+    model: Model,
+    deployments: Deployments,
+    types: NumberTypes,
+    memory: RankMemory,
+    workload: Workload,
+    at_hand: Count,
+) -> Bytes:
+    """Return the bytes of a rank that so many sequences at hand leave for other cached prefixes."""
+    each = held_bytes(model, deployments, types, workload) + _own_logits(model, deployments)
+    once = shared_bytes(model, deployments, types, workload)
+    return np.maximum(0.0, memory.room - once - at_hand * each)
 
 
 def _own_logits(model: Model, deployments: Deployments) -> Bytes:

@@ -8,8 +8,9 @@ import numpy as np
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.serving.deployments import Deployments
-from calculon.serving.load import Workload
+from calculon.serving.load import PromptLength, Workload
 from calculon.serving.number_types import NumberTypes
+from calculon.serving.output_lengths import longest_output
 from calculon.serving.pass_rows import pass_rows
 from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.row_times import PassTimes, handed_on, pass_times, stage_time
@@ -17,11 +18,12 @@ from calculon.serving.steady import (
     Prompts,
     chunks,
     mixed_passes,
+    mixture,
     own_passes,
     prompts_together,
 )
 from calculon.spec.model import Model
-from calculon.units import Array, Count, Seconds
+from calculon.units import Array, Count, Fraction, Seconds
 
 STEPS = 16
 """Parts of an output in whose middle the decode passes of a static batch are timed: exact where time is linear."""
@@ -66,7 +68,12 @@ class Replica:
                 overlap=d.overlap,
             )
             self._timed[key] = pass_times(
-                self.model, self.system, rows, sizes, graphs=d.graphs, overlap=d.overlap
+                self.model,
+                self.system,
+                rows,
+                sizes,
+                graphs=d.in_graphs(sizes.prompts),
+                overlap=d.overlap,
             )
         return self._timed[key]
 
@@ -121,37 +128,48 @@ class Replica:
         return self.passes(self.sizes(prompts=prompts, chunk=w.computed, cached=w.cached))
 
     def prefill(self, prompts: Count) -> tuple[Seconds, Seconds]:
-        """Return the time of prompts through all stages, and that which the slowest of these is busy."""
-        times = self.prefill_pass(prompts)
+        """Return the mean time of prompts through all stages, and that which the slowest of these is busy."""
+        lengths = self.workload.lengths
+        times = [self.prefill_of(prompts, one.computed, one.cached) for one in lengths]
+        if len(lengths) == 1:
+            return times[0]
+        through = sum(one.share * time for one, (time, _) in zip(lengths, times, strict=True))
+        busy = sum(one.share * time for one, (_, time) in zip(lengths, times, strict=True))
+        return np.asarray(through), np.asarray(busy)
+
+    def prefill_of(self, prompts: Count, computed: float, cached: float) -> tuple[Seconds, Seconds]:
+        """Return the same of prompts of one length, of which the cache has some tokens."""
+        times = self.passes(self.sizes(prompts=prompts, chunk=computed, cached=cached))
         if not self.deployments.staged:
             return times.time, times.time
-        tokens = prompts * self.workload.computed
+        tokens = prompts * computed
         return self._through(times, tokens), self._slowest(times, tokens)
 
     def _through(self, times: PassTimes, tokens: Count) -> Seconds:
         """Return the time of a pass of so many tokens from the first stage to the last."""
         return times.time + (self.deployments.pipeline_par - 1) * self._handed(tokens)
 
-    def mixed_pass(self, batch: Count) -> PassTimes:
-        """Time passes that decode all sequences and take a chunk of a prompt, or of several."""
-        count, together = self._chunks(batch)
-        w = self.workload
-        chunk = w.computed / count
-        return self.passes(
-            self.sizes(
-                decoded=self._part(batch),
-                context=w.context,
-                prompts=together,
-                chunk=chunk,
-                cached=w.cached + (count - 1) / 2 * chunk,
-            )
-        )
+    def prompts(
+        self, batch: Count, decode: Seconds, lost: Fraction | float | None = None
+    ) -> Prompts:
+        """Return what prompts add to passes that decode so many sequences, on average over their lengths.
 
-    def _chunks(self, batch: Count) -> tuple[Count, Count]:
-        """Return the chunks of a prompt, and the prompts of which a pass takes one."""
-        w, own = self.workload, batch / self.deployments.attn_data_par
-        count = chunks(own, self.deployments.token_budget, w.computed)
-        return count, self._abreast(batch) * prompts_together(own, count, w.output)
+        Parameters
+        ----------
+        batch, decode : array
+            Sequences, and the time of a pass that decodes them.
+        lost : array, optional
+            Share of the requests whose prefix is no longer cached.
+        """
+        shares: list[Fraction | float] = []
+        kinds: list[Prompts] = []
+        w = self.workload
+        present, absent = (1.0, 0.0) if lost is None else (1 - lost, lost)
+        for share, lengths in ((present, w.lengths), (absent, w.lengths_without)):
+            if np.any(share):
+                shares += [share * one.share for one in lengths]
+                kinds += [self._prompts_of(batch, decode, one) for one in lengths]
+        return mixture(shares, kinds)
 
     def _abreast(self, batch: Count) -> Count:
         """Return the groups of ranks with sequences of their own that take prompts in the same passes.
@@ -161,28 +179,51 @@ class Replica:
         """
         return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
 
-    def prompts(self, batch: Count, decode: Seconds) -> Prompts:
-        """Return what prompts add to passes that decode so many sequences."""
+    def _prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
+        """Return what prompts of one length add."""
+        w, computed = self.workload, length.computed
         if not self.deployments.mixes:
             together = self._abreast(batch)
-            whole, busy = self.prefill(together)
+            whole, busy = self.prefill_of(together, computed, length.cached)
             return own_passes(whole, busy, decode, together)
-        count, together = self._chunks(batch)
-        times = self.mixed_pass(batch)
+        own = batch / self.deployments.attn_data_par
+        count = chunks(own, self.deployments.token_budget, computed)
+        together = self._abreast(batch) * prompts_together(own, count, w.output)
+        times = self._mixed_pass(batch, count, together, length)
         if not self.deployments.staged:
             return mixed_passes(count, together, times.time, decode, count * times.time)
         part = self._part(batch)
-        tokens = part + together * self.workload.computed / count
+        tokens = part + together * computed / count
         slow = self._slowest(times, tokens)
         latency = self._through(times, tokens) + (count - 1) * slow
         mixed = decode + slow - self._slowest(self.decode_pass(batch), part)
         return mixed_passes(count, together, mixed, decode, latency)
 
+    def _mixed_pass(
+        self, batch: Count, count: Count, together: Count, length: PromptLength
+    ) -> PassTimes:
+        """Time passes that decode all sequences and take a chunk of a prompt, or of several."""
+        chunk = length.computed / count
+        return self.passes(
+            self.sizes(
+                decoded=self._part(batch),
+                context=self.workload.context,
+                prompts=together,
+                chunk=chunk,
+                cached=length.cached + (count - 1) / 2 * chunk,
+            )
+        )
+
+    def steps(self, batch: Count) -> Count:
+        """Return the tokens of static batches until the longest output ends."""
+        return longest_output(batch, self.workload.output, self.workload.output_cv)
+
     def mean_decode(self, batch: Count) -> Seconds:
         """Return the mean time of the decode passes of static batches, whose contexts grow together."""
         w = self.workload
         steps = min(STEPS, w.output - 1)
-        middles = w.prompt + 0.5 + (w.output - 1) * (np.arange(steps) + 0.5) / steps
+        shares = (np.arange(steps) + 0.5) / steps
+        middles = w.prompt + 0.5 + (self.steps(batch)[:, None] - 1) * shares
         each = np.repeat(np.arange(len(batch)), steps)
-        times = self.take(each).decode(batch[each], np.tile(middles, len(batch)))
+        times = self.take(each).decode(batch[each], middles.ravel())
         return times.reshape(len(batch), steps).mean(axis=1)

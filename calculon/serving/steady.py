@@ -103,7 +103,7 @@ def concurrency(state: Steady, output: float) -> Count:
     return state.rate * (output - 1) * state.tpot
 
 
-def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: float) -> Array:
+def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count | float) -> Array:
     """Return the requests per second of batches that start and end together; `decode` is the mean over the steps."""
     return batch / (prefill + (output - 1) * decode)
 
