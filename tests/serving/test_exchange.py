@@ -87,6 +87,14 @@ def test_experts_do_the_work_of_all_sequences(groups, experts):
     )
 
 
+def test_a_prompt_alone_is_one_prompt_for_experts():
+    """Its group has it whole, the others none."""
+    prompt = {"prompts": 1, "chunk": 1024, "tensor_par": 8, "expert_par": 8}
+    whole, apart = (rows_of(EXPERTS, attn_data_par=groups, **prompt) for groups in (1, 8))
+    assert total(whole, "experts", "flops") == total(apart, "experts", "flops")
+    assert total(apart, "output", "flops") == 8 * total(whole, "output", "flops")
+
+
 @pytest.mark.parametrize("latent", [True, False])
 def test_more_groups_never_read_more_cache_on_a_rank(latent):
     model = DEEPSEEK if latent else EXPERTS
