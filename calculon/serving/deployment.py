@@ -264,7 +264,7 @@ class Deployment(Pool):
         """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
-        split += [f"DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
+        split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,
