@@ -98,12 +98,10 @@ class Deployments:
     def alike(self) -> tuple[Array, Array]:
         """Return the places of the first of each kind of replica, and the kind of each deployment.
 
-        Replicas differ in all sizes but how many there are, and the most sequences that each may have; those of a pool
-        that prefills count as well.
+        Replicas differ in all sizes but how many there are, and the most sequences that each may have. Pools that
+        prefill make no difference to those that decode.
         """
         own = [getattr(self, name) for name in SIZES if name not in (COUNT, "max_batch")]
-        if (pool := self.prefilling) is not None:
-            own += [getattr(pool, name) for name in POOL_SIZES if name != COUNT]
         order = np.lexsort(own)
         new = np.zeros(self.count, bool)
         for one in own:

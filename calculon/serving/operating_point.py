@@ -217,8 +217,11 @@ class Load:
         state, prompts, decode = self._decoded(batch, places)
         if self.pool is not None:
             most = self.pool.rate / self.deployments.replicas
-            most = most if places is None else most[places]
+            latency = self.pool.time + self.pool.moved
+            if places is not None:
+                most, latency = most[places], latency[places]
             state = state._replace(rate=np.minimum(state.rate, most))
+            prompts = elsewhere(latency, decode)
         return state, prompts, decode
 
     def _decoded(self, batch: Count, places: Array | None = None) -> State:
@@ -227,8 +230,7 @@ class Load:
 
     def _timed(self, kinds: Array, batch: Count) -> State:
         """Return the same, of kinds of replicas."""
-        places = self._firsts[kinds]
-        replica = self.replica.take(places)
+        replica = self.replica.take(self._firsts[kinds])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -239,7 +241,7 @@ class Load:
         if self.pool is None:
             prompts = replica.prompts(batch, decode)
         else:
-            prompts = elsewhere((self.pool.time + self.pool.moved)[places], decode)
+            prompts = elsewhere(np.zeros_like(decode), decode)
         return saturated(batch, decode, prompts, self.load.output), prompts, decode
 
     def _loaded(

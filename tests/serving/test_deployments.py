@@ -47,7 +47,7 @@ def deployments(draw):
 
 
 def test_all_sizes_are_columns():
-    assert tuple(one.name for one in fields(Deployments)) == ("record", *SIZES)
+    assert tuple(one.name for one in fields(Deployments)) == ("record", *SIZES, "prefilling")
 
 
 @given(
