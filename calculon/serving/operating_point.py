@@ -10,17 +10,21 @@ from calculon.errors import Infeasible
 from calculon.serving.all_replicas import AllReplicas, price_of
 from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
+from calculon.serving.cache import CachedBlocks
 from calculon.serving.deployments import Deployments
+from calculon.serving.kept_prefixes import KeptPrefixes
 from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
     RankMemory,
     cached_bytes,
+    held_bytes,
     logit_bytes,
     longest_context,
     rank_memory,
     sequences_that_fit,
+    shared_bytes,
 )
 from calculon.serving.replica import Replica
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
@@ -60,14 +64,15 @@ class Load:
             replica.model, self.deployments, replica.types, self.memory, self.load
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self.prefixes = KeptPrefixes.of(replica, self.memory)
         self.pool = prefilling(replica)
-        self._firsts, self._alike = self.deployments.alike()
+        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
         self._states = KnownStates(self._timed)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
         d, w = self.deployments, self.load
-        tokens: Count | float = d.token_budget if d.mixes else w.computed
+        tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
         if d.prefilling is not None:  # passes have a token of each sequence alone
             tokens = d.token_budget
         return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
@@ -77,7 +82,8 @@ class Load:
         d, w = self.deployments, self.load
         bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
         if d.mixes:
-            bounds.append(np.floor(budget_batch(d.token_budget, w.computed, w.output)))
+            own = np.floor(budget_batch(d.token_budget, w.computed, w.output))
+            bounds.append(own * d.attn_data_par)
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
     def answer(self) -> Point:
@@ -106,7 +112,7 @@ class Load:
             batch=int(points.batch[0]),
             cut=CUTS[points.cut[0]],
             decode=self.replica.decode_pass(points.batch),
-            prefill=self.replica.prefill_pass(np.ones(1)),
+            prefill=(self.pool or self).replica.prefill_pass(np.ones(1)),
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,
@@ -234,14 +240,19 @@ class Load:
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
-            rate = static_rate(batch, prefill, mean, self.load.output)
+            rate = static_rate(batch, prefill, mean, replica.steps(batch))
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
-        if self.pool is None:
-            prompts = replica.prompts(batch, decode)
-        else:
+        if self.pool is not None:
             prompts = elsewhere(np.zeros_like(decode), decode)
+            return saturated(batch, decode, prompts, self.load.output), prompts, decode
+        prompts = replica.prompts(batch, decode)
+        full = saturated(batch, decode, prompts, self.load.output)
+        prefixes = self.prefixes.take(self._firsts[kinds])
+        if not prefixes.matter:
+            return full, prompts, decode
+        prompts = prefixes.prompts(batch, decode, prompts, full)
         return saturated(batch, decode, prompts, self.load.output), prompts, decode
 
     def _loaded(
@@ -254,12 +265,13 @@ class Load:
         if w.rate is None:
             return full, no_wait(decode)
         each = w.rate / d.replicas
-        busy, servers = prompts.busy, d.replicas
+        busy, servers, varied = prompts.busy, d.replicas, prompts.variation
         half = decode / 2  # of the pass that runs when a request comes
         if self.pool is not None:
             busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
+            varied = w.prompt_cv
         asked = np.full_like(each, w.rate)
-        found = wait(asked, busy, servers, w.arrival_cv, w.prompt_cv, w.percentile)
+        found = wait(asked, busy, servers, w.arrival_cv, varied, w.percentile)
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
@@ -327,6 +339,7 @@ class Load:
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
             max_context=self._longest_context(),
+            even_context=self._even_context(batch),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
             prefill_time=alone[self._alike],
@@ -338,6 +351,7 @@ class Load:
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,
+            prefixes=self.prefixes.figures(batch, state),
         )
 
     def _longest_context(self) -> Count:
@@ -346,14 +360,18 @@ class Load:
         memory = self.memory.take(self._firsts)
         return longest_context(replica.model, each, replica.types, memory)[self._alike]
 
+    def _even_context(self, batch: Count) -> Count:
+        """Return the context at which a decode pass reads as many bytes of caches as of weights."""
+        times, blocks = self.replica.decode_pass(batch), CachedBlocks.of(self.replica.model)
+        each = times.total("cache") / blocks.tokens(np.full_like(batch, self.load.context))
+        return blocks.length(times.total("weights") / each)
+
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args = self.replica.model, d, self.replica.types
-        cache = batch * cached_bytes(*args, w.computed + w.output / 2)
-        if w.cached:
-            cache = cache + cached_bytes(*args, w.cached)
-        logits = batch * logit_bytes(self.replica.model, d.tensor_par)
+        args, own = (self.replica.model, d, self.replica.types), d.of_group(batch)
+        cache = own * held_bytes(*args, w) + shared_bytes(*args, w)
+        logits = own * logit_bytes(self.replica.model, d.attention_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )

@@ -8,7 +8,7 @@ from calculon.records import Column
 from calculon.search.objective import Objective
 from calculon.search.where import Condition, Words
 from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import SIZES
+from calculon.serving.deployments import COUNT, POOL_SIZES, SIZES
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import SpecField, spec_fields
 from calculon.spec.parse import parse_value
@@ -18,11 +18,8 @@ Values = tuple[Any, ...]
 FIELDS: Mapping[str, SpecField] = {one.key: one for one in spec_fields(Deployment)}
 """Fields of a deployment, by their names in files."""
 
-COUNT = "num_procs"
-"""The field that is an argument of its own."""
-
-SPLIT = (COUNT, "tensor_par", "pipeline_par", "expert_par")
-"""Fields of the processors and how a replica is split over them."""
+SPLIT = POOL_SIZES
+"""Fields of the processors and how a replica is split over them, the count first."""
 
 _FIRST = ("token_budget", "max_batch")
 SCHEDULING = (*_FIRST, *(one for one in SIZES if one not in (*SPLIT, *_FIRST)))
