@@ -231,8 +231,11 @@ class Load:
         state, prompts, decode = self._decoded(batch, places)
         if self.pool is not None:
             most = self.pool.rate / self.deployments.replicas
-            most = most if places is None else most[places]
+            latency = self.pool.time + self.pool.moved
+            if places is not None:
+                most, latency = most[places], latency[places]
             state = state._replace(rate=np.minimum(state.rate, most))
+            prompts = elsewhere(latency, decode)
         return state, prompts, decode
 
     def _decoded(self, batch: Count, places: Array | None = None) -> State:
@@ -241,8 +244,7 @@ class Load:
 
     def _timed(self, kinds: Array, batch: Count) -> State:
         """Return the same, of kinds of replicas."""
-        places = self._firsts[kinds]
-        replica = self.replica.take(places)
+        replica = self.replica.take(self._firsts[kinds])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -252,11 +254,11 @@ class Load:
         decode = replica.decode(batch)
         each = decode / replica.per_pass
         if self.pool is not None:
-            prompts = elsewhere((self.pool.time + self.pool.moved)[places], decode)
+            prompts = elsewhere(np.zeros_like(decode), decode)
             return saturated(batch, each, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
         full = saturated(batch, each, prompts, self.load.output)
-        prefixes = self.prefixes.take(places)
+        prefixes = self.prefixes.take(self._firsts[kinds])
         if not prefixes.matter:
             return full, prompts, decode
         prompts = prefixes.prompts(batch, decode, prompts, full)
