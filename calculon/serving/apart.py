@@ -19,6 +19,8 @@ class Prefilling:
 
     Attributes
     ----------
+    replica : Replica
+        What prefills.
     time : array
         From the begin of a prompt to its first token.
     busy : array
@@ -33,6 +35,7 @@ class Prefilling:
         Prompts whose caches fit into the memory of one.
     """
 
+    replica: Replica
     time: Seconds
     busy: Seconds
     moved: Seconds
@@ -56,6 +59,7 @@ def prefilling(replica: Replica) -> Prefilling | None:
     w = replica.workload
     memory = rank_memory(replica.model, replica.system, pool, replica.types, w.computed)
     return Prefilling(
+        replica=own,
         time=time,
         busy=busy,
         moved=_moved(replica, time),

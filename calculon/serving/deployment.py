@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from calculon.errors import Problem
 from calculon.frozen import dataclass
+from calculon.serving.expert_load import ROUTINGS
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.pool import Pool
 from calculon.serving.prefixes import NO_TIER, OFFLOADS
@@ -22,6 +23,13 @@ ADMISSIONS = {
 Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
 """
 
+OVERLAPS = {
+    "none": "nothing",
+    "two_batches": "the work of the other half of the batch, which reads all weights once more",
+    "shared_expert": "the shared experts",
+}
+"""Work behind which the exchange between tokens and experts hides (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
+
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
 
@@ -36,6 +44,25 @@ class Deployment(Pool):
         "them, too. If absent, replicas prefill and decode",
         default=None,
         source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
+    )
+    routing: str = declare(
+        "how evenly tokens choose experts: all alike, or by a power law, where all ranks wait for the fullest",
+        choices=tuple(ROUTINGS),
+        default="balanced",
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, of the exponents",
+    )
+    dispatch_dtype: str = declare(
+        "type in which tokens are sent to their experts; same: that of the arithmetic of experts. Results come back in "
+        "16 bits",
+        choices=("same", "bfloat16", "float8"),
+        default="same",
+        source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    )
+    overlap: str = declare(
+        "what the exchange with experts hides behind: "
+        + "; ".join(f"{name}: {words}" for name, words in OVERLAPS.items()),
+        choices=tuple(OVERLAPS),
+        default="none",
     )
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
@@ -259,7 +286,7 @@ class Deployment(Pool):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
             if isinstance(value, Pool):
-                value = {part.key: getattr(value, part.name) for part in spec_fields(Pool)}
+                value = value.to_dict()
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found

@@ -8,6 +8,7 @@ import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.serving.deployment import Deployment
+from calculon.serving.pass_sizes import spread
 from calculon.serving.pool import Pool
 from calculon.units import Count
 
@@ -26,8 +27,10 @@ class Deployments:
     ----------
     record : Deployment
         The choices: types of numbers, scheduler, price. Its sizes do not count.
-    num_procs, tensor_par, pipeline_par, expert_par, max_batch, token_budget, kv_block : array of float
+    num_procs, tensor_par, pipeline_par, attn_data_par, expert_par, redundant_experts : array of float
         The fields of these names.
+    max_batch, token_budget, kv_block : array of float
+        Likewise.
     prefilling : Deployments or None
         The pools that only prefill, where there are any: row by row.
     """
@@ -36,7 +39,9 @@ class Deployments:
     num_procs: Count
     tensor_par: Count
     pipeline_par: Count
+    attn_data_par: Count
     expert_par: Count
+    redundant_experts: Count
     max_batch: Count
     token_budget: Count
     kv_block: Count
@@ -67,7 +72,8 @@ class Deployments:
         arrays = (np.atleast_1d(np.asarray(one, float)) for one in given.values())
         columns: dict[str, Any] = dict(zip(SIZES, np.broadcast_arrays(*arrays), strict=True))
         budgets = columns["token_budget"]
-        if record.batching == "continuous" and np.any((budgets > 0) != (budgets[:1] > 0)):
+        together = record.batching == "continuous" and record.prefill is None
+        if together and np.any((budgets > 0) != (budgets[:1] > 0)):
             raise ValueError("deployments with and without a budget of tokens in one table")
         if len(budgets):
             record = replace(record, token_budget=int(budgets[0]), max_batch=0)
@@ -111,6 +117,15 @@ class Deployments:
         return self.tensor_par * self.pipeline_par
 
     @property
+    def attention_par(self) -> Count:
+        """Ranks that share attention, and everything but routed experts."""
+        return self.tensor_par / self.attn_data_par
+
+    def of_group(self, sequences: Count) -> Count:
+        """Return the most sequences of a group of ranks that has sequences of its own, of those of a replica."""
+        return spread(sequences, self.attn_data_par)
+
+    @property
     def replicas(self) -> Count:
         """Independent engines of each, that decode."""
         others = 0.0 if self.prefilling is None else self.prefilling.num_procs
@@ -133,7 +148,7 @@ def grouped(records: Iterable[Deployment]) -> list[tuple[Deployments, list[int]]
     known = list(records)
     for place, one in enumerate(known):
         plain: dict[str, Any] = dict.fromkeys(SIZES, 1)
-        plain |= {"max_batch": 0, "token_budget": int(one.mixes)}
+        plain |= {"redundant_experts": 0, "max_batch": 0, "token_budget": int(one.mixes)}
         if one.prefill is not None:
             plain |= {"num_procs": 2, "prefill": Pool(num_procs=1)}
         groups.setdefault(replace(one, **plain), []).append(place)

@@ -66,9 +66,12 @@ class Draft:
 
     def sizes(self, step: PassSizes) -> PassSizes:
         """Return the sizes of the first pass that drafts in a step: with the prompts that the step takes."""
-        experts = step.expert_par if self.model.mixes else np.ones_like(step.expert_par)
+        mixes = self.model.mixes
+        experts = step.expert_par if mixes else np.ones_like(step.expert_par)
+        copies = step.copies if mixes else np.zeros_like(step.copies)
         rows = step.decoded + step.prompts
-        return replace(step, expert_par=experts, verified=np.ones_like(step.verified), logits=rows)
+        split = {"expert_par": experts, "copies": copies}
+        return replace(step, **split, verified=np.ones_like(step.verified), logits=rows)
 
     def passes(self, step: PassSizes) -> Iterator[tuple[PassSizes, Count]]:
         """Yield the sizes of the passes that draft in a step, each with how many of it there are."""
@@ -160,8 +163,9 @@ def _misfits(model: Model, draft: Model, deployment: Deployment) -> Iterator[Pro
     if abs(draft.vocab / model.vocab - 1) > PADDING:
         wanted = f"a model with the words of {model.name} (vocab={model.vocab})"
         yield Problem("draft", wanted, f"{draft.name} with vocab={draft.vocab}")
-    if draft.attn_heads % deployment.tensor_par:
-        wanted = f"a model whose attn_heads tensor_par={deployment.tensor_par} divides"
+    if draft.attn_heads % deployment.attention_par:
+        name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
+        wanted = f"a model whose attn_heads {name}={deployment.attention_par} divides"
         yield Problem("draft", wanted, f"{draft.name} with attn_heads={draft.attn_heads}")
     if draft.mixes and draft.num_experts % deployment.expert_par:
         wanted = f"a model whose num_experts expert_par={deployment.expert_par} divides"

@@ -79,7 +79,8 @@ class Load:
         d, w = self.deployments, self.load
         bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
         if d.mixes:
-            bounds.append(np.floor(budget_batch(d.token_budget, w.computed, w.output)))
+            own = np.floor(budget_batch(d.token_budget, w.computed, w.output))
+            bounds.append(own * d.attn_data_par)
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
     def answer(self) -> Point:
@@ -108,7 +109,7 @@ class Load:
             batch=int(points.batch[0]),
             cut=CUTS[points.cut[0]],
             decode=self.replica.decode_pass(points.batch),
-            prefill=self.replica.prefill_pass(np.ones(1)),
+            prefill=(self.pool or self).replica.prefill_pass(np.ones(1)),
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,
@@ -353,9 +354,9 @@ class Load:
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args = self.replica.model, d, self.replica.types
-        cache = batch * held_bytes(*args, w) + shared_bytes(*args, w)
-        logits = batch * logit_bytes(self.replica.model, d.tensor_par)
+        args, own = (self.replica.model, d, self.replica.types), d.of_group(batch)
+        cache = own * held_bytes(*args, w) + shared_bytes(*args, w)
+        logits = own * logit_bytes(self.replica.model, d.attention_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )

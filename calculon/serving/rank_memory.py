@@ -59,16 +59,17 @@ def weight_bytes(model: Model, types: NumberTypes, sizes: PassSizes, stages: Cou
     each: Bytes = np.zeros(sizes.count)
     for kind in kinds_of_block(model):
         for layer in pass_layers(model, sizes, kind):
-            stored: float = ACTIVATION_BYTES
+            stored: Bytes | float = ACTIVATION_BYTES
             if layer.kernel == "grouped_product":
-                stored = WEIGHT_TYPES[types.experts].bytes
+                copied = 1 + sizes.copies / model.num_experts
+                stored = copied * WEIGHT_TYPES[types.experts].bytes
             elif layer.kernel == "product":
                 stored = WEIGHT_TYPES[types.weights].bytes
             each = each + kind.count * layer.weights * stored
     of_block = each / model.num_blocks
     most = np.ceil(model.num_blocks / stages) * of_block
     fewest = np.floor(model.num_blocks / stages) * of_block
-    rows = np.ceil(model.vocab / sizes.tensor_par)
+    rows = np.ceil(model.vocab / sizes.of_group.tensor_par)
     first = sum(layer.weights * ACTIVATION_BYTES for layer in pass_layers(model, sizes, EMBEDDING))
     head = rows * model.hidden * WEIGHT_TYPES[types.head].bytes
     both = each + first + head * (not model.tied)
@@ -84,9 +85,9 @@ def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
     """Return the largest live set of a pass of so many tokens, tensors of one block; logits are apart.
 
     Those of a block are three of the residual stream, the MLP's (of experts: of those that a token passes) and queries,
-    keys and values.
+    keys and values; `tokens` are those of the ranks that share a sequence.
     """
-    split = sizes.tensor_par
+    split = sizes.of_group.tensor_par
     width = model.inner_width * (model.experts_per_token if model.mixes else 1)
     if model.mixes_kinds:
         width = max(width, model.feedforward)
@@ -109,7 +110,11 @@ def rank_memory(
     What drivers and others than the process take (``ext.memory.withheld``) is not part of the capacity.
     """
     sizes = PassSizes.of(
-        tensor_par=deployments.tensor_par, expert_par=deployments.expert_par, decoded=1
+        tensor_par=deployments.tensor_par,
+        expert_par=deployments.expert_par,
+        copies=deployments.redundant_experts,
+        attn_data_par=deployments.attn_data_par,
+        decoded=1,
     )
     capacity = np.zeros(sizes.count) + system.usable[0]
     weights = weight_bytes(model, types, sizes, deployments.pipeline_par)
@@ -135,7 +140,7 @@ def cached_bytes(
     The last block of the cache is half empty on average: ``(kv_block - 1) / 2`` tokens more.
     """
     filled = np.asarray(length, float) + (deployments.kv_block - 1) / 2
-    whole = sequence_bytes(model, filled, deployments.tensor_par, types.cache)
+    whole = sequence_bytes(model, filled, deployments.attention_par, types.cache)
     return whole * (np.ceil(model.num_blocks / deployments.pipeline_par) / model.num_blocks)
 
 
@@ -178,7 +183,8 @@ def sequences_that_fit(
     """Return the most sequences of a replica whose caches fit: 0 where not even one does."""
     each = cached_bytes(model, deployments, types, admitted_tokens(deployments.record, workload))
     once = shared_bytes(model, deployments, types, workload)
-    return np.floor(np.maximum(0.0, memory.room - once) / (each + _own_logits(model, deployments)))
+    own = np.floor(np.maximum(0.0, memory.room - once) / (each + _own_logits(model, deployments)))
+    return own * deployments.attn_data_par
 
 
 def prefix_room(
@@ -189,7 +195,7 @@ def prefix_room(
     workload: Workload,
     at_hand: Count,
 ) -> Bytes:
-    """Return the bytes of a rank that so many sequences at hand leave for other cached prefixes."""
+    """Return the bytes of a rank that so many sequences of its group leave for other cached prefixes."""
     each = held_bytes(model, deployments, types, workload) + _own_logits(model, deployments)
     once = shared_bytes(model, deployments, types, workload)
     return np.maximum(0.0, memory.room - once - at_hand * each)
@@ -197,7 +203,7 @@ def prefix_room(
 
 def _own_logits(model: Model, deployments: Deployments) -> Bytes:
     """Return what the logits of a sequence take of the room for caches: they are beside them."""
-    return deployments.record.memory_fraction * logit_bytes(model, deployments.tensor_par)
+    return deployments.record.memory_fraction * logit_bytes(model, deployments.attention_par)
 
 
 def longest_context(

@@ -46,7 +46,8 @@ class Replica:
     def types(self) -> NumberTypes:
         """Types of numbers on the machine."""
         d = self.deployments.record
-        return NumberTypes.of(self.system, d.weights_dtype, d.of_experts, d.head_dtype, d.kv_dtype)
+        weights = d.weights_dtype, d.of_experts, d.head_dtype
+        return NumberTypes.of(self.system, *weights, d.kv_dtype, d.dispatch_dtype)
 
     @cached_property
     def _timed(self) -> dict[bytes, PassTimes]:
@@ -58,14 +59,29 @@ class Replica:
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
             d = self.deployments.record
-            rows = pass_rows(self.model, self.types, sizes, shared_heads=d.shared_heads)
-            self._timed[key] = pass_times(self.model, self.system, rows, sizes, graphs=d.graphs)
+            rows = pass_rows(
+                self.model,
+                self.types,
+                sizes,
+                shared_heads=d.shared_heads,
+                routing=d.routing,
+                overlap=d.overlap,
+            )
+            self._timed[key] = pass_times(
+                self.model, self.system, rows, sizes, graphs=d.graphs, overlap=d.overlap
+            )
         return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""
         d = self.deployments
-        return PassSizes.of(tensor_par=d.tensor_par, expert_par=d.expert_par, **columns)
+        return PassSizes.of(
+            tensor_par=d.tensor_par,
+            expert_par=d.expert_par,
+            copies=d.redundant_experts,
+            attn_data_par=d.attn_data_par,
+            **columns,
+        )
 
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
         """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
@@ -93,7 +109,7 @@ class Replica:
     def _handed(self, tokens: Count) -> Seconds:
         """Return the time in which a stage hands so many rows to the next; 0 where there is one."""
         d = self.deployments
-        moved = handed_on(self.model, self.system, tokens, d.tensor_par)
+        moved = handed_on(self.model, self.system, tokens / d.attn_data_par, d.tensor_par)
         return np.where(d.pipeline_par > 1, moved, 0.0)
 
     def _slowest(self, times: PassTimes, tokens: Count) -> Seconds:
@@ -150,14 +166,24 @@ class Replica:
                 kinds += [self._prompts_of(batch, decode, one) for one in lengths]
         return mixture(shares, kinds)
 
+    def _abreast(self, batch: Count) -> Count:
+        """Return the groups of ranks with sequences of their own that take prompts in the same passes.
+
+        The exchange with experts makes all wait for the longest pass, so that schedulers let them take prompts
+        together, as far as there are sequences. Source: TensorRT-LLM, ``attention_dp_config``, ``enable_balance``.
+        """
+        return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
+
     def _prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
         """Return what prompts of one length add."""
         w, computed = self.workload, length.computed
         if not self.deployments.mixes:
-            whole, busy = self.prefill_of(np.ones_like(batch), computed, length.cached)
-            return own_passes(whole, busy, decode)
-        count = chunks(batch, self.deployments.token_budget, computed)
-        together = prompts_together(batch, count, w.output)
+            together = self._abreast(batch)
+            whole, busy = self.prefill_of(together, computed, length.cached)
+            return own_passes(whole, busy, decode, together)
+        own = batch / self.deployments.attn_data_par
+        count = chunks(own, self.deployments.token_budget, computed)
+        together = self._abreast(batch) * prompts_together(own, count, w.output)
         times = self._mixed_pass(batch, count, together, length)
         if not self.deployments.staged:
             return mixed_passes(count, together, times.time, decode, count * times.time)
