@@ -19,6 +19,7 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
+from calculon.serving.drafts import draft_of, unsplit
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.plain_deployment import deployment_of, loaded
 from calculon.serving.pool import Pool
@@ -121,7 +122,7 @@ class Served(Displayed):
         return {
             "model": self.model.name,
             "system": self.system.name,
-            "deployment": _with_replicas(self.deployment),
+            "deployment": with_replicas(self.deployment),
             "workload": self.workload.to_dict(),
             "method": "steady state",
             "batch": self.batch,
@@ -147,7 +148,7 @@ class Served(Displayed):
         }
 
 
-def _with_replicas(deployment: Deployment) -> dict[str, Any]:
+def with_replicas(deployment: Deployment) -> dict[str, Any]:
     """Return the fields of a deployment, and how many replicas each pool has."""
     found = deployment.to_dict() | {"replicas": deployment.replicas}
     if (pool := deployment.prefill) is not None:
@@ -255,6 +256,7 @@ def _check(model: Model, deployment: Deployment) -> None:
             replace(one, field=f"prefill.{one.field}")
             for one in _wrong_split(model, deployment.prefill)
         ]
+    problems += unsplit(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
 
