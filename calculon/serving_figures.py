@@ -3,7 +3,16 @@
 from typing import Annotated, ClassVar
 
 from calculon.records import Column, columns, part, record, stat
-from calculon.units import Array, Bytes, Count, Fraction, Seconds, TokensPerSecond, Unit
+from calculon.units import (
+    Array,
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Fraction,
+    Seconds,
+    TokensPerSecond,
+    Unit,
+)
 
 RequestsPerSecond = Annotated[Array, Unit("requests/s")]
 DollarsPerMillion = Annotated[Array, Unit("USD/Mtoken")]
@@ -20,6 +29,32 @@ class ServingMemory:
     reserve: Bytes = stat("context, libraries, graphs and workspaces of a rank")
     activation: Bytes = stat("the largest live tensors of a pass, and logits")
     cache: Bytes = stat("keys and values of the sequences at hand")
+
+
+@record
+class PrefixFigures:
+    """What of prompts is cached between requests, and where."""
+
+    NAMES: ClassVar = "{field}"
+
+    hit_rate: Fraction = stat("share of the tokens of prompts that a cache still has")
+    hit_offloaded: Fraction = stat("share of the tokens of prompts that come from tier 2")
+    kept_prefixes: Count = stat(
+        "cached prefixes of requests for which tier 1 of a replica has room beside those at hand",
+        nullable=True,
+    )
+    offloaded_prefixes: Count = stat(
+        "cached prefixes for which tier 2 has room, where there is one", nullable=True
+    )
+    waiting_prefixes: Count = stat(
+        "conversations of a replica that wait for their next turn", nullable=True
+    )
+    hit_time: Seconds = stat("time to fetch a cached prefix from tier 2", nullable=True)
+    recompute_time: Seconds = stat("time to compute a cached prefix again", nullable=True)
+    hit_break_even: BytesPerSecond = stat(
+        "bandwidth of tier 2 for each processor from which a prefix is fetched sooner than computed again",
+        nullable=True,
+    )
 
 
 @record
@@ -62,6 +97,9 @@ class ServingFigures:
     concurrency: Count = stat("sequences that a replica generates at a time, on average")
     max_concurrency: Count = stat("most sequences of a replica: by memory, or max_batch")
     max_context: Tokens = stat("longest sequence that fits alone")
+    even_context: Tokens = stat(
+        "context at which a decode pass reads as many bytes of caches as of weights", nullable=True
+    )
     utilisation: Fraction = stat("requests over the most that there can be")
     prefill_share: Fraction = stat("share of the time that prompts take")
     queue_time: Seconds = stat("mean wait before prefill")
@@ -86,6 +124,7 @@ class ServingFigures:
     mem_used: Bytes = stat("memory that a rank uses")
     mem_free: Bytes = stat("memory that a rank has left")
     memory: ServingMemory = part()
+    prefixes: PrefixFigures = part()
     speculation: SpeculationFigures = part()
 
 

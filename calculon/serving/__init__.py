@@ -10,8 +10,10 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``deployment``       the record of how a model is served; ``load`` that of what is asked of it; ``asked`` reads both
 ``deployments``      deployments with equal choices, as columns
 ``number_types``     bytes and arithmetic of the types of weights and caches
+``expert_load``      how unevenly tokens choose experts
 ``pass_sizes``       sizes of a pass, as columns
 ``pass_rows``        rows of a pass: layers of the model, attention over a cache, reductions, head, sampling
+``exchange``         dispatch of tokens to experts of other ranks, and the way back
 ``row_times``        their times: floors, laws of kernels, memory, small reductions
 ``cache``            bytes of keys and values; ``rank_memory`` what else a rank holds, and the sequences that fit
 ``steady``           steady state: rate, time per token, mixed passes, static batches, finite runs

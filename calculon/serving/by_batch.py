@@ -10,6 +10,7 @@ from calculon.campaign.goals import TimeSpan
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
 from calculon.serving.deployments import Deployments
+from calculon.serving.drafts import speculation_of
 from calculon.serving.load import SATURATED
 from calculon.serving.operating_point import Load
 from calculon.serving.replica import Replica
@@ -188,7 +189,9 @@ def _cuts(served: Served) -> Iterator[Cut]:
     yield Cut("memory", int(free["max_concurrency"]))
     if d.mixes:
         budget = np.array([float(d.token_budget)])
-        yield Cut("token_budget", int(budget_batch(budget, w.computed, w.output)[0]))
+        own = speculation_of(served.model, d)
+        room = budget_batch(budget, w.computed, w.output, own.rows, own.per_pass)
+        yield Cut("token_budget", int(room[0]))
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
     limits: dict[str, Any] = {"tpot": w.tpot_limit, "ttft": w.ttft_limit}

@@ -41,6 +41,20 @@ class CachedBlocks:
         """Return the tokens that a sequence has cached, summed over blocks; of a window those in it."""
         return self.full * length + self.windowed * np.minimum(length, self.window or np.inf)
 
+    def length(self, tokens: Count) -> Count:
+        """Return the length of a sequence that has so many tokens cached, summed over blocks; infinite beyond windows.
+
+        >>> blocks = CachedBlocks(full=1, windowed=3, window=100)
+        >>> blocks.length(blocks.tokens(np.array([60.0, 250.0]))).tolist()
+        [60.0, 250.0]
+        """
+        short = tokens / (self.full + self.windowed)
+        if not self.windowed:
+            return short
+        beyond = tokens - self.windowed * self.window
+        long = beyond / self.full if self.full else np.full_like(tokens, np.inf)
+        return np.where(short <= self.window, short, long)
+
 
 def check_served(model: Model) -> None:
     """Raise SpecError for a model whose serving is not modelled."""

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from math import ceil
 from typing import Any, ClassVar
 
 from calculon.errors import Problem
 from calculon.frozen import dataclass
+from calculon.serving.expert_load import ROUTINGS
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.pool import Pool
 from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 from calculon.spec.fields import declare, spec_fields
-from calculon.units import GIB
+from calculon.units import GIB, Array, Count
 
 ADMISSIONS = {
     "reserve": "prompt and output whole",
@@ -21,6 +23,13 @@ ADMISSIONS = {
 
 Schedulers that admit by the prompt alone (vLLM) hold what fits on average, too: beyond that they evict what they had.
 """
+
+OVERLAPS = {
+    "none": "nothing",
+    "two_batches": "the work of the other half of the batch, which reads all weights once more",
+    "shared_expert": "the shared experts",
+}
+"""Work behind which the exchange between tokens and experts hides (DeepSeek-V3, arXiv 2412.19437, section 3.4.2)."""
 
 _TRTLLM = "TensorRT-LLM, scheduler policy GUARANTEED_NO_EVICT (recalled)"
 
@@ -36,6 +45,25 @@ class Deployment(Pool):
         "them, too. If absent, replicas prefill and decode",
         default=None,
         source="Zhong et al., DistServe, arXiv 2401.09670; Patel et al., Splitwise, arXiv 2311.18677",
+    )
+    routing: str = declare(
+        "how evenly tokens choose experts: all alike, or by a power law, where all ranks wait for the fullest",
+        choices=tuple(ROUTINGS),
+        default="balanced",
+        source="aiconfigurator, docs/POWER_LAW_DISTRIBUTION.md, of the exponents",
+    )
+    dispatch_dtype: str = declare(
+        "type in which tokens are sent to their experts; same: that of the arithmetic of experts. Results come back in "
+        "16 bits",
+        choices=("same", "bfloat16", "float8"),
+        default="same",
+        source="DeepSeek-V3, arXiv 2412.19437, section 3.3.3",
+    )
+    overlap: str = declare(
+        "what the exchange with experts hides behind: "
+        + "; ".join(f"{name}: {words}" for name, words in OVERLAPS.items()),
+        choices=tuple(OVERLAPS),
+        default="none",
     )
     weights_dtype: str = declare(
         "type of the weights of products; int8, int4_g128 and what the engine lacks compute in 16 bits",
@@ -110,6 +138,11 @@ class Deployment(Pool):
         "kernels are launched as a graph; false: the host launches each, which takes at least as long",
         default=True,
     )
+    prefill_graphs: bool = declare(
+        "passes that take prompts are launched as a graph, too; false: the host launches each of their kernels, as in "
+        "engines that capture graphs of decoding alone",
+        default=True,
+    )
     shared_heads: bool = declare(
         "attention reads a key/value head once for all query heads that share it; false: once for each, as engines "
         "before 2024",
@@ -159,10 +192,13 @@ class Deployment(Pool):
             yield Problem("num_procs", wanted, str(self.num_procs))
             return
         yield from Pool.contradictions(self)
+        if self.prefill is not None and self.cache_offload != NO_TIER:
+            hint = "prefixes of a pool that only prefills are taken to be in its tier 1"
+            yield Problem("cache_offload", NO_TIER, self.cache_offload, hint)
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
-        rows = self.max_batch * (1 + (self.draft_tokens or 0))
+        rows = ceil(self.max_batch / self.attn_data_par) * (1 + (self.draft_tokens or 0))
         if self.token_budget and rows > self.token_budget:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
             wanted = f"at least max_batch={self.max_batch}{drafted}, or 0"
@@ -227,6 +263,7 @@ class Deployment(Pool):
         """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,
@@ -244,6 +281,10 @@ class Deployment(Pool):
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
 
+    def in_graphs(self, prompts: Count) -> Array:
+        """Return which passes are launched as graphs, by the prompts of which they take a chunk."""
+        return self.graphs & (self.prefill_graphs | (prompts <= 0))
+
     @property
     def mixes(self) -> bool:
         """Whether passes decode and take chunks of prompts at once."""
@@ -256,7 +297,7 @@ class Deployment(Pool):
             value = getattr(self, one.name)
             scaled = one.declaration.scale != 1.0
             if isinstance(value, Pool):
-                value = {part.key: getattr(value, part.name) for part in spec_fields(Pool)}
+                value = value.to_dict()
             if value is not None:
                 found[one.key] = value / one.declaration.scale if scaled else value
         return found

@@ -8,11 +8,15 @@ import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.serving.deployment import Deployment
+from calculon.serving.pass_sizes import spread
 from calculon.serving.pool import Pool
-from calculon.units import Count
+from calculon.units import Array, Count
 
 SIZES = tuple(one.name for one in fields(Deployment) if one.type is int)
 """Fields that are columns: whole numbers that each deployment has. All others are choices, the same for all rows."""
+
+COUNT = "num_procs"
+"""That of how many replicas there are."""
 
 POOL_SIZES = tuple(one.name for one in fields(Pool))
 """Those of a pool that prefills."""
@@ -26,8 +30,10 @@ class Deployments:
     ----------
     record : Deployment
         The choices: types of numbers, scheduler, price. Its sizes do not count.
-    num_procs, tensor_par, pipeline_par, expert_par, max_batch, token_budget, kv_block : array of float
+    num_procs, tensor_par, pipeline_par, attn_data_par, expert_par, redundant_experts : array of float
         The fields of these names.
+    max_batch, token_budget, kv_block : array of float
+        Likewise.
     prefilling : Deployments or None
         The pools that only prefill, where there are any: row by row.
     """
@@ -36,7 +42,9 @@ class Deployments:
     num_procs: Count
     tensor_par: Count
     pipeline_par: Count
+    attn_data_par: Count
     expert_par: Count
+    redundant_experts: Count
     max_batch: Count
     token_budget: Count
     kv_block: Count
@@ -67,7 +75,8 @@ class Deployments:
         arrays = (np.atleast_1d(np.asarray(one, float)) for one in given.values())
         columns: dict[str, Any] = dict(zip(SIZES, np.broadcast_arrays(*arrays), strict=True))
         budgets = columns["token_budget"]
-        if record.batching == "continuous" and np.any((budgets > 0) != (budgets[:1] > 0)):
+        together = record.batching == "continuous" and record.prefill is None
+        if together and np.any((budgets > 0) != (budgets[:1] > 0)):
             raise ValueError("deployments with and without a budget of tokens in one table")
         if len(budgets):
             record = replace(record, token_budget=int(budgets[0]), max_batch=0)
@@ -97,6 +106,26 @@ class Deployments:
         pool = None if self.prefilling is None else self.prefilling.without_draft()
         return replace(self, record=self.record.without_draft(), prefilling=pool)
 
+    def alike(self, *, counted: bool = False) -> tuple[Array, Array]:
+        """Return the places of the first of each kind of replica, and the kind of each deployment.
+
+        Replicas differ in all sizes but how many there are, unless these are `counted`, and the most sequences that
+        each may have; those of a pool that prefills count as well.
+        """
+        beside = ("max_batch",) if counted else (COUNT, "max_batch")
+        own = [getattr(self, name) for name in SIZES if name not in beside]
+        if (pool := self.prefilling) is not None:
+            own += [getattr(pool, name) for name in POOL_SIZES if name != COUNT]
+        order = np.lexsort(own)
+        new = np.zeros(self.count, bool)
+        for one in own:
+            column = one[order]
+            new[1:] |= column[1:] != column[:-1]
+        kinds = np.empty(self.count, np.int64)
+        kinds[order] = np.cumsum(new)
+        _, firsts = np.unique(kinds, return_index=True)
+        return firsts, kinds
+
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}
@@ -109,6 +138,15 @@ class Deployments:
     def count(self) -> int:
         """How many these are."""
         return self.num_procs.shape[0]
+
+    @property
+    def attention_par(self) -> Count:
+        """Ranks that share attention, and everything but routed experts."""
+        return self.tensor_par / self.attn_data_par
+
+    def of_group(self, sequences: Count) -> Count:
+        """Return the most sequences of a group of ranks that has sequences of its own, of those of a replica."""
+        return spread(sequences, self.attn_data_par)
 
     @property
     def replica_procs(self) -> Count:
@@ -138,7 +176,7 @@ def grouped(records: Iterable[Deployment]) -> list[tuple[Deployments, list[int]]
     known = list(records)
     for place, one in enumerate(known):
         plain: dict[str, Any] = dict.fromkeys(SIZES, 1)
-        plain |= {"max_batch": 0, "token_budget": int(one.mixes)}
+        plain |= {"redundant_experts": 0, "max_batch": 0, "token_budget": int(one.mixes)}
         if one.prefill is not None:
             plain |= {"num_procs": 2, "prefill": Pool(num_procs=1)}
         groups.setdefault(replace(one, **plain), []).append(place)

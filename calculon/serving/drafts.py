@@ -12,6 +12,8 @@ Sources: Leviathan et al., arXiv 2211.17192, algorithm 1; DeepSeek-V3, arXiv 241
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -27,7 +29,7 @@ from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.row_times import QUANTITIES, PassTimes, RowTime, pass_times
 from calculon.serving.speculation import MTP, Speculation, draft_name
 from calculon.spec.model import Model
-from calculon.units import Bytes, Count
+from calculon.units import Array, Bytes, Count
 
 PADDING = 0.01
 """Share by which vocabularies of one tokenizer may differ: models of a family pad it to different multiples."""
@@ -69,9 +71,11 @@ class Draft:
     def sizes(self, step: PassSizes) -> PassSizes:
         """Return the sizes of the first pass that drafts in a step: with the prompts that the step takes."""
         assert self.model is not None
-        experts = step.expert_par if self.model.mixes else np.ones_like(step.expert_par)
-        rows = step.decoded + step.prompts
-        return replace(step, expert_par=experts, verified=np.ones_like(step.verified), logits=rows)
+        mixes, rows = self.model.mixes, step.decoded + step.prompts
+        experts = step.expert_par if mixes else np.ones_like(step.expert_par)
+        copies = step.copies if mixes else np.zeros_like(step.copies)
+        split = {"expert_par": experts, "copies": copies}
+        return replace(step, **split, verified=np.ones_like(step.verified), logits=rows)
 
     def passes(self, step: PassSizes) -> Iterator[tuple[PassSizes, Count]]:
         """Yield the sizes of passes that draft in steps, each with how many of it there are."""
@@ -100,8 +104,10 @@ class Draft:
         types: NumberTypes,
         step: PassSizes,
         *,
-        graphs: bool = True,
+        graphs: bool | Array = True,
         shared_heads: bool = True,
+        routing: str = "balanced",
+        overlap: str = "none",
     ) -> PassTimes:
         """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
 
@@ -109,14 +115,24 @@ class Draft:
         ----------
         times : PassTimes
             Of the verifications, and what else the steps take.
-        system, types, step, graphs, shared_heads
+        system, types, step, graphs, shared_heads, routing, overlap
             As of the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
             assert self.model is not None
-            own = pass_rows(self.model, types, sizes, shared_heads=shared_heads, module=self.module)
-            drafted = pass_times(self.model, system, own, sizes, graphs=graphs, step=False)
+            own = pass_rows(
+                self.model,
+                types,
+                sizes,
+                shared_heads=shared_heads,
+                routing=routing,
+                overlap=overlap,
+                module=self.module,
+            )
+            drafted = pass_times(
+                self.model, system, own, sizes, graphs=graphs, overlap=overlap, step=False
+            )
             added = added + count * drafted.time
             rows += [_drafting(row, count) for row in drafted.rows]
         return replace(
@@ -154,8 +170,8 @@ def draft_of(model: Model, deployment: Deployment) -> Draft:
     name = draft_name(speculation.draft)
     if not name:
         return Draft(speculation)
-    draft = inputs.model(name)
-    check_served(draft)
+    path = Path(name)
+    draft = _read(name, path.stat().st_mtime_ns if path.is_file() else 0)
     if abs(draft.vocab / model.vocab - 1) > PADDING:
         wanted = f"a model with the words of {model.name} (vocab={model.vocab})"
         found = f"{draft.name} with vocab={draft.vocab}"
@@ -163,13 +179,22 @@ def draft_of(model: Model, deployment: Deployment) -> Draft:
     return Draft(speculation, draft)
 
 
+@lru_cache(maxsize=16)
+def _read(name: str, written: int) -> Model:
+    """Return a draft model by name; a file that is written anew is read anew."""
+    draft = inputs.model(name)
+    check_served(draft)
+    return draft
+
+
 def unsplit(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
     """Yield why what drafts cannot be split as the model is."""
     own = draft.model
     if own is None or draft.module:
         return
-    if own.attn_heads % deployment.tensor_par:
-        wanted = f"a model whose attn_heads tensor_par={deployment.tensor_par} divides"
+    if own.attn_heads % deployment.attention_par:
+        name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
+        wanted = f"a model whose attn_heads {name}={deployment.attention_par} divides"
         yield Problem("draft", wanted, f"{own.name} with attn_heads={own.attn_heads}")
     if own.mixes and own.num_experts % deployment.expert_par:
         wanted = f"a model whose num_experts expert_par={deployment.expert_par} divides"

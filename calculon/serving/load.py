@@ -175,9 +175,26 @@ class Workload:
         return self.prompt - self.computed
 
     @property
-    def shared(self) -> int:
-        """Tokens of a prompt that all requests have in common: cached once for all of them."""
-        return self.common if self.common or self.turns > 1 else self.cached
+    def kept(self) -> float:
+        """Tokens of a cached prefix that is a request's own, where it has one: of turns all but the first have."""
+        return (self.cached - self.common) / self.followed
+
+    @property
+    def followed(self) -> float:
+        """Share of the requests that have a prefix of their own, and of those that another turn follows."""
+        return 1.0 if self.turns == 1 else (self.turns - 1) / self.turns
+
+    def shared(self, *, fetched: bool = False) -> int:
+        """Return the tokens of a prompt that are cached once for all requests at hand.
+
+        Those of ``shared_prefix``, or of ``prefix_hit``, unless each request fetches its own from tier 2.
+        """
+        stated = self.common or self.turns > 1 or fetched
+        return self.common if stated else self.cached
+
+    def alone(self, *, fetched: bool = False) -> int:
+        """Return the tokens of a prompt that are cached for each request at hand."""
+        return self.prompt - self.shared(fetched=fetched)
 
     @property
     def lengths(self) -> tuple[PromptLength, ...]:
@@ -187,11 +204,27 @@ class Workload:
         are. The shorter is one standard deviation below the mean, and has one new token at least. Of longer prompts the
         cache has the same share beside the prefix that all have in common.
         """
-        common = self.common
-        new = self.computed / (self.prompt - common)
-        spread = self.prompt_cv * self.prompt
-        if not spread or self.prompt - common <= 1 / new:
+        if not self.prompt_cv:
             return (PromptLength(1.0, self.prompt, self.computed),)
+        new = self.computed / (self.prompt - self.common)
+        return self._two_lengths(self.prompt_cv * self.prompt, new)
+
+    @property
+    def longest_computed(self) -> float:
+        """Tokens that prefill computes of the longest of these."""
+        return max(one.computed for one in self.lengths)
+
+    @property
+    def lengths_without(self) -> tuple[PromptLength, ...]:
+        """The same where of each prompt the cache has only what all have in common; prompts of turns differ more."""
+        grown = (self.message + self.output) ** 2 * (self.turns**2 - 1) / 12
+        return self._two_lengths(math.hypot(self.prompt_cv * self.prompt, math.sqrt(grown)), 1.0)
+
+    def _two_lengths(self, spread: float, new: float) -> tuple[PromptLength, ...]:
+        """Return lengths with a standard deviation, of which prefill computes a share beside the common prefix."""
+        common = self.common
+        if not spread or self.prompt - common <= 1 / new:
+            return (PromptLength(1.0, self.prompt, (self.prompt - common) * new),)
         below = min(spread, self.prompt - common - 1 / new)
         above = spread**2 / below
         found = []

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from calculon.hardware.collectives.dispatch import SCALED_BYTES
 from calculon.hardware.system import System
 from calculon.spec.named_values import DATATYPE_BYTES
 from calculon.spec.recipes import FLOAT4, FLOAT8
@@ -46,6 +47,10 @@ QUANTISED = (FLOAT8, FLOAT4)
 """Engines whose products need inputs in their own type, which a kernel converts them to."""
 
 
+SENT_BYTES: Mapping[str, float] = {FLOAT8: SCALED_BYTES, FLOAT4: WEIGHT_TYPES["nvfp4"].bytes}
+"""Bytes of an element of tokens that are sent in a type of :data:`QUANTISED`, with its share of the scales."""
+
+
 class NumberTypes(NamedTuple):
     """The types of a deployment, as a rank multiplies with them.
 
@@ -59,6 +64,8 @@ class NumberTypes(NamedTuple):
         Types of the arithmetic with weights, experts and head on the machine at hand.
     wide : str
         Its type of 16 bits.
+    dispatch : float
+        Bytes of an element of a token that is sent to its experts, with its share of the scales.
     """
 
     weights: str
@@ -67,12 +74,23 @@ class NumberTypes(NamedTuple):
     cache: float
     engines: tuple[str, str, str]
     wide: str
+    dispatch: float
 
     @classmethod
-    def of(cls, system: System, weights: str, experts: str, head: str, cache: str) -> "NumberTypes":
+    def of(
+        cls,
+        system: System,
+        weights: str,
+        experts: str,
+        head: str,
+        cache: str,
+        dispatch: str = "same",
+    ) -> "NumberTypes":
         """Return the types on a machine."""
         engines = (engine_of(system, weights), engine_of(system, experts), engine_of(system, head))
-        return cls(weights, experts, head, CACHE_TYPES[cache], engines, engine_of(system, WIDE))
+        wide = engine_of(system, WIDE)
+        sent = SENT_BYTES.get(engines[1] if dispatch == "same" else dispatch, ACTIVATION_BYTES)
+        return cls(weights, experts, head, CACHE_TYPES[cache], engines, wide, sent)
 
 
 def engine_of(system: System, weights: str) -> str:

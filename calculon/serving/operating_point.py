@@ -10,16 +10,21 @@ from calculon.errors import Infeasible
 from calculon.serving.all_replicas import AllReplicas, price_of
 from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
+from calculon.serving.cache import CachedBlocks
 from calculon.serving.deployments import Deployments
+from calculon.serving.kept_prefixes import KeptPrefixes
+from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
     RankMemory,
     cached_bytes,
+    held_bytes,
     logit_bytes,
     longest_context,
     rank_memory,
     sequences_that_fit,
+    shared_bytes,
 )
 from calculon.serving.replica import Replica
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
@@ -56,19 +61,21 @@ class Load:
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         fitting = sequences_that_fit(
-            replica.model, self.deployments, replica.types, self.memory, self.load, replica.draft
+            replica.model, self.deployments, replica.types, self.memory, self.load
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self.prefixes = KeptPrefixes.of(replica, self.memory)
         self.pool = prefilling(replica)
+        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
+        self._states = KnownStates(self._timed)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
         d, w = self.deployments, self.load
-        tokens: Count | float = d.token_budget if d.mixes else w.computed
+        tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
         if d.prefilling is not None:  # passes have a token of each sequence alone
             tokens = d.token_budget
-        r = self.replica
-        return rank_memory(r.model, r.system, d, r.types, tokens, r.draft)
+        return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
 
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
@@ -78,12 +85,11 @@ class Load:
 
     def _rooms(self) -> list[Count]:
         """Return the sequences for which there is room in memory, and in a pass that mixes."""
-        d, w = self.deployments, self.load
+        d, w, r = self.deployments, self.load, self.replica
         if not d.mixes:
             return [self.room]
-        rows, tokens = self.replica.rows, self.replica.per_pass
-        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
-        return [self.room, np.floor(budget)]
+        own = budget_batch(d.token_budget, w.computed, w.output, r.rows, r.per_pass)
+        return [self.room, np.floor(own) * d.attn_data_par]
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
@@ -111,7 +117,7 @@ class Load:
             batch=int(points.batch[0]),
             cut=CUTS[points.cut[0]],
             decode=self.replica.decode_pass(points.batch),
-            prefill=self.replica.prefill_pass(np.ones(1)),
+            prefill=(self.pool or self).replica.prefill_pass(np.ones(1)),
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,
@@ -123,7 +129,7 @@ class Load:
         most, cut = self.most()
         room = most >= 1
         most = np.maximum(most, 1.0)
-        alone = self._decoded(most, None)[0].rate
+        alone = self._decoded(most)[0].rate
         if self.pool is not None:
             room = room & (self.pool.room >= 1)
             most, cut = self._prefilled(self.pool, most, cut)
@@ -152,8 +158,7 @@ class Load:
         """Say by how much memory does not do for a sequence of so many tokens."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
-        r = self.replica
-        one = float(cached_bytes(r.model, deployments, r.types, length, r.draft)[0])
+        one = float(cached_bytes(self.replica.model, deployments, self.replica.types, length)[0])
         needed = held + one / deployments.record.memory_fraction
         pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
@@ -214,7 +219,7 @@ class Load:
         found = state.tpot if name == "tpot" else prompts.latency
         return found <= limit
 
-    def state(self, batch: Count, places: Array | None = None) -> tuple[Steady, Prompts, Seconds]:
+    def state(self, batch: Count, places: Array | None = None) -> State:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.
 
         Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
@@ -227,23 +232,32 @@ class Load:
             state = state._replace(rate=np.minimum(state.rate, most))
         return state, prompts, decode
 
-    def _decoded(self, batch: Count, places: Array | None) -> tuple[Steady, Prompts, Seconds]:
+    def _decoded(self, batch: Count, places: Array | None = None) -> State:
         """Return the same, where prompts are prefilled as fast as they are decoded."""
-        replica = self.replica if places is None else self.replica.take(places)
+        return self._states.of(self._alike if places is None else self._alike[places], batch)
+
+    def _timed(self, kinds: Array, batch: Count) -> State:
+        """Return the same, of kinds of replicas."""
+        places = self._firsts[kinds]
+        replica = self.replica.take(places)
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
-            rate = static_rate(batch, prefill, mean, self.load.output)
+            rate = static_rate(batch, prefill, mean, replica.steps(batch))
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
-        if self.pool is None:
-            prompts = replica.prompts(batch, decode)
-        else:
-            latency = self.pool.time + self.pool.moved
-            prompts = elsewhere(latency if places is None else latency[places], decode)
-        each = decode / self.replica.per_pass
-        return saturated(batch, each, prompts, self.load.output), prompts, decode
+        token = decode / replica.per_pass
+        if self.pool is not None:
+            prompts = elsewhere((self.pool.time + self.pool.moved)[places], decode)
+            return saturated(batch, token, prompts, self.load.output), prompts, decode
+        prompts = replica.prompts(batch, decode)
+        full = saturated(batch, token, prompts, self.load.output)
+        prefixes = self.prefixes.take(places)
+        if not prefixes.matter:
+            return full, prompts, decode
+        prompts = prefixes.prompts(batch, decode, prompts, full)
+        return saturated(batch, token, prompts, self.load.output), prompts, decode
 
     def _loaded(
         self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
@@ -255,12 +269,13 @@ class Load:
         if w.rate is None:
             return full, no_wait(decode)
         each = w.rate / d.replicas
-        busy, servers = prompts.busy, d.replicas
+        busy, servers, varied = prompts.busy, d.replicas, prompts.variation
         half = decode / 2  # of the pass that runs when a request comes
         if self.pool is not None:
             busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
+            varied = w.prompt_cv
         asked = np.full_like(each, w.rate)
-        found = wait(asked, busy, servers, w.arrival_cv, w.prompt_cv, w.percentile)
+        found = wait(asked, busy, servers, w.arrival_cv, varied, w.percentile)
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
@@ -314,7 +329,7 @@ class Load:
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
-        alone, _ = replica.prefill(np.ones_like(batch))
+        alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
@@ -328,12 +343,11 @@ class Load:
             **own._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
-            max_context=longest_context(
-                replica.model, d, replica.types, self.memory, replica.draft
-            ),
+            max_context=self._longest_context(),
+            even_context=self._even_context(batch),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
-            prefill_time=alone,
+            prefill_time=alone[self._alike],
             transfer_time=nothing,
             prefill_busy=none,
             decode_busy=none,
@@ -342,16 +356,16 @@ class Load:
             mem_used=used,
             mem_free=self.memory.capacity - used,
             memory=held,
+            prefixes=self.prefixes.figures(batch, state),
             speculation=self._speculation(batch),
         )
 
     def _speculation(self, batch: Count) -> SpeculationFigures:
         """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
-        tokens = np.full_like(batch, self.replica.per_pass)
-        if self.replica.rows == 1:
-            nothing = np.full_like(batch, np.nan)
-            return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
         drafted, plain = self.replica, self.replica.without_draft()
+        tokens, nothing = np.full_like(batch, drafted.per_pass), np.full_like(batch, np.nan)
+        if drafted.rows == 1:
+            return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
 
         def pays(places: Array, batch: Count) -> Array:
             token = drafted.take(places).decode(batch) / drafted.per_pass
@@ -364,14 +378,24 @@ class Load:
             break_even=largest(np.maximum(1.0, np.min(self._rooms(), axis=0)), pays),
         )
 
+    def _longest_context(self) -> Count:
+        """Return the tokens of the longest sequence that fits alone."""
+        replica, each = self.replica, self.deployments.take(self._firsts)
+        memory = self.memory.take(self._firsts)
+        return longest_context(replica.model, each, replica.types, memory)[self._alike]
+
+    def _even_context(self, batch: Count) -> Count:
+        """Return the context at which a decode pass reads as many bytes of caches as of weights."""
+        times, blocks = self.replica.decode_pass(batch), CachedBlocks.of(self.replica.model)
+        each = times.total("cache") / blocks.tokens(np.full_like(batch, self.load.context))
+        return blocks.length(times.total("weights") / each)
+
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args, draft = (self.replica.model, d, self.replica.types), self.replica.draft
-        cache = batch * cached_bytes(*args, w.computed + w.output / 2, draft)
-        if w.cached:
-            cache = cache + cached_bytes(*args, w.cached, draft)
-        logits = batch * self.replica.rows * logit_bytes(self.replica.model, d.tensor_par)
+        args, own = (self.replica.model, d, self.replica.types), d.of_group(batch)
+        cache = own * held_bytes(*args, w) + shared_bytes(*args, w)
+        logits = own * self.replica.rows * logit_bytes(self.replica.model, d.attention_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )

@@ -26,6 +26,8 @@ from calculon.architecture.segments import (
 from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.serving.cache import CachedBlocks, cached_width, heads_of_rank
+from calculon.serving.exchange import COMBINE, DISPATCH, Exchange
+from calculon.serving.expert_load import imbalance, touched_experts
 from calculon.serving.number_types import (
     ACTIVATION_BYTES,
     QUANTISED,
@@ -36,7 +38,7 @@ from calculon.serving.number_types import (
 from calculon.serving.pass_sizes import PassSizes, seen_keys
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENGINE_BYTES
-from calculon.units import Bytes, Count, Flops
+from calculon.units import Array, Bytes, Count, Flops
 
 LAYOUT = replace(
     ONE_RANK,
@@ -55,7 +57,9 @@ ROWS = (
     "output",
     "mlp",
     "router",
+    DISPATCH,
     "experts",
+    COMBINE,
     "small kernels",
     "quantise",
     "reduce",
@@ -93,11 +97,15 @@ class Row(NamedTuple):
     weights, cache : array
         Bytes of weights and of the cache among these.
     message : array or None
-        Bytes of an all-reduce over the ranks of ``tensor_par``.
+        Bytes of an all-reduce over the ranks that have the same tokens.
     keys : array or None
         Keys of each sequence that are read, of decode attention.
     kernels : int
         Kernels that it launches.
+    exchange : Exchange or None
+        What is sent to experts, or comes back.
+    parts : array or float
+        Parts of the batch, each of which has the row.
     """
 
     name: str
@@ -112,6 +120,8 @@ class Row(NamedTuple):
     message: Bytes | None = None
     keys: Count | None = None
     kernels: int = 1
+    exchange: Exchange | None = None
+    parts: Count | float = 1.0
 
 
 class Chain(NamedTuple):
@@ -153,6 +163,8 @@ def pass_rows(
     sizes: PassSizes,
     *,
     shared_heads: bool = True,
+    routing: str = "balanced",
+    overlap: str = "none",
     module: bool = False,
 ) -> list[Row]:
     """Return the rows of passes in order of execution.
@@ -167,25 +179,74 @@ def pass_rows(
         Columns.
     shared_heads : bool
         Whether a key/value head is read once for all query heads that share it.
+    routing : str
+        How tokens choose experts: one of :data:`~calculon.serving.expert_load.ROUTINGS`.
+    overlap : str
+        What hides the exchange with experts: with ``two_batches`` each block has two parts of the batch in turn.
     module : bool
         Through a module that predicts a further token in place of the blocks.
     """
-    chain, model = chain_of(model, module=module), executed(model)
-    rows = [*_ends(model, types, sizes, sizes.tokens, "first")]
-    for kind in chain.segments:
-        for layer in pass_layers(model, sizes, kind):
-            rows += _of_layer(model, types, sizes, layer, kind.count)
-    rows += _attention(model, types, sizes, chain.cached, shared_heads=shared_heads)
-    message = sizes.tokens * model.hidden * ACTIVATION_BYTES
-    rows.append(_reduce(message, chain.reductions, "block"))
-    rows += _ends(model, types, sizes, sizes.logits, "last")
-    rows.append(_sampling(model, sizes))
+    chain, model, own = chain_of(model, module=module), executed(model), sizes.of_group
+    rows = [*_ends(model, types, sizes, own.tokens, "first")]
+    parts: Count | float = 1.0
+    if overlap == "two_batches" and model.mixes and np.any(sizes.attn_data_par > 1):
+        parts = np.where(sizes.attn_data_par > 1, 2.0, 1.0)
+    of_parts = _blocks(
+        model, types, sizes.parts(parts), chain, routing=routing, shared_heads=shared_heads
+    )
+    rows += (row._replace(parts=parts) for row in of_parts)
+    rows += _ends(model, types, sizes, own.logits, "last")
+    rows.append(_sampling(model, own))
     return sorted(rows, key=lambda row: ROWS.index(row.name))
 
 
-def pass_layers(model: Model, sizes: PassSizes, segment: Segment) -> Iterable[Layer]:
-    """Return the layers of a segment of an executed model in passes."""
-    return segment.layers(_shape(model, sizes, sizes.tokens))
+def _blocks(
+    model: Model,
+    types: NumberTypes,
+    sizes: PassSizes,
+    chain: Chain,
+    *,
+    routing: str,
+    shared_heads: bool,
+) -> Iterator[Row]:
+    """Yield the rows between embedding and LM head."""
+    fullest = _fullest(model, sizes, routing)
+    for kind in chain.segments:
+        has_experts = False
+        for layer in pass_layers(model, sizes, kind, fullest):
+            yield from _of_layer(model, types, sizes, layer, kind.count, routing)
+            has_experts |= layer.kernel == "grouped_product"
+        if has_experts:
+            yield from _exchange(model, types, sizes, kind.count, routing)
+    own = sizes.of_group
+    yield from _attention(model, types, own, chain.cached, shared_heads=shared_heads)
+    message = own.tokens * model.hidden * ACTIVATION_BYTES
+    yield _reduce(message, chain.reductions, "block")
+
+
+def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
+    """Return the tokens of the fullest rank of experts over the mean."""
+    if not model.mixes:
+        return 1.0
+    return imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
+
+
+def _exchange(
+    model: Model, types: NumberTypes, sizes: PassSizes, count: int, routing: str
+) -> Iterator[Row]:
+    """Yield dispatch and combine of blocks with experts, where ranks have different tokens."""
+    if np.any(sizes.attn_data_par > 1):
+        exchange = Exchange.of(model, types, sizes, routing)
+        nothing = np.zeros(sizes.count)
+        for name in (DISPATCH, COMBINE):
+            yield Row(name, None, count, "block", nothing, nothing, exchange=exchange)
+
+
+def pass_layers(
+    model: Model, sizes: PassSizes, segment: Segment, fullest: Array | float = 1.0
+) -> Iterable[Layer]:
+    """Return the layers of a segment of an executed model in passes, on the rank with the most tokens of experts."""
+    return segment.layers(_shape(model, sizes, sizes.of_group.tokens, fullest))
 
 
 def executed(model: Model) -> Model:
@@ -193,15 +254,18 @@ def executed(model: Model) -> Model:
     return replace(model.executed(training=False), dropout=False)
 
 
-def _shape(model: Model, sizes: PassSizes, tokens: Count) -> BlockShape:
-    """Return the shape of layers with so many rows, each a sequence of one token."""
+def _shape(
+    model: Model, sizes: PassSizes, tokens: Count, fullest: Array | float = 1.0
+) -> BlockShape:
+    """Return the shape of layers with so many rows on a rank, each a sequence of one token."""
     one, zero = np.ones_like(tokens), np.zeros(tokens.shape, np.int64)
     plain = Sizes(
-        tensor_par=sizes.tensor_par,
+        tensor_par=sizes.of_group.tensor_par,
         microbatch_size=tokens,
         tensor_par_net=zero,
         vocab_pad_multiple=one,
         seq_length=one,
+        moe_imbalance_percent=100 * fullest * one,
     )
     further = dict(plain.further)
     further |= {
@@ -212,7 +276,7 @@ def _shape(model: Model, sizes: PassSizes, tokens: Count) -> BlockShape:
 
 
 def _of_layer(
-    model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int
+    model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int, routing: str
 ) -> Iterator[Row]:
     """Yield the rows of a layer of a block; none of attention and of collectives, which serving has its own of."""
     if layer.collective is not None or layer.kernel == "attention" or not np.any(layer.accessed[0]):
@@ -228,7 +292,7 @@ def _of_layer(
         (types.experts, types.engines[1]) if experts else (types.weights, types.engines[0])
     )
     if experts:
-        layer = _touched(model, sizes, layer)
+        layer = _touched(model, sizes, layer, routing)
     yield from _product(_name(layer), layer, count, "block", stored, engine)
 
 
@@ -282,23 +346,11 @@ def _small(layer: Layer, count: int, stage: str) -> Row:
     return Row(name, layer, count, stage, _flops(layer), moved, weights=weights, kernels=kernels)
 
 
-def touched_experts(experts: Count, of_all: int, each: int, tokens: Count) -> Count:
-    """Return the experts of a rank that some tokens pass, where routing is independent and even.
-
-    Source: an expert is missed by a token with probability ``1 - k/E``, by all with that to the power of their number;
-    DeepSeek-V3 routes evenly (arXiv 2412.19437, section 2.1.2).
-
-    >>> [round(float(touched_experts(256, 256, 8, np.array(t)))) for t in (16, 128)]
-    [102, 252]
-    """
-    return experts * (1 - (1 - each / of_all) ** tokens)
-
-
-def _touched(model: Model, sizes: PassSizes, layer: Layer) -> Layer:
+def _touched(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Layer:
     """Return the product of experts of which a pass reads those that some of its tokens pass."""
     assert layer.product is not None
     local = model.num_experts / sizes.expert_par
-    touched = touched_experts(local, model.num_experts, model.experts_per_token, sizes.tokens)
+    touched = touched_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
     touched = np.maximum(touched, np.where(sizes.tokens > 0, 1.0, 0.0))
     product = layer.product
     rows = product.batch * product.m / np.maximum(touched, 1.0)

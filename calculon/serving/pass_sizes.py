@@ -1,5 +1,6 @@
 """Sizes of passes, as columns: one pass and a hundred million are timed by the same formulas."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,17 +8,24 @@ import numpy as np
 from calculon.frozen import dataclass
 from calculon.units import Array, Count
 
+SPREAD = ("decoded", "prompts", "logits")
+"""Columns that groups of ranks, or parts of a batch, have shares of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSizes:
-    """Passes of one rank of a replica; all of shape ``(passes,)``, the last axis *deployment and batch*.
+    """Passes of a replica; all of shape ``(passes,)``, the last axis *deployment and batch*.
 
     Each has a token at least, and a row of logits.
 
     Attributes
     ----------
-    tensor_par, expert_par : array of float
-        Ranks that share a product, and groups of them that have different experts.
+    tensor_par : array of float
+        Ranks of a stage.
+    expert_par, copies : array of float
+        Groups of these ranks that have different experts, and experts that are there once more.
+    attn_data_par : array of float
+        Groups of these ranks that have different sequences; all else is of all of them together.
     decoded : array of float
         Sequences of which the pass makes a token.
     verified : array of float
@@ -34,6 +42,8 @@ class PassSizes:
 
     tensor_par: Count
     expert_par: Count
+    copies: Count
+    attn_data_par: Count
     decoded: Count
     verified: Count
     context: Count
@@ -48,6 +58,8 @@ class PassSizes:
         *,
         tensor_par: Any,
         expert_par: Any = 1,
+        copies: Any = 0,
+        attn_data_par: Any = 1,
         decoded: Any = 0,
         verified: Any = 1,
         context: Any = 0,
@@ -62,7 +74,8 @@ class PassSizes:
         """
         rows = np.asarray(decoded) * np.asarray(verified)
         last = rows + np.asarray(prompts) if logits is None else logits
-        given = (tensor_par, expert_par, decoded, verified, context, prompts, chunk, cached, last)
+        split = (tensor_par, expert_par, copies, attn_data_par)
+        given = (*split, decoded, verified, context, prompts, chunk, cached, last)
         made = (np.atleast_1d(np.asarray(one, float)) for one in given)
         columns = np.broadcast_arrays(*made)
         names = cls.__dataclass_fields__
@@ -79,9 +92,33 @@ class PassSizes:
         return self.decoded * self.verified + self.prompts * self.chunk
 
     @property
+    def of_group(self) -> "PassSizes":
+        """The passes of one of the groups of ranks that have different sequences: the one with the most.
+
+        Sequences are spread evenly, and one that is there is whole in its group.
+        """
+        if not np.any(self.attn_data_par > 1):
+            return self
+        groups = self.attn_data_par
+        split = {"tensor_par": self.tensor_par / groups, "attn_data_par": np.ones_like(groups)}
+        own = {name: spread(getattr(self, name), groups) for name in SPREAD}
+        return replace(self, **split, **own)
+
+    def parts(self, count: Count | float) -> "PassSizes":
+        """Return passes of equal parts of the sequences, so many of each pass."""
+        if np.all(count == 1):
+            return self
+        return replace(self, **{name: getattr(self, name) / count for name in SPREAD})
+
+    @property
     def count(self) -> int:
         """How many passes these are."""
         return self.tokens.shape[0]
+
+
+def spread(sequences: Count, groups: Count) -> Count:
+    """Return the sequences of the group with the most: an even share, or one that is there."""
+    return np.maximum(sequences / groups, np.minimum(sequences, 1.0))
 
 
 def seen_keys(cached: Count, chunk: Count, window: int, *, chunked: bool = False) -> Array:

@@ -1,11 +1,11 @@
 """A pool of processors with replicas of a model, and how each replica is split."""
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.spec.fields import check_record, declare
+from calculon.spec.fields import check_record, declare, spec_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,15 +16,28 @@ class Pool:
 
     num_procs: int = declare("processors of all replicas", at_least=1)
     tensor_par: int = declare(
-        "ranks that share every product; key/value heads are copied where there are more ranks",
+        "ranks of a stage, which share every product; key/value heads are copied where there are more ranks",
         at_least=1,
         default=1,
     )
     pipeline_par: int = declare("stages that share the blocks", at_least=1, default=1)
+    attn_data_par: int = declare(
+        "groups of the ranks of tensor_par that have requests of their own: each has all but the routed experts, split "
+        "over its own ranks (attention data parallelism)",
+        at_least=1,
+        default=1,
+        source="SGLang, --enable-dp-attention with --tp and --dp; TensorRT-LLM, enable_attention_dp",
+    )
     expert_par: int = declare(
         "groups of the ranks of tensor_par that have different experts; each group shares the width of its own",
         at_least=1,
         default=1,
+    )
+    redundant_experts: int = declare(
+        "copies of the experts with the most tokens, in all groups of expert_par together",
+        at_least=0,
+        default=0,
+        source="DeepSeek, EPLB; SGLang, --ep-num-redundant-experts",
     )
 
     def __post_init__(self) -> None:
@@ -44,15 +57,24 @@ class Pool:
         if self.own_procs % self.replica_procs:
             wanted = f"a multiple of tensor_par * pipeline_par = {self.replica_procs}"
             yield Problem("num_procs", wanted, str(self.own_procs), "replicas are whole")
-        if self.tensor_par % self.expert_par:
-            yield Problem(
-                "expert_par", f"a divisor of tensor_par={self.tensor_par}", str(self.expert_par)
-            )
+        for name in ("attn_data_par", "expert_par"):
+            if self.tensor_par % getattr(self, name):
+                wanted = f"a divisor of tensor_par={self.tensor_par}"
+                hint = "tensor_par counts all ranks of a stage"
+                yield Problem(name, wanted, str(getattr(self, name)), hint)
+        if self.redundant_experts and self.expert_par == 1:
+            hint = "every rank has all experts; copies serve to spread them: expert_par"
+            yield Problem("redundant_experts", "0", str(self.redundant_experts), hint)
 
     @property
     def own_procs(self) -> int:
         """Processors of the replicas of this pool."""
         return self.num_procs
+
+    @property
+    def attention_par(self) -> int:
+        """Ranks that share attention, and everything but routed experts."""
+        return self.tensor_par // self.attn_data_par
 
     @property
     def replica_procs(self) -> int:
@@ -63,3 +85,7 @@ class Pool:
     def replicas(self) -> int:
         """Independent engines."""
         return self.own_procs // self.replica_procs
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as in a file."""
+        return {one.key: getattr(self, one.name) for one in spec_fields(Pool)}

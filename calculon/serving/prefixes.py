@@ -44,15 +44,7 @@ class SecondTier:
     system: System
     place: str
 
-    @property
-    def capacity(self) -> float:
-        """Bytes for each processor."""
-        disk = self.system.ext.serving.disk
-        if self.place == DISK:
-            return 0.0 if disk is None else disk.capacity
-        return self.system.usable[1]
-
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise SpecError where the system has no such place."""
         if self.capacity > 0:
             return
@@ -62,6 +54,14 @@ class SecondTier:
         else:
             hint = f"{name} has no memory in tier 2 (mem2)"
         raise SpecError("deployment", Problem("cache_offload", NO_TIER, self.place, hint))
+
+    @property
+    def capacity(self) -> float:
+        """Bytes for each processor."""
+        disk = self.system.ext.serving.disk
+        if self.place == DISK:
+            return 0.0 if disk is None else disk.capacity
+        return self.system.usable[1]
 
     def time(self, size: Bytes, processors: Count) -> Seconds:
         """Return the time in which each of some processors of a replica fetches so many bytes.

@@ -37,7 +37,7 @@ def wait(
     service: Seconds,
     servers: Count,
     arrival_cv: float,
-    service_cv: float,
+    service_cv: Array | float,
     percentile: float,
 ) -> Wait:
     """Return the wait in a queue with several servers, infinite where they cannot keep up.
@@ -54,7 +54,7 @@ def wait(
     servers : array
         Servers.
     arrival_cv, service_cv : float
-        Standard deviation over mean of the times between requests, and of service.
+        Standard deviation over mean of the times between requests, and of service; of that an array as well.
     percentile : float
         Share of requests that wait no longer than the second value.
     """

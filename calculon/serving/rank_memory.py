@@ -1,19 +1,23 @@
 """Memory of a rank: weights, activations and reserve, and the sequences whose keys and values fit beside them."""
 
+from dataclasses import fields
+
 import numpy as np
 
 from calculon.architecture.segments import EMBEDDING
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.serving.cache import cached_width, sequence_bytes
+from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
-from calculon.serving.drafts import Draft
+from calculon.serving.drafts import Draft, draft_of, speculation_of
 from calculon.serving.load import Workload
 from calculon.serving.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
 from calculon.serving.pass_rows import LOGIT_BYTES, chain_of, executed, pass_layers
 from calculon.serving.pass_sizes import PassSizes
+from calculon.serving.prefixes import NO_TIER
 from calculon.spec.model import Model
-from calculon.units import Bytes, Count
+from calculon.units import Array, Bytes, Count
 
 NO_DRAFT = Draft()
 """Without speculation."""
@@ -45,6 +49,10 @@ class RankMemory:
     free: Bytes
     room: Bytes
 
+    def take(self, places: Array) -> "RankMemory":
+        """Return the memory of the deployments at some places."""
+        return RankMemory(**{one.name: getattr(self, one.name)[places] for one in fields(self)})
+
 
 def weight_bytes(
     model: Model, types: NumberTypes, sizes: PassSizes, stages: Count, draft: Draft = NO_DRAFT
@@ -59,7 +67,7 @@ def weight_bytes(
     of_block, model = each / model.num_blocks, executed(model)
     most = np.ceil(model.num_blocks / stages) * of_block
     fewest = np.floor(model.num_blocks / stages) * of_block
-    rows = np.ceil(model.vocab / sizes.tensor_par)
+    rows = np.ceil(model.vocab / sizes.of_group.tensor_par)
     first = sum(layer.weights * ACTIVATION_BYTES for layer in pass_layers(model, sizes, EMBEDDING))
     head = rows * model.hidden * WEIGHT_TYPES[types.head].bytes
     both = each + first + head * (not model.tied)
@@ -75,9 +83,10 @@ def _block_bytes(
     found: Bytes = np.zeros(sizes.count)
     for kind in chain_of(model, module=module).segments:
         for layer in pass_layers(executed(model), sizes, kind):
-            stored: float = ACTIVATION_BYTES
+            stored: Bytes | float = ACTIVATION_BYTES
             if layer.kernel == "grouped_product":
-                stored = WEIGHT_TYPES[types.experts].bytes
+                copied = 1 + sizes.copies / model.num_experts
+                stored = copied * WEIGHT_TYPES[types.experts].bytes
             elif layer.kernel == "product":
                 stored = WEIGHT_TYPES[types.weights].bytes
             found = found + kind.count * layer.weights * stored
@@ -102,9 +111,9 @@ def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
     """Return the largest live set of a pass of so many tokens, tensors of one block; logits are apart.
 
     Those of a block are three of the residual stream, the MLP's (of experts: of those that a token passes) and queries,
-    keys and values.
+    keys and values; `tokens` are those of the ranks that share a sequence.
     """
-    split = sizes.tensor_par
+    split = sizes.of_group.tensor_par
     width = model.inner_width * (model.experts_per_token if model.mixes else 1)
     if model.mixes_kinds:
         width = max(width, model.feedforward)
@@ -121,20 +130,24 @@ def rank_memory(
     deployments: Deployments,
     types: NumberTypes,
     tokens: Count | float,
-    draft: Draft = NO_DRAFT,
 ) -> RankMemory:
     """Return the memory of a rank for passes of so many tokens, without what each sequence takes.
 
     What drivers and others than the process take (``ext.memory.withheld``) is not part of the capacity.
     """
     sizes = PassSizes.of(
-        tensor_par=deployments.tensor_par, expert_par=deployments.expert_par, decoded=1
+        tensor_par=deployments.tensor_par,
+        expert_par=deployments.expert_par,
+        copies=deployments.redundant_experts,
+        attn_data_par=deployments.attn_data_par,
+        decoded=1,
     )
     capacity = np.zeros(sizes.count) + system.usable[0]
+    draft, rows = draft_of(model, deployments.record), np.asarray(tokens, float)
     weights = weight_bytes(model, types, sizes, deployments.pipeline_par, draft)
-    activation = activation_bytes(model, sizes, np.asarray(tokens, float))
+    activation = activation_bytes(model, sizes, rows)
     if draft.model is not None:
-        drafting = activation_bytes(draft.model, draft.sizes(sizes), np.asarray(tokens, float))
+        drafting = activation_bytes(draft.model, draft.sizes(sizes), rows)
         activation = np.maximum(activation, drafting)
     reserve = np.full(sizes.count, deployments.record.reserve)
     free = capacity - weights - reserve - activation
@@ -150,11 +163,7 @@ def rank_memory(
 
 
 def cached_bytes(
-    model: Model,
-    deployments: Deployments,
-    types: NumberTypes,
-    length: Count | float,
-    draft: Draft = NO_DRAFT,
+    model: Model, deployments: Deployments, types: NumberTypes, length: Count | float
 ) -> Bytes:
     """Return the bytes that a rank of the stage with the most caches for a sequence of so many tokens.
 
@@ -162,21 +171,43 @@ def cached_bytes(
     cache, on the last stage.
     """
     filled = np.asarray(length, float) + (deployments.kv_block - 1) / 2
-    split, stages = deployments.tensor_par, deployments.pipeline_par
+    split, stages = deployments.attention_par, deployments.pipeline_par
     whole = sequence_bytes(model, filled, split, types.cache)
     most = whole * (np.ceil(model.num_blocks / stages) / model.num_blocks)
+    draft = draft_of(model, deployments.record)
+    if draft.model is None:
+        return most
     last = whole * (np.floor(model.num_blocks / stages) / model.num_blocks)
     return np.maximum(most, last + draft.sequence_bytes(filled, split, types.cache))
 
 
-def admitted_tokens(admission: str, workload: Workload, drafted: int = 0) -> float:
+def admitted_tokens(deployment: Deployment, workload: Workload) -> float:
     """Return the tokens of a request that must find room in the cache before it starts.
 
-    Tokens that prefixes share are cached once, and not counted with each request. Drafted tokens are cached until they
-    are verified (vLLM, ``num_lookahead_tokens``).
+    Tokens that prefixes share are cached once, and not counted with each request. Of outputs of different lengths those
+    at hand are longer than the average, but where all of a batch start together.
     """
-    shares = {"reserve": workload.output, "mean": workload.output / 2}
-    return workload.computed + shares[admission] + drafted
+    together = deployment.batching == "static"
+    output = workload.output if together else workload.output_at_hand
+    shares = {"reserve": output, "mean": output / 2}
+    fetched = deployment.cache_offload != NO_TIER
+    return workload.alone(fetched=fetched) + shares[deployment.admission]
+
+
+def shared_bytes(
+    model: Model, deployments: Deployments, types: NumberTypes, workload: Workload
+) -> Bytes | float:
+    """Return the bytes that a rank caches once for all requests at hand."""
+    shared = workload.shared(fetched=deployments.record.cache_offload != NO_TIER)
+    return cached_bytes(model, deployments, types, shared) if shared else 0.0
+
+
+def held_bytes(
+    model: Model, deployments: Deployments, types: NumberTypes, workload: Workload
+) -> Bytes:
+    """Return the bytes that a rank caches for a sequence at hand beside these, in the middle of its output."""
+    own = workload.alone(fetched=deployments.record.cache_offload != NO_TIER)
+    return cached_bytes(model, deployments, types, own + workload.output_at_hand / 2)
 
 
 def sequences_that_fit(
@@ -185,36 +216,48 @@ def sequences_that_fit(
     types: NumberTypes,
     memory: RankMemory,
     workload: Workload,
-    draft: Draft = NO_DRAFT,
 ) -> Count:
-    """Return the most sequences of a replica whose caches fit: 0 where not even one does."""
-    admitted = admitted_tokens(deployments.record.admission, workload, draft.speculation.tokens)
-    each = cached_bytes(model, deployments, types, admitted, draft)
-    once: Bytes | float = 0.0
-    if workload.cached:
-        once = cached_bytes(model, deployments, types, workload.cached, draft)
-    logits = _own_logits(model, deployments, draft)
-    return np.floor(np.maximum(0.0, memory.room - once) / (each + logits))
+    """Return the most sequences of a replica whose caches fit: 0 where not even one does.
+
+    Drafted tokens are cached until they are verified (vLLM, ``num_lookahead_tokens``).
+    """
+    record = deployments.record
+    admitted = admitted_tokens(record, workload) + speculation_of(model, record).tokens
+    each = cached_bytes(model, deployments, types, admitted)
+    once = shared_bytes(model, deployments, types, workload)
+    own = np.floor(np.maximum(0.0, memory.room - once) / (each + _own_logits(model, deployments)))
+    return own * deployments.attn_data_par
 
 
-def _own_logits(model: Model, deployments: Deployments, draft: Draft) -> Bytes:
-    """Return what the logits of a sequence take of the room for caches: they are beside them."""
-    share = deployments.record.memory_fraction
-    return share * draft.speculation.rows * logit_bytes(model, deployments.tensor_par)
-
-
-def longest_context(
+def prefix_room(
     model: Model,
     deployments: Deployments,
     types: NumberTypes,
     memory: RankMemory,
-    draft: Draft = NO_DRAFT,
+    workload: Workload,
+    at_hand: Count,
+) -> Bytes:
+    """Return the bytes of a rank that so many sequences at hand leave for other cached prefixes."""
+    each = held_bytes(model, deployments, types, workload) + _own_logits(model, deployments)
+    once = shared_bytes(model, deployments, types, workload)
+    return np.maximum(0.0, memory.room - once - at_hand * each)
+
+
+def _own_logits(model: Model, deployments: Deployments) -> Bytes:
+    """Return what the logits of a sequence take of the room for caches: they are beside them."""
+    record = deployments.record
+    rows = speculation_of(model, record).rows
+    return record.memory_fraction * rows * logit_bytes(model, deployments.attention_par)
+
+
+def longest_context(
+    model: Model, deployments: Deployments, types: NumberTypes, memory: RankMemory
 ) -> Count:
     """Return the tokens of the longest sequence that fits alone, by bisection: windows stop to grow."""
-    logits = _own_logits(model, deployments, draft)
+    logits = _own_logits(model, deployments)
     low, high = np.zeros_like(memory.room), np.full_like(memory.room, LONGEST_CONTEXT)
     for _ in range(42):
         middle = np.floor((low + high) / 2)
-        fits = cached_bytes(model, deployments, types, middle, draft) + logits <= memory.room
+        fits = cached_bytes(model, deployments, types, middle) + logits <= memory.room
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return low

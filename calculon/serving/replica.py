@@ -9,8 +9,9 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.serving.deployments import Deployments
 from calculon.serving.drafts import Draft, draft_of
-from calculon.serving.load import Workload
+from calculon.serving.load import PromptLength, Workload
 from calculon.serving.number_types import NumberTypes
+from calculon.serving.output_lengths import longest_output
 from calculon.serving.pass_rows import pass_rows
 from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.row_times import PassTimes, handed_on, pass_times, stage_time
@@ -18,11 +19,12 @@ from calculon.serving.steady import (
     Prompts,
     chunks,
     mixed_passes,
+    mixture,
     own_passes,
     prompts_together,
 )
 from calculon.spec.model import Model
-from calculon.units import Array, Count, Seconds
+from calculon.units import Array, Count, Fraction, Seconds
 
 STEPS = 16
 """Parts of an output in whose middle the decode passes of a static batch are timed: exact where time is linear."""
@@ -39,9 +41,7 @@ class Replica:
 
     def take(self, places: Any) -> "Replica":
         """Return those of the deployments at some places, in that order."""
-        taken = Replica(self.model, self.system, self.deployments.take(places), self.workload)
-        vars(taken)["draft"] = self.draft  # whose model was read once
-        return taken
+        return Replica(self.model, self.system, self.deployments.take(places), self.workload)
 
     def without_draft(self) -> "Replica":
         """Return the same without speculation."""
@@ -52,7 +52,8 @@ class Replica:
     def types(self) -> NumberTypes:
         """Types of numbers on the machine."""
         d = self.deployments.record
-        return NumberTypes.of(self.system, d.weights_dtype, d.of_experts, d.head_dtype, d.kv_dtype)
+        weights = d.weights_dtype, d.of_experts, d.head_dtype
+        return NumberTypes.of(self.system, *weights, d.kv_dtype, d.dispatch_dtype)
 
     @cached_property
     def draft(self) -> Draft:
@@ -79,16 +80,40 @@ class Replica:
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
             d = self.deployments.record
-            rows = pass_rows(self.model, self.types, sizes, shared_heads=d.shared_heads)
-            times = pass_times(self.model, self.system, rows, sizes, graphs=d.graphs)
-            kernels = {"graphs": d.graphs, "shared_heads": d.shared_heads}
-            self._timed[key] = self.draft.after(times, self.system, self.types, sizes, **kernels)
+            graphs = d.in_graphs(sizes.prompts)
+            rows = pass_rows(
+                self.model,
+                self.types,
+                sizes,
+                shared_heads=d.shared_heads,
+                routing=d.routing,
+                overlap=d.overlap,
+            )
+            times = pass_times(
+                self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap
+            )
+            self._timed[key] = self.draft.after(
+                times,
+                self.system,
+                self.types,
+                sizes,
+                graphs=graphs,
+                shared_heads=d.shared_heads,
+                routing=d.routing,
+                overlap=d.overlap,
+            )
         return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""
         d = self.deployments
-        return PassSizes.of(tensor_par=d.tensor_par, expert_par=d.expert_par, **columns)
+        return PassSizes.of(
+            tensor_par=d.tensor_par,
+            expert_par=d.expert_par,
+            copies=d.redundant_experts,
+            attn_data_par=d.attn_data_par,
+            **columns,
+        )
 
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
         """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
@@ -116,7 +141,7 @@ class Replica:
     def _handed(self, tokens: Count) -> Seconds:
         """Return the time in which a stage hands so many rows to the next; 0 where there is one."""
         d = self.deployments
-        moved = handed_on(self.model, self.system, tokens, d.tensor_par)
+        moved = handed_on(self.model, self.system, tokens / d.attn_data_par, d.tensor_par)
         return np.where(d.pipeline_par > 1, moved, 0.0)
 
     def _slowest(self, times: PassTimes, tokens: Count) -> Seconds:
@@ -130,60 +155,104 @@ class Replica:
         return self.passes(self.sizes(prompts=prompts, chunk=w.computed, cached=w.cached))
 
     def prefill(self, prompts: Count) -> tuple[Seconds, Seconds]:
-        """Return the time of prompts through all stages, and that which the slowest of these is busy."""
-        times = self.prefill_pass(prompts)
+        """Return the mean time of prompts through all stages, and that which the slowest of these is busy."""
+        lengths = self.workload.lengths
+        times = [self.prefill_of(prompts, one.computed, one.cached) for one in lengths]
+        if len(lengths) == 1:
+            return times[0]
+        through = sum(one.share * time for one, (time, _) in zip(lengths, times, strict=True))
+        busy = sum(one.share * time for one, (_, time) in zip(lengths, times, strict=True))
+        return np.asarray(through), np.asarray(busy)
+
+    def prefill_of(self, prompts: Count, computed: float, cached: float) -> tuple[Seconds, Seconds]:
+        """Return the same of prompts of one length, of which the cache has some tokens."""
+        times = self.passes(self.sizes(prompts=prompts, chunk=computed, cached=cached))
         if not self.deployments.staged:
             return times.time, times.time
-        tokens = prompts * self.workload.computed
+        tokens = prompts * computed
         return self._through(times, tokens), self._slowest(times, tokens)
 
     def _through(self, times: PassTimes, tokens: Count) -> Seconds:
         """Return the time of a pass of so many tokens from the first stage to the last."""
         return times.time + (self.deployments.pipeline_par - 1) * self._handed(tokens)
 
-    def mixed_pass(self, batch: Count) -> PassTimes:
-        """Time passes that decode all sequences and take a chunk of a prompt, or of several."""
-        count, together = self._chunks(batch)
-        w = self.workload
-        chunk = w.computed / count
-        return self.passes(
-            self.sizes(
-                decoded=self._part(batch),
-                verified=self.rows,
-                context=w.context,
-                prompts=together,
-                chunk=chunk,
-                cached=w.cached + (count - 1) / 2 * chunk,
-            )
-        )
+    def prompts(
+        self, batch: Count, decode: Seconds, lost: Fraction | float | None = None
+    ) -> Prompts:
+        """Return what prompts add to passes that decode so many sequences, on average over their lengths.
 
-    def _chunks(self, batch: Count) -> tuple[Count, Count]:
-        """Return the chunks of a prompt, and the prompts of which a pass takes one."""
+        Parameters
+        ----------
+        batch, decode : array
+            Sequences, and the time of a pass that decodes them.
+        lost : array, optional
+            Share of the requests whose prefix is no longer cached.
+        """
+        shares: list[Fraction | float] = []
+        kinds: list[Prompts] = []
         w = self.workload
-        count = chunks(batch * self.rows, self.deployments.token_budget, w.computed)
-        return count, prompts_together(batch, count, w.output, self.per_pass)
+        present, absent = (1.0, 0.0) if lost is None else (1 - lost, lost)
+        for share, lengths in ((present, w.lengths), (absent, w.lengths_without)):
+            if np.any(share):
+                shares += [share * one.share for one in lengths]
+                kinds += [self._prompts_of(batch, decode, one) for one in lengths]
+        return mixture(shares, kinds)
 
-    def prompts(self, batch: Count, decode: Seconds) -> Prompts:
-        """Return what prompts add to passes that decode so many sequences."""
+    def _abreast(self, batch: Count) -> Count:
+        """Return the groups of ranks with sequences of their own that take prompts in the same passes.
+
+        The exchange with experts makes all wait for the longest pass, so that schedulers let them take prompts
+        together, as far as there are sequences. Source: TensorRT-LLM, ``attention_dp_config``, ``enable_balance``.
+        """
+        return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
+
+    def _prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
+        """Return what prompts of one length add."""
+        w, computed = self.workload, length.computed
         if not self.deployments.mixes:
-            whole, busy = self.prefill(np.ones_like(batch))
-            return own_passes(whole, busy, decode)
-        count, together = self._chunks(batch)
-        times = self.mixed_pass(batch)
+            together = self._abreast(batch)
+            whole, busy = self.prefill_of(together, computed, length.cached)
+            return own_passes(whole, busy, decode, together)
+        own = batch / self.deployments.attn_data_par
+        count = chunks(own * self.rows, self.deployments.token_budget, computed)
+        several = prompts_together(own, count, w.output, self.per_pass)
+        together = self._abreast(batch) * several
+        times = self._mixed_pass(batch, count, together, length)
         if not self.deployments.staged:
             return mixed_passes(count, together, times.time, decode, count * times.time)
         part = self._part(batch) * self.rows
-        tokens = part + together * self.workload.computed / count
+        tokens = part + together * computed / count
         slow = self._slowest(times, tokens)
         latency = self._through(times, tokens) + (count - 1) * slow
         mixed = decode + slow - self._slowest(self.decode_pass(batch), part)
         return mixed_passes(count, together, mixed, decode, latency)
 
+    def _mixed_pass(
+        self, batch: Count, count: Count, together: Count, length: PromptLength
+    ) -> PassTimes:
+        """Time passes that decode all sequences and take a chunk of a prompt, or of several."""
+        chunk = length.computed / count
+        return self.passes(
+            self.sizes(
+                decoded=self._part(batch),
+                verified=self.rows,
+                context=self.workload.context,
+                prompts=together,
+                chunk=chunk,
+                cached=length.cached + (count - 1) / 2 * chunk,
+            )
+        )
+
+    def steps(self, batch: Count) -> Count:
+        """Return the tokens of static batches until the longest output ends."""
+        return longest_output(batch, self.workload.output, self.workload.output_cv)
+
     def mean_decode(self, batch: Count) -> Seconds:
         """Return the mean time of the decode passes of static batches, whose contexts grow together."""
         w = self.workload
         steps = min(STEPS, w.output - 1)
-        middles = w.prompt + 0.5 + (w.output - 1) * (np.arange(steps) + 0.5) / steps
+        shares = (np.arange(steps) + 0.5) / steps
+        middles = w.prompt + 0.5 + (self.steps(batch)[:, None] - 1) * shares
         each = np.repeat(np.arange(len(batch)), steps)
-        times = self.take(each).decode(batch[each], np.tile(middles, len(batch)))
+        times = self.take(each).decode(batch[each], middles.ravel())
         return times.reshape(len(batch), steps).mean(axis=1)

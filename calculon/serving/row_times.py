@@ -1,10 +1,12 @@
 """Times of the rows of a pass: a floor, and then the arithmetic or the bytes, as the kernels of a machine take them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from calculon.architecture.experts import SHARED
 from calculon.frozen import dataclass
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
@@ -15,6 +17,7 @@ from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm, Processor, alignment
 from calculon.hardware.system import System
 from calculon.serving.cache import heads_of_rank
+from calculon.serving.exchange import COMBINE, DISPATCH, exchange_times
 from calculon.serving.number_types import ACTIVATION_BYTES, WIDE
 from calculon.serving.pass_rows import Row
 from calculon.serving.pass_sizes import PassSizes
@@ -141,7 +144,8 @@ def pass_times(
     rows: Sequence[Row],
     sizes: PassSizes,
     *,
-    graphs: bool = True,
+    graphs: bool | Array = True,
+    overlap: str = "none",
     step: bool = True,
 ) -> PassTimes:
     """Time the rows of passes.
@@ -158,45 +162,46 @@ def pass_times(
         From :func:`~calculon.serving.pass_rows.pass_rows`.
     sizes : PassSizes
         Of the passes.
-    graphs : bool
-        Without graphs the host launches every kernel, and a pass takes as long as that at least.
+    graphs : bool, or array of bool of shape (passes,)
+        Which passes are launched as graphs. Of others the host launches every kernel, and they take as long as that at
+        least, each stage its share of it.
+    overlap : str
+        What the exchange with experts hides behind; what it takes longer counts.
     step : bool
         Whether each is a step of the engine, which the host schedules; drafts are part of another's.
     """
-    timed = [_row_time(model, system, row, sizes) for row in rows]
+    timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
+    if overlap != "none":
+        timed = _hidden(rows, timed, overlap)
     stages = {
         stage: sum((row.time for row in timed if row.stage == stage), np.zeros(sizes.count))
         for stage in ("block", "first", "last")
     }
     time = stages["block"] + stages["first"] + stages["last"]
-    host = _host(system, rows, time, sizes, graphs=graphs, step=step)
+    some = sizes.tokens > 0
+    waits = np.where(some & ~np.asarray(graphs), _waits(system, rows, time), 0.0)
+    scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
+    host = _host(waits + scheduler)
     if np.any(host.time):
         timed.append(host)
     return PassTimes(
         rows=tuple(timed),
         time=time + host.time,
-        blocks=stages["block"],
+        blocks=stages["block"] + waits,
         first=stages["first"],
-        last=stages["last"] + host.time,
+        last=stages["last"] + scheduler,
     )
 
 
-def _host(
-    system: System,
-    rows: Sequence[Row],
-    time: Seconds,
-    sizes: PassSizes,
-    *,
-    graphs: bool,
-    step: bool,
-) -> RowTime:
-    """Return what the host adds: the part of a step that nothing hides, and launches that the kernels wait for."""
-    kernels = sum(row.kernels * row.times for row in rows)
-    waits = np.zeros_like(time)
-    if not graphs:
-        waits = np.maximum(0.0, kernels * system.ext.launch.eager - time)
-    added = np.where(sizes.tokens > 0, waits + system.ext.serving.step_host * step, 0.0)
-    nothing = np.zeros_like(time)
+def _waits(system: System, rows: Sequence[Row], time: Seconds) -> Seconds:
+    """Return how much longer the host takes to launch all kernels of passes, one by one, than they run."""
+    kernels = sum(row.kernels * row.times * row.parts for row in rows)
+    return np.maximum(0.0, kernels * system.ext.launch.eager - time)
+
+
+def _host(added: Seconds) -> RowTime:
+    """Return the row of what the host adds: the part of a step that nothing hides, and waits for launches."""
+    nothing = np.zeros_like(added)
     return RowTime(
         name="host",
         count=1,
@@ -213,10 +218,35 @@ def _host(
     )
 
 
+def _hidden(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[RowTime]:
+    """Return times where exchanges with experts hide behind other rows, of which they take the rest.
+
+    With two parts of the batch, one is exchanged while the other computes, and the longer of both counts (DeepSeek-V3,
+    arXiv 2412.19437, section 3.4.2); else shared experts alone run meanwhile.
+    """
+    sent, beside = np.zeros_like(timed[0].time), np.zeros_like(timed[0].time)
+    for row, one in zip(rows, timed, strict=True):
+        if row.exchange is not None:
+            sent = sent + one.time
+        elif overlap == "shared_expert":
+            shared = row.layer is not None and row.layer.name.startswith(SHARED)
+            beside = beside + one.time * shared
+        elif one.stage == "block":
+            beside = beside + np.where(np.asarray(row.parts) > 1, one.time, 0.0)
+    left = np.maximum(0.0, sent - beside) / np.where(sent > 0, sent, 1.0)
+    return [
+        replace(one, time=one.time * left) if one.name in (DISPATCH, COMBINE) else one
+        for one in timed
+    ]
+
+
 def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTime:
     """Time one row, and multiply it with its occurrences."""
     if row.message is not None:
         parts = _reduction(system, row.message, sizes.tensor_par)
+    elif row.exchange is not None:
+        time = exchange_times(system, row.exchange)[row.name == COMBINE]
+        parts = Parts(0.0 * time, 0.0 * time, 0.0 * time, time, time)
     elif row.keys is not None:
         parts = _decoding(model, system, row, sizes)
     else:
@@ -224,7 +254,7 @@ def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTi
     nothing, count = np.zeros(sizes.count), row.times
 
     def whole(value: Array | float) -> Array:
-        return count * (nothing + value)
+        return count * row.parts * (nothing + value)
 
     return RowTime(
         name=row.name,

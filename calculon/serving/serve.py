@@ -1,7 +1,8 @@
 """The answer for one deployment and workload: times, rates, memory, and which limits hold."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,10 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import Deployments
 from calculon.serving.drafts import draft_of, unsplit
 from calculon.serving.load import SATURATED, Workload
-from calculon.serving.operating_point import Load
-from calculon.serving.replica import Replica
+from calculon.serving.plain_deployment import deployment_of, loaded
+from calculon.serving.pool import Pool
 from calculon.serving.row_times import PassTimes
 from calculon.serving.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
@@ -119,7 +119,7 @@ class Served(Displayed):
         return {
             "model": self.model.name,
             "system": self.system.name,
-            "deployment": self.deployment.to_dict() | {"replicas": self.deployment.replicas},
+            "deployment": _with_replicas(self.deployment),
             "workload": self.workload.to_dict(),
             "method": "steady state",
             "batch": self.batch,
@@ -141,6 +141,14 @@ class Served(Displayed):
             "helps": {one.part: one.elasticity for one in self.helps},
             "passes": {"decode": self.decode.to_dict(), "prefill": self.prefill.to_dict()},
         }
+
+
+def _with_replicas(deployment: Deployment) -> dict[str, Any]:
+    """Return the fields of a deployment, and how many replicas each pool has."""
+    found = deployment.to_dict() | {"replicas": deployment.replicas}
+    if (pool := deployment.prefill) is not None:
+        found["prefill"] |= {"replicas": pool.replicas}
+    return found
 
 
 def serve(
@@ -194,69 +202,55 @@ def serve(
         asked = deployment_of(asked_model, asked_system, deployment, load, changes)
     else:
         asked = read_deployment(deployment, changes)
-    _check(asked_model, asked)
+    for one in (asked, asked.prefilling):
+        if one is not None:
+            _check(asked_model, one)
     point = loaded(asked_model, asked_system, asked, load).answer()
     return Served(asked_model, asked_system, asked, load, point)
 
 
-def loaded(model: Model, system: System, deployment: Deployment, workload: Workload) -> Load:
-    """Return a single deployment with its load."""
-    return Load(Replica(model, system, Deployments.of(deployment), workload))
-
-
-def deployment_of(
-    model: Model,
-    system: System,
-    procs: int,
-    workload: Workload,
-    changes: Mapping[str, Any] | None = None,
-) -> Deployment:
-    """Return a plain deployment on so many processors: tensor parallelism over a node, and replicas.
-
-    Tensor parallelism is as wide as a node allows, and divides processors and attention heads. Where a sequence does
-    not fit, stages are added, as few as it takes.
-
-    Raises
-    ------
-    SpecError
-        For no processors, and as :func:`~calculon.serving.asked.read_deployment`.
-    """
-    if procs < 1:
-        raise SpecError(
-            "deployment", Problem("", "a deployment, or 1 processor at least", str(procs))
-        )
-    given = dict(changes or {})
-    each = procs // int(given.get("pipeline_par", 1))
-    widest = [
-        t for t in range(1, min(each, system.networks[0].size) + 1)
-        if each % t == 0 and model.attn_heads % t == 0
-    ] or [1]  # fmt: skip
-    plain = {"num_procs": procs, "tensor_par": widest[-1]} | given
-    split = int(plain["tensor_par"])
-    stages = [p for p in range(1, procs // split + 1) if procs % (split * p) == 0] or [1]
-    found = read_deployment(plain)
-    for stage in stages:
-        found = read_deployment({"pipeline_par": stage} | plain)
-        if "pipeline_par" in given or loaded(model, system, found, workload).room[0] > 0:
-            break
-    return found
-
-
 def _check(model: Model, deployment: Deployment) -> None:
     """Raise SpecError where a model cannot be split as a deployment says."""
-    problems = []
-    if model.attn_heads % deployment.tensor_par:
-        wanted = f"a divisor of attn_heads={model.attn_heads} of {model.name}"
-        problems.append(Problem("tensor_par", wanted, str(deployment.tensor_par)))
-    if deployment.pipeline_par > model.num_blocks:
-        wanted = f"at most num_blocks={model.num_blocks} of {model.name}"
-        problems.append(Problem("pipeline_par", wanted, str(deployment.pipeline_par)))
-    if deployment.expert_par > 1 and not model.mixes:
-        hint = "the model has no experts"
-        problems.append(Problem("expert_par", "1", str(deployment.expert_par), hint))
-    elif deployment.expert_par > 1 and model.num_experts % deployment.expert_par:
-        wanted = f"a divisor of num_experts={model.num_experts} of {model.name}"
-        problems.append(Problem("expert_par", wanted, str(deployment.expert_par)))
+    problems = list(_wrong_split(model, deployment))
+    if deployment.prefill is not None:
+        problems += [
+            replace(one, field=f"prefill.{one.field}")
+            for one in _wrong_split(model, deployment.prefill)
+        ]
     problems += unsplit(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
+
+
+def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
+    """Yield why the replicas of a pool cannot be split as it says."""
+    if model.attn_heads % deployment.attention_par:
+        name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
+        wanted = f"a divisor of attn_heads={model.attn_heads} of {model.name}"
+        yield Problem(name, wanted, str(deployment.attention_par))
+    if deployment.pipeline_par > model.num_blocks:
+        wanted = f"at most num_blocks={model.num_blocks} of {model.name}"
+        yield Problem("pipeline_par", wanted, str(deployment.pipeline_par))
+    yield from _misplaced_experts(model, deployment)
+
+
+def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
+    """Yield why the experts of a model cannot be split as a deployment says, or that it has none."""
+    groups, copies = deployment.expert_par, deployment.redundant_experts
+    if not model.mixes:
+        hint = f"{model.name} has no experts"
+        for name, plain in (("expert_par", 1), ("redundant_experts", 0)):
+            if (found := getattr(deployment, name)) != plain:
+                yield Problem(name, str(plain), str(found), hint)
+        if deployment.attn_data_par > 1:
+            more = f"{hint}: replicas have requests of their own, too"
+            yield Problem("attn_data_par", "1", str(deployment.attn_data_par), more)
+    elif (model.num_experts + copies) % groups:
+        if copies:
+            all_of_it = f"num_experts + redundant_experts = {model.num_experts + copies}"
+        else:
+            all_of_it = f"num_experts={model.num_experts}"
+        yield Problem("expert_par", f"a divisor of {all_of_it} of {model.name}", str(groups))
+    elif copies > model.num_experts:
+        wanted = f"at most num_experts={model.num_experts} of {model.name}"
+        yield Problem("redundant_experts", wanted, str(copies))

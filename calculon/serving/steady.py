@@ -103,7 +103,7 @@ def concurrency(state: Steady, output: float) -> Count:
     return state.rate * (output - 1) * state.tpot
 
 
-def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: float) -> Array:
+def static_rate(batch: Count, prefill: Seconds, decode: Seconds, output: Count | float) -> Array:
     """Return the requests per second of batches that start and end together; `decode` is the mean over the steps."""
     return batch / (prefill + (output - 1) * decode)
 
@@ -128,10 +128,11 @@ def run_time(requests: Count, batch: Count, rate: Array, last_rate: Array) -> Se
     return full * batch / rate + left / last_rate
 
 
-def own_passes(prefill: Seconds, busy: Seconds, decode: Seconds) -> Prompts:
-    """Return what prompts do that have passes of their own, not cut: they stop decoding for that time."""
-    one = np.ones_like(busy)
-    return Prompts(one, busy, prefill, busy + decode)
+def own_passes(
+    prefill: Seconds, busy: Seconds, decode: Seconds, together: Count | float = 1.0
+) -> Prompts:
+    """Return what prompts do that have passes of their own, not cut, `together`: they stop decoding for that time."""
+    return Prompts(np.ones_like(busy) / together, busy, prefill, busy + decode)
 
 
 def elsewhere(latency: Seconds, decode: Seconds) -> Prompts:

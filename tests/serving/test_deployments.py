@@ -31,12 +31,16 @@ def deployments(draw):
     """Draw a deployment of up to 32 processors."""
     split = draw(strategies.sampled_from([1, 2, 4]))
     stages, replicas = draw(strategies.sampled_from([1, 2, 4])), draw(strategies.integers(1, 2))
+    apart = draw(strategies.sampled_from([0, 2, 4]))
+    static = not apart and draw(strategies.booleans())
+    pool = {"prefill": {"num_procs": apart, "tensor_par": 2}} if apart else {}
     return read_deployment(
         {
-            "num_procs": split * stages * replicas,
+            **pool,
+            "num_procs": apart + split * stages * replicas,
             "tensor_par": split,
             "pipeline_par": stages,
-            "batching": draw(strategies.sampled_from(["continuous", "static"])),
+            "batching": "static" if static else "continuous",
             "token_budget": draw(strategies.sampled_from([0, 512, 4096])),
             "max_batch": draw(strategies.sampled_from([0, 7, 64])),
             "kv_block": draw(strategies.sampled_from([1, 16])),
@@ -47,7 +51,7 @@ def deployments(draw):
 
 
 def test_all_sizes_are_columns():
-    assert tuple(one.name for one in fields(Deployments)) == ("record", *SIZES)
+    assert tuple(one.name for one in fields(Deployments)) == ("record", *SIZES, "prefilling")
 
 
 @given(

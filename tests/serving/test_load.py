@@ -28,7 +28,7 @@ def test_equal_lengths_are_as_they_were():
     assert found.context == 2000 + 500 / 2
     assert found.output_at_hand == 500
     assert found.lengths == ((1.0, 2000, 2000),)
-    assert (found.computed, found.cached, found.shared, found.hit) == (2000, 0, 0, 0)
+    assert (found.computed, found.cached, found.shared(), found.hit) == (2000, 0, 0, 0)
     assert asked(prefix_hit=0.3).computed == math.ceil(2000 * 0.7)
 
 
@@ -59,7 +59,9 @@ def test_turns_have_all_before_them_in_their_prompt(turns, common):
     assert load.message == pytest.approx(message)
     assert load.computed == message
     assert load.cached == sum(one - message for one in prompts) / turns
-    assert load.shared == common
+    assert load.shared() == load.shared(fetched=True) == common
+    own = [one - message - common for one in prompts]
+    assert load.kept * load.followed == pytest.approx(sum(own) / turns)
     assert load.hit == pytest.approx(1 - message / mean)
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from calculon import inputs
 from calculon.serving.cache import CachedBlocks
-from calculon.serving.pass_rows import touched_experts
 from calculon.serving.pass_sizes import PassSizes, seen_keys
 from tests.serving.given import SMALL, rows_of
 
@@ -73,13 +72,6 @@ def test_seen_keys_are_counted_token_by_token(window, chunked, cached):
     expected = sum(of_token(cached + j) for j in range(1, 12))
     found = seen_keys(np.array([float(cached)]), np.array([11.0]), window, chunked=chunked)
     assert found[0] == pytest.approx(expected)
-
-
-def test_an_only_expert_is_always_touched():
-    tokens = np.array([1.0, 5, 100])
-    assert touched_experts(1, 1, 1, tokens).tolist() == [1, 1, 1]
-    assert touched_experts(64, 64, 64, tokens).tolist() == [64, 64, 64]
-    assert touched_experts(8, 64, 1, np.ones(1))[0] == pytest.approx(8 / 64)
 
 
 def test_one_expert_is_an_mlp():

@@ -103,11 +103,9 @@ def test_the_memory_of_a_node_is_shared():
 def test_a_system_without_a_second_tier_is_refused():
     bare = replace(H100, mem2=replace(H100.mem2, capacity=0.0))
     with pytest.raises(SpecError, match="has no memory in tier 2"):
-        SecondTier(bare, "host").check()
+        SecondTier(bare, "host")
     with pytest.raises(SpecError, match=r"states no ext\.serving\.disk"):
-        SecondTier(H100, "disk").check()
+        SecondTier(H100, "disk")
     serving = replace(H100.ext.serving, disk=Disk(capacity=1e12, bandwidth=6e9))
     able = SecondTier(replace(H100, ext=replace(H100.ext, serving=serving)), "disk")
-    able.check()
     assert (able.capacity, able.time(6e9, 1)) == (1e12, 1.0)
-    SecondTier(H100, "host").check()

@@ -11,8 +11,9 @@ from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
 from calculon.serving.load import Workload
+from calculon.serving.plain_deployment import deployment_of
 from calculon.serving.replica import Replica
-from calculon.serving.serve import deployment_of, serve
+from calculon.serving.serve import serve
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec import catalog
 from tests.serving.given import H100, LLAMA_70B, SMALL

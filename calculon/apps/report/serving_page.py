@@ -35,6 +35,7 @@ CUTS = {
     "requests": "all requests of the run",
     "tpot": "as many as keep the limit of TPOT",
     "ttft": "as many as keep the limit of TTFT",
+    "prefill": "as many as the other processors prefill",
 }
 """Words for what bounds the sequences of a replica."""
 
@@ -172,7 +173,9 @@ class ServingPage:
             if max(both[key], parts["decode"][key], parts["prefill"][key]) > _LATENT
         ]
         yield indented(Table(columns, rows))
-        yield indented(Text(f"Prompts take {percent(share)} of the time of a replica.", "dim"))
+        if "prefill" not in self.deployment:
+            taken = f"Prompts take {percent(share)} of the time of a replica."
+            yield indented(Text(taken, "dim"))
 
     def _memory(self) -> Iterator[RenderableType]:
         """Tell the memory of a rank, and what more would fit."""
@@ -200,6 +203,7 @@ class ServingPage:
         rows = (
             ("sequences decoded in a replica", f"{f['concurrency']:,.1f}"),
             ("wait before prefill", duration_of(f["queue_time"])),
+            *self._pools(),
             ("prefill alone", duration_of(f["prefill_time"])),
             ("decode pass", duration_of(f["decode_time"])),
             ("whole request", duration_of(f["request_latency"])),
@@ -207,6 +211,16 @@ class ServingPage:
         for label, value in rows:
             table.add_row(label, value)
         yield indented(table)
+
+    def _pools(self) -> Iterator[tuple[str, str]]:
+        """Yield how busy processors are that only prefill, and those that only decode."""
+        f = self.figures
+        if f["prefill_busy"] is None:
+            return
+        yield "processors that prefill are busy", percent(f["prefill_busy"])
+        yield "of what the others can decode", percent(f["decode_busy"])
+        yield "balanced: prefilling for each decoding", significant(f["balanced_prefill"], 3)
+        yield "cache under way", duration_of(f["transfer_time"])
 
     def _pass(self, name: str) -> Iterator[RenderableType]:
         """Tell the rows of a pass."""
@@ -294,7 +308,13 @@ def deployment_words(d: Document) -> str:
         batching += (
             f", passes of {budget:,} tokens" if budget else ", prompts in passes of their own"
         )
-    return f"{counted(d['replicas'], 'replica')} of {split_words(d)}; {types_words(d)}; {batching}"
+    replicas = f"{counted(d['replicas'], 'replica')} of {split_words(d)}"
+    if pool := d.get("prefill"):
+        batching = "no prompts between"
+        replicas += (
+            f" decode, {counted(pool['replicas'], 'replica')} of {split_words(pool)} prefill"
+        )
+    return f"{replicas}; {types_words(d)}; {batching}"
 
 
 def _cached(w: Document) -> str:

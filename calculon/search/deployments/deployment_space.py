@@ -74,7 +74,7 @@ class Group:
 
     def deployments(self, places: Array) -> Deployments:
         """Return deployments as columns."""
-        return Deployments.of(self.record, **self.columns(places))
+        return Deployments.of(self.record, None, **self.columns(places))
 
     def parts(self, order: Array, least: int, most: int = ROWS) -> Iterator[Array]:
         """Yield the places of the deployments with splits in some order: `least` of them at first, then ever more."""
