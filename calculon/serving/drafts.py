@@ -12,8 +12,6 @@ Sources: Leviathan et al., arXiv 2211.17192, algorithm 1; DeepSeek-V3, arXiv 241
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -71,9 +69,10 @@ class Draft:
     def sizes(self, step: PassSizes) -> PassSizes:
         """Return the sizes of the first pass that drafts in a step: with the prompts that the step takes."""
         assert self.model is not None
-        mixes, rows = self.model.mixes, step.decoded + step.prompts
+        mixes = self.model.mixes
         experts = step.expert_par if mixes else np.ones_like(step.expert_par)
         copies = step.copies if mixes else np.zeros_like(step.copies)
+        rows = step.decoded + step.prompts
         split = {"expert_par": experts, "copies": copies}
         return replace(step, **split, verified=np.ones_like(step.verified), logits=rows)
 
@@ -106,8 +105,6 @@ class Draft:
         *,
         graphs: bool | Array = True,
         shared_heads: bool = True,
-        routing: str = "balanced",
-        overlap: str = "none",
     ) -> PassTimes:
         """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
 
@@ -115,24 +112,14 @@ class Draft:
         ----------
         times : PassTimes
             Of the verifications, and what else the steps take.
-        system, types, step, graphs, shared_heads, routing, overlap
+        system, types, step, graphs, shared_heads
             As of the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
             assert self.model is not None
-            own = pass_rows(
-                self.model,
-                types,
-                sizes,
-                shared_heads=shared_heads,
-                routing=routing,
-                overlap=overlap,
-                module=self.module,
-            )
-            drafted = pass_times(
-                self.model, system, own, sizes, graphs=graphs, overlap=overlap, step=False
-            )
+            own = pass_rows(self.model, types, sizes, shared_heads=shared_heads, module=self.module)
+            drafted = pass_times(self.model, system, own, sizes, graphs=graphs, step=False)
             added = added + count * drafted.time
             rows += [_drafting(row, count) for row in drafted.rows]
         return replace(
@@ -170,21 +157,13 @@ def draft_of(model: Model, deployment: Deployment) -> Draft:
     name = draft_name(speculation.draft)
     if not name:
         return Draft(speculation)
-    path = Path(name)
-    draft = _read(name, path.stat().st_mtime_ns if path.is_file() else 0)
+    draft = inputs.model(name)
+    check_served(draft)
     if abs(draft.vocab / model.vocab - 1) > PADDING:
         wanted = f"a model with the words of {model.name} (vocab={model.vocab})"
         found = f"{draft.name} with vocab={draft.vocab}"
         raise SpecError(deployment.name, Problem("draft", wanted, found))
     return Draft(speculation, draft)
-
-
-@lru_cache(maxsize=16)
-def _read(name: str, written: int) -> Model:
-    """Return a draft model by name; a file that is written anew is read anew."""
-    draft = inputs.model(name)
-    check_served(draft)
-    return draft
 
 
 def unsplit(draft: Draft, deployment: Deployment) -> Iterator[Problem]:

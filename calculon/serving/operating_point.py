@@ -61,7 +61,7 @@ class Load:
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         fitting = sequences_that_fit(
-            replica.model, self.deployments, replica.types, self.memory, self.load
+            replica.model, self.deployments, replica.types, self.memory, self.load, replica.draft
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
@@ -75,7 +75,8 @@ class Load:
         tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
         if d.prefilling is not None:  # passes have a token of each sequence alone
             tokens = d.token_budget
-        return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
+        r = self.replica
+        return rank_memory(r.model, r.system, d, r.types, tokens, r.draft)
 
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
@@ -85,11 +86,12 @@ class Load:
 
     def _rooms(self) -> list[Count]:
         """Return the sequences for which there is room in memory, and in a pass that mixes."""
-        d, w, r = self.deployments, self.load, self.replica
+        d, w = self.deployments, self.load
         if not d.mixes:
             return [self.room]
-        own = budget_batch(d.token_budget, w.computed, w.output, r.rows, r.per_pass)
-        return [self.room, np.floor(own) * d.attn_data_par]
+        rows, tokens = self.replica.rows, self.replica.per_pass
+        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
@@ -158,7 +160,8 @@ class Load:
         """Say by how much memory does not do for a sequence of so many tokens."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
-        one = float(cached_bytes(self.replica.model, deployments, self.replica.types, length)[0])
+        r = self.replica
+        one = float(cached_bytes(r.model, deployments, r.types, length, r.draft)[0])
         needed = held + one / deployments.record.memory_fraction
         pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
@@ -228,8 +231,11 @@ class Load:
         state, prompts, decode = self._decoded(batch, places)
         if self.pool is not None:
             most = self.pool.rate / self.deployments.replicas
-            most = most if places is None else most[places]
+            latency = self.pool.time + self.pool.moved
+            if places is not None:
+                most, latency = most[places], latency[places]
             state = state._replace(rate=np.minimum(state.rate, most))
+            prompts = elsewhere(latency, decode)
         return state, prompts, decode
 
     def _decoded(self, batch: Count, places: Array | None = None) -> State:
@@ -238,8 +244,7 @@ class Load:
 
     def _timed(self, kinds: Array, batch: Count) -> State:
         """Return the same, of kinds of replicas."""
-        places = self._firsts[kinds]
-        replica = self.replica.take(places)
+        replica = self.replica.take(self._firsts[kinds])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -247,17 +252,17 @@ class Load:
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
-        token = decode / replica.per_pass
+        each = decode / replica.per_pass
         if self.pool is not None:
-            prompts = elsewhere((self.pool.time + self.pool.moved)[places], decode)
-            return saturated(batch, token, prompts, self.load.output), prompts, decode
+            prompts = elsewhere(np.zeros_like(decode), decode)
+            return saturated(batch, each, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
-        full = saturated(batch, token, prompts, self.load.output)
-        prefixes = self.prefixes.take(places)
+        full = saturated(batch, each, prompts, self.load.output)
+        prefixes = self.prefixes.take(self._firsts[kinds])
         if not prefixes.matter:
             return full, prompts, decode
         prompts = prefixes.prompts(batch, decode, prompts, full)
-        return saturated(batch, token, prompts, self.load.output), prompts, decode
+        return saturated(batch, each, prompts, self.load.output), prompts, decode
 
     def _loaded(
         self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
@@ -362,10 +367,11 @@ class Load:
 
     def _speculation(self, batch: Count) -> SpeculationFigures:
         """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
-        drafted, plain = self.replica, self.replica.without_draft()
-        tokens, nothing = np.full_like(batch, drafted.per_pass), np.full_like(batch, np.nan)
-        if drafted.rows == 1:
+        tokens = np.full_like(batch, self.replica.per_pass)
+        if self.replica.rows == 1:
+            nothing = np.full_like(batch, np.nan)
             return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
+        drafted, plain = self.replica, self.replica.without_draft()
 
         def pays(places: Array, batch: Count) -> Array:
             token = drafted.take(places).decode(batch) / drafted.per_pass
@@ -382,7 +388,8 @@ class Load:
         """Return the tokens of the longest sequence that fits alone."""
         replica, each = self.replica, self.deployments.take(self._firsts)
         memory = self.memory.take(self._firsts)
-        return longest_context(replica.model, each, replica.types, memory)[self._alike]
+        found = longest_context(replica.model, each, replica.types, memory, replica.draft)
+        return found[self._alike]
 
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of caches as of weights."""
@@ -393,8 +400,9 @@ class Load:
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args, own = (self.replica.model, d, self.replica.types), d.of_group(batch)
-        cache = own * held_bytes(*args, w) + shared_bytes(*args, w)
+        args, draft = (self.replica.model, d, self.replica.types), self.replica.draft
+        own = d.of_group(batch)
+        cache = own * held_bytes(*args, w, draft) + shared_bytes(*args, w, draft)
         logits = own * self.replica.rows * logit_bytes(self.replica.model, d.attention_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache

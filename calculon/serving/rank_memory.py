@@ -10,7 +10,7 @@ from calculon.hardware.system import System
 from calculon.serving.cache import cached_width, sequence_bytes
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
-from calculon.serving.drafts import Draft, draft_of, speculation_of
+from calculon.serving.drafts import Draft
 from calculon.serving.load import Workload
 from calculon.serving.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
 from calculon.serving.pass_rows import LOGIT_BYTES, chain_of, executed, pass_layers
@@ -130,6 +130,7 @@ def rank_memory(
     deployments: Deployments,
     types: NumberTypes,
     tokens: Count | float,
+    draft: Draft = NO_DRAFT,
 ) -> RankMemory:
     """Return the memory of a rank for passes of so many tokens, without what each sequence takes.
 
@@ -143,11 +144,10 @@ def rank_memory(
         decoded=1,
     )
     capacity = np.zeros(sizes.count) + system.usable[0]
-    draft, rows = draft_of(model, deployments.record), np.asarray(tokens, float)
     weights = weight_bytes(model, types, sizes, deployments.pipeline_par, draft)
-    activation = activation_bytes(model, sizes, rows)
+    activation = activation_bytes(model, sizes, np.asarray(tokens, float))
     if draft.model is not None:
-        drafting = activation_bytes(draft.model, draft.sizes(sizes), rows)
+        drafting = activation_bytes(draft.model, draft.sizes(sizes), np.asarray(tokens, float))
         activation = np.maximum(activation, drafting)
     reserve = np.full(sizes.count, deployments.record.reserve)
     free = capacity - weights - reserve - activation
@@ -163,7 +163,11 @@ def rank_memory(
 
 
 def cached_bytes(
-    model: Model, deployments: Deployments, types: NumberTypes, length: Count | float
+    model: Model,
+    deployments: Deployments,
+    types: NumberTypes,
+    length: Count | float,
+    draft: Draft = NO_DRAFT,
 ) -> Bytes:
     """Return the bytes that a rank of the stage with the most caches for a sequence of so many tokens.
 
@@ -174,40 +178,46 @@ def cached_bytes(
     split, stages = deployments.attention_par, deployments.pipeline_par
     whole = sequence_bytes(model, filled, split, types.cache)
     most = whole * (np.ceil(model.num_blocks / stages) / model.num_blocks)
-    draft = draft_of(model, deployments.record)
-    if draft.model is None:
-        return most
     last = whole * (np.floor(model.num_blocks / stages) / model.num_blocks)
     return np.maximum(most, last + draft.sequence_bytes(filled, split, types.cache))
 
 
-def admitted_tokens(deployment: Deployment, workload: Workload) -> float:
+def admitted_tokens(deployment: Deployment, workload: Workload, drafted: int = 0) -> float:
     """Return the tokens of a request that must find room in the cache before it starts.
 
     Tokens that prefixes share are cached once, and not counted with each request. Of outputs of different lengths those
-    at hand are longer than the average, but where all of a batch start together.
+    at hand are longer than the average, but where all of a batch start together. Drafted tokens are cached until they
+    are verified (vLLM, ``num_lookahead_tokens``).
     """
     together = deployment.batching == "static"
     output = workload.output if together else workload.output_at_hand
     shares = {"reserve": output, "mean": output / 2}
     fetched = deployment.cache_offload != NO_TIER
-    return workload.alone(fetched=fetched) + shares[deployment.admission]
+    return workload.alone(fetched=fetched) + shares[deployment.admission] + drafted
 
 
 def shared_bytes(
-    model: Model, deployments: Deployments, types: NumberTypes, workload: Workload
+    model: Model,
+    deployments: Deployments,
+    types: NumberTypes,
+    workload: Workload,
+    draft: Draft = NO_DRAFT,
 ) -> Bytes | float:
     """Return the bytes that a rank caches once for all requests at hand."""
     shared = workload.shared(fetched=deployments.record.cache_offload != NO_TIER)
-    return cached_bytes(model, deployments, types, shared) if shared else 0.0
+    return cached_bytes(model, deployments, types, shared, draft) if shared else 0.0
 
 
 def held_bytes(
-    model: Model, deployments: Deployments, types: NumberTypes, workload: Workload
+    model: Model,
+    deployments: Deployments,
+    types: NumberTypes,
+    workload: Workload,
+    draft: Draft = NO_DRAFT,
 ) -> Bytes:
     """Return the bytes that a rank caches for a sequence at hand beside these, in the middle of its output."""
     own = workload.alone(fetched=deployments.record.cache_offload != NO_TIER)
-    return cached_bytes(model, deployments, types, own + workload.output_at_hand / 2)
+    return cached_bytes(model, deployments, types, own + workload.output_at_hand / 2, draft)
 
 
 def sequences_that_fit(
@@ -216,16 +226,14 @@ def sequences_that_fit(
     types: NumberTypes,
     memory: RankMemory,
     workload: Workload,
+    draft: Draft = NO_DRAFT,
 ) -> Count:
-    """Return the most sequences of a replica whose caches fit: 0 where not even one does.
-
-    Drafted tokens are cached until they are verified (vLLM, ``num_lookahead_tokens``).
-    """
-    record = deployments.record
-    admitted = admitted_tokens(record, workload) + speculation_of(model, record).tokens
-    each = cached_bytes(model, deployments, types, admitted)
-    once = shared_bytes(model, deployments, types, workload)
-    own = np.floor(np.maximum(0.0, memory.room - once) / (each + _own_logits(model, deployments)))
+    """Return the most sequences of a replica whose caches fit: 0 where not even one does."""
+    admitted = admitted_tokens(deployments.record, workload, draft.speculation.tokens)
+    each = cached_bytes(model, deployments, types, admitted, draft)
+    once = shared_bytes(model, deployments, types, workload, draft)
+    logits = _own_logits(model, deployments, draft)
+    own = np.floor(np.maximum(0.0, memory.room - once) / (each + logits))
     return own * deployments.attn_data_par
 
 
@@ -236,28 +244,33 @@ def prefix_room(
     memory: RankMemory,
     workload: Workload,
     at_hand: Count,
+    draft: Draft = NO_DRAFT,
 ) -> Bytes:
-    """Return the bytes of a rank that so many sequences at hand leave for other cached prefixes."""
-    each = held_bytes(model, deployments, types, workload) + _own_logits(model, deployments)
-    once = shared_bytes(model, deployments, types, workload)
+    """Return the bytes of a rank that so many sequences of its group leave for other cached prefixes."""
+    own = held_bytes(model, deployments, types, workload, draft)
+    each = own + _own_logits(model, deployments, draft)
+    once = shared_bytes(model, deployments, types, workload, draft)
     return np.maximum(0.0, memory.room - once - at_hand * each)
 
 
-def _own_logits(model: Model, deployments: Deployments) -> Bytes:
+def _own_logits(model: Model, deployments: Deployments, draft: Draft) -> Bytes:
     """Return what the logits of a sequence take of the room for caches: they are beside them."""
-    record = deployments.record
-    rows = speculation_of(model, record).rows
-    return record.memory_fraction * rows * logit_bytes(model, deployments.attention_par)
+    share = deployments.record.memory_fraction * draft.speculation.rows
+    return share * logit_bytes(model, deployments.attention_par)
 
 
 def longest_context(
-    model: Model, deployments: Deployments, types: NumberTypes, memory: RankMemory
+    model: Model,
+    deployments: Deployments,
+    types: NumberTypes,
+    memory: RankMemory,
+    draft: Draft = NO_DRAFT,
 ) -> Count:
     """Return the tokens of the longest sequence that fits alone, by bisection: windows stop to grow."""
-    logits = _own_logits(model, deployments)
+    logits = _own_logits(model, deployments, draft)
     low, high = np.zeros_like(memory.room), np.full_like(memory.room, LONGEST_CONTEXT)
     for _ in range(42):
         middle = np.floor((low + high) / 2)
-        fits = cached_bytes(model, deployments, types, middle) + logits <= memory.room
+        fits = cached_bytes(model, deployments, types, middle, draft) + logits <= memory.room
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return low

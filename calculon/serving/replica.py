@@ -41,7 +41,9 @@ class Replica:
 
     def take(self, places: Any) -> "Replica":
         """Return those of the deployments at some places, in that order."""
-        return Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        taken = Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        vars(taken)["draft"] = self.draft  # whose model was read once
+        return taken
 
     def without_draft(self) -> "Replica":
         """Return the same without speculation."""
@@ -80,7 +82,6 @@ class Replica:
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
             d = self.deployments.record
-            graphs = d.in_graphs(sizes.prompts)
             rows = pass_rows(
                 self.model,
                 self.types,
@@ -90,18 +91,15 @@ class Replica:
                 overlap=d.overlap,
             )
             times = pass_times(
-                self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap
-            )
-            self._timed[key] = self.draft.after(
-                times,
+                self.model,
                 self.system,
-                self.types,
+                rows,
                 sizes,
-                graphs=graphs,
-                shared_heads=d.shared_heads,
-                routing=d.routing,
+                graphs=d.in_graphs(sizes.prompts),
                 overlap=d.overlap,
             )
+            kernels = {"graphs": d.graphs, "shared_heads": d.shared_heads}
+            self._timed[key] = self.draft.after(times, self.system, self.types, sizes, **kernels)
         return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
@@ -213,10 +211,9 @@ class Replica:
             together = self._abreast(batch)
             whole, busy = self.prefill_of(together, computed, length.cached)
             return own_passes(whole, busy, decode, together)
-        own = batch / self.deployments.attn_data_par
+        own = self._part(batch) / self.deployments.attn_data_par
         count = chunks(own * self.rows, self.deployments.token_budget, computed)
-        several = prompts_together(own, count, w.output, self.per_pass)
-        together = self._abreast(batch) * several
+        together = self._abreast(batch) * prompts_together(own, count, w.output, self.per_pass)
         times = self._mixed_pass(batch, count, together, length)
         if not self.deployments.staged:
             return mixed_passes(count, together, times.time, decode, count * times.time)

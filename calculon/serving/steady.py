@@ -171,7 +171,7 @@ def budget_batch(
 
     In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
     passes: ``B + B i / (o - 1)`` tokens in each. With speculation a sequence has several `rows` in a pass, which yields
-    `tokens` of it, so that passes are fewer.
+    `tokens` of it, so that passes are fewer. With stages each has a part of the sequences in a pass of its own.
     """
     return budget / (rows + computed * tokens / (output - 1))
 

@@ -9,6 +9,12 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.page import SIDE_BY_SIDE
+from calculon.apps.report.serving_prefixes import (
+    has_prefixes,
+    length_note,
+    prefix_notes,
+    prefix_section,
+)
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, gibibytes, heading, percent
 from calculon.units import duration, significant
@@ -20,7 +26,7 @@ CAUSES = {
     "cache": "reading the cache",
     "activations": "reading and writing activations",
     "arithmetic": "arithmetic",
-    "network": "reductions over the network",
+    "network": "reductions and exchanges over the network",
     "floors": "floors of kernels",
     "host": "the host between passes",
 }
@@ -76,11 +82,12 @@ class ServingPage:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from (*self._question(), Text(), *self._answer(), Text(), *self._causes(), Text())
         passes = [Group(*self._pass(name)) for name in ("decode", "prefill")]
+        prefixes = (Text(), *prefix_section(self.served)) if has_prefixes(self.served) else ()
         if options.max_width >= SIDE_BY_SIDE:
-            yield side_by_side(Group(*self._memory()), Group(*self._queue()))
+            yield side_by_side(Group(*self._memory()), Group(*self._queue(), *prefixes))
             yield from (Text(), side_by_side(*passes))
         else:
-            yield from (*self._memory(), Text(), *self._queue())
+            yield from (*self._memory(), Text(), *self._queue(), *prefixes)
             for one in passes:
                 yield from (Text(), one)
         yield from (Text(), *self._helps(), Text(), *self._assumed())
@@ -194,6 +201,9 @@ class ServingPage:
         yield indented(table)
         fits = f"{f['max_concurrency']:,.0f} sequences fit; the longest alone has {f['max_context']:,.0f} tokens."
         yield indented(Text(fits, "dim"))
+        if (even := f["even_context"]) is not None and math.isfinite(even):
+            reads = f"Caches outweigh weights in a pass from {even:,.0f} tokens of context on."
+            yield indented(Text(reads, "dim"))
 
     def _queue(self) -> Iterator[RenderableType]:
         """Tell the load, and the wait."""
@@ -265,7 +275,8 @@ class ServingPage:
             "A steady state of mean values, not a simulation; what it misses published rows by: calculon lv --study "
             "serving/nim --edition corrected.",
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
-            f"{d['reserve_gib']:g} GiB; all prompts, and all outputs, have one length in the batch.",
+            f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
+            *prefix_notes(self.served),
         ]
         for note in notes:
             yield indented(Text(note, "dim"))
@@ -290,8 +301,10 @@ def split_words(d: Document) -> str:
     """Say how a replica is split over processors."""
     split = [f"TP {d['tensor_par']}"]
     split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
+    split += [f"attention DP {d['attn_data_par']}"] if d["attn_data_par"] > 1 else []
     split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
-    return " ".join(split)
+    copies = d["redundant_experts"]
+    return " ".join(split) + (f" with {counted(copies, 'expert')} twice" if copies else "")
 
 
 def types_words(d: Document) -> str:
@@ -314,17 +327,35 @@ def deployment_words(d: Document) -> str:
         replicas += (
             f" decode, {counted(pool['replicas'], 'replica')} of {split_words(pool)} prefill"
         )
-    return f"{replicas}; {types_words(d)}; {batching}"
+    return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
+
+
+def exchange_words(d: Document) -> str:
+    """Say how tokens choose experts, and what their exchange hides behind, where either is not the default."""
+    behind = {"two_batches": "the other half of the batch", "shared_expert": "shared experts"}
+    said = [] if d["routing"] == "balanced" else [f"routing {d['routing']}"]
+    said += [f"exchange behind {behind[d['overlap']]}"] if d["overlap"] in behind else []
+    return "".join(f"; {one}" for one in said)
 
 
 def _cached(w: Document) -> str:
     """Say what the cache has of prompts."""
-    return f", {percent(w['prefix_hit'])} of the prompt cached" if w["prefix_hit"] else ""
+    said = f", {percent(w['prefix_hit'])} of the prompt cached" if w["prefix_hit"] else ""
+    if "shared_prefix" in w:
+        said += f", {w['shared_prefix']:,} in all prompts"
+    return f"{said}, {w['turns']:,} turns" if w["turns"] > 1 else said
+
+
+def _varied(variation: float) -> str:
+    """Say how lengths vary."""
+    return f" (± {100 * variation:.0f} %)" if variation else ""
 
 
 def requests_words(w: Document) -> str:
     """Say what is asked: lengths, and how many requests come."""
-    return f"{w['prompt']:,} tokens in, {w['output']:,} out{_cached(w)}; {load_words(w)}"
+    prompt = f"{w['prompt']:,} tokens in{_varied(w['prompt_cv'])}"
+    output = f"{w['output']:,} out{_varied(w['output_cv'])}"
+    return f"{prompt}, {output}{_cached(w)}; {load_words(w)}"
 
 
 def load_words(w: Document) -> str:
