@@ -163,16 +163,6 @@ class SmallReduce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
-    """What a processor has of the disks of its node."""
-
-    capacity: float = declare("room for caches", key="GiB", unit="GiB", scale=GIB, above=0)
-    bandwidth: float = declare(
-        "rate at which it reads them", key="GBps", unit="GB/s", scale=GIGA, above=0
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertExchange:
     """Kernels of low latency that send the tokens of a rank to their experts, a row for each, or bring results back.
 
@@ -194,6 +184,16 @@ class ExpertExchange:
         above=0,
         at_most=1,
         default=0.92,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disk:
+    """What a processor has of the disks of its node."""
+
+    capacity: float = declare("room for caches", key="GiB", unit="GiB", scale=GIB, above=0)
+    bandwidth: float = declare(
+        "rate at which it reads them", key="GBps", unit="GB/s", scale=GIGA, above=0
     )
 
 

@@ -14,13 +14,14 @@ from typing import Any, Literal
 from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.launch.server import Server
 from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 
 Fields = dict[str, Any]
 
-Subject = Literal["execution", "model", "campaign"]
+Subject = Literal["execution", "deployment", "model", "campaign"]
 """What the fields of a row are of."""
 
 
@@ -103,8 +104,10 @@ class Reading:
     ----------
     parsed : Parsed
         What the file says.
-    execution, model, campaign : dict
+    execution, deployment, model, campaign : dict
         The fields that earlier rows have read.
+    server : Server or None
+        What a server runs on and with which model, where that is known.
     used : set of str
         Names that rows have asked for, stated or not.
     lost : dict of str to str
@@ -115,10 +118,14 @@ class Reading:
         Whether values that the file alone does not say count as absent: for a model or a campaign.
     """
 
-    def __init__(self, parsed: Parsed, num_procs: int | None = None) -> None:
+    def __init__(
+        self, parsed: Parsed, num_procs: int | None = None, server: Server | None = None
+    ) -> None:
         self.parsed = parsed
         self.asked_procs = num_procs
+        self.server = server
         self.execution: Fields = {}
+        self.deployment: Fields = {}
         self.model: Fields = {}
         self.campaign: Fields = {}
         self.used: set[str] = set()
@@ -242,24 +249,30 @@ class Reading:
 
 @dataclass(frozen=True)
 class Writing:
-    """An execution on its way to settings.
+    """An execution, or a deployment, on its way to settings.
 
     Attributes
     ----------
     dialect : str
         What it is written for.
     execution : mapping
-        All fields of the execution.
+        All fields of the execution, or of the deployment.
     model : Model or None
         The model, where it is known.
     campaign : mapping
         What is known of the run beside, as of :class:`Launch`.
+    server : Server or None
+        What a server runs on and with which model, where that is known.
+    kind : str
+        ``execution`` or ``deployment``.
     """
 
     dialect: str
     execution: Mapping[str, Any]
     model: Model | None = None
     campaign: Mapping[str, Any] = field(default_factory=dict)
+    server: Server | None = None
+    kind: Subject = "execution"
 
     def __getitem__(self, name: str) -> Any:
         return self.execution[name]
@@ -267,7 +280,7 @@ class Writing:
     def refuse(self, name: str, wanted: str, hint: str = "") -> SpecError:
         """Return the error of a field whose value the launcher cannot express; `wanted` says which it can."""
         text = f"what {self.dialect} can express: {wanted}"
-        return SpecError("execution", Problem(name, text, shown(self.execution[name]), hint))
+        return SpecError(self.kind, Problem(name, text, shown(self.execution[name]), hint))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +337,8 @@ class Dialect:
         Further presets, which some of its settings choose.
     elsewhere : sequence of str
         Fields that a training script says and its files do not: they are kept as they are, and told in comments.
+    subject : str
+        What its files are of: an execution, or of an engine that serves a deployment.
     """
 
     name: str
@@ -339,11 +354,12 @@ class Dialect:
     suffix: str = ".sh"
     presets: tuple[str, ...] = ()
     elsewhere: Sequence[str] = ()
+    subject: Subject = "execution"
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of an execution that its settings say."""
-        rows = (row for row in self.rows if row.subject == "execution")
+        """The fields of an execution, or of a deployment, that its settings say."""
+        rows = (row for row in self.rows if row.subject == self.subject)
         return tuple(dict.fromkeys(name for row in rows for name in row.fields))
 
 
@@ -356,7 +372,10 @@ class Launch(Displayed):
     dialect : Dialect
         Its dialect.
     execution : mapping
-        An execution as in a file: the preset as its ``base``, and every field that the settings say.
+        An execution as in a file: the preset as its ``base``, and every field that the settings say; empty of a
+        server.
+    deployment : mapping
+        A deployment as in a file, of an engine that serves; empty of a training.
     model, campaign : mapping
         Fields of a model, and of the run: ``tokens``, ``save_interval`` (steps), ``async_save``, ``batch_ramp`` (batch
         at the start, step, samples), ``batch_schedule`` (tokens, and the batch from there on). Empty where nothing is
@@ -381,6 +400,7 @@ class Launch(Displayed):
     execution: Mapping[str, Any]
     model: Mapping[str, Any]
     campaign: Mapping[str, Any]
+    deployment: Mapping[str, Any] = field(default_factory=dict)
     used: tuple[Setting, ...] = ()
     ignored: tuple[Setting, ...] = ()
     not_modelled: tuple[tuple[Setting, str], ...] = ()
@@ -397,6 +417,7 @@ class Launch(Displayed):
         """Return it as plain data: format, what was read, and all settings by what became of them."""
         document: Fields = {"format": self.dialect.name, "version": self.dialect.version}
         document |= {name: dict(getattr(self, name)) for name in ("execution", "model", "campaign")}
+        document |= {"deployment": dict(self.deployment)} if self.deployment else {}
         for kind in ("used", "ignored", "unknown", "unresolved"):
             document[kind] = [one.to_dict() for one in getattr(self, kind)]
         lost = [one.to_dict() | {"effect": effect} for one, effect in self.not_modelled]
@@ -410,6 +431,7 @@ def read(
     *,
     num_procs: int | None = None,
     variables: Mapping[str, str] | None = None,
+    server: Server | None = None,
 ) -> Launch:
     """Read a file of a launcher.
 
@@ -423,6 +445,8 @@ def read(
         Processors, where the file does not say how many.
     variables : mapping of str to str, optional
         Values of variables of the environment, and of arguments (``1``), that the file asks for.
+    server : Server, optional
+        Model and machine of an engine that serves.
 
     Raises
     ------
@@ -430,16 +454,17 @@ def read(
         For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and for a
         contradiction, with both numbers.
     """
-    reading = Reading(dialect.parse(text, file, variables or {}), num_procs)
+    reading = Reading(dialect.parse(text, file, variables or {}), num_procs, server)
     for row in dialect.rows:
-        reading.lenient = row.subject != "execution"
+        reading.lenient = row.subject != dialect.subject
         reading.used.update(row.settings)
         getattr(reading, row.subject).update(row.read(reading))
     fields = dict(reading.execution)
-    base = fields.pop("preset", dialect.preset)
+    base = {"base": fields.pop("preset", dialect.preset)} if dialect.subject == "execution" else {}
     return Launch(
         dialect=dialect,
-        execution={"base": base, **fields},
+        execution={**base, **fields},
+        deployment={n: value for n, value in reading.deployment.items() if value is not None},
         model=reading.model,
         campaign=reading.campaign,
         notes=(*reading.parsed.notes, *reading.notes),

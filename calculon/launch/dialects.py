@@ -6,34 +6,49 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.launch.accelerate import ACCELERATE
 from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import Dialect, Launch, read
+from calculon.launch.engines.sglang import SGLANG
+from calculon.launch.engines.tensorrt_llm import TENSORRT_LLM
+from calculon.launch.engines.vllm import VLLM
 from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
+from calculon.launch.server import Server
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
 _ALL = (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
 DIALECTS: dict[str, Dialect] = {one.name: one for one in _ALL}
-"""The dialects by name, in the order in which a file is tried."""
+"""The dialects of training by name, in the order in which a file is tried."""
+
+ENGINES: dict[str, Dialect] = {one.name: one for one in (VLLM, SGLANG, TENSORRT_LLM)}
+"""The dialects of engines that serve, likewise."""
+
+FORMATS: dict[str, Dialect] = DIALECTS | ENGINES
+"""All of them."""
 
 
-def find_dialect(name: str) -> Dialect:
-    """Return a dialect by name.
+def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
+    """Return a dialect by name, of training or of an engine unless it is to be one of some.
 
     Raises
     ------
     SpecError
         When there is none of that name.
     """
-    if name not in DIALECTS:
-        hint = nearest(name, list(DIALECTS))
-        raise SpecError(name, Problem("", f"one of {', '.join(DIALECTS)}", "no such format", hint))
-    return DIALECTS[name]
+    if name not in among:
+        hint = nearest(name, list(among))
+        raise SpecError(name, Problem("", f"one of {', '.join(among)}", "no such format", hint))
+    return among[name]
 
 
 def recognised(text: str, file: str) -> Dialect | None:
-    """Return the dialect that a text is of, given the name of its file; nothing where it is of none."""
+    """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none."""
     if file.endswith(".toml"):  # whatever the names of its settings
         return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
     return next((one for one in DIALECTS.values() if one.recognises(text, file)), None)
+
+
+def recognised_engine(text: str, file: str) -> Dialect | None:
+    """Return the engine that a text starts, likewise."""
+    return next((one for one in ENGINES.values() if one.recognises(text, file)), None)
 
 
 def read_launch(
@@ -43,8 +58,9 @@ def read_launch(
     dialect: str = "",
     num_procs: int | None = None,
     variables: Mapping[str, str] | None = None,
+    server: Server | None = None,
 ) -> Launch:
-    """Read a file of any launcher.
+    """Read a file of any launcher, or of an engine that serves.
 
     Parameters
     ----------
@@ -52,7 +68,7 @@ def read_launch(
         What it contains, and its name.
     dialect : str
         Name of its dialect; empty: found by looking.
-    num_procs, variables
+    num_procs, variables, server
         As in :func:`calculon.launch.dialect.read`.
 
     Raises
@@ -60,9 +76,14 @@ def read_launch(
     SpecError
         For a text that is of no dialect, and as :func:`calculon.launch.dialect.read`.
     """
-    found = find_dialect(dialect) if dialect else recognised(text, file)
+    found = find_dialect(dialect) if dialect else _any(text, file)
     if found is None:
-        wanted = f"a launch file of {', '.join(DIALECTS)}"
+        wanted = f"a launch file of {', '.join(FORMATS)}"
         hint = "state the format before the file where it is one of these"
         raise SpecError(file, Problem("", wanted, "none that is recognised", hint))
-    return read(found, text, file, num_procs=num_procs, variables=variables)
+    return read(found, text, file, num_procs=num_procs, variables=variables, server=server)
+
+
+def _any(text: str, file: str) -> Dialect | None:
+    """Return the engine that a text starts, or the launcher of training that it is of."""
+    return recognised_engine(text, file) or recognised(text, file)

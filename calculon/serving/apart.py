@@ -22,7 +22,7 @@ class Prefilling:
     replica : Replica
         What prefills.
     time : array
-        From the begin of a prompt to its first token.
+        From the begin of a prompt to its first token; groups of ranks with prompts of their own begin together.
     busy : array
         Time that a replica has for each prompt.
     moved : array
@@ -55,17 +55,19 @@ def prefilling(replica: Replica) -> Prefilling | None:
     if pool is None:
         return None
     own = Replica(replica.model, replica.system, pool, replica.workload)
-    time, busy = own.prefill(np.ones(pool.count))
-    w = replica.workload
-    memory = rank_memory(replica.model, replica.system, pool, replica.types, w.computed)
+    w, together = replica.workload, pool.attn_data_par
+    time, busy = own.prefill(together)
+    model, types, draft = replica.model, replica.types, replica.draft
+    memory = rank_memory(model, replica.system, pool, types, w.computed, draft)
+    each = cached_bytes(model, pool, types, w.prompt, draft)
     return Prefilling(
         replica=own,
         time=time,
-        busy=busy,
+        busy=busy / together,
         moved=_moved(replica, time),
         replicas=pool.replicas,
         memory=memory,
-        room=np.floor(memory.room / cached_bytes(replica.model, pool, replica.types, w.prompt)),
+        room=np.floor(memory.room / each) * together,
     )
 
 
@@ -79,7 +81,7 @@ def _moved(replica: Replica, prefill: Seconds) -> Seconds:
     d, model, system = replica.deployments, replica.model, replica.system
     pool, length = d.prefilling, replica.workload.prompt
     assert pool is not None
-    shares = [cached_bytes(model, one, replica.types, length) for one in (d, pool)]
+    shares = [cached_bytes(model, one, replica.types, length, replica.draft) for one in (d, pool)]
     stride = np.asarray(np.maximum(d.replica_procs, pool.replica_procs), np.int64)
     way = Group.in_mesh(system, np.full(d.count, 2), stride)
     time = group_time(system, "p2p", np.maximum(*shares), way, AUTO)

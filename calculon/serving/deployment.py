@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
+from math import ceil
 from typing import Any, ClassVar
 
 from calculon.errors import Problem
@@ -12,7 +13,7 @@ from calculon.serving.pool import Pool
 from calculon.serving.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
 from calculon.spec.fields import declare, spec_fields
-from calculon.units import GIB
+from calculon.units import GIB, Array, Count
 
 ADMISSIONS = {
     "reserve": "prompt and output whole",
@@ -137,6 +138,11 @@ class Deployment(Pool):
         "kernels are launched as a graph; false: the host launches each, which takes at least as long",
         default=True,
     )
+    prefill_graphs: bool = declare(
+        "passes that take prompts are launched as a graph, too; false: the host launches each of their kernels, as in "
+        "engines that capture graphs of decoding alone",
+        default=True,
+    )
     shared_heads: bool = declare(
         "attention reads a key/value head once for all query heads that share it; false: once for each, as engines "
         "before 2024",
@@ -192,10 +198,11 @@ class Deployment(Pool):
         if self.prefill is not None and self.batching == "static":
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
-        rows = self.max_batch * (1 + (self.draft_tokens or 0))
-        if self.token_budget and rows > self.token_budget:
+        rows = ceil(self.max_batch / self.attn_data_par) * (1 + (self.draft_tokens or 0))
+        if self.token_budget and rows > self.token_budget * self.pipeline_par:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
-            wanted = f"at least max_batch={self.max_batch}{drafted}, or 0"
+            stages = f" / pipeline_par={self.pipeline_par}" * (self.pipeline_par > 1)
+            wanted = f"at least max_batch={self.max_batch}{drafted}{stages}, or 0"
             hint = "a pass has a token of every sequence" + (
                 ", and what is drafted" * bool(drafted)
             )
@@ -243,20 +250,21 @@ class Deployment(Pool):
         }
         alone: dict[str, Any] = {
             "prefill": None,
-            "draft": NO_DRAFT,
-            "draft_tokens": None,
-            "acceptance": None,
-            "accepted": None,
             "max_batch": 0,
             "token_budget": 0,
         }
         return replace(self, **split, **alone)
+
+    def without_draft(self) -> "Deployment":
+        """Return the same without speculation."""
+        return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
 
     @property
     def in_words(self) -> str:
         """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,
@@ -273,6 +281,10 @@ class Deployment(Pool):
     def of_experts(self) -> str:
         """Type of the weights of routed experts."""
         return self.weights_dtype if self.experts_dtype == "same" else self.experts_dtype
+
+    def in_graphs(self, prompts: Count) -> Array:
+        """Return which passes are launched as graphs, by the prompts of which they take a chunk."""
+        return self.graphs & (self.prefill_graphs | (prompts <= 0))
 
     @property
     def mixes(self) -> bool:

@@ -10,10 +10,13 @@ from calculon.frozen import dataclass
 from calculon.serving.deployment import Deployment
 from calculon.serving.pass_sizes import spread
 from calculon.serving.pool import Pool
-from calculon.units import Count
+from calculon.units import Array, Count
 
 SIZES = tuple(one.name for one in fields(Deployment) if one.type is int)
 """Fields that are columns: whole numbers that each deployment has. All others are choices, the same for all rows."""
+
+COUNT = "num_procs"
+"""That of how many replicas there are."""
 
 POOL_SIZES = tuple(one.name for one in fields(Pool))
 """Those of a pool that prefills."""
@@ -98,6 +101,29 @@ class Deployments:
             columns["prefilling"] = self.prefilling.take(places)
         return Deployments(record=self.record, **columns)
 
+    def alike(self, *, counted: bool = False) -> tuple[Array, Array]:
+        """Return the places of the first of each kind of replica, and the kind of each deployment.
+
+        Replicas differ in all sizes but how many there are, unless these are `counted`, and the most sequences that
+        each may have. Pools that prefill make no difference to those that decode.
+        """
+        beside = ("max_batch",) if counted else (COUNT, "max_batch")
+        own = [getattr(self, name) for name in SIZES if name not in beside]
+        order = np.lexsort(own)
+        new = np.zeros(self.count, bool)
+        for one in own:
+            column = one[order]
+            new[1:] |= column[1:] != column[:-1]
+        kinds = np.empty(self.count, np.int64)
+        kinds[order] = np.cumsum(new)
+        _, firsts = np.unique(kinds, return_index=True)
+        return firsts, kinds
+
+    def without_draft(self) -> "Deployments":
+        """Return the same without speculation."""
+        pool = None if self.prefilling is None else self.prefilling.without_draft()
+        return replace(self, record=self.record.without_draft(), prefilling=pool)
+
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}
@@ -112,11 +138,6 @@ class Deployments:
         return self.num_procs.shape[0]
 
     @property
-    def replica_procs(self) -> Count:
-        """Processors of a replica."""
-        return self.tensor_par * self.pipeline_par
-
-    @property
     def attention_par(self) -> Count:
         """Ranks that share attention, and everything but routed experts."""
         return self.tensor_par / self.attn_data_par
@@ -124,6 +145,11 @@ class Deployments:
     def of_group(self, sequences: Count) -> Count:
         """Return the most sequences of a group of ranks that has sequences of its own, of those of a replica."""
         return spread(sequences, self.attn_data_par)
+
+    @property
+    def replica_procs(self) -> Count:
+        """Processors of a replica."""
+        return self.tensor_par * self.pipeline_par
 
     @property
     def replicas(self) -> Count:

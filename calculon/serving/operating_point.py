@@ -13,6 +13,7 @@ from calculon.serving.batch_search import largest, least
 from calculon.serving.cache import CachedBlocks
 from calculon.serving.deployments import Deployments
 from calculon.serving.kept_prefixes import KeptPrefixes
+from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
@@ -41,7 +42,7 @@ from calculon.serving.steady import (
     users_of,
     waves,
 )
-from calculon.serving_figures import ServingFigures, ServingMemory
+from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.units import GIB, Array, Count, Seconds
 
 MOST_SEQUENCES = 2.0**20
@@ -61,11 +62,13 @@ class Load:
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         fitting = sequences_that_fit(
-            replica.model, self.deployments, replica.types, self.memory, self.load
+            replica.model, self.deployments, replica.types, self.memory, self.load, replica.draft
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
         self.pool = prefilling(replica)
+        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
+        self._states = KnownStates(self._timed)
 
     def _memory(self) -> RankMemory:
         """Return the memory of a rank, with activations of the largest pass."""
@@ -73,16 +76,23 @@ class Load:
         tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
         if d.prefilling is not None:  # passes have a token of each sequence alone
             tokens = d.token_budget
-        return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
+        r = self.replica
+        return rank_memory(r.model, r.system, d, r.types, tokens, r.draft)
 
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
-        d, w = self.deployments, self.load
-        bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
-        if d.mixes:
-            own = np.floor(budget_batch(d.token_budget, w.computed, w.output))
-            bounds.append(own * d.attn_data_par)
+        allowed = self.deployments.max_batch
+        bounds = [np.where(allowed > 0, allowed, np.inf), *self._rooms()]
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
+
+    def _rooms(self) -> list[Count]:
+        """Return the sequences for which there is room in memory, and in a pass that mixes."""
+        d, w = self.deployments, self.load
+        if not d.mixes:
+            return [self.room]
+        rows, tokens = self.replica.rows, self.replica.per_pass
+        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
@@ -122,7 +132,7 @@ class Load:
         most, cut = self.most()
         room = most >= 1
         most = np.maximum(most, 1.0)
-        alone = self._decoded(most, None)[0].rate
+        alone = self._decoded(most)[0].rate
         if self.pool is not None:
             room = room & (self.pool.room >= 1)
             most, cut = self._prefilled(self.pool, most, cut)
@@ -151,7 +161,8 @@ class Load:
         """Say by how much memory does not do for a sequence of so many tokens."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
-        one = float(cached_bytes(self.replica.model, deployments, self.replica.types, length)[0])
+        r = self.replica
+        one = float(cached_bytes(r.model, deployments, r.types, length, r.draft)[0])
         needed = held + one / deployments.record.memory_fraction
         pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
@@ -186,7 +197,7 @@ class Load:
             transfer_time=pool.moved,
             prefill_busy=figures.request_rate / pool.rate,
             decode_busy=figures.request_rate / (replicas * alone),
-            balanced_prefill=balanced(pool.busy, decode, batch, w.output),
+            balanced_prefill=balanced(pool.busy, decode / self.replica.per_pass, batch, w.output),
         )
 
     def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
@@ -216,7 +227,8 @@ class Load:
 
         def enough(at: Array, batch: Count) -> Array:
             _, prompts, decode = self.state(batch, at)
-            return users_of(batch, decode, prompts, w.output, w.think) >= own[at]
+            token = decode / self.replica.per_pass
+            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
 
         found = least(most, enough)
         return np.where(found > 0, found, np.inf)
@@ -227,7 +239,7 @@ class Load:
         found = state.tpot if name == "tpot" else prompts.latency
         return found <= limit
 
-    def state(self, batch: Count, places: Array | None = None) -> tuple[Steady, Prompts, Seconds]:
+    def state(self, batch: Count, places: Array | None = None) -> State:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.
 
         Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
@@ -236,13 +248,20 @@ class Load:
         state, prompts, decode = self._decoded(batch, places)
         if self.pool is not None:
             most = self.pool.rate / self.deployments.replicas
-            most = most if places is None else most[places]
+            latency = self.pool.time + self.pool.moved
+            if places is not None:
+                most, latency = most[places], latency[places]
             state = state._replace(rate=np.minimum(state.rate, most))
+            prompts = elsewhere(latency, decode)
         return state, prompts, decode
 
-    def _decoded(self, batch: Count, places: Array | None) -> tuple[Steady, Prompts, Seconds]:
+    def _decoded(self, batch: Count, places: Array | None = None) -> State:
         """Return the same, where prompts are prefilled as fast as they are decoded."""
-        replica = self.replica if places is None else self.replica.take(places)
+        return self._states.of(self._alike if places is None else self._alike[places], batch)
+
+    def _timed(self, kinds: Array, batch: Count) -> State:
+        """Return the same, of kinds of replicas."""
+        replica = self.replica.take(self._firsts[kinds])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -250,17 +269,17 @@ class Load:
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
+        each = decode / replica.per_pass
         if self.pool is not None:
-            latency = self.pool.time + self.pool.moved
-            prompts = elsewhere(latency if places is None else latency[places], decode)
-            return saturated(batch, decode, prompts, self.load.output), prompts, decode
+            prompts = elsewhere(np.zeros_like(decode), decode)
+            return saturated(batch, each, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
-        full = saturated(batch, decode, prompts, self.load.output)
-        prefixes = self.prefixes if places is None else self.prefixes.take(places)
+        full = saturated(batch, each, prompts, self.load.output)
+        prefixes = self.prefixes.take(self._firsts[kinds])
         if not prefixes.matter:
             return full, prompts, decode
         prompts = prefixes.prompts(batch, decode, prompts, full)
-        return saturated(batch, decode, prompts, self.load.output), prompts, decode
+        return saturated(batch, each, prompts, self.load.output), prompts, decode
 
     def _loaded(
         self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
@@ -282,7 +301,8 @@ class Load:
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
-        state = full._replace(rate=each) if static else at_rate(each, decode, prompts)
+        token = decode / self.replica.per_pass
+        state = full._replace(rate=each) if static else at_rate(each, token, prompts)
         return _where(late, full, state), queue
 
     def _of_users(
@@ -295,10 +315,10 @@ class Load:
         if d.record.batching == "static":
             late = np.maximum(0.0, own - batch) / full.rate
             return full, Wait(late, late)
-        room, hand = batch, own
+        room, hand, token = batch, own, decode / self.replica.per_pass
         if w.think:
-            room, hand = users_of(batch, decode, prompts, w.output, w.think), batch
-        state = of_users(own, decode, prompts, w.output, w.think, hand)
+            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
+        state = of_users(own, token, prompts, w.output, w.think, hand)
         fits = own <= room
         late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate)
         return _where(fits, state, full), Wait(late, late)
@@ -331,9 +351,10 @@ class Load:
         tpot_p = state.tpot
         if open_loop:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
-            tpot_p = np.maximum(tpot_p, replica.decode(crowd) / (1 - state.prefill_share))
+            token = replica.decode(crowd) / replica.per_pass
+            tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
-        alone, _ = replica.prefill(np.ones_like(batch))
+        alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
         return ServingFigures(
@@ -347,11 +368,11 @@ class Load:
             **own._asdict(),
             concurrency=busiest,
             max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
-            max_context=longest_context(replica.model, d, replica.types, self.memory),
+            max_context=self._longest_context(),
             even_context=self._even_context(batch),
             prefill_share=state.prefill_share,
             queue_time=queue.mean,
-            prefill_time=alone,
+            prefill_time=alone[self._alike],
             transfer_time=nothing,
             prefill_busy=none,
             decode_busy=none,
@@ -361,7 +382,34 @@ class Load:
             mem_free=self.memory.capacity - used,
             memory=held,
             prefixes=self.prefixes.figures(batch, state),
+            speculation=self._speculation(batch),
         )
+
+    def _speculation(self, batch: Count) -> SpeculationFigures:
+        """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
+        tokens = np.full_like(batch, self.replica.per_pass)
+        if self.replica.rows == 1:
+            nothing = np.full_like(batch, np.nan)
+            return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
+        drafted, plain = self.replica, self.replica.without_draft()
+
+        def pays(places: Array, batch: Count) -> Array:
+            token = drafted.take(places).decode(batch) / drafted.per_pass
+            return token < plain.take(places).decode(batch)
+
+        without, _, _ = Load(plain).state(batch)
+        return SpeculationFigures(
+            tokens=tokens,
+            speedup=without.tpot / self.state(batch)[0].tpot,
+            break_even=largest(np.maximum(1.0, np.min(self._rooms(), axis=0)), pays),
+        )
+
+    def _longest_context(self) -> Count:
+        """Return the tokens of the longest sequence that fits alone."""
+        replica, each = self.replica, self.deployments.take(self._firsts)
+        memory = self.memory.take(self._firsts)
+        found = longest_context(replica.model, each, replica.types, memory, replica.draft)
+        return found[self._alike]
 
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of caches as of weights."""
@@ -372,9 +420,10 @@ class Load:
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args, own = (self.replica.model, d, self.replica.types), d.of_group(batch)
-        cache = own * held_bytes(*args, w) + shared_bytes(*args, w)
-        logits = own * logit_bytes(self.replica.model, d.attention_par)
+        args, draft = (self.replica.model, d, self.replica.types), self.replica.draft
+        own = d.of_group(batch)
+        cache = own * held_bytes(*args, w, draft) + shared_bytes(*args, w, draft)
+        logits = own * self.replica.rows * logit_bytes(self.replica.model, d.attention_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )

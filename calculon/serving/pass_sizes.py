@@ -8,6 +8,9 @@ import numpy as np
 from calculon.frozen import dataclass
 from calculon.units import Array, Count
 
+SPREAD = ("decoded", "prompts", "logits")
+"""Columns that groups of ranks, or parts of a batch, have shares of."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassSizes:
@@ -98,17 +101,20 @@ class PassSizes:
             return self
         groups = self.attn_data_par
         split = {"tensor_par": self.tensor_par / groups, "attn_data_par": np.ones_like(groups)}
-        spread = {
-            name: spread(getattr(self, name), groups) for name in ("decoded", "prompts", "logits")
-        }
-        return replace(self, **split, **spread)
+        own = {name: spread(getattr(self, name), groups) for name in SPREAD}
+        return replace(self, **split, **own)
+
+    @property
+    def filled(self) -> Array:
+        """Rows of all groups over those if each had as many as the one with the most: below 1 where some have none."""
+        all_full = self.attn_data_par * self.of_group.tokens
+        return np.divide(self.tokens, all_full, out=np.ones_like(all_full), where=all_full > 0)
 
     def parts(self, count: Count | float) -> "PassSizes":
         """Return passes of equal parts of the sequences, so many of each pass."""
         if np.all(count == 1):
             return self
-        names = ("decoded", "prompts", "logits")
-        return replace(self, **{name: getattr(self, name) / count for name in names})
+        return replace(self, **{name: getattr(self, name) / count for name in SPREAD})
 
     @property
     def count(self) -> int:

@@ -144,7 +144,7 @@ def pass_times(
     rows: Sequence[Row],
     sizes: PassSizes,
     *,
-    graphs: bool = True,
+    graphs: bool | Array = True,
     overlap: str = "none",
     step: bool = True,
 ) -> PassTimes:
@@ -162,8 +162,9 @@ def pass_times(
         From :func:`~calculon.serving.pass_rows.pass_rows`.
     sizes : PassSizes
         Of the passes.
-    graphs : bool
-        Without graphs the host launches every kernel, and a pass takes as long as that at least.
+    graphs : bool, or array of bool of shape (passes,)
+        Which passes are launched as graphs. Of others the host launches every kernel, and they take as long as that at
+        least, each stage its share of it.
     overlap : str
         What the exchange with experts hides behind; what it takes longer counts.
     step : bool
@@ -177,34 +178,30 @@ def pass_times(
         for stage in ("block", "first", "last")
     }
     time = stages["block"] + stages["first"] + stages["last"]
-    host = _host(system, rows, time, sizes, graphs=graphs, step=step)
+    some = sizes.tokens > 0
+    waits = np.where(some & ~np.asarray(graphs), _waits(system, rows, time), 0.0)
+    scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
+    host = _host(waits + scheduler)
     if np.any(host.time):
         timed.append(host)
     return PassTimes(
         rows=tuple(timed),
         time=time + host.time,
-        blocks=stages["block"],
+        blocks=stages["block"] + waits,
         first=stages["first"],
-        last=stages["last"] + host.time,
+        last=stages["last"] + scheduler,
     )
 
 
-def _host(
-    system: System,
-    rows: Sequence[Row],
-    time: Seconds,
-    sizes: PassSizes,
-    *,
-    graphs: bool,
-    step: bool,
-) -> RowTime:
-    """Return what the host adds: the part of a step that nothing hides, and launches that the kernels wait for."""
+def _waits(system: System, rows: Sequence[Row], time: Seconds) -> Seconds:
+    """Return how much longer the host takes to launch all kernels of passes, one by one, than they run."""
     kernels = sum(row.kernels * row.times * row.parts for row in rows)
-    waits = np.zeros_like(time)
-    if not graphs:
-        waits = np.maximum(0.0, kernels * system.ext.launch.eager - time)
-    added = np.where(sizes.tokens > 0, waits + system.ext.serving.step_host * step, 0.0)
-    nothing = np.zeros_like(time)
+    return np.maximum(0.0, kernels * system.ext.launch.eager - time)
+
+
+def _host(added: Seconds) -> RowTime:
+    """Return the row of what the host adds: the part of a step that nothing hides, and waits for launches."""
+    nothing = np.zeros_like(added)
     return RowTime(
         name="host",
         count=1,
@@ -232,7 +229,8 @@ def _hidden(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[Row
         if row.exchange is not None:
             sent = sent + one.time
         elif overlap == "shared_expert":
-            shared = row.layer is not None and row.layer.name.startswith(SHARED)
+            layer = row.layer
+            shared = layer is not None and layer.name.startswith(SHARED) and layer.kernel != "add"
             beside = beside + one.time * shared
         elif one.stage == "block":
             beside = beside + np.where(np.asarray(row.parts) > 1, one.time, 0.0)

@@ -7,6 +7,7 @@ import pytest
 
 import calculon
 from calculon.serving.cache import token_bytes
+from calculon.serving.deployment import Deployment
 from calculon.serving.pass_rows import ROWS
 from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.row_times import pass_times
@@ -148,3 +149,29 @@ def test_without_graphs_the_host_launches_every_kernel():
     host = H100.ext.serving.step_host
     assert eager.time[0] == pytest.approx(kernels * H100.ext.launch.eager + host)
     assert timed(decoded=1, context=10).time < eager.time
+
+
+def test_passes_with_prompts_alone_may_wait_for_launches():
+    columns = {"decoded": 1, "context": 10, "prompts": [0, 1], "chunk": 8}
+    sizes, rows = PassSizes.of(tensor_par=1, **columns), rows_of(**columns)
+    plain = Deployment(num_procs=1)
+    eager = replace(plain, prefill_graphs=False)
+    times = {
+        one: pass_times(SMALL, H100, rows, sizes, graphs=one.in_graphs(sizes.prompts))
+        for one in (plain, eager)
+    }
+    assert times[eager].time[0] == times[plain].time[0]
+    kernels = sum(row.kernels * row.times for row in rows)
+    host = H100.ext.serving.step_host
+    assert times[eager].time[1] == pytest.approx(kernels * H100.ext.launch.eager + host)
+    assert np.array_equal(replace(eager, graphs=False).in_graphs(sizes.prompts), [False, False])
+
+
+def test_each_stage_launches_its_own_kernels():
+    """What passes without graphs wait for is in the blocks, which stages share, and not in the last of them."""
+    sizes = PassSizes.of(tensor_par=1, decoded=1, context=10)
+    rows = rows_of(decoded=1, context=10)
+    eager, plain = (pass_times(SMALL, H100, rows, sizes, graphs=one) for one in (False, True))
+    assert eager.last == plain.last
+    assert eager.blocks > plain.blocks
+    assert eager.time == pytest.approx(eager.first + eager.blocks + eager.last)

@@ -26,7 +26,7 @@ CAUSES = {
     "cache": "reading the cache",
     "activations": "reading and writing activations",
     "arithmetic": "arithmetic",
-    "network": "reductions over the network",
+    "network": "reductions and exchanges over the network",
     "floors": "floors of kernels",
     "host": "the host between passes",
 }
@@ -307,8 +307,10 @@ def split_words(d: Document) -> str:
     """Say how a replica is split over processors."""
     split = [f"TP {d['tensor_par']}"]
     split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
+    split += [f"attention DP {d['attn_data_par']}"] if d["attn_data_par"] > 1 else []
     split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
-    return " ".join(split)
+    copies = d["redundant_experts"]
+    return " ".join(split) + (f" with {counted(copies, 'expert')} twice" if copies else "")
 
 
 def types_words(d: Document) -> str:
@@ -331,7 +333,15 @@ def deployment_words(d: Document) -> str:
         replicas += (
             f" decode, {counted(pool['replicas'], 'replica')} of {split_words(pool)} prefill"
         )
-    return f"{replicas}; {types_words(d)}; {batching}"
+    return f"{replicas}; {types_words(d)}; {batching}{exchange_words(d)}"
+
+
+def exchange_words(d: Document) -> str:
+    """Say how tokens choose experts, and what their exchange hides behind, where either is not the default."""
+    behind = {"two_batches": "the other half of the batch", "shared_expert": "shared experts"}
+    said = [] if d["routing"] == "balanced" else [f"routing {d['routing']}"]
+    said += [f"exchange behind {behind[d['overlap']]}"] if d["overlap"] in behind else []
+    return "".join(f"; {one}" for one in said)
 
 
 def _cached(w: Document) -> str:

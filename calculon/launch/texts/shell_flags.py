@@ -77,6 +77,7 @@ def parse_script(
     is_flag: Callable[[str], bool] = lambda name: True,
     name_of: Callable[[str], str] | None = None,
     environment: Sequence[str] = (),
+    program: tuple[re.Pattern[str], str] | None = None,
 ) -> Parsed:
     """Return the flags of the training command of a script, by name, and its processors.
 
@@ -95,6 +96,9 @@ def parse_script(
     environment : sequence of str
         Variables of the environment that are settings, too, where the script says them. So is the name of the program
         that it runs, under :data:`PROGRAM`.
+    program : (pattern, str), optional
+        The word after which flags begin whatever they are, and the setting that the word after it is, if it is no flag:
+        ``vllm serve MODEL``.
 
     Raises
     ------
@@ -104,27 +108,47 @@ def parse_script(
     named = name_of or flag_name
 
     def known(word: str) -> bool:
-        return word.startswith("--") and is_flag(named(word))
+        starts = program is not None and program[0].fullmatch(word) is not None
+        return starts or (word.startswith("--") and is_flag(named(word)))
 
     batch = _batch_system(text)
-    given = _slurm_variables(batch) | dict(variables)
-    script = run(text, file, given)
+    script = run(text, file, _slurm_variables(batch) | dict(variables))
+    command, notes = _chosen(script, file, known, program[0] if program else None)
+    before, after = _halves(command, known, program[0] if program else None)
+    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
+    lines = _Lines(text, file)
+    beside = _beside(command, script, environment, lines)
+    if program and after and not _is_flag(after[0]):
+        first = after.pop(0)
+        beside[program[1]] = Setting(program[1], script.open(first) or first, lines.place(first))
+    settings, loose = _flags(after, script, named, lines)
+    notes += [f"{one} may hold further settings" for one in loose]
+    return Parsed(file, settings | beside, _processors(before, batch, script), tuple(notes))
+
+
+def _chosen(
+    script: Script, file: str, known: Callable[[str], bool], program: re.Pattern[str] | None
+) -> tuple[list[str], list[str]]:
+    """Return the words of the command with the most flags of the launcher, and what to tell of others.
+
+    Raises
+    ------
+    SpecError
+        Where there is none.
+    """
     commands = [_words(script, one) for one in script.commands if one.words[0] not in _SAYING]
     command = max(commands, key=lambda words: _score(words, known), default=[])
     notes = [f"{one} is not read" for one in script.sourced]
+    starting = [one for one in commands if program and any(map(program.fullmatch, one))]
+    if len(starting) > 1:
+        notes.append(f"{len(starting)} commands start a server: that with the most options counts")
     if not _score(command, known):
         command = _all_flags(script)
         notes.append("no command that trains: all lists of flags were read")
     if not _score(command, known):
         wanted = "a command with flags of a launcher"
         raise SpecError(file, Problem("", wanted, "none", "lists of flags are read, too"))
-    before, after = _halves(command, known)
-    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
-    lines = _Lines(text, file)
-    settings, loose = _flags(after, script, named, lines)
-    notes += [f"{one} may hold further settings" for one in loose]
-    settings |= _beside(command, script, environment, lines)
-    return Parsed(file, settings, _processors(before, batch, script), tuple(notes))
+    return command, notes
 
 
 def _beside(
@@ -188,9 +212,13 @@ def _all_flags(script: Script) -> list[str]:
 
 
 def _halves(
-    words: Sequence[str], known: Callable[[str], bool]
+    words: Sequence[str], known: Callable[[str], bool], program: re.Pattern[str] | None = None
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the words before the program that trains, and those after it."""
+    """Return the words before the program that trains, or serves, and those after it."""
+    if program is not None:
+        last = max((i for i, one in enumerate(words) if program.fullmatch(one)), default=None)
+        if last is not None:
+            return words[:last], words[last + 1 :]
     for place, word in enumerate(words):
         module = word == "-m" and words[place + 1 : place + 2] and words[place + 1] not in _MODULES
         if word.endswith(".py") or module:

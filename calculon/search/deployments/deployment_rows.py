@@ -129,7 +129,7 @@ def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
     if shares(space):
         single = deployments.tensor_par * deployments.pipeline_par
         columns = {name: getattr(deployments, name) for name in (*SPLIT, *SCHEDULING)}
-        deployments = Deployments.of(group.record, **columns | {SPLIT[0]: single})
+        deployments = Deployments.of(group.record, None, **columns | {SPLIT[0]: single})
     load = Load(Replica(space.model, space.system, deployments, space.workload))
     free = load.memory.free / load.memory.capacity
     return Rows(space, group, places, load.solve(), alike, free)

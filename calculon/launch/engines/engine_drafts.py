@@ -1,0 +1,148 @@
+"""Rows of speculation: where engines state what drafts tokens, and how many. What of it is accepted no option says.
+
+Sources: docs.vllm.ai, *Speculative Decoding* (``SpeculativeConfig`` of release 0.11); docs.sglang.io, *Speculative
+Decoding* (``NGRAM`` is recalled); nvidia.github.io/TensorRT-LLM, *Speculative Decoding* of release 1.0.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
+from calculon.launch.engines.engine_files import BESIDE
+from calculon.launch.engines.engine_rows import row
+
+_FIELDS = "draft draft_tokens acceptance accepted"
+_OPEN: Fields = {"draft": "none", "draft_tokens": None, "acceptance": None, "accepted": None}
+_OTHER = "another draft than the model's own modules and the text so far: --set draft=model:NAME"
+
+_CONFIG = "--speculative-config"
+_VLLM_MODULES = ("mtp", "deepseek_mtp", "mimo_mtp", "glm4_moe_mtp", "ernie_mtp", "qwen3_next_mtp")
+
+_ALGORITHM, _DRAFT_MODEL = "--speculative-algorithm", "--speculative-draft-model-path"
+_STEPS, _BRANCHES = "--speculative-num-steps", "--speculative-eagle-topk"
+_DRAFTED = "--speculative-num-draft-tokens"
+
+_KIND = "speculative_config.decoding_type"
+_LAYERS, _LENGTH = "speculative_config.num_nextn_predict_layers", "speculative_config.max_draft_len"
+
+Drafted = tuple[str, int | None]
+"""What drafts, and how many tokens; of None as many as the model has modules."""
+
+
+def _drafts(
+    settings: tuple[str, ...],
+    read: Callable[[Reading], Drafted],
+    write: Callable[[str, int | None], Fields],
+) -> Row:
+    """Return the row of speculation, given how an engine's options are read and written."""
+    beside = ("acceptance", "accepted")
+
+    def read_all(one: Reading) -> Fields:
+        draft, tokens = read(one)
+        shares = {name: one.get(BESIDE + name) for name in beside}
+        return _OPEN | {"draft": draft, "draft_tokens": tokens} | shares
+
+    def write_all(one: Writing) -> Fields:
+        draft, tokens = one["draft"], one["draft_tokens"]
+        if draft not in ("none", "mtp", "ngram"):
+            raise one.refuse("draft", "none, mtp, ngram")
+        found = {} if draft == "none" else write(draft, tokens)
+        said = {BESIDE + name: one[name] for name in beside if one[name] is not None}
+        return found | said
+
+    return row(_FIELDS, (*settings, *(BESIDE + name for name in beside)), read_all, write_all)
+
+
+def _read_vllm(one: Reading) -> Drafted:
+    stated = one.setting(_CONFIG)
+    if stated is None or stated.value is None:
+        return "none", None
+    config = _document(one, stated)
+    tokens = config.get("num_speculative_tokens")
+    count = tokens if type(tokens) is int else None
+    method = str(config.get("method", ""))
+    if method in _VLLM_MODULES:
+        return "mtp", count
+    if method == "ngram":
+        return "ngram", count
+    one.not_modelled(_CONFIG, _OTHER)
+    return "none", None
+
+
+def _document(one: Reading, stated: Setting) -> Mapping[str, Any]:
+    """Return the object that a text in JSON says."""
+    try:
+        found = json.loads(str(stated.value))
+    except ValueError:
+        found = None
+    if not isinstance(found, Mapping):
+        raise one.error(stated, "an object in JSON")
+    return found
+
+
+def _write_vllm(draft: str, tokens: int | None) -> Fields:
+    config: Fields = {"method": draft}
+    config |= {} if tokens is None else {"num_speculative_tokens": tokens}
+    return {_CONFIG: json.dumps(config)}
+
+
+VLLM_DRAFTS = _drafts((_CONFIG,), _read_vllm, _write_vllm)
+
+
+def _read_sglang(one: Reading) -> Drafted:
+    name = str(one.get(_ALGORITHM, default="none")).upper()
+    steps, drafted = one.count(_STEPS), one.count(_DRAFTED)
+    branches = one.count(_BRANCHES, default=1)
+    of_its_own = name == "NEXTN" or (name == "EAGLE" and one.get(_DRAFT_MODEL) is None)
+    if name == "NONE":
+        return "none", None
+    if name == "NGRAM":
+        return "ngram", drafted
+    if of_its_own:
+        if branches != 1:
+            one.not_modelled(_BRANCHES, "a tree of drafted tokens: one branch is taken")
+        return "mtp", steps
+    one.not_modelled(_ALGORITHM, _OTHER)
+    return "none", None
+
+
+def _write_sglang(draft: str, tokens: int | None) -> Fields:
+    if draft == "ngram":
+        return {_ALGORITHM: "NGRAM", _DRAFTED: tokens}
+    found: Fields = {_ALGORITHM: "NEXTN"}
+    if tokens is not None:
+        found |= {_STEPS: tokens, _BRANCHES: 1, _DRAFTED: tokens + 1}
+    return found
+
+
+SGLANG_DRAFTS = _drafts(
+    (_ALGORITHM, _DRAFT_MODEL, _STEPS, _BRANCHES, _DRAFTED), _read_sglang, _write_sglang
+)
+
+
+def _read_tensorrt_llm(one: Reading) -> Drafted:
+    kind = str(one.get(_KIND, default="none")).upper()
+    layers, length = one.count(_LAYERS), one.count(_LENGTH)
+    if kind == "NONE":
+        return "none", None
+    if kind == "MTP":
+        return "mtp", layers if layers is not None else length
+    if kind == "NGRAM":
+        return "ngram", length
+    one.not_modelled(_KIND, _OTHER)
+    return "none", None
+
+
+def _write_tensorrt_llm(draft: str, tokens: int | None) -> Fields:
+    kind, count = {"mtp": ("MTP", _LAYERS), "ngram": ("NGram", _LENGTH)}[draft]
+    return {_KIND: kind} | ({} if tokens is None else {count: tokens})
+
+
+TENSORRT_LLM_DRAFTS = _drafts((_KIND, _LAYERS, _LENGTH), _read_tensorrt_llm, _write_tensorrt_llm)
+
+
+def rows_of_sequence(one: Reading) -> int:
+    """Return the tokens that a pass verifies of a sequence: one, and what is drafted."""
+    drafted = one.deployment.get("draft_tokens")
+    return 1 + (int(drafted or 1) if one.deployment.get("draft", "none") != "none" else 0)

@@ -1,0 +1,184 @@
+"""Commands that start an engine: their flags, configurations in YAML beside them, and what a comment says.
+
+A script has the configuration as a here document, or it is a file of its own. What no engine has a flag for is kept in
+a comment, ``# deployment: replicas=2, reserve_gib=6``, and read from there.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from calculon.errors import SpecError
+from calculon.launch.dialect import Parsed, Setting, plain
+from calculon.launch.texts.shell_flags import parse_script
+from calculon.launch.texts.yaml_config import plain as value_of
+from calculon.launch.texts.yaml_config import settings_in
+
+BESIDE = "deployment."
+"""What names of settings begin with that a comment says."""
+
+CHECKPOINT = "checkpoint"
+"""The setting that is the name of the model, or its folder."""
+
+_COMMENT = re.compile(r"#\s*deployment:(?P<fields>.*)")
+_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n(.*?\n)[ \t]*\2[ \t]*(?=\n|$)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_SWITCHES = {"true": True, "false": False, "True": True, "False": False}
+_YAML = (".yaml", ".yml")
+
+
+def parse_server(
+    text: str,
+    file: str,
+    variables: Mapping[str, str],
+    *,
+    program: re.Pattern[str],
+    name_of: Callable[[str], str],
+    key_of: Callable[[str], str],
+    known: Callable[[str], bool],
+) -> Parsed:
+    """Return the settings of a command that starts an engine, or of its configuration alone.
+
+    Parameters
+    ----------
+    text, file : str
+        The script or configuration, and its name.
+    variables : mapping of str to str
+        Values that hold whatever a script says.
+    program : pattern
+        The word after which the flags of the engine begin.
+    name_of, key_of : callable
+        Return the name of a setting, given a flag, or the path of a key of a configuration.
+    known : callable
+        Whether a name is a setting of the engine.
+
+    Raises
+    ------
+    SpecError
+        For a script that starts no engine, and for what is no YAML.
+    """
+    found = dict(_comments(text, file))
+    if file.endswith(_YAML) and not program.search(text):
+        return Parsed(file, _keys(text, file, variables, key_of) | found, None)
+    parsed = parse_script(
+        text, file, variables, is_flag=known, name_of=name_of, program=(program, CHECKPOINT)
+    )
+    settings: dict[str, Setting] = {}
+    notes = list(parsed.notes)
+    for inside in _documents(text, file, variables, key_of, known):
+        changed = [
+            n for n, one in inside.items() if n in settings and settings[n].value != one.value
+        ]
+        notes += [f"{name} stands in several configurations: the last counts" for name in changed]
+        settings |= inside
+    settings |= {name: _switched(one) for name, one in parsed.settings.items()} | found
+    return Parsed(file, settings, None, tuple(notes))
+
+
+def _switched(one: Setting) -> Setting:
+    """Return a setting whose value is a switch as a text with that switch; the name of a checkpoint as it stands."""
+    value = one.value
+    if one.name == CHECKPOINT:
+        return Setting(one.name, str(value), one.place)
+    return Setting(one.name, _SWITCHES[value], one.place) if _is_switch(value) else one
+
+
+def _is_switch(value: object) -> bool:
+    return isinstance(value, str) and value in _SWITCHES
+
+
+def _comments(text: str, file: str) -> Mapping[str, Setting]:
+    """Return the fields that a comment says, under names of their own."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if said := _COMMENT.match(line):
+            for field in said["fields"].split(","):
+                name, equals, value = field.strip().partition("=")
+                if equals:
+                    place = f"{file}:{number}"
+                    found[BESIDE + name] = Setting(BESIDE + name, value_of(value), place)
+    return found
+
+
+def _documents(
+    text: str,
+    file: str,
+    variables: Mapping[str, str],
+    key_of: Callable[[str], str],
+    known: Callable[[str], bool],
+) -> list[dict[str, Setting]]:
+    """Return the settings of each configuration in a script; what is none, such as a program, is passed over."""
+    found = []
+    for one in _DOCUMENT.finditer(text):
+        body = one[3]
+        if not one[1]:  # the shell puts variables in
+            body = _VARIABLE.sub(
+                lambda v: variables.get(v[1] or v[2], f"${{{v[1] or v[2]}}}"), body
+            )
+        try:
+            inside = _keys(body, file, variables, key_of, text[: one.start(3)].count("\n"))
+        except SpecError:
+            continue
+        if any(map(known, inside)):
+            found.append(inside)
+    return found
+
+
+def _keys(
+    text: str,
+    file: str,
+    variables: Mapping[str, str],
+    key_of: Callable[[str], str],
+    above: int = 0,
+) -> dict[str, Setting]:
+    """Return the settings of a configuration, by the names that flags have, too."""
+    found = {}
+    for path, leaf in settings_in(text, file, variables).leaves():
+        name = key_of(path)
+        found[name] = Setting(name, leaf.value, f"{file}:{above + leaf.line}")
+    return found
+
+
+def render_server(
+    command: Sequence[str],
+    flags: Mapping[str, Any],
+    head: Sequence[str],
+    beside: Mapping[str, Any],
+    before: Sequence[str] = (),
+) -> str:
+    """Return a script that starts an engine with some flags; its argument is the checkpoint.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Words before the flags.
+    flags : mapping
+        Flags by name; of a switch the value is True.
+    head : sequence of str
+        Lines of comment.
+    beside : mapping
+        Fields that the flags do not say.
+    before : sequence of str
+        Lines before the command.
+    """
+    lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
+    if beside:
+        lines.append(f"# deployment: {', '.join(f'{n}={plain(v)}' for n, v in beside.items())}")
+    lines += ["CHECKPOINT=${1:?name or folder of the checkpoint}", "", *before]
+    words = [" ".join(command)]
+    words += [name if value is True else f"{name} {_word(value)}" for name, value in flags.items()]
+    return "\n".join([*lines, " \\\n    ".join(words), ""])
+
+
+def _word(value: object) -> str:
+    text = plain(value)
+    return text if re.fullmatch(r"[\w.,:/+=-]+", text) else f"'{text}'"
+
+
+def beside_in(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields among settings that a comment says, by their own names."""
+    return {
+        name.removeprefix(BESIDE): value
+        for name, value in settings.items()
+        if name.startswith(BESIDE)
+    }

@@ -1,0 +1,300 @@
+"""Rows that engines have in common: degrees, types of numbers, what the engine always does, and shares of memory."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
+from calculon.launch.engines.engine_files import BESIDE, CHECKPOINT
+from calculon.launch.server import RankBytes
+from calculon.units import GIB
+
+N = TypeVar("N", str, tuple[str, str])
+
+WIDE = ("bfloat16", "float16")
+"""Types of 16 bits, of which an engine computes in one."""
+
+_WIDE_NAMES = {"auto": "bfloat16", "bfloat16": "bfloat16", "half": "float16", "float16": "float16"}
+_DIGITS = 6
+"""Decimals of a share of the free memory: a millionth of it is less than a block of the cache."""
+
+_FEWEST, _MOST = 2, 15
+"""Digits of a share of all memory."""
+
+_EXACT = 1e-9
+"""Relative error of a share that was written and read."""
+
+_NARROW = ("fp8", "fp4", "awq", "gptq", "int4", "int8", "w4a16", "w8a8", "mxfp4", "nvfp4")
+"""Words in names of checkpoints whose weights are narrow."""
+
+
+def row(
+    fields: str,
+    settings: Sequence[str],
+    read: Callable[[Reading], Fields],
+    write: Callable[[Writing], Fields],
+) -> Row:
+    """Return the row of fields of a deployment that are named in one text."""
+    return Row(tuple(fields.split()), tuple(settings), read, write, "deployment")
+
+
+def always(field: str, value: Any) -> Row:
+    """Return the row of a field of which an engine runs one value, whatever its settings are."""
+
+    def write(one: Writing) -> Fields:
+        if one[field] != value:
+            raise one.refuse(field, str(value), f"--set {field}={value}")
+        return {}
+
+    return row(field, (), lambda one: {field: value}, write)
+
+
+def degrees(
+    tensor: str,
+    pipeline: str,
+    replicas: str,
+    experts: tuple[Callable[[Reading, int], int], Callable[[Writing], Fields]],
+    further: Sequence[str],
+) -> Row:
+    """Return the row of processors and degrees.
+
+    Parameters
+    ----------
+    tensor, pipeline, replicas : str
+        Settings of the degrees, and of copies of the model; empty where there is none.
+    experts : pair of callables
+        Read the groups of experts, given the tensor parallel ranks; and write them.
+    further : sequence of str
+        Settings that `experts` asks for.
+    """
+    beside = f"{BESIDE}replicas"
+
+    def read(one: Reading) -> Fields:
+        split, stages = (_least_one(one, name) for name in (tensor, pipeline))
+        copies = _least_one(one, beside) * (_least_one(one, replicas) if replicas else 1)
+        each = split * stages
+        procs = one.asked_procs or each * copies
+        if procs % each:
+            wanted = f"a multiple of {split} x {stages} = {each:,} (tensor x pipeline parallel)"
+            raise SpecError(one.parsed.file, Problem("processors", wanted, f"{procs:,}"))
+        groups = experts[0](one, split)
+        return {
+            "num_procs": procs,
+            "tensor_par": split,
+            "pipeline_par": stages,
+            "expert_par": groups,
+        }
+
+    def write(one: Writing) -> Fields:
+        found: Fields = {}
+        for name, field in ((tensor, "tensor_par"), (pipeline, "pipeline_par")):
+            found |= {name: one[field]} if one[field] > 1 or name == tensor else {}
+        copies = one["num_procs"] // (one["tensor_par"] * one["pipeline_par"])
+        return found | experts[1](one) | ({beside: copies} if copies > 1 else {})
+
+    settings = [name for name in (tensor, pipeline, replicas, beside, *further) if name]
+    return row("num_procs tensor_par pipeline_par expert_par", settings, read, write)
+
+
+def _least_one(one: Reading, name: str) -> int:
+    value = one.count(name, default=1)
+    if value is None or value < 1:
+        found = one.setting(name) or Setting(name, value)
+        raise one.error(found, "at least 1")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class TypeNames:
+    """What an engine calls types of numbers.
+
+    Attributes
+    ----------
+    dtype, weights, cache : str
+        The settings of the type of 16 bits, of quantised weights, and of the cache; `weights` is empty where the
+        checkpoint alone says it.
+    quantised : mapping of str to (str, str)
+        Types of weights and of experts by the engine's names; ``wide`` is the type of 16 bits, and ``same`` that of
+        the other weights.
+    caches : mapping of str to str
+        Types of the cache by the engine's names.
+    """
+
+    dtype: str
+    weights: str
+    cache: str
+    quantised: Mapping[str, tuple[str, str]]
+    caches: Mapping[str, str]
+
+    def row(self) -> Row:
+        """Return the row of all types."""
+        beside = [BESIDE + name for name in ("weights_dtype", "experts_dtype", "head_dtype")]
+        settings = [self.dtype, self.cache, *([self.weights] if self.weights else []), *beside]
+        fields = "weights_dtype experts_dtype head_dtype kv_dtype"
+        return row(fields, [*settings, CHECKPOINT], self._read, self._write)
+
+    def _read(self, one: Reading) -> Fields:
+        stated = one.setting(self.dtype)
+        wide = "bfloat16" if stated is None else _WIDE_NAMES[one.choice(stated, _WIDE_NAMES)]
+        weights, experts = self._weights(one)
+        weights = wide if weights == "wide" else weights
+        said = {name: one.get(BESIDE + name) for name in ("weights_dtype", "experts_dtype")}
+        stated = one.setting(self.cache)
+        cache = wide
+        if stated is not None and stated.value != "auto":
+            cache = self.caches[one.choice(stated, self.caches)]
+        return {
+            "weights_dtype": said["weights_dtype"] or weights,
+            "experts_dtype": said["experts_dtype"] or experts,
+            "head_dtype": one.get(f"{BESIDE}head_dtype") or wide,
+            "kv_dtype": cache,
+        }
+
+    def _weights(self, one: Reading) -> tuple[str, str]:
+        """Return the types of weights and experts; those that the checkpoint alone says are told."""
+        stated = one.setting(self.weights) if self.weights else None
+        if stated is not None and stated.value not in (None, "auto"):
+            name = str(stated.value)
+            if name in self.quantised:
+                return self.quantised[name]
+            effect = (
+                "types of weights that the checkpoint says: --set weights_dtype=... states them"
+            )
+            one.not_modelled(stated.name, effect)
+        elif f"{BESIDE}weights_dtype" not in one.parsed.settings:
+            one.notes += _narrow(one)
+        return "wide", "same"
+
+    def _write(self, one: Writing) -> Fields:
+        weights, experts, head = (one[f"{n}_dtype"] for n in ("weights", "experts", "head"))
+        wide = next((name for name in (head, weights, one["kv_dtype"]) if name in WIDE), WIDE[0])
+        found: Fields = {} if wide == WIDE[0] else {self.dtype: wide}
+        names = _first_names(self.quantised)
+        pair = ("wide" if weights == wide else weights), experts
+        if pair in names and self.weights:
+            found[self.weights] = names[pair]
+        elif pair != ("wide", "same"):
+            found[f"{BESIDE}weights_dtype"] = weights
+            found |= {f"{BESIDE}experts_dtype": experts} if experts != "same" else {}
+        found |= {f"{BESIDE}head_dtype": head} if head != wide else {}
+        if one["kv_dtype"] == wide:
+            return found
+        theirs = _first_names(self.caches)
+        if one["kv_dtype"] not in theirs:
+            wanted = ", ".join(dict.fromkeys((wide, *theirs)))
+            raise one.refuse("kv_dtype", wanted, f"--set kv_dtype={wide}")
+        return found | {self.cache: theirs[one["kv_dtype"]]}
+
+
+def _first_names(ours: Mapping[str, N]) -> dict[N, str]:
+    """Return the engine's names by what they stand for; of several the first."""
+    names: dict[N, str] = {}
+    for theirs, value in ours.items():
+        names.setdefault(value, theirs)
+    return names
+
+
+def _narrow(one: Reading) -> list[str]:
+    """Say that the name of a checkpoint tells narrow weights, which no setting states."""
+    name = one.parsed.settings.get(CHECKPOINT)
+    told = [] if name is None else [word for word in _NARROW if word in str(name.value).lower()]
+    if name is None or not told:
+        return []
+    words = (
+        f"{name.value}: its name says {told[0].upper()}, and no setting states the types of weights"
+    )
+    return [f"{words}; --set weights_dtype=... does"]
+
+
+def memory_share(
+    setting: str,
+    default: float | None,
+    cache_in: Callable[[RankBytes, float], float],
+    share_of: Callable[[RankBytes, float], float],
+) -> Row:
+    """Return the row of the share of memory that an engine is given, of all of it or of what is free.
+
+    Where it leaves more for the cache than what is free beside the reserve, the reserve is smaller instead.
+
+    Parameters
+    ----------
+    setting : str
+        Its name.
+    default : float or None
+        Without the setting; None where the engine works it out.
+    cache_in : callable
+        Bytes of the cache, given the memory of a rank and the share.
+    share_of : callable
+        The share, given the memory of a rank and the bytes of the cache.
+    """
+    reserve = f"{BESIDE}reserve_gib"
+
+    def read(one: Reading) -> Fields:
+        stated = one.setting(setting)
+        kept = {} if (said := one.get(reserve)) is None else {"reserve_gib": said}
+        share = default if stated is None else _share(one, stated)
+        if share is None:
+            one.notes.append(
+                f"{setting} is not stated: the engine works it out; memory_fraction is as usual"
+            )
+            return kept
+        if one.server is None:
+            if stated is not None:
+                one.not_modelled(setting, "model and machine make it a share of what is free")
+            return kept
+        rank = one.server.rank(one.deployment | kept)
+        cache = cache_in(rank, share)
+        if cache <= 0:
+            wanted = f"a share that leaves room for the cache on {one.server.system}"
+            raise one.error(stated or Setting(setting, share), wanted)
+        if cache > rank.free * (1 + _EXACT):
+            left = max(0.0, rank.free + rank.reserve - cache)
+            return {"memory_fraction": 1.0, "reserve_gib": left / GIB}
+        return {"memory_fraction": round(min(1.0, cache / rank.free), _DIGITS), **kept}
+
+    def write(one: Writing) -> Fields:
+        if one.server is None:
+            return {}
+        rank = one.server.rank(one.execution)
+        if rank.free <= 0:
+            raise one.refuse(
+                "memory_fraction", f"none: the model does not fit on {one.server.system}"
+            )
+        return {setting: _written(rank, one["memory_fraction"], cache_in, share_of)}
+
+    return row("memory_fraction", (setting, reserve), read, write)
+
+
+def _written(
+    rank: RankBytes,
+    fraction: float,
+    cache_in: Callable[[RankBytes, float], float],
+    share_of: Callable[[RankBytes, float], float],
+) -> float:
+    """Return a share of all memory, in as few digits as it takes to read the share of what is free again."""
+    share = share_of(rank, fraction * rank.free)
+    for digits in range(_FEWEST, _MOST):
+        short = round(share, digits)
+        cache = cache_in(rank, short) / rank.free
+        if cache <= 1 + _EXACT and round(cache, _DIGITS) == round(fraction, _DIGITS):
+            return short
+    return share
+
+
+def _share(one: Reading, stated: Setting) -> float:
+    value = stated.value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        raise one.error(stated, "a number above 0, of at most 1")
+    return float(value)
+
+
+def passed_on(*fields: str) -> Row:
+    """Return the row of settings that a comment says and no flag does, which are fields as they are."""
+    names = [BESIDE + name for name in fields]
+    return row("", names, lambda one: _said(one, fields), lambda one: {})
+
+
+def _said(one: Reading, fields: Sequence[str]) -> Fields:
+    found = {name: one.get(BESIDE + name) for name in fields}
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,200 @@
+"""SGLang: the flags of ``python -m sglang.launch_server``.
+
+Sources: docs.sglang.io, *Server Arguments* and *Hyperparameter Tuning*, of 2025-10: names and defaults.
+``--mem-fraction-static`` is a share of all memory, for weights and cache: ``s * capacity = weights + cache``; without
+it the server works it out. Prompts have passes of their own, in parts of ``--chunked-prefill-size`` tokens, unless
+``--enable-mixed-chunk`` adds sequences that decode.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing
+from calculon.launch.engines.engine_drafts import SGLANG_DRAFTS
+from calculon.launch.engines.engine_files import CHECKPOINT, beside_in, parse_server, render_server
+from calculon.launch.engines.engine_rows import (
+    TypeNames,
+    always,
+    degrees,
+    memory_share,
+    passed_on,
+    row,
+)
+from calculon.launch.engines.engine_words import SGLANG_NO_EFFECT, SGLANG_NOT_MODELLED
+from calculon.launch.texts.shell_flags import flag_name
+
+_TP, _PP, _DP, _EP = "--tp-size", "--pp-size", "--dp-size", "--ep-size"
+_DP_ATTENTION = "--enable-dp-attention"
+_CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
+_SEQUENCES, _BLOCK = "--max-running-requests", "--page-size"
+_EAGER = "--disable-cuda-graph"
+_SHARE = "--mem-fraction-static"
+_OFFLOAD = "--enable-hierarchical-cache"
+
+_SPELLINGS = {
+    "--tp": _TP,
+    "--tensor-parallel-size": _TP,
+    "--pp": _PP,
+    "--pipeline-parallel-size": _PP,
+    "--dp": _DP,
+    "--data-parallel-size": _DP,
+    "--ep": _EP,
+    "--expert-parallel-size": _EP,
+    "--model": CHECKPOINT,
+    "--model-path": CHECKPOINT,
+    "--quant": "--quantization",
+}
+_PROGRAM = re.compile(r"sglang(_router)?\.launch_server|serve")
+_SIGN = re.compile(r"\bsglang(_router)?\.launch_server\b|\bsglang\s+serve\b")
+_CHUNK_TOKENS = 8192
+"""Tokens of a part of a prompt without flag, on GPUs of 60 to 90 GiB (recalled)."""
+
+_QUANTISED = {
+    "fp8": ("float8", "same"),
+    "w8a8_fp8": ("float8", "same"),
+    "modelopt": ("float8", "same"),
+    "modelopt_fp8": ("float8", "same"),
+    "awq": ("int4_g128", "same"),
+    "awq_marlin": ("int4_g128", "same"),
+    "gptq": ("int4_g128", "same"),
+    "gptq_marlin": ("int4_g128", "same"),
+    "marlin": ("int4_g128", "same"),
+    "modelopt_fp4": ("nvfp4", "same"),
+    "petit_nvfp4": ("nvfp4", "same"),
+    "mxfp4": ("wide", "mxfp4"),
+}
+_CACHES = {
+    "fp8_e4m3": "float8",
+    "fp8_e5m2": "float8",
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+}
+_TYPES = TypeNames("--dtype", "--quantization", "--kv-cache-dtype", _QUANTISED, _CACHES)
+
+
+def _read_experts(one: Reading, split: int) -> int:
+    groups = one.count(_EP, default=1) or 1
+    if one.switch(_DP_ATTENTION):
+        effect = "attention ranks that hold whole requests: they are taken for copies of the model"
+        one.not_modelled(_DP_ATTENTION, effect)
+    if split % groups:
+        found = one.setting(_EP)
+        assert found is not None
+        raise one.error(found, f"a divisor of {_TP} {split}")
+    return groups
+
+
+def _write_experts(one: Writing) -> Fields:
+    return {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+
+
+def _read_batch(one: Reading) -> Fields:
+    most = one.count(_SEQUENCES, default=0) or 0
+    chunk = one.count(_CHUNK, default=_CHUNK_TOKENS) or 0
+    if one.switch(_MIXED):
+        return {"max_batch": most, "token_budget": max(chunk, 0)}
+    if chunk > 0 and _CHUNK in one.parsed.settings:
+        effect = "prompts that are longer are cut; those in passes of their own are whole here"
+        one.not_modelled(_CHUNK, effect)
+    return {"max_batch": most, "token_budget": 0}
+
+
+def _write_batch(one: Writing) -> Fields:
+    budget, most = one["token_budget"], one["max_batch"]
+    found: Fields = {_MIXED: True, _CHUNK: budget} if budget else {_CHUNK: -1}
+    return found | ({_SEQUENCES: most} if most else {})
+
+
+def _write_offload(one: Writing) -> Fields:
+    if one["cache_offload"] not in ("none", "host"):
+        raise one.refuse("cache_offload", "none, host")
+    return {_OFFLOAD: True} if one["cache_offload"] == "host" else {}
+
+
+ROWS = (
+    degrees(_TP, _PP, _DP, (_read_experts, _write_experts), (_EP, _DP_ATTENTION)),
+    _TYPES.row(),
+    row("max_batch token_budget", (_SEQUENCES, _CHUNK, _MIXED), _read_batch, _write_batch),
+    always("admission", "mean"),
+    row(
+        "kv_block",
+        (_BLOCK,),
+        lambda one: {"kv_block": one.count(_BLOCK, default=1)},
+        lambda one: {} if one["kv_block"] == 1 else {_BLOCK: one["kv_block"]},
+    ),
+    row(
+        "graphs",
+        (_EAGER,),
+        lambda one: {"graphs": not one.switch(_EAGER)},
+        lambda one: {} if one["graphs"] else {_EAGER: True},
+    ),
+    memory_share(
+        _SHARE,
+        None,
+        lambda rank, share: share * rank.capacity - rank.weights,
+        lambda rank, cache: (rank.weights + cache) / rank.capacity,
+    ),
+    row(
+        "cache_offload",
+        (_OFFLOAD,),
+        lambda one: {"cache_offload": "host" if one.switch(_OFFLOAD) else "none"},
+        _write_offload,
+    ),
+    SGLANG_DRAFTS,
+    passed_on("price"),
+)
+
+_KNOWN = frozenset(name for one in ROWS for name in one.settings)
+
+
+def name_of(word: str) -> str:
+    """Return the name of a flag, or of the checkpoint.
+
+    >>> name_of("--tp=4"), name_of("--model-path"), name_of("--mem_fraction_static")
+    ('--tp-size', 'checkpoint', '--mem-fraction-static')
+    """
+    name = flag_name(word)
+    return _SPELLINGS.get(name, name)
+
+
+def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the flags of a command, and of its configuration."""
+    return parse_server(
+        text,
+        file,
+        variables,
+        program=_PROGRAM,
+        name_of=name_of,
+        key_of=lambda key: name_of(f"--{key}"),
+        known=_KNOWN.__contains__,
+    )
+
+
+def recognises(text: str, file: str) -> bool:
+    """Return whether a text starts SGLang."""
+    del file
+    return _SIGN.search(text) is not None
+
+
+def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
+    """Return a script that starts a replica."""
+    del processors
+    flags = {name: value for name, value in settings.items() if name.startswith("-")}
+    command = ('python3 -m sglang.launch_server --model-path "$CHECKPOINT"',)
+    return render_server(command, flags, head, beside_in(settings))
+
+
+SGLANG = Dialect(
+    name="sglang",
+    title="SGLang",
+    version="release 0.5 (2025-10)",
+    preset="",
+    rows=ROWS,
+    no_effect=SGLANG_NO_EFFECT,
+    not_modelled=SGLANG_NOT_MODELLED,
+    parse=parse,
+    render=render,
+    recognises=recognises,
+    subject="deployment",
+)

@@ -1,0 +1,233 @@
+"""TensorRT-LLM: the options of ``trtllm-serve``, and of the configuration in YAML beside them.
+
+Sources: nvidia.github.io/TensorRT-LLM, *trtllm-serve*, *LLM API reference* (``LlmArgs``, ``KvCacheConfig``) and *How to
+Change KV Cache Behavior*, of release 1.0: names and defaults; ``tokens_per_block`` 32 and the policy
+``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of what is free beside weights and
+buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.launch.deepspeed import nested
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing, plain
+from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS, rows_of_sequence
+from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
+from calculon.launch.engines.engine_rows import TypeNames, degrees, passed_on, row
+from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
+
+_TP, _PP, _EP = "tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size"
+_SEQUENCES, _TOKENS, _CHUNKED = "max_batch_size", "max_num_tokens", "enable_chunked_prefill"
+_ATTENTION_DP = "enable_attention_dp"
+_SHARE, _BLOCK = "kv_cache_config.free_gpu_memory_fraction", "kv_cache_config.tokens_per_block"
+_POLICY = "scheduler_config.capacity_scheduler_policy"
+_GRAPHS = "cuda_graph_config"
+
+_FLAGS = {
+    "tp_size": _TP,
+    "pp_size": _PP,
+    "ep_size": _EP,
+    "kv_cache_free_gpu_memory_fraction": _SHARE,
+    "free_gpu_memory_fraction": _SHARE,
+    "kv_cache_dtype": "kv_cache_config.dtype",
+}
+"""Flags whose name is not that of the configuration."""
+
+_ON_THE_LINE = {_TP: "--tp_size", _PP: "--pp_size", _EP: "--ep_size"} | {
+    name: f"--{name}" for name in (_SEQUENCES, _TOKENS)
+}
+"""Settings that are written as flags; all others stand in the configuration."""
+
+_POLICIES = {"GUARANTEED_NO_EVICT": "reserve", "MAX_UTILIZATION": "mean"}
+_SEQUENCES_DEFAULT, _TOKENS_DEFAULT, _BLOCK_DEFAULT, _SHARE_DEFAULT = 2048, 8192, 32, 0.9
+
+_PROGRAM = re.compile(r"trtllm-serve|serve|trtllm-llmapi-launch")
+_SIGN = re.compile(r"\btrtllm-serve\b")
+_KEYS = re.compile(
+    r"^(kv_cache_config|cuda_graph_config|max_num_tokens|enable_attention_dp|"
+    r"moe_expert_parallel_size|max_batch_size|tensor_parallel_size)\s*:",
+    re.MULTILINE,
+)
+_SURE = 3
+"""Keys of its own that a configuration without a command has at least."""
+
+_TYPES = TypeNames(
+    dtype="dtype",
+    weights="",
+    cache="kv_cache_config.dtype",
+    quantised={},
+    caches={"fp8": "float8", "int8": "int8"},
+)
+
+
+def _read_experts(one: Reading, split: int) -> int:
+    groups = one.count(_EP, default=1) or 1
+    if one.switch(_ATTENTION_DP):
+        effect = (
+            "attention ranks that hold whole requests: they are taken for ranks that share them"
+        )
+        one.not_modelled(_ATTENTION_DP, effect)
+    groups = 1 if groups < 0 else groups
+    if split % groups:
+        found = one.setting(_EP)
+        assert found is not None
+        raise one.error(found, f"a divisor of {_TP} {split}")
+    return groups
+
+
+def _write_experts(one: Writing) -> Fields:
+    return {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+
+
+def _read_budget(one: Reading) -> Fields:
+    if not one.switch(_CHUNKED):
+        one.notes.append(f"{_CHUNKED} is off: prompts longer than {_TOKENS} are refused")
+    return {"token_budget": one.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT}
+
+
+def _write_budget(one: Writing) -> Fields:
+    if one["token_budget"] == 0:
+        hint = "--set token_budget=8192"
+        raise one.refuse("token_budget", "passes of decoding and parts of prompts", hint)
+    return {_TOKENS: one["token_budget"], _CHUNKED: True}
+
+
+def _read_sequences(one: Reading) -> Fields:
+    fitting = one.deployment["token_budget"] // rows_of_sequence(one)
+    most = max(1, min(_SEQUENCES_DEFAULT, fitting))
+    return {"max_batch": one.count(_SEQUENCES, default=most)}
+
+
+def _write_sequences(one: Writing) -> Fields:
+    if one["max_batch"] == 0:
+        hint = "--set max_batch=N; calculon serve says how many fit"
+        raise one.refuse("max_batch", "1 at least", hint)
+    return {_SEQUENCES: one["max_batch"]}
+
+
+def _read_admission(one: Reading) -> Fields:
+    found = one.setting(_POLICY)
+    if found is None:
+        return {"admission": "reserve"}
+    return {"admission": _POLICIES[one.choice(found, _POLICIES)]}
+
+
+def _read_graphs(one: Reading) -> Fields:
+    stated = one.setting(_GRAPHS)
+    return {"graphs": stated is None or stated.value is not None}
+
+
+def _read_share(one: Reading) -> Fields:
+    stated, kept = one.setting(_SHARE), one.get(f"{BESIDE}reserve_gib")
+    share = _SHARE_DEFAULT if stated is None else stated.value
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share <= 1:
+        assert stated is not None
+        raise one.error(stated, "a number above 0, of at most 1")
+    return {"memory_fraction": float(share), **({} if kept is None else {"reserve_gib": kept})}
+
+
+ROWS = (
+    degrees(_TP, _PP, "", (_read_experts, _write_experts), (_EP, _ATTENTION_DP)),
+    _TYPES.row(),
+    TENSORRT_LLM_DRAFTS,
+    row("token_budget", (_TOKENS, _CHUNKED), _read_budget, _write_budget),
+    row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
+    row(
+        "admission",
+        (_POLICY,),
+        _read_admission,
+        lambda one: {} if one["admission"] == "reserve" else {_POLICY: "MAX_UTILIZATION"},
+    ),
+    row(
+        "kv_block",
+        (_BLOCK,),
+        lambda one: {"kv_block": one.count(_BLOCK, default=_BLOCK_DEFAULT)},
+        lambda one: {} if one["kv_block"] == _BLOCK_DEFAULT else {_BLOCK: one["kv_block"]},
+    ),
+    row(
+        "graphs",
+        (_GRAPHS,),
+        _read_graphs,
+        lambda one: {} if one["graphs"] else {_GRAPHS: None},
+    ),
+    row(
+        "memory_fraction",
+        (_SHARE, f"{BESIDE}reserve_gib"),
+        _read_share,
+        lambda one: {_SHARE: one["memory_fraction"]},
+    ),
+    passed_on("price"),
+)
+
+_KNOWN = frozenset(name for one in ROWS for name in one.settings)
+
+
+def name_of(word: str) -> str:
+    """Return the name of a flag, which is that of the configuration.
+
+    >>> name_of("--tp_size=4"), name_of("--max-num-tokens")
+    ('tensor_parallel_size', 'max_num_tokens')
+    """
+    name = word.partition("=")[0].lstrip("-").replace("-", "_")
+    return _FLAGS.get(name, name)
+
+
+def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the options of a command and of its configuration, or those of a configuration alone."""
+    return parse_server(
+        text,
+        file,
+        variables,
+        program=_PROGRAM,
+        name_of=name_of,
+        key_of=lambda key: _FLAGS.get(key, key),
+        known=_KNOWN.__contains__,
+    )
+
+
+def recognises(text: str, file: str) -> bool:
+    """Return whether a text starts TensorRT-LLM, or is its configuration."""
+    if file.endswith((".yaml", ".yml")):
+        return len({found[1] for found in _KEYS.finditer(text)}) >= _SURE
+    return _SIGN.search(text) is not None
+
+
+def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
+    """Return a script that writes the configuration and starts a replica."""
+    del processors
+    flags = {_ON_THE_LINE[n]: value for n, value in settings.items() if n in _ON_THE_LINE}
+    inside = {
+        name: value
+        for name, value in settings.items()
+        if name not in _ON_THE_LINE and not name.startswith(BESIDE)
+    }
+    document = ["cat > config.yaml << 'EOF'", *_yaml(nested(inside)), "EOF", ""]
+    command = ('trtllm-serve "$CHECKPOINT"',)
+    flags["--extra_llm_api_options"] = "config.yaml"
+    return render_server(command, flags, head, beside_in(settings), document)
+
+
+def _yaml(values: Mapping[str, Any], indent: str = "") -> list[str]:
+    lines = []
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{name}:", *_yaml(value, f"{indent}  ")]
+        else:
+            lines.append(f"{indent}{name}: {'null' if value is None else plain(value)}")
+    return lines
+
+
+TENSORRT_LLM = Dialect(
+    name="tensorrt-llm",
+    title="TensorRT-LLM",
+    version="release 1.0 (2025-09)",
+    preset="",
+    rows=ROWS,
+    no_effect=TENSORRT_LLM_NO_EFFECT,
+    not_modelled=TENSORRT_LLM_NOT_MODELLED,
+    parse=parse,
+    render=render,
+    recognises=recognises,
+    subject="deployment",
+)

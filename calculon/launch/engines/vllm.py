@@ -1,0 +1,220 @@
+"""vLLM: the flags of ``vllm serve``.
+
+Sources: docs.vllm.ai, *Engine Arguments* and *Optimization and Tuning*, of release 0.11: names and defaults. Tokens and
+sequences of a pass without flag, ``EngineArgs.get_batch_defaults``: 8,192 and 1,024 of an API server on GPUs of 70 GiB
+and more but A100, 2,048 and 256 on all others. ``--gpu-memory-utilization`` is a share of all memory, for weights, the
+largest pass and the cache: ``u * capacity = weights + activation + cache``.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
+from calculon.launch.engines.engine_drafts import VLLM_DRAFTS, rows_of_sequence
+from calculon.launch.engines.engine_files import beside_in, parse_server, render_server
+from calculon.launch.engines.engine_rows import (
+    TypeNames,
+    always,
+    degrees,
+    memory_share,
+    passed_on,
+    row,
+)
+from calculon.launch.engines.engine_words import VLLM_NO_EFFECT, VLLM_NOT_MODELLED
+from calculon.launch.texts.shell_flags import flag_name
+from calculon.units import GIB
+
+_TP, _PP, _DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
+_EP = "--enable-expert-parallel"
+_SEQUENCES, _TOKENS = "--max-num-seqs", "--max-num-batched-tokens"
+_UNCUT = "--no-enable-chunked-prefill"
+_SHARE = "--gpu-memory-utilization"
+
+_SHORT = {
+    "-tp": _TP,
+    "-pp": _PP,
+    "-dp": _DP,
+    "-q": "--quantization",
+    "-ep": _EP,
+    "-O": "--optimization-level",
+}
+_PROGRAM = re.compile(r"serve|vllm\.entrypoints(\.openai)?\.api_server|(.*/)?vllm-openai(:.*)?")
+_SIGN = re.compile(
+    r"\bvllm\s+serve\b|vllm\.entrypoints(\.openai)?\.api_server|vllm-openai(:\S+)?\s+(-|\\)"
+)
+
+_LARGE = 70 * GIB
+_DEFAULTS = {True: (8192, 1024), False: (2048, 256)}
+"""Tokens and sequences of a pass by whether the GPU is a large one."""
+
+_FRACTION = 0.9
+
+_QUANTISED = {
+    "fp8": ("float8", "same"),
+    "fbgemm_fp8": ("float8", "same"),
+    "ptpc_fp8": ("float8", "same"),
+    "modelopt": ("float8", "same"),
+    "awq": ("int4_g128", "same"),
+    "awq_marlin": ("int4_g128", "same"),
+    "gptq": ("int4_g128", "same"),
+    "gptq_marlin": ("int4_g128", "same"),
+    "modelopt_fp4": ("nvfp4", "same"),
+    "mxfp4": ("wide", "mxfp4"),
+}
+"""``--quantization mxfp4`` is of experts: other weights of such checkpoints (gpt-oss) have 16 bits."""
+
+_TYPES = TypeNames(
+    dtype="--dtype",
+    weights="--quantization",
+    cache="--kv-cache-dtype",
+    quantised=_QUANTISED,
+    caches={"fp8": "float8", "fp8_e4m3": "float8", "fp8_e5m2": "float8", "bfloat16": "bfloat16"},
+)
+
+
+def _read_experts(one: Reading, split: int) -> int:
+    if not one.switch(_EP):
+        return 1
+    if (one.count(_DP, default=1) or 1) > 1:
+        effect = "experts over the ranks of all copies: they are taken for those of one copy"
+        one.not_modelled(_EP, effect)
+    return split
+
+
+def _write_experts(one: Writing) -> Fields:
+    groups, split = one["expert_par"], one["tensor_par"]
+    if groups not in (1, split):
+        raise one.refuse("expert_par", f"1, {split}", f"--set expert_par={split}")
+    return {_EP: True} if groups > 1 else {}
+
+
+def _large(one: Reading) -> bool:
+    """Return whether defaults are those of large GPUs; where the machine is not known they are, which is told."""
+    if one.server is not None:
+        return one.server.memory >= _LARGE and "a100" not in one.server.system.lower()
+    absent = [name for name in (_SEQUENCES, _TOKENS) if name not in one.parsed.settings]
+    if absent:
+        words = "as vLLM has it on GPUs of 70 GiB and more but A100"
+        note = f"{' and '.join(absent)} not stated: {words}"
+        one.notes += [note] if note not in one.notes else []
+    return True
+
+
+def _read_budget(one: Reading) -> Fields:
+    tokens, _ = _DEFAULTS[_large(one)]
+    if one.parsed.settings.get(_UNCUT):
+        one.not_modelled(_UNCUT, "prompts are whole in a pass with others")
+    return {"token_budget": one.count(_TOKENS, default=tokens) or tokens}
+
+
+def _write_budget(one: Writing) -> Fields:
+    if one["token_budget"] == 0:
+        hint = "--set token_budget=8192"
+        raise one.refuse("token_budget", "passes of decoding and parts of prompts", hint)
+    return {_TOKENS: one["token_budget"]}
+
+
+def _read_sequences(one: Reading) -> Fields:
+    _, most = _DEFAULTS[_large(one)]
+    fitting = one.deployment["token_budget"] // rows_of_sequence(one)
+    return {"max_batch": one.count(_SEQUENCES, default=max(1, min(most, fitting)))}
+
+
+def _write_sequences(one: Writing) -> Fields:
+    if one["max_batch"] == 0:
+        hint = "--set max_batch=N; calculon serve says how many fit"
+        raise one.refuse("max_batch", "1 at least", hint)
+    return {_SEQUENCES: one["max_batch"]}
+
+
+def _read_block(one: Reading) -> Fields:
+    return {"kv_block": one.count("--block-size", default=16)}
+
+
+ROWS = (
+    degrees(_TP, _PP, _DP, (_read_experts, _write_experts), (_EP,)),
+    _TYPES.row(),
+    VLLM_DRAFTS,
+    row("token_budget", (_TOKENS, "--enable-chunked-prefill", _UNCUT), _read_budget, _write_budget),
+    row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
+    always("admission", "mean"),
+    row(
+        "kv_block",
+        ("--block-size",),
+        _read_block,
+        lambda one: {} if one["kv_block"] == 16 else {"--block-size": one["kv_block"]},
+    ),
+    row(
+        "graphs",
+        ("--enforce-eager",),
+        lambda one: {"graphs": not one.switch("--enforce-eager")},
+        lambda one: {} if one["graphs"] else {"--enforce-eager": True},
+    ),
+    memory_share(
+        _SHARE,
+        _FRACTION,
+        lambda rank, share: share * rank.capacity - rank.weights - rank.activation,
+        lambda rank, cache: (rank.weights + rank.activation + cache) / rank.capacity,
+    ),
+    passed_on("price"),
+)
+
+_KNOWN = frozenset(name for one in ROWS for name in one.settings)
+
+
+def name_of(word: str) -> str:
+    """Return the name of a flag as the documentation has it.
+
+    >>> name_of("-tp=4"), name_of("--max_num_seqs")
+    ('--tensor-parallel-size', '--max-num-seqs')
+    """
+    name = flag_name(word)
+    return _SHORT.get(name, name)
+
+
+def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
+    """Return the flags of a command, and of its configuration."""
+    parsed = parse_server(
+        text,
+        file,
+        variables,
+        program=_PROGRAM,
+        name_of=name_of,
+        key_of=lambda key: name_of(f"--{key}"),
+        known=_KNOWN.__contains__,
+    )
+    named = parsed.settings.get("--model")
+    beside = (
+        {} if named is None else {"checkpoint": Setting("checkpoint", named.value, named.place)}
+    )
+    settings = {name: one for name, one in parsed.settings.items() if name != "--model"}
+    return Parsed(file, settings | beside, None, parsed.notes)
+
+
+def recognises(text: str, file: str) -> bool:
+    """Return whether a text starts vLLM."""
+    del file
+    return _SIGN.search(text) is not None
+
+
+def render(settings: Mapping[str, Any], processors: int, head: Sequence[str]) -> str:
+    """Return a script that starts a replica."""
+    del processors
+    flags = {name: value for name, value in settings.items() if name.startswith("-")}
+    return render_server(('vllm serve "$CHECKPOINT"',), flags, head, beside_in(settings))
+
+
+VLLM = Dialect(
+    name="vllm",
+    title="vLLM",
+    version="release 0.11 (2025-10)",
+    preset="",
+    rows=ROWS,
+    no_effect=VLLM_NO_EFFECT,
+    not_modelled=VLLM_NOT_MODELLED,
+    parse=parse,
+    render=render,
+    recognises=recognises,
+    subject="deployment",
+)

@@ -1,0 +1,100 @@
+"""Deployments that commands of engines say: read with the memory of a model on a machine, and written."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.hardware.system import System
+from calculon.launch.dialect import Dialect, Launch, read
+from calculon.launch.dialects import recognised_engine
+from calculon.launch.engines.engine_commands import command_text
+from calculon.launch.launch_files import launch_text
+from calculon.launch.server import RankBytes, Server
+from calculon.serving.asked import read_deployment
+from calculon.serving.deployment import Deployment
+from calculon.serving.deployments import Deployments
+from calculon.serving.load import Workload
+from calculon.serving.number_types import NumberTypes
+from calculon.serving.rank_memory import rank_memory
+from calculon.spec.fields import optional_defaults, spec_fields
+from calculon.spec.files import STDIN
+from calculon.spec.model import Model
+
+UNCUT_TOKENS = 8192
+"""Tokens of the largest pass where prompts are not cut and no workload says how long they are."""
+
+
+def deployment_defaults() -> dict[str, Any]:
+    """Return the default of each field of a deployment that has one, as a file would state it."""
+    values = optional_defaults(Deployment)
+    keys = {one.name: (one.key, one.declaration.scale) for one in spec_fields(Deployment)}
+    return {
+        key: values[name] if scale == 1 or values[name] is None else values[name] / scale
+        for name, (key, scale) in keys.items()
+        if name in values
+    }
+
+
+def fields_of(deployment: Deployment) -> dict[str, Any]:
+    """Return all fields of a deployment as a file would state them; None for what is left open."""
+    return deployment_defaults() | deployment.to_dict()
+
+
+def server_of(model: Model, system: System, workload: Workload | None = None) -> Server:
+    """Return a model on a machine.
+
+    Parameters
+    ----------
+    model, system : Model, System
+        The two.
+    workload : Workload, optional
+        Its prompts are the largest passes of deployments that do not cut them.
+    """
+    prompt = UNCUT_TOKENS if workload is None else workload.computed
+
+    def rank(fields: Mapping[str, Any]) -> RankBytes:
+        stated = {name: value for name, value in fields.items() if value is not None}
+        one = read_deployment(stated)
+        types = NumberTypes.of(
+            system, one.weights_dtype, one.of_experts, one.head_dtype, one.kv_dtype
+        )
+        tokens = one.token_budget if one.mixes else prompt
+        found = rank_memory(model, system, Deployments.of(one), types, tokens)
+        sizes = (found.capacity, found.weights, found.activation, found.reserve)
+        return RankBytes(*(float(each[0]) for each in sizes))
+
+    return Server(system.name, float(system.mem1.capacity), rank)
+
+
+def launched_server(
+    source: Any, server: Server | None = None, num_procs: int | None = None
+) -> Launch | None:
+    """Return what a file says that starts an engine; nothing for any other source of a deployment.
+
+    Parameters
+    ----------
+    source : object
+        What was given for a deployment.
+    server : Server, optional
+        Model and machine, by which shares of memory are converted.
+    num_procs : int, optional
+        Processors of all replicas; those of the command by default.
+
+    Raises
+    ------
+    SpecError
+        For a file that cannot be read, and for a value of an option that means nothing.
+    """
+    if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
+        return None
+    path = os.fspath(source)
+    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+        return None
+    text = launch_text(path)
+    engine = recognised_engine(text, path)
+    return None if engine is None else read(engine, text, path, num_procs=num_procs, server=server)
+
+
+def deployment_text(dialect: Dialect, deployment: Deployment, server: Server | None = None) -> str:
+    """Return the script that starts an engine for a deployment; errors as of :func:`command_text`."""
+    return command_text(dialect, fields_of(deployment), deployment_defaults(), server)

@@ -1,0 +1,296 @@
+"""Commands of engines: no option is lost, what is written is read as it was, and shares of memory are converted."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calculon.errors import SpecError
+from calculon.launch.dialect import read
+from calculon.launch.dialects import DIALECTS, ENGINES, read_launch, recognised, recognised_engine
+from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
+from calculon.launch.server import RankBytes, Server
+from calculon.serving.asked import read_deployment
+from calculon.serving.deployment import Deployment
+from calculon.serving.launched import deployment_defaults
+from calculon.spec.fields import spec_fields
+from calculon.units import GIB
+from tests.launch.laws import SCRIPTS, of_all_settings
+
+FOLDERS = {"vllm": "vllm", "sglang": "sglang", "tensorrt_llm": "tensorrt-llm"}
+FILES = [path for folder in FOLDERS for path in sorted((SCRIPTS / folder).iterdir())]
+VARIABLES = {
+    "TP": "8",
+    "CONC": "64",
+    "EP_SIZE": "4",
+    "DP_ATTENTION": "false",
+    "MODEL": "some/model",
+    "MAX_MODEL_LEN": "10240",
+    "ISL": "1024",
+    "OSL": "8192",
+}
+DEFAULTS = deployment_defaults()
+SIZES = {"weights": 20 * GIB, "activation": 2 * GIB, "capacity": 80 * GIB}
+
+
+def _rank(fields):
+    return RankBytes(reserve=GIB * fields.get("reserve_gib", 4.0), **SIZES)
+
+
+SERVER = Server("h100_80g_sxm", 80 * GIB, _rank)
+
+
+def _id(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+def _launch(path):
+    return read_launch(path.read_text(), str(path), variables=VARIABLES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=_id)
+def test_no_option_of_a_public_file_is_lost(path):
+    launch = _launch(path)
+    assert launch.dialect.name == FOLDERS[path.parent.name]
+    parsed = launch.dialect.parse(path.read_text(), str(path), VARIABLES)
+    of_all_settings(launch, parsed)
+    assert not launch.unknown
+    assert not launch.execution
+    assert Deployment(**{n: v for n, v in launch.deployment.items() if n != "reserve_gib"})
+
+
+@pytest.mark.parametrize("path", FILES, ids=_id)
+def test_a_server_is_no_training(path):
+    assert recognised(path.read_text(), str(path)) is None
+
+
+@pytest.mark.parametrize("folder", sorted({p.name for p in SCRIPTS.iterdir()} - FOLDERS.keys()))
+def test_a_training_is_no_server(folder):
+    for path in (SCRIPTS / folder).iterdir():
+        assert recognised_engine(path.read_text(), str(path)) is None, path
+
+
+def _fields(name):
+    return _launch(next(path for path in FILES if _id(path) == name)).deployment
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("vllm/llama70b_fp8_h200.sh", {"tensor_par": 8, "kv_dtype": "float8", "max_batch": 64}),
+        ("vllm/llama3.3_70b_recipe.sh", {"num_procs": 1, "max_batch": 512, "token_budget": 8192}),
+        ("vllm/qwen3_coder_bf16.sh", {"tensor_par": 8, "max_batch": 1024, "admission": "mean"}),
+        ("vllm/qwen3_coder_fp8.sh", {"num_procs": 8, "tensor_par": 1}),
+        ("sglang/docs_router.sh", {"num_procs": 4, "tensor_par": 2, "kv_block": 1}),
+        ("sglang/deepseek_r1_fp8_b200.sh", {"expert_par": 4, "weights_dtype": "float8"}),
+        ("sglang/deepseek_r1_fp8_h200.sh", {"max_batch": 512, "graphs": False, "token_budget": 0}),
+        ("tensorrt_llm/llama3.3_70b.yaml", {"max_batch": 1024, "token_budget": 2048}),
+        ("tensorrt_llm/gptoss_mxfp4_b200.sh", {"memory_fraction": 0.85, "token_budget": 20000}),
+        ("tensorrt_llm/qwen3.yaml", {"memory_fraction": 0.8, "kv_block": 32}),
+    ],
+)
+def test_public_files_say_their_deployment(name, expected):
+    found = _fields(name)
+    assert {field: found[field] for field in expected} == expected
+
+
+def test_several_commands_that_start_a_server_are_told():
+    notes = _launch(SCRIPTS / "sglang/deepseek_r1_fp8_h200.sh").notes
+    assert "2 commands start a server: that with the most options counts" in notes
+
+
+def test_narrow_weights_that_only_a_name_says_are_told():
+    notes = _launch(SCRIPTS / "vllm/qwen3_coder_fp8.sh").notes
+    assert any("its name says FP8" in one for one in notes)
+    assert not any(
+        "its name says" in one for one in _launch(SCRIPTS / "vllm/qwen3_coder_bf16.sh").notes
+    )
+
+
+_DRAFTS: list[dict[str, object]] = [
+    *[{}] * 5,
+    {"draft": "mtp"},
+    {"draft": "mtp", "draft_tokens": 3, "acceptance": 0.7},
+    {"draft": "ngram", "draft_tokens": 4, "accepted": 1.5},
+    {"draft": "model:llama3-8B", "draft_tokens": 4, "acceptance": 0.7},
+]
+
+
+def _drawn(random):
+    """Draw a deployment; half of its choices are as an engine runs them."""
+    pick = random.choice
+    split, stages = int(pick([1, 2, 4, 8])), int(pick([1, 1, 2]))
+    fields = {
+        "num_procs": split * stages * int(pick([1, 1, 3])),
+        "tensor_par": split,
+        "pipeline_par": stages,
+        "expert_par": int(pick([1, split])),
+        "weights_dtype": str(pick(["bfloat16", "float8", "float8_block", "int4_g128", "nvfp4"])),
+        "experts_dtype": str(pick(["same", "same", "mxfp4"])),
+        "head_dtype": str(pick(["bfloat16", "bfloat16", "float8"])),
+        "kv_dtype": str(pick(["bfloat16", "float8"])),
+        "max_batch": int(pick([0, 16, 100, 256])),
+        "token_budget": int(pick([0, 2048, 8192])),
+        "admission": str(pick(["reserve", "mean"])),
+        "kv_block": int(pick([1, 16, 32])),
+        "memory_fraction": float(pick([0.5, 0.85, 0.9, 0.95, 1.0])),
+        "reserve_gib": float(pick([4.0, 4.0, 2.5])),
+        "graphs": bool(pick([True, False])),
+        "shared_heads": bool(pick([True, True, True, False])),
+        "price": None if pick([True, False]) else 2.5,
+        "cache_offload": str(pick(["none", "none", "none", "host"])),
+    }
+    return DEFAULTS | fields | _DRAFTS[random.integers(len(_DRAFTS))]
+
+
+@pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
+def test_what_is_written_is_read_as_it_was(engine):
+    random, written = np.random.default_rng(3), 0
+    for _ in range(200):
+        drawn = _drawn(random)
+        try:
+            changes = commanded(engine, drawn, DEFAULTS, SERVER).changes
+            text = command_text(engine, drawn, DEFAULTS, SERVER)
+        except SpecError as error:
+            wrong = [one.field for one in error.problems]
+            assert wrong
+            assert all(drawn[field] != DEFAULTS[field] for field in wrong)
+            continue
+        written += 1
+        assert all(drawn[field] == DEFAULTS[field] for field in changes)
+        launch = read(engine, text, "run.sh", server=SERVER)
+        assert not launch.unknown
+        assert not launch.not_modelled
+        expected = drawn | {field: new for field, (_, new) in changes.items()}
+        said = (*engine.fields, *OF_ESTIMATE)
+        again = DEFAULTS | launch.deployment
+        assert read_deployment(launch.deployment)
+        assert {name: again[name] for name in said} == {name: expected[name] for name in said}
+    assert written >= 20
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag", "held"),
+    [
+        ("vllm", "--gpu-memory-utilization", ("weights", "activation")),
+        ("sglang", "--mem-fraction-static", ("weights",)),
+    ],
+)
+def test_a_share_of_all_memory_is_that_of_the_cache_and_what_it_counts_beside(engine, flag, held):
+    rank = _rank({})
+    for share in (0.3, 0.9):
+        drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8, "memory_fraction": share}
+        written = commanded(ENGINES[engine], drawn, DEFAULTS, SERVER).settings[flag]
+        cache = share * rank.free
+        assert written * SIZES["capacity"] == pytest.approx(cache + sum(SIZES[n] for n in held))
+
+
+def test_a_share_of_what_is_free_is_written_as_it_is():
+    drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8, "memory_fraction": 0.7}
+    settings = commanded(ENGINES["tensorrt-llm"], drawn, DEFAULTS).settings
+    assert settings["kv_cache_config.free_gpu_memory_fraction"] == 0.7
+
+
+def test_a_cache_beyond_what_is_free_takes_of_the_reserve():
+    one = read(ENGINES["vllm"], "vllm serve m --gpu-memory-utilization 0.99", "x.sh", server=SERVER)
+    found = one.deployment
+    rank = _rank(found)
+    assert found["memory_fraction"] == 1
+    cache = 0.99 * SIZES["capacity"] - SIZES["weights"] - SIZES["activation"]
+    assert rank.free == pytest.approx(cache)
+
+
+def test_a_share_without_room_for_the_cache_is_refused():
+    text = "python -m sglang.launch_server --model-path m --mem-fraction-static 0.2"
+    with pytest.raises(SpecError, match="leaves room for the cache on h100_80g_sxm"):
+        read(ENGINES["sglang"], text, "x.sh", server=SERVER)
+    with pytest.raises(SpecError, match="above 0, of at most 1"):
+        read(ENGINES["sglang"], text.replace("0.2", "80"), "x.sh", server=SERVER)
+
+
+def test_a_share_needs_model_and_machine():
+    one = read(ENGINES["vllm"], "vllm serve m --gpu-memory-utilization 0.8", "x.sh")
+    assert "memory_fraction" not in one.deployment
+    assert [setting.name for setting, _ in one.not_modelled] == ["--gpu-memory-utilization"]
+    drawn = DEFAULTS | {"num_procs": 1, "memory_fraction": 0.8}
+    with pytest.raises(SpecError, match=r"memory_fraction: expected 0.9.*--system"):
+        command_text(ENGINES["vllm"], drawn, DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("memory", "system", "expected"),
+    [
+        (80 * GIB, "h100_80g_sxm", (1024, 8192)),
+        (80 * GIB, "a100_80g_sxm", (256, 2048)),
+        (48 * GIB, "l40s", (256, 2048)),
+    ],
+)
+def test_defaults_of_vllm_are_those_of_the_machine(memory, system, expected):
+    server = Server(system, memory, _rank)
+    found = read(ENGINES["vllm"], "vllm serve m", "x.sh", server=server).deployment
+    assert (found["max_batch"], found["token_budget"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "changes", "field"),
+    [
+        ("vllm", {"token_budget": 0}, "token_budget"),
+        ("tensorrt-llm", {"token_budget": 0}, "token_budget"),
+        ("vllm", {"expert_par": 2, "tensor_par": 4, "num_procs": 4}, "expert_par"),
+        ("vllm", {"kv_dtype": "int8"}, "kv_dtype"),
+        ("sglang", {"batching": "static"}, "batching"),
+        ("tensorrt-llm", {"shared_heads": False}, "shared_heads"),
+    ],
+)
+def test_what_an_engine_cannot_say_is_refused_by_field(engine, changes, field):
+    drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8} | changes
+    with pytest.raises(SpecError) as error:
+        command_text(ENGINES[engine], drawn, DEFAULTS)
+    assert [one.field for one in error.value.problems] == [field]
+
+
+def test_an_open_field_is_as_the_engine_runs_it():
+    drawn = DEFAULTS | {"num_procs": 1}
+    found = commanded(ENGINES["vllm"], drawn, DEFAULTS)
+    assert found.changes == {"admission": ("reserve", "mean"), "max_batch": (0, 1024)}
+    assert "# admission: 'mean', not 'reserve'" in command_text(ENGINES["vllm"], drawn, DEFAULTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vllm serve m -tp 0", "--tensor-parallel-size: expected at least 1, found 0"),
+        ("vllm serve m --dtype float32", "--dtype: expected one of auto"),
+        ("sglang serve --model m --tp 4 --ep 3", "--ep-size: expected a divisor of --tp-size 4"),
+        ("trtllm-serve m --tp_size 4 --ep_size 3", "moe_expert_parallel_size: expected a divisor"),
+        ("vllm serve m -tp $TP", "--env TP=VALUE"),
+    ],
+)
+def test_values_without_a_meaning_are_refused(text, message):
+    with pytest.raises(SpecError, match=message):
+        read_launch(text, "x.sh")
+
+
+def test_processors_are_whole_replicas():
+    found = read_launch("vllm serve m -tp 4", "x.sh", num_procs=12).deployment
+    assert (found["num_procs"], found["tensor_par"]) == (12, 4)
+    with pytest.raises(SpecError, match="processors: expected a multiple of 4 x 1"):
+        read_launch("vllm serve m -tp 4", "x.sh", num_procs=6)
+
+
+def test_options_are_found_in_a_container_and_after_a_module():
+    for start in (
+        "docker run --gpus all vllm/vllm-openai:v0.11.0 --model m",
+        "python -m vllm.entrypoints.openai.api_server --model m",
+        "vllm serve m",
+    ):
+        launch = read_launch(f"{start} --max_num_seqs 7 --unheard-of 3", "x.sh")
+        assert launch.deployment["max_batch"] == 7
+        assert launch.stated["checkpoint"].value == "m"
+        assert [one.name for one in launch.unknown] == ["--unheard-of"]
+
+
+def test_fields_of_rows_are_those_of_deployments():
+    for engine in ENGINES.values():
+        assert engine.name not in DIALECTS
+        assert set(engine.fields) <= {one.key for one in spec_fields(Deployment)}
