@@ -36,6 +36,8 @@ from calculon.serving.steady import (
     concurrency,
     elsewhere,
     of_users,
+    pass_at_work,
+    queue_of_users,
     run_time,
     saturated,
     static_rate,
@@ -286,11 +288,11 @@ class Load:
         late = np.maximum(0.0, own - batch) / full.rate
         if d.record.batching == "static":
             return full, Wait(late, late)
-        fits = own <= batch
-        late = np.where(fits, 0.0, late)
-        return _where(fits, of_users(own, decode, prompts, w.output, w.think), full), Wait(
-            late, late
-        )
+        load = (np.minimum(own, batch), decode, prompts, w.output, w.think)
+        late = late + queue_of_users(*load)
+        if self.pool is None:  # which decodes nothing
+            late = late + pass_at_work(*load)
+        return _where(own <= batch, of_users(*load), full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
