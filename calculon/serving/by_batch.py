@@ -192,7 +192,7 @@ def _cuts(served: Served) -> Iterator[Cut]:
         yield Cut(free.cut, free.batch)
     if d.mixes:
         budget = np.array([float(d.token_budget)])
-        own = np.floor(budget_batch(budget, w.computed, w.output))
+        own = np.floor(d.pipeline_par * budget_batch(budget, w.computed, w.output))
         yield Cut("token_budget", int(own[0]) * d.attn_data_par)
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
