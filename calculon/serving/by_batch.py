@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -206,14 +207,15 @@ def _limits(served: Served, most: int) -> Iterator[Cut]:
     single = loaded(served.model, served.system, served.deployment, served.workload)
     most_of_it = np.full(1, float(most))
 
-    def times(places: Array, batch: Count) -> dict[str, Seconds]:
+    def keeps(places: Array, batch: Count, name: str, limit: float) -> Array:
         state, prompts, _ = single.state(batch, places)
-        return {"tpot": state.tpot, "ttft": prompts.latency}
+        found = state.tpot if name == "tpot" else prompts.latency
+        return found <= limit
 
     for name in ("tpot", "ttft"):
         limit: float | None = getattr(served.workload, f"{name}_limit")
         if limit is None:
             continue
-        kept = largest(most_of_it, lambda at, b, n=name, x=limit: times(at, b)[n] <= x)  # type: ignore[misc]
+        kept = largest(most_of_it, partial(keeps, name=name, limit=limit))
         if kept[0] < most:
             yield Cut(name, int(kept[0]))
