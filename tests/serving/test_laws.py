@@ -296,10 +296,19 @@ def test_as_many_key_value_heads_as_heads_are_attention_of_old(model, system):
     assert np.all(fewer <= decoding(read(plain), system).total("cache"))
 
 
-@given(case=cases(weights_dtype="int8", expert_par=1))
+@given(
+    case=cases(
+        weights_dtype="int8",
+        attn_data_par=1,
+        expert_par=1,
+        redundant_experts=0,
+        routing="balanced",
+    )
+)
 def test_neutral_settings_change_nothing(case):
+    """Ranks with the same requests exchange nothing, so that its type and what hides it do not count."""
     model, deployment, system, load = case
-    stated = deployment | {"experts_dtype": "int8"}
+    stated = deployment | {"experts_dtype": "int8", "dispatch_dtype": "same", "overlap": "none"}
     plain = served(model, deployment, system, load | {"prefix_hit": 0.0})
     again = served(model, stated, system, load | {"prefix_hit": 0.0})
     assume(plain)
