@@ -199,9 +199,10 @@ class Deployment(Pool):
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
         rows = ceil(self.max_batch / self.attn_data_par) * (1 + (self.draft_tokens or 0))
-        if self.token_budget and rows > self.token_budget:
+        if self.token_budget and rows > self.token_budget * self.pipeline_par:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
-            wanted = f"at least max_batch={self.max_batch}{drafted}, or 0"
+            stages = f" / pipeline_par={self.pipeline_par}" * (self.pipeline_par > 1)
+            wanted = f"at least max_batch={self.max_batch}{drafted}{stages}, or 0"
             hint = "a pass has a token of every sequence" + (
                 ", and what is drafted" * bool(drafted)
             )
@@ -249,14 +250,14 @@ class Deployment(Pool):
         }
         alone: dict[str, Any] = {
             "prefill": None,
-            "draft": NO_DRAFT,
-            "draft_tokens": None,
-            "acceptance": None,
-            "accepted": None,
             "max_batch": 0,
             "token_budget": 0,
         }
         return replace(self, **split, **alone)
+
+    def without_draft(self) -> "Deployment":
+        """Return the same without speculation."""
+        return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
 
     @property
     def in_words(self) -> str:
