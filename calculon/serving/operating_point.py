@@ -27,6 +27,7 @@ from calculon.serving.rank_memory import (
     shared_bytes,
 )
 from calculon.serving.replica import Replica
+from calculon.serving.served_energy import energy_words, joules_per_token
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
     Prompts,
@@ -36,9 +37,12 @@ from calculon.serving.steady import (
     concurrency,
     elsewhere,
     of_users,
+    pass_at_work,
+    queue_of_users,
     run_time,
     saturated,
     static_rate,
+    users_of,
     waves,
 )
 from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
@@ -123,6 +127,7 @@ class Load:
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,
+            power=points.power,
         )
 
     def solve(self) -> Points:
@@ -146,6 +151,8 @@ class Load:
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
         if self.pool is not None:
             figures = self._of_pools(self.pool, figures, batch, decode, alone)
+        joules = joules_per_token(self.replica.system, d, figures, w.output)
+        figures = replace(figures, joules_per_token=joules)
         return Points(
             figures=figures,
             batch=batch,
@@ -154,6 +161,7 @@ class Load:
             run_time=ends,
             room=room,
             price="" if price is None else price.words,
+            power=energy_words(self.replica.system),
         )
 
     def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
@@ -203,7 +211,7 @@ class Load:
         """Return the sequences that a replica decodes, and what bounds them."""
         d, w = self.deployments, self.load
         if w.users is not None:
-            return _at_most(np.ceil(w.users / d.replicas), most, cut, "users")
+            return _at_most(self._at_hand(most), most, cut, "users")
         if w.rate is not None:
             each = w.rate / d.replicas
             enough = least(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
@@ -215,6 +223,22 @@ class Load:
                 kept = largest(most, partial(self._keeps, name=name, limit=limit))
                 most, cut = _lower(kept, most, cut, name)
         return most, cut
+
+    def _at_hand(self, most: Count) -> Count:
+        """Return the sequences that users have at a time, infinite where they are more than there may be."""
+        d, w = self.deployments, self.load
+        assert w.users is not None
+        own = w.users / d.replicas
+        if not w.think or d.record.batching == "static":
+            return np.ceil(own)
+
+        def enough(at: Array, batch: Count) -> Array:
+            _, prompts, decode = self.state(batch, at)
+            token = decode / self.replica.per_pass
+            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+
+        found = least(most, enough)
+        return np.where(found > 0, found, np.inf)
 
     def _keeps(self, places: Array, batch: Count, name: str, limit: float) -> Array:
         """Return which batches keep a limit, each of the deployment at a place."""
@@ -295,13 +319,19 @@ class Load:
         d, w = self.deployments, self.load
         assert w.users is not None
         own = w.users / d.replicas
-        late = np.maximum(0.0, own - batch) / full.rate
         if d.record.batching == "static":
+            late = np.maximum(0.0, own - batch) / full.rate
             return full, Wait(late, late)
-        fits = own <= batch
-        late = np.where(fits, 0.0, late)
-        alone = of_users(own, decode / self.replica.per_pass, prompts, w.output, w.think)
-        return _where(fits, alone, full), Wait(late, late)
+        room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
+        if w.think:
+            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
+        load = (hand, token, prompts, w.output)
+        fits = own <= room
+        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate) + queue_of_users(*load)
+        if self.pool is None:  # which decodes nothing
+            late = late + self.replica.per_pass * pass_at_work(*load)
+        state = of_users(own, token, prompts, w.output, w.think, hand)
+        return _where(fits, state, full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
@@ -354,6 +384,7 @@ class Load:
             queue_time=queue.mean,
             prefill_time=alone[self._alike],
             transfer_time=nothing,
+            joules_per_token=none,
             prefill_busy=none,
             decode_busy=none,
             balanced_prefill=none,

@@ -14,6 +14,7 @@ from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.inspect.served_errors import published_errors
 from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
@@ -129,6 +130,8 @@ class Served(Displayed):
             "figures": self.stats,
             "run_time": self.run_time,
             "price": self.point.price,
+            "power": self.point.power,
+            "published": published_errors(),
             "limits": [
                 {
                     "name": one.name,

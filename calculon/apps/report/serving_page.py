@@ -1,7 +1,7 @@
 """The page of a deployment that serves: the answer, what limits it, memory, its passes, and what was assumed."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -17,6 +17,7 @@ from calculon.apps.report.serving_prefixes import (
 )
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, gibibytes, heading, percent
+from calculon.inspect.served_errors import ALL
 from calculon.units import duration, significant
 
 Document = Mapping[str, Any]
@@ -99,12 +100,18 @@ class ServingPage:
         rows = {
             "deployment": deployment_words(d),
             "requests": requests_words(w),
-            "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {CUTS[self.served['cut']]}",
+            "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {self._cut()}",
         }
         table = grid("text", "text")
         for label, words in rows.items():
             table.add_row(Text(label, "dim"), Text(words))
         yield indented(table)
+
+    def _cut(self) -> str:
+        """Say what bounds the sequences of a replica."""
+        cut = self.served["cut"]
+        thinks = cut == "users" and self.workload["think"]
+        return "as many as users wait for at a time" if thinks else CUTS[cut]
 
     def _answer(self) -> Iterator[RenderableType]:
         """Tell the figures that decide, and whether they keep the limits."""
@@ -115,12 +122,18 @@ class ServingPage:
             (
                 "time to first token",
                 duration_of(f["ttft"]),
-                f"{duration_of(f['ttft_p'])} at {at}" if behind else "",
+                _joined(
+                    f"{duration_of(f['ttft_p'])} at {at}" if behind else "",
+                    self._published("ttft", duration_of),
+                ),
             ),
             (
                 "time per token",
                 duration_of(f["tpot"]),
-                f"{duration_of(f['tpot_p'])} at {at}" if behind else "",
+                _joined(
+                    f"{duration_of(f['tpot_p'])} at {at}" if behind else "",
+                    self._published("tpot", duration_of),
+                ),
             ),
             (
                 "tokens/s of a user",
@@ -130,13 +143,21 @@ class ServingPage:
             (
                 "generated tokens/s",
                 rate(f["output_rate"]),
-                f"{rate(f['output_rate_per_proc'])} for each processor",
+                _joined(
+                    self._published("output_rate", rate),
+                    f"{rate(f['output_rate_per_proc'])} for each processor",
+                ),
             ),
             ("requests/s", rate(f["request_rate"]), f"{rate(f['capacity_rate'])} at most"),
         ]
         if f["usd_per_mtoken"] is not None:
             rows.append(
                 ("USD for 1M generated", f"{f['usd_per_mtoken']:.3g}", self.served["price"])
+            )
+        if f["joules_per_token"] is not None:
+            energy = f"{f['joules_per_token']:.3g}"
+            rows.append(
+                ("J for a generated token", energy, "estimate; what it assumes stands below")
             )
         if self.served["run_time"] is not None:
             count = f"{self.workload['requests']:,} requests"
@@ -148,6 +169,26 @@ class ServingPage:
         for one in self.served["limits"]:
             does = "Keeps" if one["met"] else "Misses"
             yield indented(Text(f"{does} {one['in_words']}.", "" if one["met"] else "bold"))
+
+    def _published(self, figure: str, words: Callable[[float], str]) -> str:
+        """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
+        error, value = self.served["published"].get(figure, {}).get(ALL), self.figures[figure]
+        if error is None or not math.isfinite(value):
+            return ""
+        return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
+
+    def _evidence(self) -> Iterator[str]:
+        """Say which rows the ranges of figures rest on."""
+        found = {name: each[ALL] for name, each in self.served["published"].items() if ALL in each}
+        if not found:
+            return
+        names = {"ttft": "first token", "tpot": "per token", "output_rate": "tokens/s"}
+        rows = ", ".join(f"{one['rows']:,} {names[name]}" for name, one in found.items())
+        yield (
+            f"Ranges: measured over predicted in 9 of 10 published rows of engines since 2024 ({rows}), each study "
+            "alike, nothing fitted to them; other models and processors may be further off: calculon lv --study "
+            "serving --edition corrected."
+        )
 
     def _causes(self) -> Iterator[RenderableType]:
         """Tell what the time goes to, in decoding, in prefill, and in both as the replica has them."""
@@ -272,14 +313,21 @@ class ServingPage:
         d = self.deployment
         yield heading("Assumed")
         notes = [
-            "A steady state of mean values, not a simulation; what it misses published rows by: calculon lv --study "
-            "serving/nim --edition corrected.",
+            "A steady state of mean values, not a simulation.",
+            *self._evidence(),
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
             *prefix_notes(self.served),
         ]
+        if self.figures["joules_per_token"] is not None:
+            notes.append(f"Energy: {self.served['power']}.")
         for note in notes:
             yield indented(Text(note, "dim"))
+
+
+def _joined(*remarks: str) -> str:
+    """Join remarks, of which some may be empty."""
+    return ", ".join(filter(None, remarks))
 
 
 def duration_of(seconds: float) -> str:
