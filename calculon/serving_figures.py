@@ -16,6 +16,7 @@ from calculon.units import (
 
 RequestsPerSecond = Annotated[Array, Unit("requests/s")]
 DollarsPerMillion = Annotated[Array, Unit("USD/Mtoken")]
+JoulesPerToken = Annotated[Array, Unit("J/token")]
 Tokens = Annotated[Array, Unit("tokens")]
 
 
@@ -120,6 +121,11 @@ class ServingFigures:
     decode_time: Seconds = stat("a pass that decodes all sequences at hand, with its drafts")
     usd_per_mtoken: DollarsPerMillion = stat(
         "US dollars for a million generated tokens, where there is a price", nullable=True
+    )
+    joules_per_token: JoulesPerToken = stat(
+        "energy of a generated token, of processors and the rest of their nodes, where a power is known: an estimate, "
+        "which assumes what decoding draws",
+        nullable=True,
     )
     mem_used: Bytes = stat("memory that a rank uses")
     mem_free: Bytes = stat("memory that a rank has left")

@@ -69,17 +69,16 @@ class KeptPrefixes:
 
     def first(self, at_hand: Count) -> Count:
         """Return the prefixes for which tier 1 has room beside so many sequences at hand."""
-        r = self.replica
-        room = prefix_room(
-            r.model, r.deployments, r.types, self.memory, r.workload, at_hand, r.draft
-        )
-        return room / self.each
+        r, groups = self.replica, self.replica.deployments.attn_data_par
+        own = at_hand / groups
+        room = prefix_room(r.model, r.deployments, r.types, self.memory, r.workload, own, r.draft)
+        return groups * room / self.each
 
     @property
     def second(self) -> Count:
         """Prefixes for which tier 2 has room."""
         capacity = 0.0 if self.tier is None else self.tier.capacity
-        return capacity / self.each
+        return self.replica.deployments.attn_data_par * capacity / self.each
 
     def places(self, at_hand: Count, rate: Array) -> HitPlaces:
         """Return where the hits of replicas are that answer requests at a rate, with so many sequences at hand.
@@ -100,8 +99,9 @@ class KeptPrefixes:
             return np.minimum(state.rate, w.rate / replicas)
         if w.users is None:
             return state.rate
-        own = np.minimum(w.users / replicas, batch)
-        return np.minimum(state.rate, of_users(own, token, prompts, w.output, w.think).rate)
+        own = np.full_like(batch, w.users) / replicas
+        found = of_users(own, token, prompts, w.output, w.think, batch)
+        return np.minimum(state.rate, found.rate)
 
     def prompts(self, batch: Count, decode: Seconds, prompts: Prompts, state: Steady) -> Prompts:
         """Return what prompts add with hits where they are.
@@ -130,7 +130,8 @@ class KeptPrefixes:
             return found
         share, fetch = places.second * w.followed, self.fetch
         decoding = (w.output - 1) * token / batch
-        busy = fetched_beside(found.busy, share * fetch, decoding)
+        each = share * fetch / self.replica.deployments.attn_data_par  # groups fetch by themselves
+        busy = fetched_beside(found.busy, each, decoding)
         latency = (1 - share) * found.latency + share * np.maximum(found.latency, fetch)
         return found._replace(added=busy / found.passes, latency=latency)
 

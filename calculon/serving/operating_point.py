@@ -27,6 +27,7 @@ from calculon.serving.rank_memory import (
     shared_bytes,
 )
 from calculon.serving.replica import Replica
+from calculon.serving.served_energy import energy_words, joules_per_token
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
     Prompts,
@@ -39,6 +40,7 @@ from calculon.serving.steady import (
     run_time,
     saturated,
     static_rate,
+    users_of,
     waves,
 )
 from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
@@ -91,7 +93,7 @@ class Load:
             return [self.room]
         rows, tokens = self.replica.rows, self.replica.per_pass
         budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
-        return [self.room, np.floor(budget) * d.attn_data_par]
+        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
@@ -123,6 +125,7 @@ class Load:
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,
+            power=points.power,
         )
 
     def solve(self) -> Points:
@@ -146,6 +149,8 @@ class Load:
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
         if self.pool is not None:
             figures = self._of_pools(self.pool, figures, batch, decode, alone)
+        joules = joules_per_token(self.replica.system, d, figures, w.output)
+        figures = replace(figures, joules_per_token=joules)
         return Points(
             figures=figures,
             batch=batch,
@@ -154,6 +159,7 @@ class Load:
             run_time=ends,
             room=room,
             price="" if price is None else price.words,
+            power=energy_words(self.replica.system),
         )
 
     def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
@@ -203,7 +209,7 @@ class Load:
         """Return the sequences that a replica decodes, and what bounds them."""
         d, w = self.deployments, self.load
         if w.users is not None:
-            return _at_most(np.ceil(w.users / d.replicas), most, cut, "users")
+            return _at_most(self._at_hand(most), most, cut, "users")
         if w.rate is not None:
             each = w.rate / d.replicas
             enough = least(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
@@ -215,6 +221,22 @@ class Load:
                 kept = largest(most, partial(self._keeps, name=name, limit=limit))
                 most, cut = _lower(kept, most, cut, name)
         return most, cut
+
+    def _at_hand(self, most: Count) -> Count:
+        """Return the sequences that users have at a time, infinite where they are more than there may be."""
+        d, w = self.deployments, self.load
+        assert w.users is not None
+        own = w.users / d.replicas
+        if not w.think or d.record.batching == "static":
+            return np.ceil(own)
+
+        def enough(at: Array, batch: Count) -> Array:
+            _, prompts, decode = self.state(batch, at)
+            token = decode / self.replica.per_pass
+            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+
+        found = least(most, enough)
+        return np.where(found > 0, found, np.inf)
 
     def _keeps(self, places: Array, batch: Count, name: str, limit: float) -> Array:
         """Return which batches keep a limit, each of the deployment at a place."""
@@ -231,8 +253,11 @@ class Load:
         state, prompts, decode = self._decoded(batch, places)
         if self.pool is not None:
             most = self.pool.rate / self.deployments.replicas
-            most = most if places is None else most[places]
+            latency = self.pool.time + self.pool.moved
+            if places is not None:
+                most, latency = most[places], latency[places]
             state = state._replace(rate=np.minimum(state.rate, most))
+            prompts = elsewhere(latency, decode)
         return state, prompts, decode
 
     def _decoded(self, batch: Count, places: Array | None = None) -> State:
@@ -241,8 +266,7 @@ class Load:
 
     def _timed(self, kinds: Array, batch: Count) -> State:
         """Return the same, of kinds of replicas."""
-        places = self._firsts[kinds]
-        replica = self.replica.take(places)
+        replica = self.replica.take(self._firsts[kinds])
         if self.deployments.record.batching == "static":
             prefill, _ = replica.prefill(batch)
             mean = replica.mean_decode(batch)
@@ -252,11 +276,11 @@ class Load:
         decode = replica.decode(batch)
         each = decode / replica.per_pass
         if self.pool is not None:
-            prompts = elsewhere((self.pool.time + self.pool.moved)[places], decode)
+            prompts = elsewhere(np.zeros_like(decode), decode)
             return saturated(batch, each, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
         full = saturated(batch, each, prompts, self.load.output)
-        prefixes = self.prefixes.take(places)
+        prefixes = self.prefixes.take(self._firsts[kinds])
         if not prefixes.matter:
             return full, prompts, decode
         prompts = prefixes.prompts(batch, decode, prompts, full)
@@ -293,13 +317,16 @@ class Load:
         d, w = self.deployments, self.load
         assert w.users is not None
         own = w.users / d.replicas
-        late = np.maximum(0.0, own - batch) / full.rate
         if d.record.batching == "static":
+            late = np.maximum(0.0, own - batch) / full.rate
             return full, Wait(late, late)
-        fits = own <= batch
-        late = np.where(fits, 0.0, late)
-        alone = of_users(own, decode / self.replica.per_pass, prompts, w.output, w.think)
-        return _where(fits, alone, full), Wait(late, late)
+        room, hand, token = batch, own, decode / self.replica.per_pass
+        if w.think:
+            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
+        state = of_users(own, token, prompts, w.output, w.think, hand)
+        fits = own <= room
+        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate)
+        return _where(fits, state, full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
@@ -352,6 +379,7 @@ class Load:
             queue_time=queue.mean,
             prefill_time=alone[self._alike],
             transfer_time=nothing,
+            joules_per_token=none,
             prefill_busy=none,
             decode_busy=none,
             balanced_prefill=none,

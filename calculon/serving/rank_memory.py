@@ -246,7 +246,7 @@ def prefix_room(
     at_hand: Count,
     draft: Draft = NO_DRAFT,
 ) -> Bytes:
-    """Return the bytes of a rank that so many sequences at hand leave for other cached prefixes."""
+    """Return the bytes of a rank that so many sequences of its group leave for other cached prefixes."""
     own = held_bytes(model, deployments, types, workload, draft)
     each = own + _own_logits(model, deployments, draft)
     once = shared_bytes(model, deployments, types, workload, draft)

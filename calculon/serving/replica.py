@@ -211,7 +211,7 @@ class Replica:
             together = self._abreast(batch)
             whole, busy = self.prefill_of(together, computed, length.cached)
             return own_passes(whole, busy, decode, together)
-        own = batch / self.deployments.attn_data_par
+        own = self._part(batch) / self.deployments.attn_data_par
         count = chunks(own * self.rows, self.deployments.token_budget, computed)
         together = self._abreast(batch) * prompts_together(own, count, w.output, self.per_pass)
         times = self._mixed_pass(batch, count, together, length)

@@ -78,18 +78,32 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) ->
 
 
 def of_users(
-    users: Count, decode: Seconds, prompts: Prompts, output: float, think: float = 0.0
+    users: Count,
+    decode: Seconds,
+    prompts: Prompts,
+    output: Count | float,
+    think: float = 0.0,
+    at_hand: Count | None = None,
 ) -> Steady:
     """Return the state of a replica with users of whom each has one request at a time, all of which fit.
 
     While one user's tokens are made, the prompts of all others come once: ``(users - 1)`` times what they add, over
-    ``o - 1`` tokens.
+    ``o - 1`` tokens. Of users who think only those `at_hand` are others, with whose decode pass.
     """
     steps = output - 1
-    others = np.maximum(users - 1, 0.0)  # of fewer users than replicas some are idle
+    others = np.maximum(
+        (users if at_hand is None else at_hand) - 1, 0.0
+    )  # fewer than replicas: some are idle
     tpot = decode + others * prompts.busy / steps
     rate = users / (prompts.latency + steps * tpot + think)
     return Steady(rate, tpot, rate * prompts.busy)
+
+
+def users_of(
+    at_hand: Count, decode: Seconds, prompts: Prompts, output: Count | float, think: float
+) -> Count:
+    """Return the users of whom so many are at hand while the others think: by Little's law ``b + x z``."""
+    return at_hand + of_users(at_hand, decode, prompts, output).rate * think
 
 
 def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
@@ -171,7 +185,7 @@ def budget_batch(
 
     In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
     passes: ``B + B i / (o - 1)`` tokens in each. With speculation a sequence has several `rows` in a pass, which yields
-    `tokens` of it, so that passes are fewer.
+    `tokens` of it, so that passes are fewer. With stages each has a part of the sequences in a pass of its own.
     """
     return budget / (rows + computed * tokens / (output - 1))
 

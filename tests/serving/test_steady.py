@@ -17,6 +17,7 @@ from calculon.serving.steady import (
     run_time,
     saturated,
     static_rate,
+    users_of,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -73,6 +74,15 @@ def test_users_are_all_somewhere():
     np.testing.assert_allclose(alone.tpot, DECODE)
     thinking = of_users(users, DECODE, ALONE, OUTPUT, think=5.0)
     assert np.all(thinking.rate < state.rate)
+
+
+def test_users_who_think_are_elsewhere():
+    """Those at hand and those who think are all users, and fewer at hand wait for fewer prompts."""
+    users = users_of(BATCH, DECODE, ALONE, OUTPUT, 5.0)
+    state = of_users(users, DECODE, ALONE, OUTPUT, 5.0, BATCH)
+    np.testing.assert_allclose(state.rate * 5.0 + BATCH, users, rtol=1e-9)
+    np.testing.assert_array_equal(state.tpot, of_users(BATCH, DECODE, ALONE, OUTPUT).tpot)
+    np.testing.assert_array_equal(users_of(BATCH, DECODE, ALONE, OUTPUT, 0.0), BATCH)
 
 
 def test_below_saturation_tokens_come_sooner():
