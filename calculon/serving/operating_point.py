@@ -37,6 +37,8 @@ from calculon.serving.steady import (
     concurrency,
     elsewhere,
     of_users,
+    pass_at_work,
+    queue_of_users,
     run_time,
     saturated,
     static_rate,
@@ -320,12 +322,15 @@ class Load:
         if d.record.batching == "static":
             late = np.maximum(0.0, own - batch) / full.rate
             return full, Wait(late, late)
-        room, hand, token = batch, own, decode / self.replica.per_pass
+        room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
         if w.think:
             room, hand = users_of(batch, token, prompts, w.output, w.think), batch
-        state = of_users(own, token, prompts, w.output, w.think, hand)
+        load = (hand, token, prompts, w.output)
         fits = own <= room
-        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate)
+        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate) + queue_of_users(*load)
+        if self.pool is None:  # which decodes nothing
+            late = late + self.replica.per_pass * pass_at_work(*load)
+        state = of_users(own, token, prompts, w.output, w.think, hand)
         return _where(fits, state, full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
