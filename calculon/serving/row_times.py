@@ -12,7 +12,7 @@ from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.fused_attention import FusedAttention
-from calculon.hardware.kernels.kernel import Kernel, Shapes, Types
+from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, Shapes, Types
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm, Processor, alignment
 from calculon.hardware.system import System
@@ -321,12 +321,16 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
 def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) -> Parts:
     """Time a layer by the law of its kernel, forward.
 
-    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving.
+    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving. On an
+    engine with a stepped curve more never takes less: fewer rows run as more of them, of which some are not used.
     """
     layer = row.layer
     assert layer is not None
     flops, moved = np.zeros((3, 1, count)), np.zeros((3, 1, count))
     flops[0, 0], moved[0, 0] = row.flops, row.moved
+    if kernel.rate is ENGINE_RATE:
+        done = kernel.engine.efficiency.padded(flops[0, 0]) / kernel.engine.peak
+        return _combined(system, floor, done, _moved(system, moved[0, 0]))
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
@@ -351,10 +355,10 @@ def _start(kernel: Kernel) -> float:
 
 
 def _moved(system: System, size: Bytes) -> Seconds:
-    """Return the time of traffic in tier-1 memory, without the start of a kernel."""
+    """Return the time of traffic in tier-1 memory, without the start of a kernel; more never takes less."""
     stream = system.ext.traffic
     if stream is None:
-        return system.mem1.time(np.asarray(size, float))
+        return system.mem1.efficiency.padded(np.asarray(size, float)) / system.mem1.bandwidth
     return np.asarray(size, float) / (system.mem1.bandwidth * stream.efficiency)
 
 
