@@ -250,21 +250,21 @@ class Deployment(Pool):
         }
         alone: dict[str, Any] = {
             "prefill": None,
-            "draft": NO_DRAFT,
-            "draft_tokens": None,
-            "acceptance": None,
-            "accepted": None,
             "max_batch": 0,
             "token_budget": 0,
         }
         return replace(self, **split, **alone)
+
+    def without_draft(self) -> "Deployment":
+        """Return the same without speculation."""
+        return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
 
     @property
     def in_words(self) -> str:
         """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
-        split += [f"DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
+        split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,

@@ -105,12 +105,10 @@ class Deployments:
         """Return the places of the first of each kind of replica, and the kind of each deployment.
 
         Replicas differ in all sizes but how many there are, unless these are `counted`, and the most sequences that
-        each may have; those of a pool that prefills count as well.
+        each may have. Pools that prefill make no difference to those that decode.
         """
         beside = ("max_batch",) if counted else (COUNT, "max_batch")
         own = [getattr(self, name) for name in SIZES if name not in beside]
-        if (pool := self.prefilling) is not None:
-            own += [getattr(pool, name) for name in POOL_SIZES if name != COUNT]
         order = np.lexsort(own)
         new = np.zeros(self.count, bool)
         for one in own:
@@ -120,6 +118,11 @@ class Deployments:
         kinds[order] = np.cumsum(new)
         _, firsts = np.unique(kinds, return_index=True)
         return firsts, kinds
+
+    def without_draft(self) -> "Deployments":
+        """Return the same without speculation."""
+        pool = None if self.prefilling is None else self.prefilling.without_draft()
+        return replace(self, record=self.record.without_draft(), prefilling=pool)
 
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""

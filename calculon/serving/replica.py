@@ -8,6 +8,7 @@ import numpy as np
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.serving.deployments import Deployments
+from calculon.serving.drafts import Draft, draft_of
 from calculon.serving.load import PromptLength, Workload
 from calculon.serving.number_types import NumberTypes
 from calculon.serving.output_lengths import longest_output
@@ -40,7 +41,14 @@ class Replica:
 
     def take(self, places: Any) -> "Replica":
         """Return those of the deployments at some places, in that order."""
-        return Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        taken = Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        vars(taken)["draft"] = self.draft  # whose model was read once
+        return taken
+
+    def without_draft(self) -> "Replica":
+        """Return the same without speculation."""
+        plain = self.deployments.without_draft()
+        return Replica(self.model, self.system, plain, self.workload)
 
     @cached_property
     def types(self) -> NumberTypes:
@@ -50,12 +58,27 @@ class Replica:
         return NumberTypes.of(self.system, *weights, d.kv_dtype, d.dispatch_dtype)
 
     @cached_property
+    def draft(self) -> Draft:
+        """What drafts tokens."""
+        return draft_of(self.model, self.deployments.record)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a sequence in a pass that decodes: 1 without speculation."""
+        return self.draft.speculation.rows
+
+    @property
+    def per_pass(self) -> float:
+        """Tokens of a sequence that such a pass yields on average: 1 without speculation."""
+        return self.draft.speculation.per_pass
+
+    @cached_property
     def _timed(self) -> dict[bytes, PassTimes]:
         """Passes that were timed before, by their sizes."""
         return {}
 
     def passes(self, sizes: PassSizes) -> PassTimes:
-        """Time passes through all stages, one after the other; the same sizes once."""
+        """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
             d = self.deployments.record
@@ -67,7 +90,7 @@ class Replica:
                 routing=d.routing,
                 overlap=d.overlap,
             )
-            self._timed[key] = pass_times(
+            times = pass_times(
                 self.model,
                 self.system,
                 rows,
@@ -75,6 +98,8 @@ class Replica:
                 graphs=d.in_graphs(sizes.prompts),
                 overlap=d.overlap,
             )
+            kernels = {"graphs": d.graphs, "shared_heads": d.shared_heads}
+            self._timed[key] = self.draft.after(times, self.system, self.types, sizes, **kernels)
         return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
@@ -91,14 +116,14 @@ class Replica:
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
         """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
         seen = self.workload.context if context is None else context
-        return self.passes(self.sizes(decoded=self._part(batch), context=seen))
+        return self.passes(self.sizes(decoded=self._part(batch), verified=self.rows, context=seen))
 
     def _part(self, batch: Count) -> Count:
         """Return the sequences of a pass: with stages those of one of as many parts, one at least."""
         return np.maximum(batch / self.deployments.pipeline_par, np.minimum(batch, 1.0))
 
     def decode(self, batch: Count, context: Count | float | None = None) -> Seconds:
-        """Return the time in which every sequence has a token.
+        """Return the time in which every sequence has a token, or with speculation those of a verification.
 
         Each of `p` stages is at a part of the sequences of its own; a token is back after all of them. Fewer sequences
         than stages go through them one after the other, and no stage waits for the slowest.
@@ -107,8 +132,8 @@ class Replica:
         if not self.deployments.staged:
             return times.time
         stages, part = self.deployments.pipeline_par, self._part(batch)
-        through = times.time + stages * self._handed(part)
-        in_turn = batch / part * self._slowest(times, part)
+        through = times.time + stages * self._handed(part * self.rows)
+        in_turn = batch / part * self._slowest(times, part * self.rows)
         return np.where(stages > 1, np.maximum(through, in_turn), times.time)
 
     def _handed(self, tokens: Count) -> Seconds:
@@ -187,12 +212,12 @@ class Replica:
             whole, busy = self.prefill_of(together, computed, length.cached)
             return own_passes(whole, busy, decode, together)
         own = self._part(batch) / self.deployments.attn_data_par
-        count = chunks(own, self.deployments.token_budget, computed)
-        together = self._abreast(batch) * prompts_together(own, count, w.output)
+        count = chunks(own * self.rows, self.deployments.token_budget, computed)
+        together = self._abreast(batch) * prompts_together(own, count, w.output, self.per_pass)
         times = self._mixed_pass(batch, count, together, length)
         if not self.deployments.staged:
             return mixed_passes(count, together, times.time, decode, count * times.time)
-        part = self._part(batch)
+        part = self._part(batch) * self.rows
         tokens = part + together * computed / count
         slow = self._slowest(times, tokens)
         latency = self._through(times, tokens) + (count - 1) * slow
@@ -207,6 +232,7 @@ class Replica:
         return self.passes(
             self.sizes(
                 decoded=self._part(batch),
+                verified=self.rows,
                 context=self.workload.context,
                 prompts=together,
                 chunk=chunk,

@@ -229,7 +229,8 @@ def _hidden(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[Row
         if row.exchange is not None:
             sent = sent + one.time
         elif overlap == "shared_expert":
-            shared = row.layer is not None and row.layer.name.startswith(SHARED)
+            layer = row.layer
+            shared = layer is not None and layer.name.startswith(SHARED) and layer.kernel != "add"
             beside = beside + one.time * shared
         elif one.stage == "block":
             beside = beside + np.where(np.asarray(row.parts) > 1, one.time, 0.0)

@@ -32,7 +32,9 @@ SMALL = Model(
     name="small",
 )
 
-NO_FLOORS = Serving(matrix_floor=0.0, attention_floor=0.0, vector_floor=0.0, step_host=0.0)
+NO_FLOORS = Serving(
+    matrix_floor=0.0, attention_floor=0.0, vector_floor=0.0, routing_floor=0.0, step_host=0.0
+)
 PLAIN = replace(H100, ext=Extension(serving=NO_FLOORS))
 """A machine as published, whose kernels have no floor."""
 

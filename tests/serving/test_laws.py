@@ -10,10 +10,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import calculon
 from calculon import inputs
 from calculon.serving.cache import CachedBlocks, cached_width
 from calculon.serving.number_types import WEIGHT_TYPES
 from calculon.serving_figures import SERVING_FIGURES
+from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.drawn import (
     FLOORS,
     cases,
@@ -23,7 +25,7 @@ from tests.serving.drawn import (
     served_models,
     workloads,
 )
-from tests.serving.given import rising, timed
+from tests.serving.given import PLAIN, rising, timed
 from tests.strategies import divisors
 
 BATCHES = np.array([1.0, 2, 7, 40, 41, 300, 2500])
@@ -273,6 +275,25 @@ def test_decoding_without_context_is_prefill_without_attention(model, system, nu
     np.testing.assert_allclose(first.time, last.time - attention, rtol=1e-9)
 
 
+@given(model=served_models(), tokens=st.integers(1, 3000))
+def test_prefill_is_the_inference_of_training(model, tokens):
+    """One chunk of a prompt has the blocks of an inference of as many tokens, where no kernel has a floor.
+
+    The head has one row instead of all. Dense models, as the router of training computes in 32 bits.
+    """
+    others = ("positions", "mtp_layers", *EXPERTS)
+    plain = {key: model[key] for key in model if key not in others}
+    asked = read(plain | {"dropout": False})
+    inference = calculon.estimate(asked, INFERENCE | {"seq_length": tokens}, PLAIN)
+    found = timed(asked, PLAIN, prompts=1, chunk=tokens)
+    blocks = asked.num_blocks * inference.stats["block_fw_time"]
+    assert found.blocks[0] == pytest.approx(blocks, rel=1e-9)
+    assert found.first[0] == pytest.approx(inference.stats["embedding_time"], rel=1e-9)
+    all_rows = timed(asked, PLAIN, prompts=1, chunk=tokens, logits=tokens)
+    (one,), (every_row,) = found.of("head")[-1:], all_rows.of("head")[-1:]
+    assert one.flops[0] * tokens == every_row.flops[0] == 2 * tokens * asked.hidden * asked.vocab
+
+
 @given(model=served_models(), system=MACHINES, window=st.integers(1000, 10**6))
 def test_wide_windows_are_full_attention(model, system, window):
     plain = {key: value for key, value in model.items() if key not in WINDOWS}
@@ -326,6 +347,16 @@ def test_one_expert_is_a_dense_model_but_for_routing(case):
             rtol=1e-12,
         )
 
+
+INFERENCE = {name: value for name, value in ONE_PROCESSOR.items() if name != "preset"} | {
+    "datatype": "bfloat16",
+    "fused_activation": True,
+    "training": False,
+    "attn_impl": "flash",
+    "fusion": "compile",
+    "edition": "corrected",
+}
+"""An inference on one processor with the kernels of serving."""
 
 WINDOWS = ("sliding_window", "full_attention_every", "chunked_window")
 EXPERTS = (

@@ -19,6 +19,7 @@ from calculon.serving.steady import (
     run_time,
     saturated,
     static_rate,
+    users_of,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -78,6 +79,15 @@ def test_users_are_all_somewhere():
     assert np.all(thinking.rate < state.rate)
 
 
+def test_users_who_think_are_elsewhere():
+    """Those at hand and those who think are all users, and fewer at hand wait for fewer prompts."""
+    users = users_of(BATCH, DECODE, ALONE, OUTPUT, 5.0)
+    state = of_users(users, DECODE, ALONE, OUTPUT, 5.0, BATCH)
+    np.testing.assert_allclose(state.rate * 5.0 + BATCH, users, rtol=1e-9)
+    np.testing.assert_array_equal(state.tpot, of_users(BATCH, DECODE, ALONE, OUTPUT).tpot)
+    np.testing.assert_array_equal(users_of(BATCH, DECODE, ALONE, OUTPUT, 0.0), BATCH)
+
+
 def test_requests_of_users_wait_for_those_of_others():
     """Half of a prompt in service for each that a request finds, by Pollaczek and Khinchine, and never all others'."""
     few, many = np.full(MANY, 2.0), BATCH + 1
@@ -97,11 +107,6 @@ def test_requests_of_users_wait_for_those_of_others():
         queue_of_users(few, DECODE, ALONE._replace(variation=1.0), OUTPUT),
         2 * queue_of_users(few, *load),
     )
-
-
-def test_users_who_think_long_wait_for_nobody():
-    load = (BATCH, DECODE, ALONE, OUTPUT)
-    assert np.all(queue_of_users(*load, think=1e12) < 1e-6 * BATCH * PREFILL)
 
 
 def test_below_saturation_tokens_come_sooner():

@@ -90,7 +90,7 @@ class DeploymentSpace:
     """All deployments of a model on some counts of processors.
 
     A deployment has a number: its place in loops over choices, prompts in passes of their own or mixed with decoding,
-    counts, ``tensor_par``, ``pipeline_par``, ``expert_par``, ``token_budget`` and ``max_batch``, the last one fastest.
+    counts, splits, ``token_budget`` and ``max_batch``, the last one fastest.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class DeploymentSpace:
 
     def _records(self) -> Iterator[Deployment]:
         """Yield the choices as records; what contradicts itself is left out, where anything does not."""
-        values = [self._values(name, (stated_default(name),)) for name in CHOICES]
+        values = [self.tried(name) for name in CHOICES]
         made: dict[Deployment, None] = {}
         wrong: SpecError | None = None
         for choice in product(*values):
@@ -160,6 +160,10 @@ class DeploymentSpace:
         if not made and wrong is not None:
             raise wrong
         yield from made
+
+    def tried(self, name: str) -> Values:
+        """Return the values of a choice that are tried, in order."""
+        return self._values(name, (stated_default(name),))
 
     def _values(self, name: str, usual: Sequence[Any]) -> Values:
         """Return the values of a field that are tried, in order."""
@@ -180,17 +184,26 @@ class DeploymentSpace:
     def _engines(self) -> Array:
         """The splits of a replica: heads and blocks that can be divided, experts in whole groups."""
         model, networks = self.model, self.system.networks
-        experts = model.num_experts if model.mixes else 1
-        usual = [networks[0].size, model.num_blocks, experts]
-        sizes = (
-            self._sizes(name, range(1, most + 1))
-            for name, most in zip(SPLIT[1:], usual, strict=True)
-        )
-        tensor, stages, groups = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
-        fits = (model.attn_heads % tensor == 0) & (stages <= model.num_blocks)
-        fits &= (tensor % groups == 0) & (experts % groups == 0)
+        node = range(1, networks[0].size + 1)
+        ranks = self._sizes("tensor_par", node) if model.mixes else [1]
+        groups = [one for one in range(1, max(ranks) + 1) if any(t % one == 0 for t in ranks)]
+        usual: dict[str, Sequence[int]] = {
+            "tensor_par": node,
+            "pipeline_par": range(1, model.num_blocks + 1),
+            "attn_data_par": groups,
+            "expert_par": groups,
+            "redundant_experts": (0,),
+        }
+        sizes = (self._sizes(name, usual[name]) for name in SPLIT[1:])
+        columns = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
+        tensor, stages, parts, experts, copies = columns
+        every = model.num_experts if model.mixes else 1
+        fits = (tensor % parts == 0) & (tensor % experts == 0) & (stages <= model.num_blocks)
+        fits &= model.attn_heads % np.maximum(tensor // parts, 1) == 0
+        fits &= ((every + copies) % experts == 0) & (copies <= np.where(experts > 1, every, 0))
+        fits &= (parts == 1) | model.mixes
         fits &= tensor * stages <= max(network.size for network in networks)
-        return np.stack([tensor, stages, groups])[:, fits].astype(np.int64)
+        return np.stack([tensor, stages, parts, experts, copies])[:, fits].astype(np.int64)
 
     def _scheduling(self, record: Deployment) -> Iterator[Array]:
         """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes."""

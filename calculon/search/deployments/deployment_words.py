@@ -8,7 +8,7 @@ from calculon.records import Column
 from calculon.search.objective import Objective
 from calculon.search.where import Condition, Words
 from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import SIZES
+from calculon.serving.deployments import COUNT, POOL_SIZES, SIZES
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import SpecField, spec_fields
 from calculon.spec.parse import parse_value
@@ -18,18 +18,21 @@ Values = tuple[Any, ...]
 FIELDS: Mapping[str, SpecField] = {one.key: one for one in spec_fields(Deployment)}
 """Fields of a deployment, by their names in files."""
 
-COUNT = "num_procs"
-"""The field that is an argument of its own."""
-
-SPLIT = (COUNT, "tensor_par", "pipeline_par", "expert_par")
-"""Fields of the processors and how a replica is split over them."""
+SPLIT = POOL_SIZES
+"""Fields of the processors and how a replica is split over them, the count first."""
 
 _FIRST = ("token_budget", "max_batch")
 SCHEDULING = (*_FIRST, *(one for one in SIZES if one not in (*SPLIT, *_FIRST)))
 """The other fields that are numbers of each deployment."""
 
-CHOICES = tuple(name for name in FIELDS if name not in (*SPLIT, *SCHEDULING))
+POOL = "prefill"
+"""The pool that prefills: processors of their own, whose splits are tried with those of the replicas that decode."""
+
+CHOICES = tuple(name for name in FIELDS if name not in (*SPLIT, *SCHEDULING, POOL))
 """Fields that hold for all deployments of a group."""
+
+TYPES = ("weights_dtype", "experts_dtype", "head_dtype", "kv_dtype")
+"""Fields of types of numbers."""
 
 OF_DRAFTS = ("draft_tokens", "acceptance", "accepted")
 """Fields that mean nothing without a draft."""
@@ -39,6 +42,12 @@ BUDGETS = (0, *(2**power for power in range(9, 15)))
 
 CAPS = (0, *(2**power for power in range(13)))
 """Batches that a frontier tries where the load does not say it: as many as keep the limits, and powers of two."""
+
+_ASKED = {
+    COUNT: "the processor counts are an argument of their own",
+    POOL: "pools of their own are an option of their own: --apart, or apart=True in Python",
+}
+"""Why some fields are no matter of restriction."""
 
 STATIC = "static"
 """The batching to which a token budget means nothing."""
@@ -104,8 +113,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     """
     problems, found = [], dict[str, Values]()
     for name, given in values.items():
-        if name == COUNT:
-            hint = "the processor counts are an argument of their own"
+        if hint := _ASKED.get(name, ""):
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
         if (field := FIELDS.get(name)) is None:
