@@ -292,7 +292,7 @@ def _kernel(system: System, row: Row, count: int) -> Parts:
         kernel = KERNELS["product"](system, types)
         if isinstance(kernel.rate, Gemm):
             return _tiles(system, kernel.rate, kernel, row)
-        return _by_law(system, kernel, row, count, serving.matrix_floor)
+        return _by_law(system, kernel, row, count, serving.matrix_floor, _share(system, row))
     floors = {"attention": serving.attention_floor, "routing": serving.routing_floor}
     floor = floors.get(layer.kernel, serving.vector_floor)
     kernel = KERNELS[layer.kernel](system, types)
@@ -310,7 +310,7 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     aligned = alignment([n, k], kernel.element_bytes)
     rows, many = np.where(some, m, 1.0), np.where(some, batch, 1.0)
     arithmetic, memory = law.parts(many, rows, k, n, aligned, on, moved=row.moved)
-    arithmetic = np.where(some, arithmetic, 0.0)
+    arithmetic = np.where(some, arithmetic / _share(system, row), 0.0)
     floor = law.start or system.ext.serving.matrix_floor
     if memory is None:
         return _combined(system, floor, arithmetic, _moved(system, row.moved))
@@ -318,8 +318,16 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     return Parts(np.where(some, floor, 0.0), arithmetic, memory, np.zeros_like(time), time)
 
 
-def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) -> Parts:
-    """Time a layer by the law of its kernel, forward.
+def _share(system: System, row: Row) -> float:
+    """Return the share of the rate of products that one reaches: less where experts have several in one kernel."""
+    grouped = row.layer is not None and row.layer.kernel == "grouped_product"
+    return system.ext.serving.grouped_efficiency if grouped else 1.0
+
+
+def _by_law(
+    system: System, kernel: Kernel, row: Row, count: int, floor: float, share: float = 1.0
+) -> Parts:
+    """Time a layer by the law of its kernel, forward, with a share of its rate.
 
     The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving. On an
     engine with a stepped curve more never takes less: fewer rows run as more of them, of which some are not used.
@@ -342,7 +350,9 @@ def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) 
         memory = _moved(system, row.moved) if own is None else own[0, 0]
         done = arithmetic[0, 0] - np.where(flops[0, 0] > 0, start, 0.0)
     own_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
-    return _combined(system, (own_start or floor) if floor else 0.0, done, memory + np.zeros(count))
+    return _combined(
+        system, (own_start or floor) if floor else 0.0, done / share, memory + np.zeros(count)
+    )
 
 
 def _start(kernel: Kernel) -> float:
