@@ -17,7 +17,7 @@ from calculon.apps.report.serving_prefixes import (
 )
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, gibibytes, heading, percent
-from calculon.inspect.served_errors import ALL
+from calculon.serving_figures import ALL_ENGINES
 from calculon.units import duration, significant
 
 Document = Mapping[str, Any]
@@ -172,14 +172,21 @@ class ServingPage:
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
         """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
-        error, value = self.served["published"].get(figure, {}).get(ALL), self.figures[figure]
+        error, value = (
+            self.served["published"].get(figure, {}).get(ALL_ENGINES),
+            self.figures[figure],
+        )
         if error is None or not math.isfinite(value):
             return ""
         return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
 
     def _evidence(self) -> Iterator[str]:
         """Say which rows the ranges of figures rest on."""
-        found = {name: each[ALL] for name, each in self.served["published"].items() if ALL in each}
+        found = {
+            name: each[ALL_ENGINES]
+            for name, each in self.served["published"].items()
+            if ALL_ENGINES in each
+        }
         if not found:
             return
         names = {"ttft": "first token", "tpot": "per token", "output_rate": "tokens/s"}
