@@ -118,6 +118,7 @@ class Replica:
             expert_par=d.expert_par,
             copies=d.redundant_experts,
             attn_data_par=d.attn_data_par,
+            context_par=d.context_par,
             **columns,
         )
 

@@ -357,6 +357,7 @@ def split_words(d: Document) -> str:
     split = [f"TP {d['tensor_par']}"]
     split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
     split += [f"attention DP {d['attn_data_par']}"] if d["attn_data_par"] > 1 else []
+    split += [f"CP {d['context_par']}"] if d["context_par"] > 1 else []
     split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
     copies = d["redundant_experts"]
     return " ".join(split) + (f" with {counted(copies, 'expert')} twice" if copies else "")
