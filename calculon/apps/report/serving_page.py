@@ -9,6 +9,7 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.page import SIDE_BY_SIDE
+from calculon.apps.report.serving_drafts import draft_notes, draft_words
 from calculon.apps.report.serving_prefixes import (
     has_prefixes,
     length_note,
@@ -102,6 +103,8 @@ class ServingPage:
             "requests": requests_words(w),
             "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {self._cut()}",
         }
+        if drafts := draft_words(self.served):
+            rows["drafts"] = drafts
         table = grid("text", "text")
         for label, words in rows.items():
             table.add_row(Text(label, "dim"), Text(words))
@@ -325,6 +328,7 @@ class ServingPage:
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
             *prefix_notes(self.served),
+            *draft_notes(self.served),
         ]
         if self.figures["joules_per_token"] is not None:
             notes.append(f"Energy: {self.served['power']}.")
