@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.frozen import dataclass
+from calculon.plan.choices import distinct
 from calculon.serving.deployment import Deployment
 from calculon.serving.pass_sizes import spread
 from calculon.serving.pool import Pool
@@ -110,14 +111,7 @@ class Deployments:
         """
         beside = ("max_batch",) if counted else (COUNT, "max_batch")
         own = [getattr(self, name) for name in SIZES if name not in beside]
-        order = np.lexsort(own)
-        new = np.zeros(self.count, bool)
-        for one in own:
-            column = one[order]
-            new[1:] |= column[1:] != column[:-1]
-        kinds = np.empty(self.count, np.int64)
-        kinds[order] = np.cumsum(new)
-        _, firsts = np.unique(kinds, return_index=True)
+        _, kinds, firsts = distinct(own)
         return firsts, kinds
 
     def without_draft(self) -> "Deployments":

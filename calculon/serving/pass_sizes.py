@@ -90,6 +90,11 @@ class PassSizes:
         """The columns, in their order."""
         return tuple(getattr(self, name) for name in self.__dataclass_fields__)
 
+    def take(self, places: Array) -> "PassSizes":
+        """Return some of the passes."""
+        taken = (one[places] for one in self.columns)
+        return PassSizes(**dict(zip(self.__dataclass_fields__, taken, strict=True)))
+
     @property
     def tokens(self) -> Count:
         """Rows of the pass that go through the products."""

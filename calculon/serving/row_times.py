@@ -92,6 +92,15 @@ class PassTimes:
     first: Seconds
     last: Seconds
 
+    def take(self, places: Array) -> "PassTimes":
+        """Return some of the passes."""
+        rows = tuple(
+            replace(row, **{name: getattr(row, name)[places] for name in QUANTITIES})
+            for row in self.rows
+        )
+        ends = {name: getattr(self, name)[places] for name in ("time", "blocks", "first", "last")}
+        return PassTimes(rows=rows, **ends)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the first pass as plain values: its time, and its rows of each name together."""
         rows: dict[str, dict[str, float]] = {}
