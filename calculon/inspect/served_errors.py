@@ -60,10 +60,17 @@ def served_errors() -> tuple[ServedError, ...]:
     found = []
     for line in lines:
         cells = dict(zip(names, line.split(","), strict=True))
-        counts = {name: int(cells[name]) for name in ("rows", "studies")}
-        shares = {name: float(cells[name]) for name in ("low", "median", "high")}
+        low, median, high = (float(cells[name]) for name in ("low", "median", "high"))
         found.append(
-            ServedError(engine=cells["engine"], figure=cells["figure"], **counts, **shares)
+            ServedError(
+                engine=cells["engine"],
+                figure=cells["figure"],
+                rows=int(cells["rows"]),
+                studies=int(cells["studies"]),
+                low=low,
+                median=median,
+                high=high,
+            )
         )
     return tuple(found)
 

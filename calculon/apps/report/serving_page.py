@@ -17,7 +17,6 @@ from calculon.apps.report.serving_prefixes import (
 )
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, gibibytes, heading, percent
-from calculon.inspect.served_errors import ALL
 from calculon.units import duration, significant
 
 Document = Mapping[str, Any]
@@ -50,6 +49,9 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 """Parts of the time of a row, of which the longest bounds it."""
 
 _LATENT = 1e-12
+
+_ENGINES = "all"
+"""Key of the errors of all engines together."""
 
 _MOST_PARTS = 3
 """Parts of the machine that are told."""
@@ -150,9 +152,7 @@ class ServingPage:
             )
         if f["joules_per_token"] is not None:
             energy = f"{f['joules_per_token']:.3g}"
-            rows.append(
-                ("J for a generated token", energy, "estimate; what it assumes stands below")
-            )
+            rows.append(("J for a token", energy, "estimate; what it assumes stands below"))
         if self.served["run_time"] is not None:
             count = f"{self.workload['requests']:,} requests"
             told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
@@ -166,14 +166,18 @@ class ServingPage:
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
         """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
-        error, value = self.served["published"].get(figure, {}).get(ALL), self.figures[figure]
+        error, value = self.served["published"].get(figure, {}).get(_ENGINES), self.figures[figure]
         if error is None or not math.isfinite(value):
             return ""
         return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
 
     def _evidence(self) -> Iterator[str]:
         """Say which rows the ranges of figures rest on."""
-        found = {name: each[ALL] for name, each in self.served["published"].items() if ALL in each}
+        found = {
+            name: each[_ENGINES]
+            for name, each in self.served["published"].items()
+            if _ENGINES in each
+        }
         if not found:
             return
         names = {"ttft": "first token", "tpot": "per token", "output_rate": "tokens/s"}
