@@ -99,8 +99,9 @@ class KeptPrefixes:
             return np.minimum(state.rate, w.rate / replicas)
         if w.users is None:
             return state.rate
-        own = np.minimum(w.users / replicas, batch)
-        return np.minimum(state.rate, of_users(own, token, prompts, w.output, w.think).rate)
+        own = np.full_like(batch, w.users) / replicas
+        found = of_users(own, token, prompts, w.output, w.think, batch)
+        return np.minimum(state.rate, found.rate)
 
     def prompts(self, batch: Count, decode: Seconds, prompts: Prompts, state: Steady) -> Prompts:
         """Return what prompts add with hits where they are.

@@ -37,9 +37,12 @@ from calculon.serving.steady import (
     concurrency,
     elsewhere,
     of_users,
+    pass_at_work,
+    queue_of_users,
     run_time,
     saturated,
     static_rate,
+    users_of,
     waves,
 )
 from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
@@ -208,7 +211,7 @@ class Load:
         """Return the sequences that a replica decodes, and what bounds them."""
         d, w = self.deployments, self.load
         if w.users is not None:
-            return _at_most(np.ceil(w.users / d.replicas), most, cut, "users")
+            return _at_most(self._at_hand(most), most, cut, "users")
         if w.rate is not None:
             each = w.rate / d.replicas
             enough = least(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
@@ -220,6 +223,22 @@ class Load:
                 kept = largest(most, partial(self._keeps, name=name, limit=limit))
                 most, cut = _lower(kept, most, cut, name)
         return most, cut
+
+    def _at_hand(self, most: Count) -> Count:
+        """Return the sequences that users have at a time, infinite where they are more than there may be."""
+        d, w = self.deployments, self.load
+        assert w.users is not None
+        own = w.users / d.replicas
+        if not w.think or d.record.batching == "static":
+            return np.ceil(own)
+
+        def enough(at: Array, batch: Count) -> Array:
+            _, prompts, decode = self.state(batch, at)
+            token = decode / self.replica.per_pass
+            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+
+        found = least(most, enough)
+        return np.where(found > 0, found, np.inf)
 
     def _keeps(self, places: Array, batch: Count, name: str, limit: float) -> Array:
         """Return which batches keep a limit, each of the deployment at a place."""
@@ -300,13 +319,19 @@ class Load:
         d, w = self.deployments, self.load
         assert w.users is not None
         own = w.users / d.replicas
-        late = np.maximum(0.0, own - batch) / full.rate
         if d.record.batching == "static":
+            late = np.maximum(0.0, own - batch) / full.rate
             return full, Wait(late, late)
-        fits = own <= batch
-        late = np.where(fits, 0.0, late)
-        alone = of_users(own, decode / self.replica.per_pass, prompts, w.output, w.think)
-        return _where(fits, alone, full), Wait(late, late)
+        room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
+        if w.think:
+            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
+        load = (hand, token, prompts, w.output)
+        fits = own <= room
+        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate) + queue_of_users(*load)
+        if self.pool is None:  # which decodes nothing
+            late = late + self.replica.per_pass * pass_at_work(*load)
+        state = of_users(own, token, prompts, w.output, w.think, hand)
+        return _where(fits, state, full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""

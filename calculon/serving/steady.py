@@ -78,18 +78,74 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) ->
 
 
 def of_users(
-    users: Count, decode: Seconds, prompts: Prompts, output: float, think: float = 0.0
+    users: Count,
+    decode: Seconds,
+    prompts: Prompts,
+    output: Count | float,
+    think: float = 0.0,
+    at_hand: Count | None = None,
 ) -> Steady:
     """Return the state of a replica with users of whom each has one request at a time, all of which fit.
 
-    While one user's tokens are made, the prompts of all others come once: ``(users - 1)`` times what they add, over
-    ``o - 1`` tokens.
+    From one request of a user to the next the prompts of all others come once: ``(users - 1)`` times what they add.
+    Those that a request waits for (:func:`queue_of_users`) are before its tokens, the rest is spread over them. Of
+    users who think only those `at_hand` are others.
     """
+    hand = users if at_hand is None else at_hand
     steps = output - 1
-    others = np.maximum(users - 1, 0.0)  # of fewer users than replicas some are idle
-    tpot = decode + others * prompts.busy / steps
-    rate = users / (prompts.latency + steps * tpot + think)
+    others = _others(hand) * prompts.busy
+    tpot = decode + (others - queue_of_users(hand, decode, prompts, output)) / steps
+    rate = users / (_cycle(hand, decode, prompts, output) + think)
     return Steady(rate, tpot, rate * prompts.busy)
+
+
+def users_of(
+    at_hand: Count, decode: Seconds, prompts: Prompts, output: Count | float, think: float
+) -> Count:
+    """Return the users of whom so many are at hand while the others think: by Little's law ``b + x z``."""
+    return at_hand + of_users(at_hand, decode, prompts, output).rate * think
+
+
+def queue_of_users(
+    users: Count, decode: Seconds, prompts: Prompts, output: Count | float
+) -> Seconds:
+    r"""Return the mean time in which prompts of others are taken before that of a request.
+
+    In a closed loop a request finds what the others alone would leave (the arrival theorem): their prompts keep the
+    replica busy for a share `u` of the time, and the one at work is half done, if all are alike. With the work `s` of a
+    prompt of relative variation `c`
+
+    .. math:: W = s \frac{u}{1 - u} \frac{1 + c^2}{2}, \qquad u = \frac{(U - 1) s}{C}
+
+    where C is the time from one request of a user to the next; it does not depend on W, since what is done before a
+    request's tokens is not done between them. Source: Reiser and Lavenberg, *Mean-value analysis of closed multichain
+    queuing networks*, JACM 27(2), 1980; residual times: Wolff, *Stochastic Modeling and the Theory of Queues*, 1989.
+    """
+    others = _others(users) * prompts.busy
+    share = others / _cycle(users, decode, prompts, output)
+    queue = prompts.busy * share / (1 - share) * (1 + prompts.variation**2) / 2
+    return np.minimum(queue, others)  # all of them, at most
+
+
+def pass_at_work(users: Count, decode: Seconds, prompts: Prompts, output: Count | float) -> Seconds:
+    """Return the mean time until the pass ends that decodes others when a request comes: half of it, if there are any.
+
+    Passes that take prompts are part of :func:`queue_of_users`.
+    """
+    others = _others(users)
+    share = others * prompts.busy / _cycle(users, decode, prompts, output)
+    return np.minimum(others, 1.0) * (1 - share) * decode / 2
+
+
+def _others(users: Count) -> Count:
+    """Return the users beside one; of fewer users than replicas some are idle."""
+    return np.maximum(users - 1, 0.0)
+
+
+def _cycle(users: Count, decode: Seconds, prompts: Prompts, output: Count | float) -> Seconds:
+    """Return the time from one request of a user to the next: its own, and the prompts of all others."""
+    work = prompts.latency + (output - 1) * decode
+    return work + _others(users) * prompts.busy
 
 
 def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:

@@ -37,6 +37,7 @@ COMMANDS = (
     Command("llm-validation", "compare the model with published measurements", "lv"),
     Command("campaign", "a whole training run: days, failures, checkpoints, money, energy"),
     Command("serve", "a deployment that answers requests: time per token, rate, price, memory"),
+    Command("serve-optimal", "find the best deployments that serve a model, or a frontier", "sop"),
     Command("sensitivity", "what a plan depends on, what more of the machine is worth, break-even"),
     Command("compare", "set executions or results side by side"),
     Command("plot", "draw where time and memory go, searches and validation"),

@@ -127,7 +127,7 @@ def add_choice_options(parser: Parser) -> None:
     add_campaign(parser)
     parser.add_argument(
         "--where",
-        action=_And,
+        action=And,
         metavar="EXPR",
         help="keep only executions that meet a condition on statistics and execution fields, "
         "such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' (units: KiB MiB GiB TiB, "
@@ -154,7 +154,7 @@ def _datatype(text: str) -> str:
     return fields["datatype"] if len(fields) == 1 else text
 
 
-class _And(argparse.Action):
+class And(argparse.Action):
     """Combines a condition that is given several times: all of them must hold."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:

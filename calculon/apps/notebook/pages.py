@@ -22,7 +22,7 @@ from calculon.apps.report.waterfall_section import waterfall_section
 from calculon.apps.report.why_page import WhyPage
 from calculon.apps.report.winners import reasons_table, winners_table
 from calculon.apps.views.estimate_result import result_of
-from calculon.apps.views.launched import launch_page
+from calculon.apps.views.launch_results import launch_page
 from calculon.apps.views.waterfalls import fall_alone
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import in_words

@@ -102,12 +102,18 @@ class ServingPage:
         rows = {
             "deployment": deployment_words(d),
             "requests": requests_words(w),
-            "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {CUTS[self.served['cut']]}",
+            "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {self._cut()}",
         }
         table = grid("text", "text")
         for label, words in rows.items():
             table.add_row(Text(label, "dim"), Text(words))
         yield indented(table)
+
+    def _cut(self) -> str:
+        """Say what bounds the sequences of a replica."""
+        cut = self.served["cut"]
+        thinks = cut == "users" and self.workload["think"]
+        return "as many as users wait for at a time" if thinks else CUTS[cut]
 
     def _answer(self) -> Iterator[RenderableType]:
         """Tell the figures that decide, and whether they keep the limits."""

@@ -23,10 +23,12 @@ def has_prefixes(served: Document) -> bool:
 
 def prefix_section(served: Document) -> Iterator[RenderableType]:
     """Yield the section on cached prefixes."""
-    f, place = served["figures"], served["deployment"]["cache_offload"]
+    f, w, place = served["figures"], served["workload"], served["deployment"]["cache_offload"]
     yield heading("Cached prefixes", f"{percent(f['hit_rate'])} of the tokens of prompts")
     table, further = grid("left", "right"), place != NO_TIER
     rows = []
+    if "shared_prefix" in w:
+        rows.append(("tokens that all prompts begin with", f"{w['shared_prefix']:,}"))
     if further:
         rows.append((f"of prompts from tier 2 ({place})", percent(f["hit_offloaded"])))
     if f["waiting_prefixes"] is not None:

@@ -145,7 +145,7 @@ class DeploymentSpace:
 
     def _records(self) -> Iterator[Deployment]:
         """Yield the choices as records; what contradicts itself is left out, where anything does not."""
-        values = [self._values(name, (stated_default(name),)) for name in CHOICES]
+        values = [self.tried(name) for name in CHOICES]
         made: dict[Deployment, None] = {}
         wrong: SpecError | None = None
         for choice in product(*values):
@@ -160,6 +160,10 @@ class DeploymentSpace:
         if not made and wrong is not None:
             raise wrong
         yield from made
+
+    def tried(self, name: str) -> Values:
+        """Return the values of a choice that are tried, in order."""
+        return self._values(name, (stated_default(name),))
 
     def _values(self, name: str, usual: Sequence[Any]) -> Values:
         """Return the values of a field that are tried, in order."""

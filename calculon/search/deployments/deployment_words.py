@@ -31,6 +31,9 @@ POOL = "prefill"
 CHOICES = tuple(name for name in FIELDS if name not in (*SPLIT, *SCHEDULING, POOL))
 """Fields that hold for all deployments of a group."""
 
+TYPES = ("weights_dtype", "experts_dtype", "head_dtype", "kv_dtype")
+"""Fields of types of numbers."""
+
 OF_DRAFTS = ("draft_tokens", "acceptance", "accepted")
 """Fields that mean nothing without a draft."""
 

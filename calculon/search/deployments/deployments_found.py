@@ -13,6 +13,7 @@ from calculon.errors import Infeasible
 from calculon.frozen import dataclass
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
+from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.deployment import Deployment
 from calculon.serving.serve import Served, serve
@@ -166,13 +167,21 @@ class DeploymentSearch(Displayed):
         for rank, deployment in enumerate(self.deployments):
             values = {name: _nullable(column[rank]) for name, column in figures.items()}
             batch = values.pop("batch")
-            winners.append({DEPLOYMENT: deployment.to_dict(), "batch": batch, "figures": values})
+            winners.append(
+                {
+                    DEPLOYMENT: deployment.to_dict(),
+                    "replicas": deployment.replicas,
+                    "batch": batch,
+                    "figures": values,
+                }
+            )
         return {
             "model": space.model.name,
             "system": space.system.name,
             "workload": space.workload.to_dict(),
             "num_procs": list(space.counts),
             "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],
+            "types": {name: list(space.tried(name)) for name in TYPES},
             "counts": self.counts.to_dict(),
             WINNERS: winners,
         }
@@ -181,7 +190,7 @@ class DeploymentSearch(Displayed):
         """Return fields, batch and figures of the deployments as a DataFrame, best first."""
         import pandas as pd  # what most callers never need
 
-        fields = pd.DataFrame([one.to_dict() for one in self.deployments])
+        fields = pd.DataFrame([flat(one.to_dict()) for one in self.deployments])
         return fields.assign(
             **self.columns, model=self.space.model.name, system=self.space.system.name
         )
@@ -195,6 +204,17 @@ class DeploymentSearch(Displayed):
             first = self.objectives[0].statistic.name
             text += f", best {first} {self.columns[first][0]:.6g}"
         return f"<DeploymentSearch: {text}>"
+
+
+def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with those of records inside by path: ``prefill.num_procs``."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{inner}": own for inner, own in flat(value).items()}
+        else:
+            found[name] = value
+    return found
 
 
 def _nullable(value: float) -> float | None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
+from calculon.campaign.money import NO_PRICE
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -103,8 +104,29 @@ def search_deployments(
     (1, 5.0)
     """
     space = make_space(model, num_procs, system, workload, options, fix, add, front=bool(pareto))
+    return searched(space, objective, top, pareto, where)
+
+
+def searched(
+    space: DeploymentSpace,
+    objective: str = OBJECTIVE,
+    top: int = 1,
+    pareto: Sequence[str] = (),
+    where: str | None = None,
+) -> DeploymentSearch:
+    """Search a space; arguments and errors as of :func:`search_deployments`."""
     condition = None if where is None else read_condition(where)
-    return run(space, make_ranking(objective, top, pareto), condition)
+    ranking = make_ranking(objective, top, pareto)
+    found = run(space, ranking, condition)
+    unknown = [
+        one.statistic.name
+        for one in found.objectives
+        if one.statistic.nullable and not len(found) and found.counts.feasible and where is None
+    ]
+    if unknown:
+        hint = NO_PRICE.format(system=space.system.name).replace("--price 2.5", "--fix price=2.5")
+        raise SpecError("objective", Problem("", "a figure that is known", unknown[0], hint))
+    return found
 
 
 def make_space(

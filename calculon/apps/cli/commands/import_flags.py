@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         system=arguments.system,
     )
     file = "<stdin>" if arguments.file == STDIN else "" if command else arguments.file
-    from calculon.apps.views.launched import launch_page
+    from calculon.apps.views.launch_results import launch_page
 
     page = launch_page(launch, file)
     if arguments.model_output is not None and not launch.model:
