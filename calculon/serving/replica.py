@@ -85,37 +85,7 @@ class Replica:
         """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
-<<<<<<< HEAD
-            d = self.deployments.record
-            rows = pass_rows(
-                self.model,
-                self.types,
-                sizes,
-                shared_heads=d.shared_heads,
-                routing=d.routing,
-                overlap=d.overlap,
-            )
-            times = pass_times(
-                self.model,
-                self.system,
-                rows,
-                sizes,
-                graphs=d.in_graphs(sizes.prompts),
-                overlap=d.overlap,
-            )
-            self._timed[key] = self.draft.after(
-                times,
-                self.system,
-                self.types,
-                sizes,
-                graphs=d.in_graphs(sizes.prompts),
-                shared_heads=d.shared_heads,
-                routing=d.routing,
-                overlap=d.overlap,
-            )
-=======
             self._timed[key] = self._distinct(sizes)
->>>>>>> ssearch
         return self._timed[key]
 
     def _distinct(self, sizes: PassSizes) -> PassTimes:
@@ -128,17 +98,17 @@ class Replica:
         return self._time(sizes.take(first)).take(alike)
 
     def _time(self, sizes: PassSizes) -> PassTimes:
+        """Time passes and what they draft."""
         d = self.deployments.record
-        rows = pass_rows(
-            self.model,
-            self.types,
-            sizes,
-            shared_heads=d.shared_heads,
-            routing=d.routing,
-            overlap=d.overlap,
-        )
+        kinds: dict[str, Any] = {
+            "shared_heads": d.shared_heads,
+            "routing": d.routing,
+            "overlap": d.overlap,
+        }
         graphs = d.in_graphs(sizes.prompts)
-        return pass_times(self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap)
+        rows = pass_rows(self.model, self.types, sizes, **kinds)
+        times = pass_times(self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap)
+        return self.draft.after(times, self.system, self.types, sizes, graphs=graphs, **kinds)
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""

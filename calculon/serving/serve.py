@@ -235,7 +235,7 @@ def _asked(
     if not _is_other_file(source):
         return read_deployment(source, changes)
     from calculon.launch.launch_files import tell_lost  # rarely needed
-    from calculon.serving.launched import launched_server, server_of
+    from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
     procs = stated.get("num_procs")

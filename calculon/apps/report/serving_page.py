@@ -52,6 +52,7 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 
 _LATENT = 1e-12
 
+
 _MOST_PARTS = 3
 """Parts of the machine that are told."""
 
@@ -159,9 +160,7 @@ class ServingPage:
             )
         if f["joules_per_token"] is not None:
             energy = f"{f['joules_per_token']:.3g}"
-            rows.append(
-                ("J for a generated token", energy, "estimate; what it assumes stands below")
-            )
+            rows.append(("J for a token", energy, "estimate; what it assumes stands below"))
         if self.served["run_time"] is not None:
             count = f"{self.workload['requests']:,} requests"
             told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
