@@ -109,6 +109,7 @@ class Draft:
         *,
         graphs: bool | Array = True,
         shared_heads: bool = True,
+        routing: str = "balanced",
     ) -> PassTimes:
         """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
 
@@ -116,13 +117,14 @@ class Draft:
         ----------
         times : PassTimes
             Of the verifications, and what else the steps take.
-        system, types, step, graphs, shared_heads
+        system, types, step, graphs, shared_heads, routing
             As of the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
             assert self.model is not None
-            own = pass_rows(self.model, types, sizes, shared_heads=shared_heads, module=self.module)
+            kernels = {"shared_heads": shared_heads, "module": self.module}
+            own = pass_rows(self.model, types, sizes, routing=routing, **kernels)
             drafted = pass_times(self.model, system, own, sizes, graphs=graphs, step=False)
             added = added + count * drafted.time
             rows += [_drafting(row, count) for row in drafted.rows]

@@ -98,8 +98,15 @@ class Replica:
                 graphs=d.in_graphs(sizes.prompts),
                 overlap=d.overlap,
             )
-            kernels = {"graphs": d.graphs, "shared_heads": d.shared_heads}
-            self._timed[key] = self.draft.after(times, self.system, self.types, sizes, **kernels)
+            self._timed[key] = self.draft.after(
+                times,
+                self.system,
+                self.types,
+                sizes,
+                graphs=d.graphs,
+                shared_heads=d.shared_heads,
+                routing=d.routing,
+            )
         return self._timed[key]
 
     def sizes(self, **columns: Array | float) -> PassSizes:
