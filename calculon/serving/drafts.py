@@ -110,6 +110,7 @@ class Draft:
         graphs: bool | Array = True,
         shared_heads: bool = True,
         routing: str = "balanced",
+        overlap: str = "none",
     ) -> PassTimes:
         """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
 
@@ -117,15 +118,24 @@ class Draft:
         ----------
         times : PassTimes
             Of the verifications, and what else the steps take.
-        system, types, step, graphs, shared_heads, routing
+        system, types, step, graphs, shared_heads, routing, overlap
             As of the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
             assert self.model is not None
-            kernels = {"shared_heads": shared_heads, "module": self.module}
-            own = pass_rows(self.model, types, sizes, routing=routing, **kernels)
-            drafted = pass_times(self.model, system, own, sizes, graphs=graphs, step=False)
+            own = pass_rows(
+                self.model,
+                types,
+                sizes,
+                shared_heads=shared_heads,
+                routing=routing,
+                overlap=overlap,
+                module=self.module,
+            )
+            drafted = pass_times(
+                self.model, system, own, sizes, graphs=graphs, overlap=overlap, step=False
+            )
             added = added + count * drafted.time
             rows += [_drafting(row, count) for row in drafted.rows]
         return replace(

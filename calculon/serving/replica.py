@@ -103,9 +103,10 @@ class Replica:
                 self.system,
                 self.types,
                 sizes,
-                graphs=d.graphs,
+                graphs=d.in_graphs(sizes.prompts),
                 shared_heads=d.shared_heads,
                 routing=d.routing,
+                overlap=d.overlap,
             )
         return self._timed[key]
 
@@ -230,7 +231,9 @@ class Replica:
         slow = self._slowest(times, tokens)
         latency = self._through(times, tokens) + (count - 1) * slow
         mixed = decode + slow - self._slowest(self.decode_pass(batch), part)
-        return mixed_passes(count, together, mixed, decode, latency)
+        several = self.deployments.pipeline_par > 1
+        latency = np.where(several, latency, count * times.time)
+        return mixed_passes(count, together, np.where(several, mixed, times.time), decode, latency)
 
     def _mixed_pass(
         self, batch: Count, count: Count, together: Count, length: PromptLength
