@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served, copies_of_heads
 from calculon.serving.deployment import Deployment
-from calculon.serving.drafts import draft_of, unsplit
+from calculon.serving.drafts import draft_of, speculation_of, unsplit
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.plain_deployment import deployment_of, loaded
 from calculon.serving.pool import Pool
@@ -117,6 +117,14 @@ class Served(Displayed):
         """
         return drawn(self, kind)
 
+    @property
+    def _speculation(self) -> dict[str, Any] | None:
+        """What is drafted, and how much of it is accepted; None without speculation."""
+        found = speculation_of(self.model, self.deployment)
+        return (
+            {one.name: getattr(found, one.name) for one in fields(found)} if found.tokens else None
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {
@@ -127,6 +135,7 @@ class Served(Displayed):
             "method": "steady state",
             "batch": self.batch,
             "cut": self.cut,
+            "speculation": self._speculation,
             "figures": self.stats,
             "run_time": self.run_time,
             "price": self.point.price,

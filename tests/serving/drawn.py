@@ -102,7 +102,7 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
         "kv_block": draw(st.sampled_from((1, 16, 64))),
         "memory_fraction": draw(st.floats(0.5, 1)),
         "reserve_gib": draw(st.sampled_from((0, 4))),
-        "graphs": stages > 1 or draw(st.booleans()),
+        "graphs": draw(st.booleans()),
         "shared_heads": draw(st.booleans()),
     } | fixed
     each = found["tensor_par"] * found["pipeline_par"]

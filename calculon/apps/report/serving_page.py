@@ -9,6 +9,7 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.page import SIDE_BY_SIDE
+from calculon.apps.report.serving_drafts import draft_notes, draft_words
 from calculon.apps.report.serving_prefixes import (
     has_prefixes,
     length_note,
@@ -17,7 +18,7 @@ from calculon.apps.report.serving_prefixes import (
 )
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, gibibytes, heading, percent
-from calculon.inspect.served_errors import ALL
+from calculon.serving_figures import ALL_ENGINES
 from calculon.units import duration, significant
 
 Document = Mapping[str, Any]
@@ -102,6 +103,8 @@ class ServingPage:
             "requests": requests_words(w),
             "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {self._cut()}",
         }
+        if drafts := draft_words(self.served):
+            rows["drafts"] = drafts
         table = grid("text", "text")
         for label, words in rows.items():
             table.add_row(Text(label, "dim"), Text(words))
@@ -172,14 +175,21 @@ class ServingPage:
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
         """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
-        error, value = self.served["published"].get(figure, {}).get(ALL), self.figures[figure]
+        error, value = (
+            self.served["published"].get(figure, {}).get(ALL_ENGINES),
+            self.figures[figure],
+        )
         if error is None or not math.isfinite(value):
             return ""
         return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
 
     def _evidence(self) -> Iterator[str]:
         """Say which rows the ranges of figures rest on."""
-        found = {name: each[ALL] for name, each in self.served["published"].items() if ALL in each}
+        found = {
+            name: each[ALL_ENGINES]
+            for name, each in self.served["published"].items()
+            if ALL_ENGINES in each
+        }
         if not found:
             return
         names = {"ttft": "first token", "tpot": "per token", "output_rate": "tokens/s"}
@@ -318,6 +328,7 @@ class ServingPage:
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
             *prefix_notes(self.served),
+            *draft_notes(self.served),
         ]
         if self.figures["joules_per_token"] is not None:
             notes.append(f"Energy: {self.served['power']}.")
