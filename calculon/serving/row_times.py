@@ -12,7 +12,7 @@ from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.fused_attention import FusedAttention
-from calculon.hardware.kernels.kernel import Kernel, Shapes, Types
+from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, Shapes, Types
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm, Processor, alignment
 from calculon.hardware.system import System
@@ -91,6 +91,15 @@ class PassTimes:
     blocks: Seconds
     first: Seconds
     last: Seconds
+
+    def take(self, places: Array) -> "PassTimes":
+        """Return some of the passes."""
+        rows = tuple(
+            replace(row, **{name: getattr(row, name)[places] for name in QUANTITIES})
+            for row in self.rows
+        )
+        ends = {name: getattr(self, name)[places] for name in ("time", "blocks", "first", "last")}
+        return PassTimes(rows=rows, **ends)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the first pass as plain values: its time, and its rows of each name together."""
@@ -246,10 +255,11 @@ def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTi
     if row.message is not None:
         parts = _reduction(system, row.message, sizes.tensor_par)
     elif row.exchange is not None:
-        time = exchange_times(system, row.exchange)[row.name == COMBINE]
-        parts = Parts(0.0 * time, 0.0 * time, 0.0 * time, time, time)
+        parts = _sent(exchange_times(system, row.exchange)[row.name == COMBINE])
     elif row.keys is not None:
         parts = _decoding(model, system, row, sizes)
+    elif row.split is not None:
+        parts = _sent(row.split.time(system))
     else:
         parts = _kernel(system, row, sizes.count)
     nothing, count = np.zeros(sizes.count), row.times
@@ -329,12 +339,16 @@ def _by_law(
 ) -> Parts:
     """Time a layer by the law of its kernel, forward, with a share of its rate.
 
-    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving.
+    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving. On an
+    engine with a stepped curve more never takes less: fewer rows run as more of them, of which some are not used.
     """
     layer = row.layer
     assert layer is not None
     flops, moved = np.zeros((3, 1, count)), np.zeros((3, 1, count))
     flops[0, 0], moved[0, 0] = row.flops, row.moved
+    if kernel.rate is ENGINE_RATE:
+        done = kernel.engine.efficiency.padded(flops[0, 0]) / kernel.engine.peak
+        return _combined(system, floor, done, _moved(system, moved[0, 0]))
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
@@ -361,10 +375,10 @@ def _start(kernel: Kernel) -> float:
 
 
 def _moved(system: System, size: Bytes) -> Seconds:
-    """Return the time of traffic in tier-1 memory, without the start of a kernel."""
+    """Return the time of traffic in tier-1 memory, without the start of a kernel; more never takes less."""
     stream = system.ext.traffic
     if stream is None:
-        return system.mem1.time(np.asarray(size, float))
+        return system.mem1.efficiency.padded(np.asarray(size, float)) / system.mem1.bandwidth
     return np.asarray(size, float) / (system.mem1.bandwidth * stream.efficiency)
 
 
@@ -401,7 +415,11 @@ def _reduction(system: System, message: Bytes, ranks: Count) -> Parts:
     small = system.small_reduce(message, ranks)
     group = Group.in_mesh(system, np.maximum(members, 2), np.ones_like(members))
     library = group_time(system, "all_reduce", np.maximum(message, 1.0), group, AUTO)
-    time = np.where(several, np.minimum(small, library), 0.0)
+    return _sent(np.where(several, np.minimum(small, library), 0.0))
+
+
+def _sent(time: Seconds) -> Parts:
+    """Return what takes the network alone."""
     nothing = np.zeros_like(time)
     return Parts(nothing, nothing, nothing, time, time)
 
