@@ -17,7 +17,7 @@ from calculon.inputs import Source
 from calculon.inspect.served_errors import published_errors
 from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
-from calculon.serving.cache import check_served
+from calculon.serving.cache import check_served, copies_of_heads
 from calculon.serving.deployment import Deployment
 from calculon.serving.drafts import draft_of, speculation_of, unsplit
 from calculon.serving.load import SATURATED, Workload
@@ -235,7 +235,7 @@ def _asked(
     if not _is_other_file(source):
         return read_deployment(source, changes)
     from calculon.launch.launch_files import tell_lost  # rarely needed
-    from calculon.serving.launched import launched_server, server_of
+    from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
     procs = stated.get("num_procs")
@@ -279,7 +279,17 @@ def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
     if deployment.pipeline_par > model.num_blocks:
         wanted = f"at most num_blocks={model.num_blocks} of {model.name}"
         yield Problem("pipeline_par", wanted, str(deployment.pipeline_par))
+    yield from _unshared_caches(model, deployment)
     yield from _misplaced_experts(model, deployment)
+
+
+def _unshared_caches(model: Model, deployment: Pool) -> Iterator[Problem]:
+    """Yield why ranks cannot share a cache token by token: too few have copies of it."""
+    ranks, parts = deployment.attention_par, deployment.context_par
+    alike = copies_of_heads(model, ranks)
+    if alike % parts:
+        hint = f"of {ranks} ranks that share attention, {alike} have copies of the same keys and values"
+        yield Problem("context_par", f"a divisor of {alike}", str(parts), hint)
 
 
 def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
