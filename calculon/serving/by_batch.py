@@ -10,6 +10,7 @@ from calculon.campaign.goals import TimeSpan
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
 from calculon.serving.deployments import Deployments
+from calculon.serving.drafts import speculation_of
 from calculon.serving.load import SATURATED
 from calculon.serving.operating_point import Load
 from calculon.serving.replica import Replica
@@ -192,7 +193,9 @@ def _cuts(served: Served) -> Iterator[Cut]:
         yield Cut(free.cut, free.batch)
     if d.mixes:
         budget = np.array([float(d.token_budget)])
-        own = np.floor(d.pipeline_par * budget_batch(budget, w.computed, w.output))
+        drafted = speculation_of(served.model, d)
+        room = budget_batch(budget, w.computed, w.output, drafted.rows, drafted.per_pass)
+        own = np.floor(d.pipeline_par * room)
         yield Cut("token_budget", int(own[0]) * d.attn_data_par)
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)

@@ -73,7 +73,11 @@ class Draft:
         experts = step.expert_par if mixes else np.ones_like(step.expert_par)
         copies = step.copies if mixes else np.zeros_like(step.copies)
         rows = step.decoded + step.prompts
-        split = {"expert_par": experts, "copies": copies}
+        split = {
+            "expert_par": experts,
+            "copies": copies,
+            "context_par": np.ones_like(step.context_par),
+        }
         return replace(step, **split, verified=np.ones_like(step.verified), logits=rows)
 
     def passes(self, step: PassSizes) -> Iterator[tuple[PassSizes, Count]]:
@@ -105,6 +109,8 @@ class Draft:
         *,
         graphs: bool | Array = True,
         shared_heads: bool = True,
+        routing: str = "balanced",
+        overlap: str = "none",
     ) -> PassTimes:
         """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
 
@@ -112,14 +118,24 @@ class Draft:
         ----------
         times : PassTimes
             Of the verifications, and what else the steps take.
-        system, types, step, graphs, shared_heads
+        system, types, step, graphs, shared_heads, routing, overlap
             As of the verifications.
         """
         added, rows = np.zeros(step.count), list(times.rows)
         for sizes, count in self.passes(step):
             assert self.model is not None
-            own = pass_rows(self.model, types, sizes, shared_heads=shared_heads, module=self.module)
-            drafted = pass_times(self.model, system, own, sizes, graphs=graphs, step=False)
+            own = pass_rows(
+                self.model,
+                types,
+                sizes,
+                shared_heads=shared_heads,
+                routing=routing,
+                overlap=overlap,
+                module=self.module,
+            )
+            drafted = pass_times(
+                self.model, system, own, sizes, graphs=graphs, overlap=overlap, step=False
+            )
             added = added + count * drafted.time
             rows += [_drafting(row, count) for row in drafted.rows]
         return replace(

@@ -332,7 +332,8 @@ class Load:
         if self.pool is None:  # which decodes nothing
             late = late + self.replica.per_pass * pass_at_work(*load)
         state = of_users(own, token, prompts, w.output, w.think, hand)
-        return _where(fits, state, full), Wait(late, late)
+        whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
+        return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""

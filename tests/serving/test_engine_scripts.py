@@ -10,7 +10,7 @@ from calculon.errors import SpecError
 from calculon.launch.dialects import ENGINES
 from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.deployment import Deployment
-from calculon.serving.launched import (
+from calculon.serving.engine_scripts import (
     UNCUT_TOKENS,
     deployment_defaults,
     deployment_text,

@@ -1,0 +1,75 @@
+"""Every deployment of a small question, enumerated by plain loops and served one by one."""
+
+from itertools import product
+from typing import NamedTuple
+
+from calculon import inputs
+from calculon.errors import Infeasible
+from calculon.serving.deployment import Deployment
+from calculon.serving.serve import Served, serve
+
+
+class One(NamedTuple):
+    """A deployment, in the order of a search, and what it gives; nothing where it has no room."""
+
+    fields: dict
+    served: Served | None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it has room, and keeps all limits."""
+        return self.served is not None and all(limit.met for limit in self.served.limits)
+
+
+def every(
+    model,
+    counts,
+    system,
+    load,
+    *,
+    types=("bfloat16",),
+    stages=(1, 2),
+    budgets=(0, 512, 2048),
+    caps=(0,),
+):
+    """Return all deployments with these values of their fields."""
+    shape, node = inputs.model(model), inputs.system(system).networks[0].size
+    experts = shape.num_experts if shape.mixes else 1
+    groups = range(1, node + 1) if shape.mixes else (1,)
+    found = []
+    for weights, mixed in product(types, (False, True)):
+        for count, split, stage, parts, group in product(
+            counts, range(1, node + 1), stages, groups, groups
+        ):
+            if count % (split * stage) or split % parts or split % group or experts % group:
+                continue
+            if shape.attn_heads % (split // parts):
+                continue
+            for budget, cap in product(budgets, caps):
+                if (budget > 0) != mixed or (budget and cap > budget):
+                    continue
+                fields = {
+                    "num_procs": count,
+                    "tensor_par": split,
+                    "pipeline_par": stage,
+                    "attn_data_par": parts,
+                    "expert_par": group,
+                    "weights_dtype": weights,
+                    "token_budget": budget,
+                    "max_batch": cap,
+                }
+                found.append(One(fields, _served(model, fields, system, load)))
+    return found
+
+
+def _served(model, fields, system, load) -> Served | None:
+    try:
+        return serve(model, fields, system, load)
+    except Infeasible:
+        return None
+
+
+def fields_of(deployment: Deployment) -> dict:
+    """Return the fields of a deployment that :func:`every` states."""
+    names = "num_procs tensor_par pipeline_par attn_data_par expert_par weights_dtype token_budget max_batch"
+    return {name: getattr(deployment, name) for name in names.split()}

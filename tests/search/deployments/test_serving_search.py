@@ -1,0 +1,211 @@
+"""The search for deployments finds what serving every one of them finds, bit for bit."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calculon import search_deployments
+from calculon.errors import Infeasible, SpecError
+from calculon.search.deployments.deployment_words import objective
+from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
+from tests.search.deployments.every_deployment import every, fields_of
+from tests.serving.given import H100, SMALL
+
+LENGTHS = {"prompt": 700, "output": 100}
+LOADS = (
+    LENGTHS,
+    LENGTHS | {"tpot_limit": 0.004, "ttft_limit": 0.02},
+    LENGTHS | {"rate": 60, "tpot_limit": 0.01},
+    LENGTHS | {"users": 50},
+    LENGTHS | {"requests": 300},
+)
+COUNTS, BUDGETS = (2, 4), (0, 512)
+FIXED = {"pipeline_par": (1, 2), "token_budget": BUDGETS}
+TYPES = ("bfloat16", "float8")
+
+
+@cache
+def _every(number, caps=(0,)):
+    return every(SMALL, COUNTS, H100, LOADS[number], types=TYPES, budgets=BUDGETS, caps=caps)
+
+
+def _best(ones, text, count):
+    """Return the best of some deployments: of equal ones those with more tokens/s of a user, then the first."""
+    asked = objective(text)
+    scored = []
+    for place, one in enumerate(ones):
+        if one.feasible:
+            values = np.array(
+                [asked.value(one.served[asked.statistic.name]), one.served["interactivity"]]
+            )
+            scored.append((*(-rounded(values)), place))
+    return [ones[place] for *_, place in sorted(scored)[:count]]
+
+
+OBJECTIVES = (
+    "output_rate_per_proc",
+    "usd_per_mtoken",
+    "ttft",
+    "tpot_p:min",
+    "request_latency",
+    "max_context",
+    "mem_used:max",
+    "concurrency:max",
+)
+
+
+@settings(max_examples=8)
+@given(
+    number=st.integers(0, len(LOADS) - 1),
+    text=st.sampled_from(OBJECTIVES),
+    top=st.integers(1, 12),
+)
+def test_the_best_are_those_of_all(number, text, top):
+    asked = make_space(
+        SMALL, [*COUNTS], H100, LOADS[number], fix=FIXED, add={"weights_dtype": "float8"}
+    )
+    expected = _best(_every(number), text, top)
+    for prune in (True, False):
+        found = run(asked, make_ranking(text, top), prune=prune)
+        assert [fields_of(one) for one in found.deployments] == [one.fields for one in expected]
+        for rank, one in enumerate(expected):
+            stats = {
+                name: math.nan if value is None else value
+                for name, value in one.served.stats.items()
+            }
+            columns = {name: float(column[rank]) for name, column in found.columns.items()}
+            assert columns.pop("batch") == one.served.batch
+            np.testing.assert_equal(columns, stats)
+    for one, same in zip(expected[:1], found, strict=False):
+        assert same.stats == one.served.stats
+    assert found.counts.total == len(_every(number))
+    assert found.counts.feasible == sum(one.feasible for one in _every(number))
+
+
+def test_a_frontier_has_no_dominated_point_and_loses_none():
+    names, caps, number = ("output_rate_per_proc", "interactivity"), (0, 1, 8), 1
+    found = search_deployments(
+        *(SMALL, COUNTS, H100, LOADS[number]),
+        pareto=names,
+        fix=FIXED | {"max_batch": caps, "weights_dtype": TYPES},
+    )
+    ones = [one for one in _every(number, caps) if one.feasible]
+    points = {tuple(rounded(np.array([one.served[name] for name in names]))) for one in ones}
+    kept = {
+        one for one in points
+        if not any(other != one and all(b >= a for a, b in zip(one, other, strict=True)) for other in points)
+    }  # fmt: skip
+    scores = rounded(np.stack([found.columns[name] for name in names]))
+    assert {*zip(*scores.tolist(), strict=True)} == kept
+    assert len(found) == len(kept)
+    assert np.all(np.diff(scores[0]) < 0)
+    assert np.all(np.diff(scores[1]) > 0)
+
+
+def test_powers_of_two_are_batches_of_a_frontier_of_saturated_replicas():
+    asked = {"pareto": ("output_rate_per_proc", "interactivity"), "fix": {"token_budget": 2048}}
+    saturated = search_deployments(SMALL, 2, H100, LENGTHS, **asked)
+    assert {1, 2, 4, 8} <= {one.max_batch for one in saturated.deployments}
+    loaded = search_deployments(SMALL, 2, H100, LENGTHS, users=50, **asked)
+    assert {one.max_batch for one in loaded.deployments} == {0}
+
+
+def test_experts_are_split_in_every_way():
+    mixture = {
+        **{"hidden": 512, "feedforward": 1024, "seq_size": 1024, "attn_heads": 8, "attn_size": 64},
+        **{"num_blocks": 2, "kv_heads": 4, "activation": "swiglu", "vocab": 32000},
+        **{"num_experts": 8, "experts_per_token": 2, "dropout": False},
+    }
+    load = LENGTHS | {"tpot_limit": 0.01}
+    ones = every(mixture, (4,), H100, load, budgets=(2048,))
+    asked = make_space(mixture, 4, H100, load, fix={"pipeline_par": (1, 2), "token_budget": 2048})
+    assert [fields_of(asked.deployment(number)) for number in range(len(asked))] == [
+        one.fields for one in ones
+    ]
+    found = run(asked, make_ranking("output_rate_per_proc", 3))
+    expected = _best(ones, "output_rate_per_proc", 3)
+    assert [fields_of(one) for one in found.deployments] == [one.fields for one in expected]
+
+
+def test_a_condition_reads_figures_and_fields():
+    text = "tensor_par <= 2 and weights_dtype == 'float8' and mem_free > 1 * GiB"
+    found = search_deployments(
+        *(SMALL, COUNTS, H100, LENGTHS), fix=FIXED | {"weights_dtype": TYPES}, top=100, where=text
+    )
+    expected = [
+        one for one in _every(0)
+        if one.feasible and one.fields["tensor_par"] <= 2 and one.fields["weights_dtype"] == "float8"
+        and one.served["mem_free"] > 2**30
+    ]  # fmt: skip
+    assert len(found) == len(expected) > 0
+    nothing = search_deployments(SMALL, COUNTS, H100, LENGTHS, fix=FIXED, where="tpot < 0")
+    assert len(nothing) == 0
+    with pytest.raises(Infeasible, match=r"none of .* feasible deployments meets the condition"):
+        _ = nothing.best
+
+
+def test_the_nearest_misses_its_worst_limit_by_the_least():
+    load = LENGTHS | {"tpot_limit": 1e-6, "ttft_limit": 1e-6}
+    ones = every(SMALL, COUNTS, H100, load, budgets=BUDGETS)
+    excess = [max(one.found / one.most for one in each.served.limits) for each in ones]
+    found = search_deployments(SMALL, COUNTS, H100, load, fix=FIXED)
+    assert (len(found), found.counts.feasible) == (0, 0)
+    nearest = found.space.deployment(found.nearest)
+    assert fields_of(nearest) == ones[excess.index(min(excess))].fields
+    with pytest.raises(
+        Infeasible,
+        match=r"none of \d+ deployments keeps the limits; .* misses TTFT: .* times as much",
+    ):
+        _ = found.best
+
+
+def test_without_room_the_memory_is_told():
+    with pytest.raises(
+        Infeasible, match=r"has room; the nearest, .*: a sequence of 800 tokens does not fit"
+    ):
+        _ = search_deployments("llama3-70B", 1, H100, LENGTHS).best
+
+
+def test_processors_that_no_split_divides():
+    found = search_deployments(SMALL, 3, H100, LENGTHS, fix={"tensor_par": 2})
+    assert len(found) == found.counts.total == 0
+    with pytest.raises(Infeasible, match="no split of so many processors"):
+        _ = found.best
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "latency"}, "did you mean 'request_latency'"),
+        ({"objective": "tpot:low"}, "max or min after the colon"),
+        ({"fix": {"tensor_pa": 2}}, "did you mean 'tensor_par'"),
+        ({"fix": {"num_procs": 2}}, "an argument of their own"),
+        ({"add": {"kv_dtype": "int3"}}, "kv_dtype: expected one of"),
+        ({"fix": {"tensor_par": 2}, "add": {"tensor_par": 4}}, "fix lists all values"),
+        (
+            {"fix": {"batching": "static", "draft": "ngram", "draft_tokens": 2, "acceptance": 0.5}},
+            "batching",
+        ),
+        ({"pareto": ["tpot"]}, "two different figures"),
+        ({"where": "tpot < x"}, "a figure of serving or a field of a deployment"),
+        ({"where": "weights_dtype == 'float9'"}, "did you mean 'float8'"),
+        ({"top": 0}, "top"),
+    ],
+)
+def test_what_is_wrong_is_told(options, message):
+    with pytest.raises(SpecError, match=message):
+        search_deployments(SMALL, 2, H100, LENGTHS, **options)
+
+
+def test_money_of_a_machine_without_a_price():
+    with pytest.raises(SpecError, match="no price is known of a100_80g"):
+        search_deployments(SMALL, 2, "a100_80g", LENGTHS, objective="usd_per_mtoken", fix=FIXED)
+    found = search_deployments(
+        *(SMALL, 2, "a100_80g", LENGTHS), objective="usd_per_mtoken", fix=FIXED | {"price": 1.5}
+    )
+    hours = 1e6 / (3600 * found.best["output_rate"])
+    assert found.best["usd_per_mtoken"] == pytest.approx(1.5 * 2 * hours, rel=1e-12)
