@@ -44,9 +44,9 @@ class Deployments:
     tensor_par: Count
     pipeline_par: Count
     attn_data_par: Count
-    context_par: Count
     expert_par: Count
     redundant_experts: Count
+    context_par: Count
     max_batch: Count
     token_budget: Count
     kv_block: Count
