@@ -13,6 +13,7 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``expert_load``      how unevenly tokens choose experts
 ``pass_sizes``       sizes of a pass, as columns
 ``pass_rows``        rows of a pass: layers of the model, attention over a cache, reductions, head, sampling
+``split_cache``      caches whose tokens ranks share, and what these exchange
 ``exchange``         dispatch of tokens to experts of other ranks, and the way back
 ``row_times``        their times: floors, laws of kernels, memory, small reductions
 ``cache``            bytes of keys and values; ``rank_memory`` what else a rank holds, and the sequences that fit

@@ -265,6 +265,7 @@ class Deployment(Pool):
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
         split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
+        split += [f"CP {self.context_par}"] if self.context_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.frozen import dataclass
+from calculon.plan.choices import distinct
 from calculon.serving.deployment import Deployment
 from calculon.serving.pass_sizes import spread
 from calculon.serving.pool import Pool
@@ -30,9 +31,9 @@ class Deployments:
     ----------
     record : Deployment
         The choices: types of numbers, scheduler, price. Its sizes do not count.
-    num_procs, tensor_par, pipeline_par, attn_data_par, expert_par, redundant_experts : array of float
+    num_procs, tensor_par, pipeline_par, attn_data_par, context_par : array of float
         The fields of these names.
-    max_batch, token_budget, kv_block : array of float
+    expert_par, redundant_experts, max_batch, token_budget, kv_block : array of float
         Likewise.
     prefilling : Deployments or None
         The pools that only prefill, where there are any: row by row.
@@ -45,6 +46,7 @@ class Deployments:
     attn_data_par: Count
     expert_par: Count
     redundant_experts: Count
+    context_par: Count
     max_batch: Count
     token_budget: Count
     kv_block: Count
@@ -109,14 +111,7 @@ class Deployments:
         """
         beside = ("max_batch",) if counted else (COUNT, "max_batch")
         own = [getattr(self, name) for name in SIZES if name not in beside]
-        order = np.lexsort(own)
-        new = np.zeros(self.count, bool)
-        for one in own:
-            column = one[order]
-            new[1:] |= column[1:] != column[:-1]
-        kinds = np.empty(self.count, np.int64)
-        kinds[order] = np.cumsum(new)
-        _, firsts = np.unique(kinds, return_index=True)
+        _, kinds, firsts = distinct(own)
         return firsts, kinds
 
     def without_draft(self) -> "Deployments":

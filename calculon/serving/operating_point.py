@@ -15,6 +15,7 @@ from calculon.serving.deployments import Deployments
 from calculon.serving.kept_prefixes import KeptPrefixes
 from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
+from calculon.serving.output_lengths import PARTS, running_out
 from calculon.serving.queueing import Wait, batch_percentile, wait
 from calculon.serving.rank_memory import (
     RankMemory,
@@ -331,15 +332,39 @@ class Load:
         if self.pool is None:  # which decodes nothing
             late = late + self.replica.per_pass * pass_at_work(*load)
         state = of_users(own, token, prompts, w.output, w.think, hand)
-        return _where(fits, state, full), Wait(late, late)
+        whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
+        return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
         if self.load.kind != SATURATED:
             return requests / state.rate + self.load.output * state.tpot
+        if self.load.output_cv and self.deployments.record.batching == "continuous":
+            return self._run_out(requests, batch)
         left = waves(requests, batch)[1]
         last = self.state(np.maximum(left, 1.0))[0].rate
         return run_time(requests, batch, state.rate, last)
+
+    def _run_out(self, requests: Count, batch: Count) -> Seconds:
+        """Return the time in which a replica answers so many requests with outputs of different lengths.
+
+        Until nobody waits any more, batches are full; then they run out. Where all have room at once they run out from
+        the beginning.
+        """
+        w, replica = self.load, self.replica
+        steps, fresh = w.output - 1, requests <= batch
+        _, prompts, decode = self.state(batch)
+        begun = batch * steps * (1 + w.output_cv**2) / 2  # what is left of those under way
+        full = np.where(fresh, 0.0, np.maximum(0.0, requests * steps - begun))
+        each = np.repeat(np.arange(len(batch)), PARTS)
+        ends = []
+        for under_way in (False, True):
+            out = running_out(batch, steps, w.output_cv, under_way=under_way)
+            made = w.context if under_way else w.prompt + 1 + out.made.ravel()
+            times = replica.take(each).decode(np.maximum(1.0, out.left.ravel()), made)
+            ends.append((out.passes * times.reshape(out.passes.shape)).sum(axis=1))
+        decoding = full * decode / batch + np.where(fresh, *ends)
+        return requests * prompts.busy + decoding / replica.per_pass
 
     def _figures(
         self,

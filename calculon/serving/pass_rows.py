@@ -36,6 +36,7 @@ from calculon.serving.number_types import (
     NumberTypes,
 )
 from calculon.serving.pass_sizes import PassSizes, seen_keys
+from calculon.serving.split_cache import SplitCache
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENGINE_BYTES
 from calculon.units import Array, Bytes, Count, Flops
@@ -54,6 +55,7 @@ ROWS = (
     "qkv",
     "attention",
     "decode attention",
+    "split cache",
     "output",
     "mlp",
     "router",
@@ -106,6 +108,8 @@ class Row(NamedTuple):
         What is sent to experts, or comes back.
     parts : array or float
         Parts of the batch, each of which has the row.
+    split : SplitCache or None
+        What ranks exchange that have parts of the tokens of a cache.
     """
 
     name: str
@@ -122,6 +126,7 @@ class Row(NamedTuple):
     kernels: int = 1
     exchange: Exchange | None = None
     parts: Count | float = 1.0
+    split: SplitCache | None = None
 
 
 class Chain(NamedTuple):
@@ -369,6 +374,9 @@ def _attention(
         if count:
             yield _prefill_attention(model, types, sizes, count, window)
             yield _decode_attention(model, types, sizes, count, window, shared_heads=shared_heads)
+            if np.any(sizes.context_par > 1):
+                nothing, split = np.zeros(sizes.count), SplitCache.of(model, types, sizes, window)
+                yield Row("split cache", None, count, "block", nothing, nothing, split=split)
 
 
 def _prefill_attention(
@@ -412,12 +420,14 @@ def _decode_attention(
 ) -> Row:
     """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values.
 
-    All rows of a sequence share one reading of its cache.
+    All rows of a sequence share one reading of its cache. Ranks that share a cache have all its queries, and tokens of
+    their own.
     """
     widest, further = float(window) if window else np.inf, sizes.verified - 1
-    seen = np.minimum(sizes.context + further / 2, widest)
-    keys = np.minimum(sizes.context, widest) + further
-    heads = np.ceil(model.attn_heads / sizes.tensor_par)
+    parts = sizes.context_par
+    seen = np.minimum(sizes.context + further / 2, widest) / parts
+    keys = (np.minimum(sizes.context, widest) + further) / parts
+    heads = np.ceil(model.attn_heads * parts / sizes.tensor_par)
     widths = model.attn_size + model.value_size
     if model.latent:
         widths = 2 * model.kv_lora_rank + model.qk_rope_head_dim

@@ -176,7 +176,7 @@ def cached_bytes(
     """
     filled = np.asarray(length, float) + (deployments.kv_block - 1) / 2
     split, stages = deployments.attention_par, deployments.pipeline_par
-    whole = sequence_bytes(model, filled, split, types.cache)
+    whole = sequence_bytes(model, filled, split, types.cache) / deployments.context_par
     most = whole * (np.ceil(model.num_blocks / stages) / model.num_blocks)
     last = whole * (np.floor(model.num_blocks / stages) / model.num_blocks)
     return np.maximum(most, last + draft.sequence_bytes(filled, split, types.cache))

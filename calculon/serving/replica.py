@@ -7,6 +7,7 @@ import numpy as np
 
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
+from calculon.plan.choices import distinct
 from calculon.serving.deployments import Deployments
 from calculon.serving.drafts import Draft, draft_of
 from calculon.serving.load import PromptLength, Workload
@@ -25,6 +26,9 @@ from calculon.serving.steady import (
 )
 from calculon.spec.model import Model
 from calculon.units import Array, Count, Fraction, Seconds
+
+MANY = 256
+"""Passes among which it pays to look for those of the same sizes."""
 
 STEPS = 16
 """Parts of an output in whose middle the decode passes of a static batch are timed: exact where time is linear."""
@@ -81,34 +85,30 @@ class Replica:
         """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
-            d = self.deployments.record
-            rows = pass_rows(
-                self.model,
-                self.types,
-                sizes,
-                shared_heads=d.shared_heads,
-                routing=d.routing,
-                overlap=d.overlap,
-            )
-            times = pass_times(
-                self.model,
-                self.system,
-                rows,
-                sizes,
-                graphs=d.in_graphs(sizes.prompts),
-                overlap=d.overlap,
-            )
-            self._timed[key] = self.draft.after(
-                times,
-                self.system,
-                self.types,
-                sizes,
-                graphs=d.in_graphs(sizes.prompts),
-                shared_heads=d.shared_heads,
-                routing=d.routing,
-                overlap=d.overlap,
-            )
+            self._timed[key] = self._distinct(sizes)
         return self._timed[key]
+
+    def _distinct(self, sizes: PassSizes) -> PassTimes:
+        """Time passes, of many each that differs from all others."""
+        if sizes.count < MANY:
+            return self._time(sizes)
+        _, alike, first = distinct(sizes.columns)
+        if len(first) > sizes.count / 2:
+            return self._time(sizes)
+        return self._time(sizes.take(first)).take(alike)
+
+    def _time(self, sizes: PassSizes) -> PassTimes:
+        """Time passes and what they draft."""
+        d = self.deployments.record
+        kinds: dict[str, Any] = {
+            "shared_heads": d.shared_heads,
+            "routing": d.routing,
+            "overlap": d.overlap,
+        }
+        graphs = d.in_graphs(sizes.prompts)
+        rows = pass_rows(self.model, self.types, sizes, **kinds)
+        times = pass_times(self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap)
+        return self.draft.after(times, self.system, self.types, sizes, graphs=graphs, **kinds)
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""
@@ -118,6 +118,7 @@ class Replica:
             expert_par=d.expert_par,
             copies=d.redundant_experts,
             attn_data_par=d.attn_data_par,
+            context_par=d.context_par,
             **columns,
         )
 

@@ -92,6 +92,15 @@ class PassTimes:
     first: Seconds
     last: Seconds
 
+    def take(self, places: Array) -> "PassTimes":
+        """Return some of the passes."""
+        rows = tuple(
+            replace(row, **{name: getattr(row, name)[places] for name in QUANTITIES})
+            for row in self.rows
+        )
+        ends = {name: getattr(self, name)[places] for name in ("time", "blocks", "first", "last")}
+        return PassTimes(rows=rows, **ends)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the first pass as plain values: its time, and its rows of each name together."""
         rows: dict[str, dict[str, float]] = {}
@@ -246,10 +255,11 @@ def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTi
     if row.message is not None:
         parts = _reduction(system, row.message, sizes.tensor_par)
     elif row.exchange is not None:
-        time = exchange_times(system, row.exchange)[row.name == COMBINE]
-        parts = Parts(0.0 * time, 0.0 * time, 0.0 * time, time, time)
+        parts = _sent(exchange_times(system, row.exchange)[row.name == COMBINE])
     elif row.keys is not None:
         parts = _decoding(model, system, row, sizes)
+    elif row.split is not None:
+        parts = _sent(row.split.time(system))
     else:
         parts = _kernel(system, row, sizes.count)
     nothing, count = np.zeros(sizes.count), row.times
@@ -405,7 +415,11 @@ def _reduction(system: System, message: Bytes, ranks: Count) -> Parts:
     small = system.small_reduce(message, ranks)
     group = Group.in_mesh(system, np.maximum(members, 2), np.ones_like(members))
     library = group_time(system, "all_reduce", np.maximum(message, 1.0), group, AUTO)
-    time = np.where(several, np.minimum(small, library), 0.0)
+    return _sent(np.where(several, np.minimum(small, library), 0.0))
+
+
+def _sent(time: Seconds) -> Parts:
+    """Return what takes the network alone."""
     nothing = np.zeros_like(time)
     return Parts(nothing, nothing, nothing, time, time)
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.page import SIDE_BY_SIDE
+from calculon.apps.report.serving_drafts import draft_notes, draft_words
 from calculon.apps.report.serving_prefixes import (
     has_prefixes,
     length_note,
@@ -17,6 +18,7 @@ from calculon.apps.report.serving_prefixes import (
 )
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, gibibytes, heading, percent
+from calculon.serving_figures import ALL_ENGINES
 from calculon.units import duration, significant
 
 Document = Mapping[str, Any]
@@ -50,8 +52,6 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 
 _LATENT = 1e-12
 
-_ENGINES = "all"
-"""Key of the errors of all engines together."""
 
 _MOST_PARTS = 3
 """Parts of the machine that are told."""
@@ -104,6 +104,8 @@ class ServingPage:
             "requests": requests_words(w),
             "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {self._cut()}",
         }
+        if drafts := draft_words(self.served):
+            rows["drafts"] = drafts
         table = grid("text", "text")
         for label, words in rows.items():
             table.add_row(Text(label, "dim"), Text(words))
@@ -172,7 +174,10 @@ class ServingPage:
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
         """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
-        error, value = self.served["published"].get(figure, {}).get(_ENGINES), self.figures[figure]
+        error, value = (
+            self.served["published"].get(figure, {}).get(ALL_ENGINES),
+            self.figures[figure],
+        )
         if error is None or not math.isfinite(value):
             return ""
         return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
@@ -180,9 +185,9 @@ class ServingPage:
     def _evidence(self) -> Iterator[str]:
         """Say which rows the ranges of figures rest on."""
         found = {
-            name: each[_ENGINES]
+            name: each[ALL_ENGINES]
             for name, each in self.served["published"].items()
-            if _ENGINES in each
+            if ALL_ENGINES in each
         }
         if not found:
             return
@@ -322,6 +327,7 @@ class ServingPage:
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
             *prefix_notes(self.served),
+            *draft_notes(self.served),
         ]
         if self.figures["joules_per_token"] is not None:
             notes.append(f"Energy: {self.served['power']}.")
@@ -354,6 +360,7 @@ def split_words(d: Document) -> str:
     split = [f"TP {d['tensor_par']}"]
     split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
     split += [f"attention DP {d['attn_data_par']}"] if d["attn_data_par"] > 1 else []
+    split += [f"CP {d['context_par']}"] if d["context_par"] > 1 else []
     split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
     copies = d["redundant_experts"]
     return " ".join(split) + (f" with {counted(copies, 'expert')} twice" if copies else "")

@@ -23,6 +23,7 @@ from calculon.search.deployments.deployment_words import (
     stated_default,
 )
 from calculon.serving.asked import read_deployment
+from calculon.serving.cache import copies_of_heads
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
 from calculon.serving.load import SATURATED, Workload
@@ -193,17 +194,20 @@ class DeploymentSpace:
             "attn_data_par": groups,
             "expert_par": groups,
             "redundant_experts": (0,),
+            "context_par": (1,),
         }
         sizes = (self._sizes(name, usual[name]) for name in SPLIT[1:])
         columns = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
-        tensor, stages, parts, experts, copies = columns
+        tensor, stages, parts, experts, copies, shared = columns
         every = model.num_experts if model.mixes else 1
         fits = (tensor % parts == 0) & (tensor % experts == 0) & (stages <= model.num_blocks)
         fits &= model.attn_heads % np.maximum(tensor // parts, 1) == 0
         fits &= ((every + copies) % experts == 0) & (copies <= np.where(experts > 1, every, 0))
         fits &= (parts == 1) | model.mixes
+        fits &= copies_of_heads(model, np.maximum(tensor // parts, 1)) % shared == 0
         fits &= tensor * stages <= max(network.size for network in networks)
-        return np.stack([tensor, stages, parts, experts, copies])[:, fits].astype(np.int64)
+        split = np.stack([tensor, stages, parts, experts, copies, shared])
+        return split[:, fits].astype(np.int64)
 
     def _scheduling(self, record: Deployment) -> Iterator[Array]:
         """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes."""
