@@ -51,7 +51,7 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
     if isinstance(source, cls):
         if not changes:
             return source
-        name, raw = source.name, source.document or source.to_dict()
+        name, raw = source.name, source.to_dict()
     elif (fields := inputs.as_mapping(source)) is not None:
         raw = dict(fields)
     else:
