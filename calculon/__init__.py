@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from calculon.apps.notebook.comparing import compare, report
     from calculon.apps.notebook.listing import catalog, validate
     from calculon.apps.report.comparison import Comparison
+    from calculon.apps.report.served_comparison import ServedComparison
     from calculon.errors import CalculonError, Infeasible, SpecError
     from calculon.estimate import Estimate, estimate
     from calculon.evaluate import Evaluation, evaluate
@@ -66,6 +67,7 @@ __all__ = [
     "SearchResult",
     "Sensitivity",
     "Served",
+    "ServedComparison",
     "SpecError",
     "Sweep",
     "System",
@@ -103,6 +105,7 @@ _MODULES = {
     "apps.notebook.comparing": ("compare", "report"),
     "apps.notebook.listing": ("catalog", "validate"),
     "apps.report.comparison": ("Comparison",),
+    "apps.report.served_comparison": ("ServedComparison",),
     "errors": ("CalculonError", "Infeasible", "SpecError"),
     "estimate": ("Estimate", "estimate"),
     "evaluate": ("Evaluation", "evaluate"),

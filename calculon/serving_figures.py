@@ -16,6 +16,7 @@ from calculon.units import (
 
 RequestsPerSecond = Annotated[Array, Unit("requests/s")]
 DollarsPerMillion = Annotated[Array, Unit("USD/Mtoken")]
+JoulesPerToken = Annotated[Array, Unit("J/token")]
 Tokens = Annotated[Array, Unit("tokens")]
 
 
@@ -58,6 +59,22 @@ class PrefixFigures:
 
 
 @record
+class SpeculationFigures:
+    """What drafts are worth."""
+
+    NAMES: ClassVar = "spec_{field}"
+
+    tokens: Tokens = stat("tokens of a sequence that a pass yields; 1 without speculation")
+    speedup: Fraction = stat(
+        "time per token without drafts over that with them, of the batch at hand", nullable=True
+    )
+    break_even: Count = stat(
+        "largest batch of those that fit whose decode passes make tokens faster with drafts; 0: none",
+        nullable=True,
+    )
+
+
+@record
 class ServingFigures:
     """What a deployment gives, one entry for each deployment and load."""
 
@@ -65,7 +82,9 @@ class ServingFigures:
     ttft_p: Seconds = stat("the same at the percentile of the workload")
     tpot: Seconds = stat("time per token after the first, on average")
     tpot_p: Seconds = stat("the same at the percentile of the workload")
-    itl_max: Seconds = stat("longest time between two tokens: a pass that also takes a prompt")
+    itl_max: Seconds = stat(
+        "longest time between two tokens, or of speculation between those of two passes: one that also takes a prompt"
+    )
     request_latency: Seconds = stat("time from arrival to the last token")
     interactivity: TokensPerSecond = stat("tokens that a user sees in a second: 1 / tpot")
     output_rate: TokensPerSecond = stat("generated tokens of all replicas")
@@ -99,14 +118,20 @@ class ServingFigures:
     balanced_prefill: Count = stat(
         "replicas that prefill for each that decodes, so that neither waits", nullable=True
     )
-    decode_time: Seconds = stat("a pass that decodes all sequences at hand")
+    decode_time: Seconds = stat("a pass that decodes all sequences at hand, with its drafts")
     usd_per_mtoken: DollarsPerMillion = stat(
         "US dollars for a million generated tokens, where there is a price", nullable=True
+    )
+    joules_per_token: JoulesPerToken = stat(
+        "energy of a generated token, of processors and the rest of their nodes, where a power is known: an estimate, "
+        "which assumes what decoding draws",
+        nullable=True,
     )
     mem_used: Bytes = stat("memory that a rank uses")
     mem_free: Bytes = stat("memory that a rank has left")
     memory: ServingMemory = part()
     prefixes: PrefixFigures = part()
+    speculation: SpeculationFigures = part()
 
 
 SERVING_FIGURES: dict[str, Column] = {one.name: one for one in columns(ServingFigures)}

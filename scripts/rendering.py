@@ -24,7 +24,7 @@ from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Result, compare
 from calculon.apps.validate.predict import UNLIMITED
-from calculon.apps.views.validation_tables import markdown, runs_file
+from calculon.apps.views.validation_tables import markdown, runs_file, served_file
 from calculon.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
@@ -61,6 +61,11 @@ def studies() -> str:
 def runs() -> str:
     """Return the file of measured whole steps that intervals rest on."""
     return runs_file([one for (_, edition), one in results().items() if edition == CORRECTED])
+
+
+def served() -> str:
+    """Return the file of errors of served models, which their pages tell."""
+    return served_file([one for (_, edition), one in results().items() if edition == CORRECTED])
 
 
 def _percent(value: float | None) -> str:
@@ -222,7 +227,10 @@ PARTS: tuple[tuple[str, str, Callable[[], str]], ...] = (
 """File, name and text of every generated part."""
 
 
-FILES: tuple[tuple[str, Callable[[], str]], ...] = (("validation/runs.csv", runs),)
+FILES: tuple[tuple[str, Callable[[], str]], ...] = (
+    ("validation/runs.csv", runs),
+    ("validation/served.csv", served),
+)
 """Name and text of every file that is generated as a whole; parts of others may rest on them."""
 
 

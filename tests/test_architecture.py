@@ -60,6 +60,7 @@ REPORT_MAY_IMPORT = {
     "records",
     "units",
     "run_figures",
+    "serving_figures",
     "statistics",
     "errors",
     "spec",

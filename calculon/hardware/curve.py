@@ -42,6 +42,18 @@ class Curve:
         found: Fraction = self.efficiencies[step, np.arange(self.efficiencies.shape[1])]
         return found
 
+    def padded(self, size: Array) -> Array:
+        """Return sizes over their efficiency, as if there was more to do where that takes less.
+
+        It rises with the size where the size over its efficiency falls at a threshold. For one machine.
+
+        >>> Curve(np.array([0.0, 8.0]), np.array([0.2, 0.8])).padded(np.array([0.0, 1.0, 4.0, 8.0]))
+        array([ 0.,  5., 10., 10.])
+        """
+        at_threshold = self.sizes / self.efficiencies
+        least = np.minimum.accumulate(np.append(at_threshold, np.inf)[::-1])[::-1]
+        return np.minimum(size / self.at(size), least[self.sizes.searchsorted(size)])
+
     def scaled(self, factor: float, start: float = 0.0, end: float = np.inf) -> "Curve":
         """Return the curve with its efficiencies times a factor for sizes from `start` to below `end`; may exceed 1.
 

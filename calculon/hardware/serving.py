@@ -233,6 +233,12 @@ class Serving:
         at_least=0,
         default=7e-6,
     )
+    grouped_efficiency: float = declare(
+        "share of the rate of products that those of experts reach, several in one kernel",
+        above=0,
+        at_most=1,
+        default=1.0,
+    )
     decode_attention: DecodeAttention = declare(
         "attention of one new token of each sequence", default=DecodeAttention()
     )

@@ -2,10 +2,13 @@
 
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from calculon.errors import Problem, SpecError, printable
 from calculon.launch.dialect import Launch, read
-from calculon.launch.dialects import read_launch, recognised
+from calculon.launch.dialects import read_launch, recognised, recognised_engine
+from calculon.launch.server import Server
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN, read_bytes
 from calculon.spec.model import Model
@@ -39,10 +42,32 @@ def read_launch_file(
     *,
     num_procs: int | None = None,
     variables: Mapping[str, str] | None = None,
+    server: Server | None = None,
 ) -> Launch:
-    """Read a file of a launcher; arguments and errors as of :func:`calculon.launch.dialects.read_launch`."""
-    text, file = launch_text(path), "<stdin>" if path == STDIN else path
-    return read_launch(text, file, dialect=dialect, num_procs=num_procs, variables=variables)
+    """Read a file of a launcher, or a command that starts an engine.
+
+    Other arguments and errors as of :func:`calculon.launch.dialects.read_launch`.
+
+    Parameters
+    ----------
+    path : str
+        The file, ``-`` for standard input; or the command itself, in one text.
+    """
+    if is_command(path):
+        text, file = path, "command"
+    else:
+        text, file = launch_text(path), "<stdin>" if path == STDIN else path
+    given: dict[str, Any] = {"num_procs": num_procs, "variables": variables, "server": server}
+    return read_launch(text, file, dialect=dialect, **given)
+
+
+def is_command(text: str) -> bool:
+    """Return whether a text is a command that starts an engine, and no path of a file.
+
+    >>> is_command("vllm serve some/model -tp 4"), is_command("serve.sh")
+    (True, False)
+    """
+    return " " in text and recognised_engine(text, "") is not None and not Path(text).exists()
 
 
 def launched_execution(path: str, num_procs: int | None = None) -> Launch | None:
@@ -58,6 +83,10 @@ def launched_execution(path: str, num_procs: int | None = None) -> Launch | None
     except SpecError:
         return None  # whoever reads it as a spec says what is wrong
     found = recognised(text, path)
+    if found is None and (engine := recognised_engine(text, path)) is not None:
+        wanted = "an execution: how a model is trained"
+        hint = "calculon serve takes it as a deployment"
+        raise SpecError(path, Problem("", wanted, f"a server of {engine.title}", hint))
     return None if found is None else read(found, text, path, num_procs=num_procs)
 
 

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from calculon import inputs
 from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate
+from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.launch.dialects import find_dialect
@@ -18,35 +19,43 @@ from calculon.spec.execution import Execution
 from calculon.spec.files import STDIN
 from calculon.spec.model import Model
 
+if TYPE_CHECKING:
+    from calculon.serving.deployment import Deployment
+    from calculon.serving.serve import Served
+
 
 class Answered(Protocol):
-    """What has a best plan: the answer of :func:`calculon.plan`."""
+    """What has a best: the answer of :func:`calculon.plan`, or a search for deployments."""
 
     @property
-    def best(self) -> Estimate | None:
-        """The best plan; None where nothing fits."""
+    def best(self) -> Any:
+        """The best plan, or what the best deployment gives; None where nothing fits."""
 
 
 def export_flags(
-    plan: Estimate | Answered | Execution | Source,
+    plan: "Estimate | Answered | Execution | Served | Deployment | Source",
     dialect: str,
     *,
     model: Source | Model | None = None,
     tokens: float | None = None,
+    system: Source | System | None = None,
 ) -> str:
-    """Return the launch file that runs a plan: a script, or a configuration.
+    """Return the launch file that runs a plan, or starts a server: a script, or a configuration.
 
     Parameters
     ----------
-    plan : Estimate, Answer, Execution, str, path or mapping
-        What to run; of an answer its best plan.
+    plan : Estimate, Answer, Execution, Served, DeploymentSearch, Deployment, str, path or mapping
+        What to run; of an answer, and of a search for deployments, the best.
     dialect : str
-        The launcher: ``megatron-lm``, ``megatron-bridge``, ``nemo``, ``torchtitan``, ``deepspeed``, ``accelerate``.
+        The launcher: ``megatron-lm``, ``megatron-bridge``, ``nemo``, ``torchtitan``, ``deepspeed``, ``accelerate``; of
+        a deployment the engine: ``vllm``, ``sglang``, ``tensorrt-llm``.
     model : str, path, mapping or Model, optional
         The model, whose settings the file then has too; by default that of the estimate, or of the result that the plan
         is from.
     tokens : float, optional
         Tokens of the whole training.
+    system : str, path, mapping or System, optional
+        Of a deployment: the machine, which with the model makes its share of the free memory one of all memory.
 
     Raises
     ------
@@ -63,6 +72,10 @@ def export_flags(
     """
     found = find_dialect(dialect)
     one: Any = plan
+    if found.subject == "deployment":
+        from calculon.planner.engine_flags import engine_text  # only for servers
+
+        return engine_text(found, getattr(one, "best", one), model=model, system=system)
     if hasattr(one, "best"):
         one = one.best
         if one is None:
@@ -87,24 +100,29 @@ def import_flags(
     *,
     num_procs: int | None = None,
     variables: Mapping[str, str] | None = None,
+    model: Source | Model | None = None,
+    system: Source | System | None = None,
 ) -> Launch:
-    """Read a launch file: a script, or a configuration. Nothing in it is executed.
+    """Read a launch file, of training or of an engine that serves: a script, or a configuration. Nothing is executed.
 
     Parameters
     ----------
     source : str or path
-        The file; ``-`` is standard input.
+        The file, or a command that starts an engine; ``-`` is standard input.
     dialect : str
         The launcher; empty: found by looking.
     num_procs : int, optional
         Processors, where the file does not say how many.
     variables : mapping of str to str, optional
         Values of variables of the environment that it asks for.
+    model, system : optional
+        Of an engine: both make its share of all memory a share of what is free.
 
     Returns
     -------
     Launch
-        Its ``execution`` is one for :func:`calculon.estimate`; ``model`` and ``campaign`` are what it says of those.
+        Its ``execution`` is one for :func:`calculon.estimate`; ``model`` and ``campaign`` are what it says of those. Of
+        an engine it has a ``deployment``, which is one for :func:`calculon.serve`.
         Every setting is among ``used``, ``ignored``, ``not_modelled``, ``unknown`` and ``unresolved``.
 
     Raises
@@ -112,7 +130,14 @@ def import_flags(
     SpecError
         For a file of no launcher, a value that means nothing, and a contradiction, with both numbers.
     """
-    return read_launch_file(os.fspath(source), dialect, num_procs=num_procs, variables=variables)
+    server = None
+    if model is not None and system is not None:
+        from calculon.serving.launched import server_of  # only for servers
+
+        server = server_of(inputs.model(model), inputs.system(system))
+    return read_launch_file(
+        os.fspath(source), dialect, num_procs=num_procs, variables=variables, server=server
+    )
 
 
 def launch_in(source: Any, num_procs: int | None = None) -> Launch | None:

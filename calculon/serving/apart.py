@@ -57,8 +57,9 @@ def prefilling(replica: Replica) -> Prefilling | None:
     own = Replica(replica.model, replica.system, pool, replica.workload)
     w, together = replica.workload, pool.attn_data_par
     time, busy = own.prefill(together)
-    memory = rank_memory(replica.model, replica.system, pool, replica.types, w.computed)
-    each = cached_bytes(replica.model, pool, replica.types, w.prompt)
+    model, types, draft = replica.model, replica.types, replica.draft
+    memory = rank_memory(model, replica.system, pool, types, w.computed, draft)
+    each = cached_bytes(model, pool, types, w.prompt, draft)
     return Prefilling(
         replica=own,
         time=time,
@@ -80,7 +81,7 @@ def _moved(replica: Replica, prefill: Seconds) -> Seconds:
     d, model, system = replica.deployments, replica.model, replica.system
     pool, length = d.prefilling, replica.workload.prompt
     assert pool is not None
-    shares = [cached_bytes(model, one, replica.types, length) for one in (d, pool)]
+    shares = [cached_bytes(model, one, replica.types, length, replica.draft) for one in (d, pool)]
     stride = np.asarray(np.maximum(d.replica_procs, pool.replica_procs), np.int64)
     way = Group.in_mesh(system, np.full(d.count, 2), stride)
     time = group_time(system, "p2p", np.maximum(*shares), way, AUTO)

@@ -10,11 +10,12 @@ from calculon.campaign.goals import TimeSpan
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
 from calculon.serving.deployments import Deployments
+from calculon.serving.drafts import speculation_of
 from calculon.serving.load import SATURATED
 from calculon.serving.operating_point import Load
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import CAUSES
-from calculon.serving.serve import Served, serve
+from calculon.serving.serve import Served, serve, with_replicas
 from calculon.serving.steady import budget_batch
 from calculon.units import Array, Fraction, Seconds
 
@@ -51,10 +52,10 @@ class ByBatch(Displayed):
     request_rate : array of requests/s, shape (batches,)
         Of one replica.
     causes : array of seconds, shape (causes, batches)
-        The time of the decode pass by :data:`~calculon.serving.row_times.CAUSES`; they sum up to it.
+        The part of the time per token in which nothing is prefilled, by :data:`~calculon.serving.row_times.CAUSES`.
     cuts : tuple of Cut
-        Bounds: memory, ``max_batch``, ``token_budget``, and limits of the workload that some batch misses; 0 is a
-        limit that no batch keeps.
+        Bounds: memory, ``max_batch``, ``token_budget``, processors that prefill, and limits of the workload that some
+        batch misses; 0 is a limit that no batch keeps.
     """
 
     served: Served
@@ -95,7 +96,7 @@ class ByBatch(Displayed):
             "output_rate_per_proc": self.output_rate_per_proc,
         }
         return found | {
-            f"decode_{name}": one for name, one in zip(CAUSES, self.causes, strict=True)
+            f"decoding_{name}": one for name, one in zip(CAUSES, self.causes, strict=True)
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +106,7 @@ class ByBatch(Displayed):
         return {
             "model": served.model.name,
             "system": served.system.name,
-            "deployment": served.deployment.to_dict() | {"replicas": served.deployment.replicas},
+            "deployment": with_replicas(served.deployment),
             "workload": served.workload.to_dict(),
             "columns": {name: column.tolist() for name, column in self.columns.items()},
             "cuts": {one.name: one.batch for one in self.cuts},
@@ -150,6 +151,8 @@ def by_batch(served: Served) -> ByBatch:
     state, prompts, decode = load.state(batch)
     times = load.replica.decode_pass(batch)
     shares = np.stack([one / times.time for one in times.causes().values()])
+    static = served.deployment.batching == "static"
+    decoding = state.tpot if static else state.tpot * (1 - state.prefill_share)
     return ByBatch(
         served=served,
         batch=batch,
@@ -158,7 +161,7 @@ def by_batch(served: Served) -> ByBatch:
         ttft=prompts.latency,
         prefill_share=state.prefill_share,
         request_rate=state.rate,
-        causes=shares * decode,
+        causes=shares * decoding,
         cuts=cuts,
     )
 
@@ -186,9 +189,14 @@ def _cuts(served: Served) -> Iterator[Cut]:
     )
     free = serve(served.model, every, served.system, load)
     yield Cut("memory", int(free["max_concurrency"]))
+    if free.cut == "prefill":
+        yield Cut(free.cut, free.batch)
     if d.mixes:
         budget = np.array([float(d.token_budget)])
-        yield Cut("token_budget", int(budget_batch(budget, w.computed, w.output)[0]))
+        drafted = speculation_of(served.model, d)
+        room = budget_batch(budget, w.computed, w.output, drafted.rows, drafted.per_pass)
+        own = np.floor(d.pipeline_par * room)
+        yield Cut("token_budget", int(own[0]) * d.attn_data_par)
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
     limits: dict[str, Any] = {"tpot": w.tpot_limit, "ttft": w.ttft_limit}

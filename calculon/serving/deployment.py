@@ -199,9 +199,10 @@ class Deployment(Pool):
             hint = "a static batch is prefilled where it is decoded"
             yield Problem("batching", "continuous, since there is prefill", self.batching, hint)
         rows = ceil(self.max_batch / self.attn_data_par) * (1 + (self.draft_tokens or 0))
-        if self.token_budget and rows > self.token_budget:
+        if self.token_budget and rows > self.token_budget * self.pipeline_par:
             drafted = f" * (1 + draft_tokens) = {rows}" if self.draft_tokens else ""
-            wanted = f"at least max_batch={self.max_batch}{drafted}, or 0"
+            stages = f" / pipeline_par={self.pipeline_par}" * (self.pipeline_par > 1)
+            wanted = f"at least max_batch={self.max_batch}{drafted}{stages}, or 0"
             hint = "a pass has a token of every sequence" + (
                 ", and what is drafted" * bool(drafted)
             )
@@ -249,21 +250,21 @@ class Deployment(Pool):
         }
         alone: dict[str, Any] = {
             "prefill": None,
-            "draft": NO_DRAFT,
-            "draft_tokens": None,
-            "acceptance": None,
-            "accepted": None,
             "max_batch": 0,
             "token_budget": 0,
         }
         return replace(self, **split, **alone)
+
+    def without_draft(self) -> "Deployment":
+        """Return the same without speculation."""
+        return replace(self, draft=NO_DRAFT, draft_tokens=None, acceptance=None, accepted=None)
 
     @property
     def in_words(self) -> str:
         """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
-        split += [f"DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
+        split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         types = {
             "weights": self.weights_dtype,

@@ -113,6 +113,11 @@ class Deployments:
         _, kinds, firsts = distinct(own)
         return firsts, kinds
 
+    def without_draft(self) -> "Deployments":
+        """Return the same without speculation."""
+        pool = None if self.prefilling is None else self.prefilling.without_draft()
+        return replace(self, record=self.record.without_draft(), prefilling=pool)
+
     def one(self, place: int) -> Deployment:
         """Return the record of a row."""
         sizes: dict[str, Any] = {name: int(getattr(self, name)[place]) for name in SIZES}

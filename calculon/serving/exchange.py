@@ -1,13 +1,14 @@
 """The exchange between tokens and experts, where ranks have requests of their own: dispatch, and the way back.
 
 Groups of ranks (``attn_data_par``) have different tokens, and each token goes to the ranks of its `k` experts. Ranks of
-a group have the same tokens; each of them sends its part, and the reduction of the group joins what comes back. Engines
-choose among three ways by the number of tokens, of which the fastest counts:
+a group have the same tokens; each of them sends its part, and the reduction of the group joins what comes back. Of
+three ways the fastest counts:
 
 - kernels of low latency that send a row for each expert of a token
   (:class:`~calculon.hardware.serving.ExpertExchange`);
-- libraries that send one copy to each node and forward it to each rank
-  (:func:`~calculon.hardware.collectives.dispatch.library_time`);
+- in passes with prompts, libraries that send one copy to each node and forward it to each rank
+  (:func:`~calculon.hardware.collectives.dispatch.library_time`): the host waits for numbers of rows, which graphs of
+  decoding do not (DeepEP, README);
 - an all-gather of all tokens, and a reduce-scatter of their sums.
 """
 
@@ -36,6 +37,8 @@ class Exchange(NamedTuple):
     ----------
     tokens : array
         Tokens of a rank, which no other rank sends; 0 where all ranks have all tokens.
+    decoded : array
+        Those among them that are not of prompts.
     sent, returned : float
         Bytes of a token as it is sent, and of a result.
     routing : Routing
@@ -47,6 +50,7 @@ class Exchange(NamedTuple):
     """
 
     tokens: Count
+    decoded: Count
     sent: float
     returned: float
     routing: Routing
@@ -62,6 +66,7 @@ class Exchange(NamedTuple):
         width = model.moe_latent or model.hidden
         return cls(
             tokens=np.where(apart, own.tokens / own.tensor_par, 0.0),
+            decoded=np.where(apart, own.decoded * own.verified / own.tensor_par, 0.0),
             sent=width * types.dispatch,
             returned=float(width * ACTIVATION_BYTES),
             routing=Routing.of(model),
@@ -111,11 +116,16 @@ def _rows(system: System, exchange: Exchange, group: Group, row: float) -> Secon
 
 
 def _copies(system: System, exchange: Exchange, group: Group, row: float) -> Seconds:
-    """Return the time of a library that sends one copy to each node, one way; it knows no experts in parts."""
+    """Return the time of a library that sends one copy to each node, one way; it knows no experts in parts.
+
+    No pass with prompts is faster than that without them.
+    """
     message = exchange.fullest * exchange.tokens * row
     time = library_time(system, exchange.routing, message, group)
+    alone = _rows(system, exchange._replace(tokens=exchange.decoded), group, row)
     able = has_ports(system, "deepep", group) & (exchange.shared_by == 1)
-    return np.where(able, time, np.inf)
+    prompts = exchange.tokens > exchange.decoded
+    return np.where(able & prompts, np.maximum(time, alone), np.inf)
 
 
 def _gathered(system: System, exchange: Exchange, group: Group) -> list[Seconds]:

@@ -65,19 +65,20 @@ class KeptPrefixes:
     def each(self) -> Bytes:
         """Bytes of a prefix on a rank."""
         r = self.replica
-        return cached_bytes(r.model, r.deployments, r.types, r.workload.kept)
+        return cached_bytes(r.model, r.deployments, r.types, r.workload.kept, r.draft)
 
     def first(self, at_hand: Count) -> Count:
         """Return the prefixes for which tier 1 has room beside so many sequences at hand."""
-        r = self.replica
-        room = prefix_room(r.model, r.deployments, r.types, self.memory, r.workload, at_hand)
-        return room / self.each
+        r, groups = self.replica, self.replica.deployments.attn_data_par
+        own = at_hand / groups
+        room = prefix_room(r.model, r.deployments, r.types, self.memory, r.workload, own, r.draft)
+        return groups * room / self.each
 
     @property
     def second(self) -> Count:
         """Prefixes for which tier 2 has room."""
         capacity = 0.0 if self.tier is None else self.tier.capacity
-        return capacity / self.each
+        return self.replica.deployments.attn_data_par * capacity / self.each
 
     def places(self, at_hand: Count, rate: Array) -> HitPlaces:
         """Return where the hits of replicas are that answer requests at a rate, with so many sequences at hand.
@@ -91,15 +92,16 @@ class KeptPrefixes:
             return HitPlaces(zero + 1, zero, zero)
         return HitPlaces(zero, zero + 1, zero)
 
-    def _rate(self, batch: Count, decode: Seconds, prompts: Prompts, state: Steady) -> Array:
+    def _rate(self, batch: Count, token: Seconds, prompts: Prompts, state: Steady) -> Array:
         """Return the requests per second of a replica if no hit is lost: at most as many as the load has."""
         w, replicas = self.replica.workload, self.replica.deployments.replicas
         if w.rate is not None:
             return np.minimum(state.rate, w.rate / replicas)
         if w.users is None:
             return state.rate
-        own = np.minimum(w.users / replicas, batch)
-        return np.minimum(state.rate, of_users(own, decode, prompts, w.output, w.think).rate)
+        own = np.full_like(batch, w.users) / replicas
+        found = of_users(own, token, prompts, w.output, w.think, batch)
+        return np.minimum(state.rate, found.rate)
 
     def prompts(self, batch: Count, decode: Seconds, prompts: Prompts, state: Steady) -> Prompts:
         """Return what prompts add with hits where they are.
@@ -118,16 +120,18 @@ class KeptPrefixes:
             The state of full batches with these.
         """
         w, found = self.replica.workload, prompts
-        rate = self._rate(batch, decode, prompts, state)
-        at_hand = np.minimum(batch, concurrency(at_rate(rate, decode, prompts), w.output))
+        token = decode / self.replica.per_pass
+        rate = self._rate(batch, token, prompts, state)
+        at_hand = np.minimum(batch, concurrency(at_rate(rate, token, prompts), w.output))
         places = self.places(at_hand, rate)
         if np.any(places.lost > 0):
             found = self.replica.prompts(batch, decode, places.lost)
         if self.tier is None:
             return found
         share, fetch = places.second * w.followed, self.fetch
-        decoding = (w.output - 1) * decode / batch
-        busy = fetched_beside(found.busy, share * fetch, decoding)
+        decoding = (w.output - 1) * token / batch
+        each = share * fetch / self.replica.deployments.attn_data_par  # groups fetch by themselves
+        busy = fetched_beside(found.busy, each, decoding)
         latency = (1 - share) * found.latency + share * np.maximum(found.latency, fetch)
         return found._replace(added=busy / found.passes, latency=latency)
 

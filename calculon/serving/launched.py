@@ -7,7 +7,7 @@ from typing import Any
 from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.dialects import recognised_engine
-from calculon.launch.engines.deployments import command_text
+from calculon.launch.engines.engine_commands import command_text
 from calculon.launch.launch_files import launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.asked import read_deployment
@@ -88,7 +88,7 @@ def launched_server(
     if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
         return None
     path = os.fspath(source)
-    if not os.path.isfile(path) or path.endswith(".json"):  # noqa: PTH113 (a text that can be no path has none)
+    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
         return None
     text = launch_text(path)
     engine = recognised_engine(text, path)

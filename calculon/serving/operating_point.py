@@ -27,6 +27,7 @@ from calculon.serving.rank_memory import (
     shared_bytes,
 )
 from calculon.serving.replica import Replica
+from calculon.serving.served_energy import energy_words, joules_per_token
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
     Prompts,
@@ -36,12 +37,15 @@ from calculon.serving.steady import (
     concurrency,
     elsewhere,
     of_users,
+    pass_at_work,
+    queue_of_users,
     run_time,
     saturated,
     static_rate,
+    users_of,
     waves,
 )
-from calculon.serving_figures import ServingFigures, ServingMemory
+from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.units import GIB, Array, Count, Seconds
 
 MOST_SEQUENCES = 2.0**20
@@ -61,7 +65,7 @@ class Load:
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
         fitting = sequences_that_fit(
-            replica.model, self.deployments, replica.types, self.memory, self.load
+            replica.model, self.deployments, replica.types, self.memory, self.load, replica.draft
         )
         self.room = np.minimum(fitting, MOST_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
@@ -75,16 +79,23 @@ class Load:
         tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
         if d.prefilling is not None:  # passes have a token of each sequence alone
             tokens = d.token_budget
-        return rank_memory(self.replica.model, self.replica.system, d, self.replica.types, tokens)
+        r = self.replica
+        return rank_memory(r.model, r.system, d, r.types, tokens, r.draft)
 
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
-        d, w = self.deployments, self.load
-        bounds = [np.where(d.max_batch > 0, d.max_batch, np.inf), self.room]
-        if d.mixes:
-            own = np.floor(budget_batch(d.token_budget, w.computed, w.output))
-            bounds.append(own * d.attn_data_par)
+        allowed = self.deployments.max_batch
+        bounds = [np.where(allowed > 0, allowed, np.inf), *self._rooms()]
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
+
+    def _rooms(self) -> list[Count]:
+        """Return the sequences for which there is room in memory, and in a pass that mixes."""
+        d, w = self.deployments, self.load
+        if not d.mixes:
+            return [self.room]
+        rows, tokens = self.replica.rows, self.replica.per_pass
+        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
@@ -116,6 +127,7 @@ class Load:
             limits=tuple(one.of(0) for one in points.limits),
             run_time=None if points.run_time is None else float(points.run_time[0]),
             price=points.price,
+            power=points.power,
         )
 
     def solve(self) -> Points:
@@ -139,6 +151,8 @@ class Load:
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
         if self.pool is not None:
             figures = self._of_pools(self.pool, figures, batch, decode, alone)
+        joules = joules_per_token(self.replica.system, d, figures, w.output)
+        figures = replace(figures, joules_per_token=joules)
         return Points(
             figures=figures,
             batch=batch,
@@ -147,13 +161,15 @@ class Load:
             run_time=ends,
             room=room,
             price="" if price is None else price.words,
+            power=energy_words(self.replica.system),
         )
 
     def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
         """Say by how much memory does not do for a sequence of so many tokens."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
-        one = float(cached_bytes(self.replica.model, deployments, self.replica.types, length)[0])
+        r = self.replica
+        one = float(cached_bytes(r.model, deployments, r.types, length, r.draft)[0])
         needed = held + one / deployments.record.memory_fraction
         pool = "" if deployments is self.deployments else "prefill: "
         return Infeasible(
@@ -188,14 +204,14 @@ class Load:
             transfer_time=pool.moved,
             prefill_busy=figures.request_rate / pool.rate,
             decode_busy=figures.request_rate / (replicas * alone),
-            balanced_prefill=balanced(pool.busy, decode, batch, w.output),
+            balanced_prefill=balanced(pool.busy, decode / self.replica.per_pass, batch, w.output),
         )
 
     def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
         """Return the sequences that a replica decodes, and what bounds them."""
         d, w = self.deployments, self.load
         if w.users is not None:
-            return _at_most(np.ceil(w.users / d.replicas), most, cut, "users")
+            return _at_most(self._at_hand(most), most, cut, "users")
         if w.rate is not None:
             each = w.rate / d.replicas
             enough = least(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
@@ -207,6 +223,22 @@ class Load:
                 kept = largest(most, partial(self._keeps, name=name, limit=limit))
                 most, cut = _lower(kept, most, cut, name)
         return most, cut
+
+    def _at_hand(self, most: Count) -> Count:
+        """Return the sequences that users have at a time, infinite where they are more than there may be."""
+        d, w = self.deployments, self.load
+        assert w.users is not None
+        own = w.users / d.replicas
+        if not w.think or d.record.batching == "static":
+            return np.ceil(own)
+
+        def enough(at: Array, batch: Count) -> Array:
+            _, prompts, decode = self.state(batch, at)
+            token = decode / self.replica.per_pass
+            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+
+        found = least(most, enough)
+        return np.where(found > 0, found, np.inf)
 
     def _keeps(self, places: Array, batch: Count, name: str, limit: float) -> Array:
         """Return which batches keep a limit, each of the deployment at a place."""
@@ -244,16 +276,17 @@ class Load:
             alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
             return Steady(rate, mean, rate * prefill / batch), alone, mean
         decode = replica.decode(batch)
+        each = decode / replica.per_pass
         if self.pool is not None:
             prompts = elsewhere(np.zeros_like(decode), decode)
-            return saturated(batch, decode, prompts, self.load.output), prompts, decode
+            return saturated(batch, each, prompts, self.load.output), prompts, decode
         prompts = replica.prompts(batch, decode)
-        full = saturated(batch, decode, prompts, self.load.output)
+        full = saturated(batch, each, prompts, self.load.output)
         prefixes = self.prefixes.take(self._firsts[kinds])
         if not prefixes.matter:
             return full, prompts, decode
         prompts = prefixes.prompts(batch, decode, prompts, full)
-        return saturated(batch, decode, prompts, self.load.output), prompts, decode
+        return saturated(batch, each, prompts, self.load.output), prompts, decode
 
     def _loaded(
         self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
@@ -275,7 +308,8 @@ class Load:
         late = each > best.rate
         queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
         static = d.record.batching == "static"
-        state = full._replace(rate=each) if static else at_rate(each, decode, prompts)
+        token = decode / self.replica.per_pass
+        state = full._replace(rate=each) if static else at_rate(each, token, prompts)
         return _where(late, full, state), queue
 
     def _of_users(
@@ -285,14 +319,19 @@ class Load:
         d, w = self.deployments, self.load
         assert w.users is not None
         own = w.users / d.replicas
-        late = np.maximum(0.0, own - batch) / full.rate
         if d.record.batching == "static":
+            late = np.maximum(0.0, own - batch) / full.rate
             return full, Wait(late, late)
-        fits = own <= batch
-        late = np.where(fits, 0.0, late)
-        return _where(fits, of_users(own, decode, prompts, w.output, w.think), full), Wait(
-            late, late
-        )
+        room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
+        if w.think:
+            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
+        load = (hand, token, prompts, w.output)
+        fits = own <= room
+        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate) + queue_of_users(*load)
+        if self.pool is None:  # which decodes nothing
+            late = late + self.replica.per_pass * pass_at_work(*load)
+        state = of_users(own, token, prompts, w.output, w.think, hand)
+        return _where(fits, state, full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
@@ -322,7 +361,8 @@ class Load:
         tpot_p = state.tpot
         if open_loop:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
-            tpot_p = np.maximum(tpot_p, replica.decode(crowd) / (1 - state.prefill_share))
+            token = replica.decode(crowd) / replica.per_pass
+            tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
         ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
@@ -344,6 +384,7 @@ class Load:
             queue_time=queue.mean,
             prefill_time=alone[self._alike],
             transfer_time=nothing,
+            joules_per_token=none,
             prefill_busy=none,
             decode_busy=none,
             balanced_prefill=none,
@@ -352,13 +393,34 @@ class Load:
             mem_free=self.memory.capacity - used,
             memory=held,
             prefixes=self.prefixes.figures(batch, state),
+            speculation=self._speculation(batch),
+        )
+
+    def _speculation(self, batch: Count) -> SpeculationFigures:
+        """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
+        tokens = np.full_like(batch, self.replica.per_pass)
+        if self.replica.rows == 1:
+            nothing = np.full_like(batch, np.nan)
+            return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
+        drafted, plain = self.replica, self.replica.without_draft()
+
+        def pays(places: Array, batch: Count) -> Array:
+            token = drafted.take(places).decode(batch) / drafted.per_pass
+            return token < plain.take(places).decode(batch)
+
+        without, _, _ = Load(plain).state(batch)
+        return SpeculationFigures(
+            tokens=tokens,
+            speedup=without.tpot / self.state(batch)[0].tpot,
+            break_even=largest(np.maximum(1.0, np.min(self._rooms(), axis=0)), pays),
         )
 
     def _longest_context(self) -> Count:
         """Return the tokens of the longest sequence that fits alone."""
         replica, each = self.replica, self.deployments.take(self._firsts)
         memory = self.memory.take(self._firsts)
-        return longest_context(replica.model, each, replica.types, memory)[self._alike]
+        found = longest_context(replica.model, each, replica.types, memory, replica.draft)
+        return found[self._alike]
 
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of caches as of weights."""
@@ -369,9 +431,10 @@ class Load:
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
         m, d, w = self.memory, self.deployments, self.load
-        args, own = (self.replica.model, d, self.replica.types), d.of_group(batch)
-        cache = own * held_bytes(*args, w) + shared_bytes(*args, w)
-        logits = own * logit_bytes(self.replica.model, d.attention_par)
+        args, draft = (self.replica.model, d, self.replica.types), self.replica.draft
+        own = d.of_group(batch)
+        cache = own * held_bytes(*args, w, draft) + shared_bytes(*args, w, draft)
+        logits = own * self.replica.rows * logit_bytes(self.replica.model, d.attention_par)
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )

@@ -225,10 +225,11 @@ def _blocks(
 
 
 def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
-    """Return the tokens of the fullest rank of experts over the mean."""
+    """Return the tokens of the fullest rank of experts over those if all groups had as many as the fullest group."""
     if not model.mixes:
         return 1.0
-    return imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
+    uneven = imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
+    return uneven * sizes.filled
 
 
 def _exchange(

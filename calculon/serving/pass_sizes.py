@@ -109,6 +109,12 @@ class PassSizes:
         own = {name: spread(getattr(self, name), groups) for name in SPREAD}
         return replace(self, **split, **own)
 
+    @property
+    def filled(self) -> Array:
+        """Rows of all groups over those if each had as many as the one with the most: below 1 where some have none."""
+        all_full = self.attn_data_par * self.of_group.tokens
+        return np.divide(self.tokens, all_full, out=np.ones_like(all_full), where=all_full > 0)
+
     def parts(self, count: Count | float) -> "PassSizes":
         """Return passes of equal parts of the sequences, so many of each pass."""
         if np.all(count == 1):

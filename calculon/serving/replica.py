@@ -9,6 +9,7 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct
 from calculon.serving.deployments import Deployments
+from calculon.serving.drafts import Draft, draft_of
 from calculon.serving.load import PromptLength, Workload
 from calculon.serving.number_types import NumberTypes
 from calculon.serving.output_lengths import longest_output
@@ -44,7 +45,14 @@ class Replica:
 
     def take(self, places: Any) -> "Replica":
         """Return those of the deployments at some places, in that order."""
-        return Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        taken = Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        vars(taken)["draft"] = self.draft  # whose model was read once
+        return taken
+
+    def without_draft(self) -> "Replica":
+        """Return the same without speculation."""
+        plain = self.deployments.without_draft()
+        return Replica(self.model, self.system, plain, self.workload)
 
     @cached_property
     def types(self) -> NumberTypes:
@@ -54,12 +62,27 @@ class Replica:
         return NumberTypes.of(self.system, *weights, d.kv_dtype, d.dispatch_dtype)
 
     @cached_property
+    def draft(self) -> Draft:
+        """What drafts tokens."""
+        return draft_of(self.model, self.deployments.record)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a sequence in a pass that decodes: 1 without speculation."""
+        return self.draft.speculation.rows
+
+    @property
+    def per_pass(self) -> float:
+        """Tokens of a sequence that such a pass yields on average: 1 without speculation."""
+        return self.draft.speculation.per_pass
+
+    @cached_property
     def _timed(self) -> dict[bytes, PassTimes]:
         """Passes that were timed before, by their sizes."""
         return {}
 
     def passes(self, sizes: PassSizes) -> PassTimes:
-        """Time passes through all stages, one after the other; the same sizes once."""
+        """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
         key = b" ".join(column.tobytes() for column in sizes.columns)
         if key not in self._timed:
             self._timed[key] = self._distinct(sizes)
@@ -76,16 +99,14 @@ class Replica:
 
     def _time(self, sizes: PassSizes) -> PassTimes:
         d = self.deployments.record
-        rows = pass_rows(
-            self.model,
-            self.types,
-            sizes,
-            shared_heads=d.shared_heads,
-            routing=d.routing,
-            overlap=d.overlap,
-        )
         graphs = d.in_graphs(sizes.prompts)
-        return pass_times(self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap)
+        heads: dict[str, Any] = {"shared_heads": d.shared_heads, "routing": d.routing}
+        rows = pass_rows(self.model, self.types, sizes, overlap=d.overlap, **heads)
+        args = self.model, self.system, rows, sizes
+        times = pass_times(*args, graphs=graphs, overlap=d.overlap)
+        return self.draft.after(
+            times, self.system, self.types, sizes, graphs=graphs, overlap=d.overlap, **heads
+        )
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""
@@ -101,14 +122,14 @@ class Replica:
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
         """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
         seen = self.workload.context if context is None else context
-        return self.passes(self.sizes(decoded=self._part(batch), context=seen))
+        return self.passes(self.sizes(decoded=self._part(batch), verified=self.rows, context=seen))
 
     def _part(self, batch: Count) -> Count:
         """Return the sequences of a pass: with stages those of one of as many parts, one at least."""
         return np.maximum(batch / self.deployments.pipeline_par, np.minimum(batch, 1.0))
 
     def decode(self, batch: Count, context: Count | float | None = None) -> Seconds:
-        """Return the time in which every sequence has a token.
+        """Return the time in which every sequence has a token, or with speculation those of a verification.
 
         Each of `p` stages is at a part of the sequences of its own; a token is back after all of them. Fewer sequences
         than stages go through them one after the other, and no stage waits for the slowest.
@@ -117,8 +138,8 @@ class Replica:
         if not self.deployments.staged:
             return times.time
         stages, part = self.deployments.pipeline_par, self._part(batch)
-        through = times.time + stages * self._handed(part)
-        in_turn = batch / part * self._slowest(times, part)
+        through = times.time + stages * self._handed(part * self.rows)
+        in_turn = batch / part * self._slowest(times, part * self.rows)
         return np.where(stages > 1, np.maximum(through, in_turn), times.time)
 
     def _handed(self, tokens: Count) -> Seconds:
@@ -196,13 +217,13 @@ class Replica:
             together = self._abreast(batch)
             whole, busy = self.prefill_of(together, computed, length.cached)
             return own_passes(whole, busy, decode, together)
-        own = batch / self.deployments.attn_data_par
-        count = chunks(own, self.deployments.token_budget, computed)
-        together = self._abreast(batch) * prompts_together(own, count, w.output)
+        own = self._part(batch) / self.deployments.attn_data_par
+        count = chunks(own * self.rows, self.deployments.token_budget, computed)
+        together = self._abreast(batch) * prompts_together(own, count, w.output, self.per_pass)
         times = self._mixed_pass(batch, count, together, length)
         if not self.deployments.staged:
             return mixed_passes(count, together, times.time, decode, count * times.time)
-        part = self._part(batch)
+        part = self._part(batch) * self.rows
         tokens = part + together * computed / count
         slow = self._slowest(times, tokens)
         latency = self._through(times, tokens) + (count - 1) * slow
@@ -219,6 +240,7 @@ class Replica:
         return self.passes(
             self.sizes(
                 decoded=self._part(batch),
+                verified=self.rows,
                 context=self.workload.context,
                 prompts=together,
                 chunk=chunk,

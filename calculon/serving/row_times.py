@@ -12,7 +12,7 @@ from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.fused_attention import FusedAttention
-from calculon.hardware.kernels.kernel import Kernel, Shapes, Types
+from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, Shapes, Types
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm, Processor, alignment
 from calculon.hardware.system import System
@@ -238,7 +238,8 @@ def _hidden(rows: Sequence[Row], timed: list[RowTime], overlap: str) -> list[Row
         if row.exchange is not None:
             sent = sent + one.time
         elif overlap == "shared_expert":
-            shared = row.layer is not None and row.layer.name.startswith(SHARED)
+            layer = row.layer
+            shared = layer is not None and layer.name.startswith(SHARED) and layer.kernel != "add"
             beside = beside + one.time * shared
         elif one.stage == "block":
             beside = beside + np.where(np.asarray(row.parts) > 1, one.time, 0.0)
@@ -300,7 +301,7 @@ def _kernel(system: System, row: Row, count: int) -> Parts:
         kernel = KERNELS["product"](system, types)
         if isinstance(kernel.rate, Gemm):
             return _tiles(system, kernel.rate, kernel, row)
-        return _by_law(system, kernel, row, count, serving.matrix_floor)
+        return _by_law(system, kernel, row, count, serving.matrix_floor, _share(system, row))
     floors = {"attention": serving.attention_floor, "routing": serving.routing_floor}
     floor = floors.get(layer.kernel, serving.vector_floor)
     kernel = KERNELS[layer.kernel](system, types)
@@ -318,7 +319,7 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     aligned = alignment([n, k], kernel.element_bytes)
     rows, many = np.where(some, m, 1.0), np.where(some, batch, 1.0)
     arithmetic, memory = law.parts(many, rows, k, n, aligned, on, moved=row.moved)
-    arithmetic = np.where(some, arithmetic, 0.0)
+    arithmetic = np.where(some, arithmetic / _share(system, row), 0.0)
     floor = law.start or system.ext.serving.matrix_floor
     if memory is None:
         return _combined(system, floor, arithmetic, _moved(system, row.moved))
@@ -326,15 +327,27 @@ def _tiles(system: System, law: Gemm, kernel: Kernel, row: Row) -> Parts:
     return Parts(np.where(some, floor, 0.0), arithmetic, memory, np.zeros_like(time), time)
 
 
-def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) -> Parts:
-    """Time a layer by the law of its kernel, forward.
+def _share(system: System, row: Row) -> float:
+    """Return the share of the rate of products that one reaches: less where experts have several in one kernel."""
+    grouped = row.layer is not None and row.layer.kernel == "grouped_product"
+    return system.ext.serving.grouped_efficiency if grouped else 1.0
 
-    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving.
+
+def _by_law(
+    system: System, kernel: Kernel, row: Row, count: int, floor: float, share: float = 1.0
+) -> Parts:
+    """Time a layer by the law of its kernel, forward, with a share of its rate.
+
+    The start of streaming kernels was measured one by one in training; that in a graph is the floor of serving. On an
+    engine with a stepped curve more never takes less: fewer rows run as more of them, of which some are not used.
     """
     layer = row.layer
     assert layer is not None
     flops, moved = np.zeros((3, 1, count)), np.zeros((3, 1, count))
     flops[0, 0], moved[0, 0] = row.flops, row.moved
+    if kernel.rate is ENGINE_RATE:
+        done = kernel.engine.efficiency.padded(flops[0, 0]) / kernel.engine.peak
+        return _combined(system, floor, done, _moved(system, moved[0, 0]))
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
@@ -346,7 +359,9 @@ def _by_law(system: System, kernel: Kernel, row: Row, count: int, floor: float) 
         memory = _moved(system, row.moved) if own is None else own[0, 0]
         done = arithmetic[0, 0] - np.where(flops[0, 0] > 0, start, 0.0)
     own_start = start if isinstance(kernel.rate, FusedAttention) else 0.0
-    return _combined(system, (own_start or floor) if floor else 0.0, done, memory + np.zeros(count))
+    return _combined(
+        system, (own_start or floor) if floor else 0.0, done / share, memory + np.zeros(count)
+    )
 
 
 def _start(kernel: Kernel) -> float:
@@ -359,10 +374,10 @@ def _start(kernel: Kernel) -> float:
 
 
 def _moved(system: System, size: Bytes) -> Seconds:
-    """Return the time of traffic in tier-1 memory, without the start of a kernel."""
+    """Return the time of traffic in tier-1 memory, without the start of a kernel; more never takes less."""
     stream = system.ext.traffic
     if stream is None:
-        return system.mem1.time(np.asarray(size, float))
+        return system.mem1.efficiency.padded(np.asarray(size, float)) / system.mem1.bandwidth
     return np.asarray(size, float) / (system.mem1.bandwidth * stream.efficiency)
 
 

@@ -1,9 +1,11 @@
 """The answer for one deployment and workload: times, rates, memory, and which limits hold."""
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
@@ -12,10 +14,12 @@ from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.inspect.served_errors import published_errors
 from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
 from calculon.serving.cache import check_served
 from calculon.serving.deployment import Deployment
+from calculon.serving.drafts import draft_of, unsplit
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.plain_deployment import deployment_of, loaded
 from calculon.serving.pool import Pool
@@ -118,7 +122,7 @@ class Served(Displayed):
         return {
             "model": self.model.name,
             "system": self.system.name,
-            "deployment": _with_replicas(self.deployment),
+            "deployment": with_replicas(self.deployment),
             "workload": self.workload.to_dict(),
             "method": "steady state",
             "batch": self.batch,
@@ -126,6 +130,8 @@ class Served(Displayed):
             "figures": self.stats,
             "run_time": self.run_time,
             "price": self.point.price,
+            "power": self.point.power,
+            "published": published_errors(),
             "limits": [
                 {
                     "name": one.name,
@@ -142,7 +148,7 @@ class Served(Displayed):
         }
 
 
-def _with_replicas(deployment: Deployment) -> dict[str, Any]:
+def with_replicas(deployment: Deployment) -> dict[str, Any]:
     """Return the fields of a deployment, and how many replicas each pool has."""
     found = deployment.to_dict() | {"replicas": deployment.replicas}
     if (pool := deployment.prefill) is not None:
@@ -166,8 +172,9 @@ def serve(
     model, system
         As in :func:`calculon.estimate`.
     deployment : str, path, mapping, Deployment or int
-        A name of the catalog, a file, the fields of one, or a record; or a number of processors, of which each node is
-        a replica (:func:`deployment_of`).
+        A name of the catalog, a file, the fields of one, or a record; a script that starts vLLM, SGLang or
+        TensorRT-LLM, of which what is not modelled is a warning; or a number of processors, of which each node is a
+        replica (:func:`deployment_of`).
     workload : str, path, mapping or Workload, optional
         Likewise.
     changes : mapping, optional
@@ -200,12 +207,45 @@ def serve(
     if isinstance(deployment, int):
         asked = deployment_of(asked_model, asked_system, deployment, load, changes)
     else:
-        asked = read_deployment(deployment, changes)
+        asked = _asked(asked_model, asked_system, deployment, load, changes)
     for one in (asked, asked.prefilling):
         if one is not None:
             _check(asked_model, one)
     point = loaded(asked_model, asked_system, asked, load).answer()
     return Served(asked_model, asked_system, asked, load, point)
+
+
+def _asked(
+    model: Model,
+    system: System,
+    source: DeploymentSource,
+    workload: Workload,
+    changes: Mapping[str, Any] | None,
+) -> Deployment:
+    """Return the deployment that a source says, which may be a script that starts an engine."""
+    if not _is_other_file(source):
+        return read_deployment(source, changes)
+    from calculon.launch.launch_files import tell_lost  # rarely needed
+    from calculon.serving.launched import launched_server, server_of
+
+    stated = changes or {}
+    procs = stated.get("num_procs")
+    server = server_of(model, system, workload)
+    launch = launched_server(source, server, procs if type(procs) is int else None)
+    if launch is None:
+        return read_deployment(source, changes)
+    path = str(source)
+    tell_lost(path, launch)
+    own = {name: value for name, value in stated.items() if name != "num_procs"}
+    return read_deployment({"about": path, **launch.deployment}, own)
+
+
+def _is_other_file(source: object) -> bool:
+    """Return whether a source of a deployment is a file that may be a script."""
+    if not isinstance(source, (str, os.PathLike)):
+        return False
+    path = Path(os.fsdecode(source))
+    return path.suffix != ".json" and path.is_file()
 
 
 def _check(model: Model, deployment: Deployment) -> None:
@@ -216,6 +256,7 @@ def _check(model: Model, deployment: Deployment) -> None:
             replace(one, field=f"prefill.{one.field}")
             for one in _wrong_split(model, deployment.prefill)
         ]
+    problems += unsplit(draft_of(model, deployment), deployment)
     if problems:
         raise SpecError(deployment.name, problems)
 

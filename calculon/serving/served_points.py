@@ -97,8 +97,8 @@ class Point:
         Those that the workload states.
     run_time : float or None
         Seconds of a finite run.
-    price : str
-        Source of the price; empty without one.
+    price, power : str
+        Source of the price, and of the power with what is assumed of it; empty without one.
     """
 
     figures: ServingFigures
@@ -109,6 +109,7 @@ class Point:
     limits: tuple[Limit, ...]
     run_time: float | None
     price: str
+    power: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +130,8 @@ class Points:
         Seconds of a finite run.
     room : array of bool
         Where a sequence has room in memory, and in a pass.
-    price : str
-        Source of the price; empty without one.
+    price, power : str
+        Source of the price, and of the power with what is assumed of it; empty without one.
     """
 
     figures: ServingFigures
@@ -140,6 +141,7 @@ class Points:
     run_time: Seconds | None
     room: Array
     price: str
+    power: str
 
     @property
     def feasible(self) -> Array:

@@ -138,19 +138,19 @@ class Speculation:
         if draft == MTP and not modules:
             hint = "ngram and model:NAME draft for any model"
             found = "a model without modules that predict further tokens (mtp_layers=0)"
-            raise SpecError("draft", Problem("draft", "none", f"mtp, of {found}", hint))
+            raise SpecError("deployment", Problem("draft", "none", f"mtp, of {found}", hint))
         drafted = modules if tokens is None else tokens
         if not drafted:
             return cls()
         if accepted is not None:
             if accepted > drafted:
                 wanted = f"at most mtp_layers={drafted}, which are drafted"
-                raise SpecError("draft", Problem("accepted", wanted, f"{accepted:g}"))
+                raise SpecError("deployment", Problem("accepted", wanted, f"{accepted:g}"))
             return cls(draft, drafted, acceptance_of(accepted, drafted))
         if acceptance is None and drafted > 1:
             wanted = f"a share, or accepted, since {drafted} tokens are drafted"
             hint = f"what modules reach is published for the first alone: {MTP_ACCEPTANCE:g}"
-            raise SpecError("draft", Problem("acceptance", wanted, "neither", hint))
+            raise SpecError("deployment", Problem("acceptance", wanted, "neither", hint))
         return cls(draft, drafted, MTP_ACCEPTANCE if acceptance is None else acceptance)
 
     @property

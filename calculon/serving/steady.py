@@ -32,7 +32,7 @@ class Prompts(NamedTuple):
     latency : array
         Time of a request in prefill, once that begins.
     longest : array
-        Longest time between two tokens of another request.
+        Longest time between two tokens of another request, or of speculation between those of two passes.
     variation : array or float
         Standard deviation over mean of the time that a prompt takes.
     """
@@ -67,7 +67,7 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) ->
     output : float
         Tokens that each generates.
     decode : array
-        Time of a pass that decodes them.
+        Time of a pass that decodes them; of passes that yield several tokens of each the time per token.
     prompts : Prompts
         What prompts add.
     """
@@ -78,18 +78,74 @@ def saturated(batch: Count, decode: Seconds, prompts: Prompts, output: float) ->
 
 
 def of_users(
-    users: Count, decode: Seconds, prompts: Prompts, output: float, think: float = 0.0
+    users: Count,
+    decode: Seconds,
+    prompts: Prompts,
+    output: Count | float,
+    think: float = 0.0,
+    at_hand: Count | None = None,
 ) -> Steady:
     """Return the state of a replica with users of whom each has one request at a time, all of which fit.
 
-    While one user's tokens are made, the prompts of all others come once: ``(users - 1)`` times what they add, over
-    ``o - 1`` tokens.
+    From one request of a user to the next the prompts of all others come once: ``(users - 1)`` times what they add.
+    Those that a request waits for (:func:`queue_of_users`) are before its tokens, the rest is spread over them. Of
+    users who think only those `at_hand` are others.
     """
+    hand = users if at_hand is None else at_hand
     steps = output - 1
-    others = np.maximum(users - 1, 0.0)  # of fewer users than replicas some are idle
-    tpot = decode + others * prompts.busy / steps
-    rate = users / (prompts.latency + steps * tpot + think)
+    others = _others(hand) * prompts.busy
+    tpot = decode + (others - queue_of_users(hand, decode, prompts, output)) / steps
+    rate = users / (_cycle(hand, decode, prompts, output) + think)
     return Steady(rate, tpot, rate * prompts.busy)
+
+
+def users_of(
+    at_hand: Count, decode: Seconds, prompts: Prompts, output: Count | float, think: float
+) -> Count:
+    """Return the users of whom so many are at hand while the others think: by Little's law ``b + x z``."""
+    return at_hand + of_users(at_hand, decode, prompts, output).rate * think
+
+
+def queue_of_users(
+    users: Count, decode: Seconds, prompts: Prompts, output: Count | float
+) -> Seconds:
+    r"""Return the mean time in which prompts of others are taken before that of a request.
+
+    In a closed loop a request finds what the others alone would leave (the arrival theorem): their prompts keep the
+    replica busy for a share `u` of the time, and the one at work is half done, if all are alike. With the work `s` of a
+    prompt of relative variation `c`
+
+    .. math:: W = s \frac{u}{1 - u} \frac{1 + c^2}{2}, \qquad u = \frac{(U - 1) s}{C}
+
+    where C is the time from one request of a user to the next; it does not depend on W, since what is done before a
+    request's tokens is not done between them. Source: Reiser and Lavenberg, *Mean-value analysis of closed multichain
+    queuing networks*, JACM 27(2), 1980; residual times: Wolff, *Stochastic Modeling and the Theory of Queues*, 1989.
+    """
+    others = _others(users) * prompts.busy
+    share = others / _cycle(users, decode, prompts, output)
+    queue = prompts.busy * share / (1 - share) * (1 + prompts.variation**2) / 2
+    return np.minimum(queue, others)  # all of them, at most
+
+
+def pass_at_work(users: Count, decode: Seconds, prompts: Prompts, output: Count | float) -> Seconds:
+    """Return the mean time until the pass ends that decodes others when a request comes: half of it, if there are any.
+
+    Passes that take prompts are part of :func:`queue_of_users`.
+    """
+    others = _others(users)
+    share = others * prompts.busy / _cycle(users, decode, prompts, output)
+    return np.minimum(others, 1.0) * (1 - share) * decode / 2
+
+
+def _others(users: Count) -> Count:
+    """Return the users beside one; of fewer users than replicas some are idle."""
+    return np.maximum(users - 1, 0.0)
+
+
+def _cycle(users: Count, decode: Seconds, prompts: Prompts, output: Count | float) -> Seconds:
+    """Return the time from one request of a user to the next: its own, and the prompts of all others."""
+    work = prompts.latency + (output - 1) * decode
+    return work + _others(users) * prompts.busy
 
 
 def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
@@ -164,23 +220,29 @@ def _mean(shares: Sequence[Fraction | float], values: Sequence[Array]) -> Array:
     return np.asarray(sum(share * value for share, value in zip(shares, values, strict=True)))
 
 
-def budget_batch(budget: Count, computed: float, output: float) -> Count:
+def budget_batch(
+    budget: Count, computed: float, output: float, rows: float = 1, tokens: float = 1
+) -> Count:
     """Return the most sequences of which a pass has a token, beside the prompts that come meanwhile.
 
     In the time of ``o - 1`` passes each sequence is followed by another, whose prompt of `i` tokens must be in these
-    passes: ``B + B i / (o - 1)`` tokens in each.
+    passes: ``B + B i / (o - 1)`` tokens in each. With speculation a sequence has several `rows` in a pass, which yields
+    `tokens` of it, so that passes are fewer. With stages each has a part of the sequences in a pass of its own.
     """
-    return budget / (1 + computed / (output - 1))
+    return budget / (rows + computed * tokens / (output - 1))
 
 
-def chunks(batch: Count, budget: Count, computed: float) -> Count:
-    """Return in how many equal chunks a prompt is taken, by passes that also decode `batch` sequences."""
-    return np.ceil(computed / np.maximum(1.0, budget - batch))
+def chunks(rows: Count, budget: Count, computed: float) -> Count:
+    """Return in how many equal chunks a prompt is taken, by passes that also decode so many rows."""
+    return np.ceil(computed / np.maximum(1.0, budget - rows))
 
 
-def prompts_together(batch: Count, count: Count, output: float) -> Count:
-    """Return of how many prompts a mixed pass takes a chunk: several, where more come than there are passes."""
-    return np.maximum(1.0, count * batch / (output - 1))
+def prompts_together(batch: Count, count: Count, output: float, tokens: float = 1) -> Count:
+    """Return of how many prompts a mixed pass takes a chunk: several, where more come than there are passes.
+
+    A pass yields so many `tokens` of each sequence.
+    """
+    return np.maximum(1.0, count * batch * tokens / (output - 1))
 
 
 def mixed_passes(

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from calculon.errors import Infeasible
-from calculon.serving.deployment import ADMISSIONS
+from calculon.serving.deployment import ADMISSIONS, OVERLAPS
+from calculon.serving.expert_load import ROUTINGS
 from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.serve import Served, serve
 from tests.strategies import Document, divisors, extended_models, extensions, systems
@@ -72,12 +73,20 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
     ranks = [t for t in divisors(model["attn_heads"]) if t <= MOST_RANKS]
     split = draw(st.sampled_from(ranks))
     stages = draw(st.integers(1, min(3, model["num_blocks"])))
-    groups = divisors(math.gcd(split, model.get("num_experts", 1)))
+    experts = model.get("num_experts", 1)
+    groups = divisors(math.gcd(split, experts))
+    apart = draw(st.sampled_from(groups)) if experts > 1 else 1
+    copies = experts if apart > 1 and draw(st.booleans()) else 0
     budget = draw(st.sampled_from((0, 600, 2048, 8192)))
     found = {
         "tensor_par": split,
         "pipeline_par": stages,
-        "expert_par": draw(st.sampled_from(groups)) if model.get("num_experts", 1) > 1 else 1,
+        "attn_data_par": draw(st.sampled_from(divisors(split))) if experts > 1 else 1,
+        "expert_par": apart,
+        "redundant_experts": copies,
+        "routing": draw(st.sampled_from(sorted(ROUTINGS))),
+        "dispatch_dtype": draw(st.sampled_from(("same", "bfloat16", "float8"))),
+        "overlap": draw(st.sampled_from(sorted(OVERLAPS))),
         "weights_dtype": draw(st.sampled_from(sorted(WEIGHT_TYPES))),
         "head_dtype": draw(st.sampled_from(("bfloat16", "float8"))),
         "kv_dtype": draw(st.sampled_from(sorted(CACHE_TYPES))),

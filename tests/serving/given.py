@@ -32,7 +32,9 @@ SMALL = Model(
     name="small",
 )
 
-NO_FLOORS = Serving(matrix_floor=0.0, attention_floor=0.0, vector_floor=0.0, step_host=0.0)
+NO_FLOORS = Serving(
+    matrix_floor=0.0, attention_floor=0.0, vector_floor=0.0, routing_floor=0.0, step_host=0.0
+)
 PLAIN = replace(H100, ext=Extension(serving=NO_FLOORS))
 """A machine as published, whose kernels have no floor."""
 
@@ -51,11 +53,12 @@ def timed(
     return pass_times(model, system, rows, columns, graphs=graphs)
 
 
-def rows_of(model=SMALL, system=H100, *, weights="bfloat16", cache="bfloat16", **sizes):
+def rows_of(
+    model=SMALL, system=H100, *, weights="bfloat16", cache="bfloat16", shared_heads=True, **sizes
+):
     """Return the rows of passes."""
-    return pass_rows(
-        model, types(system, weights, cache), PassSizes.of(**{"tensor_par": 1, **sizes})
-    )
+    columns = PassSizes.of(**{"tensor_par": 1, **sizes})
+    return pass_rows(model, types(system, weights, cache), columns, shared_heads=shared_heads)
 
 
 def rising(values) -> bool:

@@ -31,10 +31,26 @@ def test_each_place_is_the_answer_for_its_batch(changes):
             assert curve.columns[column][i] == pytest.approx(one[name], rel=1e-12)
 
 
-def test_causes_sum_up_to_the_decode_pass(curve):
+@pytest.mark.parametrize(
+    "changes", [{}, {"batching": "static", "token_budget": 0}, {"pipeline_par": 2, "num_procs": 2}]
+)
+def test_causes_sum_up_to_the_time_that_decodes(changes):
+    curve = by_batch(small(changes))
     assert curve.causes.shape == (len(CAUSES), len(curve.batch))
-    assert curve.causes.sum(axis=0) == pytest.approx(curve.decode, rel=1e-12)
+    assert curve.causes.sum(axis=0) == pytest.approx(curve.decode, rel=1e-9)
     assert np.all(curve.decode <= curve.tpot * (1 + 1e-12))
+
+
+def test_processors_that_prefill_bound_rates():
+    fields = {"num_procs": 2, "prefill": {"num_procs": 1}}
+    served = serve(SMALL, fields, H100, LOAD)
+    curve = by_batch(served)
+    cuts = {one.name: one.batch for one in curve.cuts}
+    assert served.cut == "prefill"
+    assert cuts["prefill"] == served.batch < cuts["memory"]
+    beyond = curve.output_rate[curve.batch >= cuts["prefill"]]
+    assert beyond == pytest.approx(beyond[0], rel=1e-12)
+    assert curve.causes.sum(axis=0) == pytest.approx(curve.tpot, rel=1e-9)
 
 
 def test_batches_rise_to_the_most_that_fit_with_all_powers_of_two(curve):
@@ -65,5 +81,5 @@ def test_bounds_cut_where_the_answer_says(curve):
 def test_the_table_has_a_row_for_each_batch(curve):
     frame = curve.to_frame()
     assert frame["batch"].tolist() == curve.batch.tolist()
-    causes = frame[[f"decode_{name}" for name in CAUSES]].sum(axis=1)
-    assert causes.to_numpy() == pytest.approx(frame["decode_time"].to_numpy(), rel=1e-12)
+    causes = frame[[f"decoding_{name}" for name in CAUSES]].sum(axis=1)
+    assert causes.to_numpy() == pytest.approx(frame["decode_time"].to_numpy(), rel=1e-9)

@@ -33,13 +33,23 @@ def deployments(draw):
     stages, replicas = draw(strategies.sampled_from([1, 2, 4])), draw(strategies.integers(1, 2))
     apart = draw(strategies.sampled_from([0, 2, 4]))
     static = not apart and draw(strategies.booleans())
-    pool = {"prefill": {"num_procs": apart, "tensor_par": 2}} if apart else {}
+    divisors = strategies.sampled_from([one for one in (1, 2, 4) if split % one == 0])
+    groups, experts = draw(divisors), draw(divisors)
+    pool = {}
+    if apart:
+        data_par = draw(strategies.sampled_from([1, 2]))
+        pool = {"prefill": {"num_procs": apart, "tensor_par": 2, "attn_data_par": data_par}}
     return read_deployment(
         {
             **pool,
             "num_procs": apart + split * stages * replicas,
             "tensor_par": split,
             "pipeline_par": stages,
+            "attn_data_par": groups,
+            "expert_par": experts,
+            "redundant_experts": draw(strategies.sampled_from([0, 8])) if experts > 1 else 0,
+            "routing": draw(strategies.sampled_from(["balanced", "power_law:1.2"])),
+            "overlap": draw(strategies.sampled_from(["none", "two_batches", "shared_expert"])),
             "batching": "static" if static else "continuous",
             "token_budget": draw(strategies.sampled_from([0, 512, 4096])),
             "max_batch": draw(strategies.sampled_from([0, 7, 64])),

@@ -157,3 +157,16 @@ def test_a_tier_that_is_not_there():
         served({"prefix_hit": 0.5}, cache_offload="disk")
     with pytest.raises(SpecError, match="cache_offload"):
         served({}, cache_offload="host", prefill=calculon.serving.pool.Pool(num_procs=1))
+
+
+def test_users_who_think_fill_a_smaller_batch():
+    busy, thinking = served({"users": 30}), served({"users": 30, "think": 20})
+    assert busy.batch == 30
+    each = thinking["request_latency"]
+    # by Little's law, to a whole sequence
+    assert thinking.batch - 1 < 30 * each / (each + 20) <= thinking.batch + 0.5
+    assert thinking["request_rate"] == pytest.approx(30 / (each + 20))
+    assert thinking["tpot"] < busy["tpot"]
+    crowd = served({"users": 5000, "think": 20})
+    assert crowd.cut == "memory"
+    assert crowd["queue_time"] > 0

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import calculon
 from calculon import inputs
+from calculon.hardware.curve import Curve
 from calculon.serving.cache import CachedBlocks, cached_width
 from calculon.serving.number_types import WEIGHT_TYPES
 from calculon.serving_figures import SERVING_FIGURES
+from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.drawn import (
     FLOORS,
     cases,
@@ -23,7 +26,7 @@ from tests.serving.drawn import (
     served_models,
     workloads,
 )
-from tests.serving.given import rising, timed
+from tests.serving.given import PLAIN, rising, timed
 from tests.strategies import divisors
 
 BATCHES = np.array([1.0, 2, 7, 40, 41, 300, 2500])
@@ -48,7 +51,6 @@ def read(document):
 
 
 MODELS, MACHINES = served_models().map(read), machines().map(read)
-SMOOTH = machines(steps=False).map(read)
 
 
 # Bounds: no pass is faster than its bytes at the bandwidth, nor a token than its pass.
@@ -92,7 +94,7 @@ def test_a_token_takes_its_pass_at_least(case):
 
 
 @settings(max_examples=10)
-@given(model=MODELS, system=SMOOTH, number=SPLITS)
+@given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_passes_of_more_take_no_less(model, system, number):
     batches = np.unique(np.round(np.geomspace(1, 5000, 400)))
     found = decoding(model, system, number, decoded=batches)
@@ -102,7 +104,7 @@ def test_passes_of_more_take_no_less(model, system, number):
 
 
 @settings(max_examples=10)
-@given(model=MODELS, system=SMOOTH, number=SPLITS)
+@given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_wider_numbers_take_no_less(model, system, number):
     """Of weights those types whose products are of 16 bits: others convert their inputs, too."""
     for name, narrow, wide in (
@@ -273,6 +275,25 @@ def test_decoding_without_context_is_prefill_without_attention(model, system, nu
     np.testing.assert_allclose(first.time, last.time - attention, rtol=1e-9)
 
 
+@given(model=served_models(), tokens=st.integers(1, 3000))
+def test_prefill_is_the_inference_of_training(model, tokens):
+    """One chunk of a prompt has the blocks of an inference of as many tokens, where no kernel has a floor.
+
+    The head has one row instead of all. Dense models, as the router of training computes in 32 bits.
+    """
+    others = ("positions", "mtp_layers", *EXPERTS)
+    plain = {key: model[key] for key in model if key not in others}
+    asked = read(plain | {"dropout": False})
+    inference = calculon.estimate(asked, INFERENCE | {"seq_length": tokens}, EVEN)
+    found = timed(asked, EVEN, prompts=1, chunk=tokens)
+    blocks = asked.num_blocks * inference.stats["block_fw_time"]
+    assert found.blocks[0] == pytest.approx(blocks, rel=1e-9)
+    assert found.first[0] == pytest.approx(inference.stats["embedding_time"], rel=1e-9)
+    all_rows = timed(asked, EVEN, prompts=1, chunk=tokens, logits=tokens)
+    (one,), (every_row,) = found.of("head")[-1:], all_rows.of("head")[-1:]
+    assert one.flops[0] * tokens == every_row.flops[0] == 2 * tokens * asked.hidden * asked.vocab
+
+
 @given(model=served_models(), system=MACHINES, window=st.integers(1000, 10**6))
 def test_wide_windows_are_full_attention(model, system, window):
     plain = {key: value for key, value in model.items() if key not in WINDOWS}
@@ -296,10 +317,19 @@ def test_as_many_key_value_heads_as_heads_are_attention_of_old(model, system):
     assert np.all(fewer <= decoding(read(plain), system).total("cache"))
 
 
-@given(case=cases(weights_dtype="int8", expert_par=1))
+@given(
+    case=cases(
+        weights_dtype="int8",
+        attn_data_par=1,
+        expert_par=1,
+        redundant_experts=0,
+        routing="balanced",
+    )
+)
 def test_neutral_settings_change_nothing(case):
+    """Ranks with the same requests exchange nothing, so that its type and what hides it do not count."""
     model, deployment, system, load = case
-    stated = deployment | {"experts_dtype": "int8"}
+    stated = deployment | {"experts_dtype": "int8", "dispatch_dtype": "same", "overlap": "none"}
     plain = served(model, deployment, system, load | {"prefix_hit": 0.0})
     again = served(model, stated, system, load | {"prefix_hit": 0.0})
     assume(plain)
@@ -326,6 +356,32 @@ def test_one_expert_is_a_dense_model_but_for_routing(case):
             rtol=1e-12,
         )
 
+
+INFERENCE = {name: value for name, value in ONE_PROCESSOR.items() if name != "preset"} | {
+    "datatype": "bfloat16",
+    "fused_activation": True,
+    "training": False,
+    "attn_impl": "flash",
+    "fusion": "compile",
+    "edition": "corrected",
+}
+"""An inference on one processor with the kernels of serving."""
+
+
+def even(system):
+    """Return the machine with the efficiency of large operations for all."""
+
+    def of_large(part):
+        curve = part.efficiency
+        return replace(part, efficiency=Curve(curve.sizes[:1], curve.efficiencies[-1:]))
+
+    matrix = {name: of_large(one) for name, one in system.matrix.items()}
+    vector = {name: of_large(one) for name, one in system.vector.items()}
+    return replace(system, matrix=matrix, vector=vector, mem1=of_large(system.mem1))
+
+
+EVEN = even(PLAIN)
+"""A machine as published without floors, and without steps, over which no time of serving falls."""
 
 WINDOWS = ("sliding_window", "full_attention_every", "chunked_window")
 EXPERTS = (

@@ -7,6 +7,7 @@ import pytest
 
 from calculon.errors import SpecError
 from calculon.serving.asked import read_workload
+from calculon.spec import catalog
 
 
 def asked(**fields):
@@ -85,3 +86,18 @@ def test_the_least_prompt_of_a_conversation_is_one():
         asked(turns=9)
     assert read_workload({"prompt": 2005, "output": 500, "turns": 9}).message == 1
     assert asked(turns=2, think=5).think == 5
+
+
+@pytest.mark.parametrize("name", catalog.names("workload"))
+def test_workloads_of_the_catalog(name):
+    found = read_workload(name)
+    assert found.document["about"]
+    assert read_workload(found.to_dict()) == found
+    assert 0 <= found.hit < 1
+
+
+def test_turns_of_the_catalog_are_those_of_their_sources():
+    agent, document = read_workload("coding-agent"), read_workload("long-document")
+    assert agent.message == pytest.approx(5283, rel=0.01)
+    assert agent.prompt == 116_623 + 5_283
+    assert document.hit == pytest.approx(0.5, abs=0.02)

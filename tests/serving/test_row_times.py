@@ -5,13 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import calculon
 from calculon.serving.cache import token_bytes
 from calculon.serving.deployment import Deployment
 from calculon.serving.pass_rows import ROWS
 from calculon.serving.pass_sizes import PassSizes
 from calculon.serving.row_times import pass_times
-from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.given import H100, LLAMA_70B, PLAIN, SMALL, rising, rows_of, timed
 
 BATCHES = np.array([1.0, 3, 16, 64, 257])
@@ -94,25 +92,6 @@ def test_one_pass_is_the_same_alone_and_in_a_column():
     for i, batch in enumerate((1.0, 7, 90)):
         alone = timed(decoded=batch, context=contexts[i], tensor_par=splits[i])
         assert alone.time[0] == column.time[i]
-
-
-def test_prefill_is_the_inference_of_training_but_for_the_head():
-    """One chunk of a prompt has the blocks of an inference of as many tokens, in edition `corrected`."""
-    tokens = 1024
-    plain = {name: value for name, value in ONE_PROCESSOR.items() if name != "preset"}
-    execution = plain | {
-        "datatype": "bfloat16",
-        "fused_activation": True,
-        "training": False,
-        "seq_length": tokens,
-        "attn_impl": "flash",
-        "fusion": "compile",
-        "edition": "corrected",
-    }
-    inference = calculon.estimate(SMALL, execution, PLAIN)
-    found = timed(SMALL, PLAIN, prompts=1, chunk=tokens)
-    blocks = SMALL.num_blocks * inference.stats["block_fw_time"]
-    assert found.blocks[0] == pytest.approx(blocks, rel=1e-9)
 
 
 def test_decoding_without_context_is_a_pass_without_attention():

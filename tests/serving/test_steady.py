@@ -13,10 +13,13 @@ from calculon.serving.steady import (
     mixture,
     of_users,
     own_passes,
+    pass_at_work,
     prompts_together,
+    queue_of_users,
     run_time,
     saturated,
     static_rate,
+    users_of,
 )
 
 RANDOM = np.random.default_rng(7)
@@ -66,13 +69,44 @@ def test_passes_with_and_without_prompts_make_the_tokens():
 def test_users_are_all_somewhere():
     users = BATCH
     state = of_users(users, DECODE, ALONE, OUTPUT)
-    there = state.rate * (PREFILL + (OUTPUT - 1) * state.tpot)
+    queue = queue_of_users(users, DECODE, ALONE, OUTPUT)
+    there = state.rate * (queue + PREFILL + (OUTPUT - 1) * state.tpot)
     np.testing.assert_allclose(there, users, rtol=1e-12)
     np.testing.assert_allclose(state.rate, saturated(users, DECODE, ALONE, OUTPUT).rate, rtol=1e-9)
     alone = of_users(np.ones(MANY), DECODE, ALONE, OUTPUT)
     np.testing.assert_allclose(alone.tpot, DECODE)
     thinking = of_users(users, DECODE, ALONE, OUTPUT, think=5.0)
     assert np.all(thinking.rate < state.rate)
+
+
+def test_users_who_think_are_elsewhere():
+    """Those at hand and those who think are all users, and fewer at hand wait for fewer prompts."""
+    users = users_of(BATCH, DECODE, ALONE, OUTPUT, 5.0)
+    state = of_users(users, DECODE, ALONE, OUTPUT, 5.0, BATCH)
+    np.testing.assert_allclose(state.rate * 5.0 + BATCH, users, rtol=1e-9)
+    np.testing.assert_array_equal(state.tpot, of_users(BATCH, DECODE, ALONE, OUTPUT).tpot)
+    np.testing.assert_array_equal(users_of(BATCH, DECODE, ALONE, OUTPUT, 0.0), BATCH)
+
+
+def test_requests_of_users_wait_for_those_of_others():
+    """Half of a prompt in service for each that a request finds, by Pollaczek and Khinchine, and never all others'."""
+    few, many = np.full(MANY, 2.0), BATCH + 1
+    load = (DECODE, ALONE, OUTPUT)
+    assert np.all(queue_of_users(np.ones(MANY), *load) == 0)
+    assert np.all(pass_at_work(np.ones(MANY), *load) == 0)
+    share = PREFILL / (2 * PREFILL + (OUTPUT - 1) * DECODE)
+    np.testing.assert_allclose(queue_of_users(few, *load), PREFILL * share / (1 - share) / 2)
+    np.testing.assert_allclose(pass_at_work(few, *load), (1 - share) * DECODE / 2)
+    assert np.all(queue_of_users(many + 1, *load) > queue_of_users(many, *load))
+    for variation in (0.0, 1.0, 3.0):
+        varied = ALONE._replace(variation=variation)
+        queue = queue_of_users(many, DECODE, varied, OUTPUT)
+        assert np.all(queue <= (many - 1) * PREFILL * (1 + 1e-12))
+        assert np.all(of_users(many, DECODE, varied, OUTPUT).tpot >= DECODE * (1 - 1e-9))
+    np.testing.assert_allclose(
+        queue_of_users(few, DECODE, ALONE._replace(variation=1.0), OUTPUT),
+        2 * queue_of_users(few, *load),
+    )
 
 
 def test_below_saturation_tokens_come_sooner():

@@ -27,15 +27,16 @@ OPTIONS = (
 """Options of the workload; ``--set workload.FIELD=VALUE`` states any other field."""
 
 
-def add_workload(parser: argparse.ArgumentParser) -> None:
-    """Declare what is asked of a deployment."""
+def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -> None:
+    """Declare what is asked of a deployment; `output` is the option of generated tokens, of which files take that."""
     parser.add_argument(
         "--workload",
         metavar="NAME|FILE",
         help="what is asked of it (calculon catalog workloads); options count more",
     )
     for one in OPTIONS:
-        parser.add_argument(one.name, dest=one.key, metavar=one.metavar, help=one.help)
+        name = output if one.key == "output" else one.name
+        parser.add_argument(name, dest=one.key, metavar=one.metavar, help=one.help)
 
 
 def add_deployment(parser: Parser) -> None:

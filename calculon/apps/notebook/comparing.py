@@ -2,31 +2,40 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
+from calculon import inputs
 from calculon.apps.notebook.given import Given, results_of
 from calculon.apps.report.comparison import Comparison
+from calculon.apps.report.served_comparison import ServedComparison, ServedResult
 from calculon.apps.views.compared import compared
-from calculon.apps.views.report_file import PAGES, write_report
+from calculon.apps.views.report_file import PAGES, write_report, write_served_report
+from calculon.apps.views.served_documents import compared_served, served_result
+from calculon.apps.views.served_documents import named as served_named
 from calculon.campaign.read import CampaignSource, read_campaign
 from calculon.errors import Problem, SpecError
+from calculon.serving.serve import Served
 from calculon.spec.files import check_output
 
 
-def compare(*results: Given, **named: Given) -> Comparison:
+@overload
+def compare(*results: Served, **named: Served) -> ServedComparison: ...
+@overload
+def compare(*results: Given, **named: Given) -> Comparison: ...
+def compare(*results: Given | Served, **named: Given | Served) -> Comparison | ServedComparison:
     """Set results side by side, as ``calculon compare`` does; the others are compared with the first.
 
     Parameters
     ----------
     results, named
         Estimates, searches (the best of each) and answers (one's own plan and the best), with names or without:
-        ``compare(today=estimate(...), best=search(...))``.
+        ``compare(today=estimate(...), best=search(...))``; or deployments that serve a model.
 
     Returns
     -------
-    Comparison
+    Comparison or ServedComparison
         The inputs that differ, the parts of time and memory, the largest difference first, and all statistics; whether
-        measured runs confirm the order of times.
+        measured runs confirm the order of times. Of deployments their figures, passes and memory.
 
     Raises
     ------
@@ -46,11 +55,23 @@ def compare(*results: Given, **named: Given) -> Comparison:
     >>> both.time[0].name, both.time[0].ratios[0] > 1  # the largest difference
     ('backward computation', True)
     """
+    if any(isinstance(one, Served) for one in (*results, *named.values())):
+        return compared_served(_deployments("compare", results, named))
     return compared(results_of("compare", results, named))
 
 
+def _deployments(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> list[ServedResult]:
+    """Return deployments with the names that they have; SpecError where something else is among them."""
+    pairs = [*(("", one) for one in given), *named.items()]
+    for label, one in pairs:
+        if not isinstance(one, Served):
+            wanted = "a Served, as the others are"
+            raise SpecError(call, Problem(label, wanted, inputs.kind(one)))
+    return [served_result(label, one) for label, one in pairs]
+
+
 def report(
-    results: Given | Sequence[Given] | Mapping[str, Given],
+    results: Given | Served | Sequence[Given | Served] | Mapping[str, Given | Served],
     path: str | os.PathLike[str],
     *,
     campaign: CampaignSource | None = None,
@@ -59,8 +80,9 @@ def report(
 
     Parameters
     ----------
-    results : Estimate, SearchResult or Answer, or a list or a mapping of them
-        What to report, a mapping with names; the page of a search lists its executions.
+    results : Estimate, SearchResult, Answer or Served, or a list or a mapping of them
+        What to report, a mapping with names; the page of a search lists its executions. Deployments (Served) have a
+        page of their own.
     path : str or path
         Where: ``NAME.html``.
     campaign : str, path, mapping or Campaign, optional
@@ -81,5 +103,11 @@ def report(
     unnamed = [] if named else list(given) if several else [given]
     if not unnamed and not named:
         raise SpecError("report", Problem("results", "results to report", "none"))
+    if any(isinstance(one, Served) for one in (*unnamed, *named.values())):
+        if campaign is not None:
+            found = "deployments, which serve"
+            raise SpecError("report", Problem("campaign", "results that are trained", found))
+        write_served_report(served_named(_deployments("report", unnamed, named)), place)
+        return
     asked = None if campaign is None else read_campaign(campaign)
     write_report(results_of("report", unnamed, named), place, asked)

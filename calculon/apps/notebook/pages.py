@@ -1,6 +1,6 @@
 """Every kind of result as a notebook shows it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from calculon.apps.notebook.markup import ROWS, folded, framed, heading, page, paragraph, table
@@ -14,14 +14,15 @@ from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.plans_table import plans_table
 from calculon.apps.report.sensitivity_page import SensitivityPage
+from calculon.apps.report.served_comparison import ServedComparison
 from calculon.apps.report.serving_page import ServingPage
-from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.report.texts import bandwidth, capacity, figure, quantity
 from calculon.apps.report.waterfall_section import waterfall_section
 from calculon.apps.report.why_page import WhyPage
 from calculon.apps.report.winners import reasons_table, winners_table
 from calculon.apps.views.estimate_result import result_of
-from calculon.apps.views.launched import launch_page
+from calculon.apps.views.launch_results import launch_page
 from calculon.apps.views.waterfalls import fall_alone
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import in_words
@@ -279,8 +280,21 @@ def _packing(one: Packing) -> str:
 def _comparison(one: Comparison) -> str:
     """Return the tables of differences but those of single statistics, each folded away but the first of time."""
     named = zip(one.letters, one.names, strict=True)
+    return _sections(named, sections(one), ("Asked", "Time", "From"))
+
+
+def _served_comparison(one: ServedComparison) -> str:
+    """Return the tables of differences, folded away but what is asked and the figures."""
+    named = zip(one.letters, one.names, strict=True)
+    return _sections(named, one.sections(), ("Asked", "Figures"))
+
+
+def _sections(
+    named: Iterable[tuple[str, str]], several: Sequence[Section], opened: tuple[str, ...]
+) -> str:
+    """Return tables below the names of what is compared; those whose titles begin with some words are not folded."""
     parts = [paragraph(", ".join(f"{letter}: {name}" for letter, name in named))]
-    for section in sections(one):
+    for section in several:
         if section.title.startswith("Statistics"):
             continue
         title, _, more = section.title.partition("\n")
@@ -288,8 +302,7 @@ def _comparison(one: Comparison) -> str:
             paragraph(note, quiet=True) for note in (*section.notes, *filter(None, [more.strip()]))
         ]
         inner = f"{''.join(notes)}{table(section.table, most=len(section.table.rows))}"
-        opened = title.startswith(("Asked", "Time", "From"))
-        parts.append(folded(title, inner, opened=opened))
+        parts.append(folded(title, inner, opened=title.startswith(opened)))
     return framed(*parts)
 
 
@@ -341,6 +354,7 @@ PAGES: dict[type, Shower] = {
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,
+    ServedComparison: _served_comparison,
     Plan: _plan,
     Execution: _execution,
     Model: _model,

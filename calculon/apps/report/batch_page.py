@@ -17,6 +17,7 @@ CUTS = {
     "memory": "memory",
     "token_budget": "token_budget",
     "max_batch": "max_batch",
+    "prefill": "prefill",
     "tpot": "TPOT limit",
     "ttft": "TTFT limit",
 }
@@ -71,12 +72,14 @@ class BatchPage:
                 "tpot": duration_of(one["tpot"]),
                 "rate": rate(one["output_rate_per_proc"]),
                 "ttft": duration_of(one["ttft"]),
-                "prompts": percent(1 - one["decode_time"] / one["tpot"]),
                 "bound": marks.get(batch, ""),
             }
-            for group, causes in _GROUPS.items():
-                row[group] = percent(sum(one[f"decode_{name}"] for name in causes) / one["tpot"])
-            yield row
+            shares = {
+                group: sum(one[f"decoding_{name}"] for name in causes) / one["tpot"]
+                for group, causes in _GROUPS.items()
+            }
+            shares["prompts"] = max(0.0, 1 - sum(shares.values()))
+            yield row | {name: percent(share) for name, share in shares.items()}
 
 
 _NOTE = (

@@ -74,6 +74,17 @@ class Line:
         """The largest absolute difference."""
         return max((abs(value) for value in self.differences if value is not None), default=0.0)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "name": self.name,
+            "unit": self.unit.symbol,
+            "help": self.help,
+            "values": list(self.values),
+            "differences": self.differences,
+            "ratios": self.ratios,
+        }
+
 
 @dataclass(frozen=True)
 class Comparison(Displayed):
@@ -160,7 +171,7 @@ class Comparison(Displayed):
     def time(self) -> list[Line]:
         """The parts of the iteration time, those with the largest differences first."""
         parts = [result.times() for result in self.results]
-        return _ranked(
+        return ranked(
             Line(PARTS[name][0], name, SECONDS, tuple(one[name] for one in parts))
             for name in parts[0]
         )
@@ -169,7 +180,7 @@ class Comparison(Displayed):
         """Return the memory of a tier (0 or 1) by kind, the largest differences first."""
         found = [result.memory()[tier] for result in self.results]
         names = dict.fromkeys(name for one in found for name in one)
-        return _ranked(
+        return ranked(
             Line(name, name, _BYTES, tuple(one.get(name, 0.0) for one in found)) for name in names
         )
 
@@ -234,9 +245,9 @@ class Comparison(Displayed):
             "inputs": [{"field": name, "values": values} for name, values in self.inputs],
             "told_apart": self.told_apart,
             "orders": {self.letters[i]: dict(order) for i, order in self.orders.items()},
-            "time": [_record(line) for line in self.time],
-            "memory": {f"tier{t + 1}": [_record(x) for x in self.memory(t)] for t in (0, 1)},
-            "statistics": [_record(line) for line in self.statistics],
+            "time": [line.to_dict() for line in self.time],
+            "memory": {f"tier{t + 1}": [x.to_dict() for x in self.memory(t)] for t in (0, 1)},
+            "statistics": [line.to_dict() for line in self.statistics],
             "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
             "settings": {
                 self.letters[i]: {"from": self.letters[self.launched], **told}
@@ -318,17 +329,6 @@ def machine(result: Result) -> tuple[Any, ...]:
     return (result.edition, asked, (result.execution or {}).get("preset"))
 
 
-def _record(line: Line) -> dict[str, Any]:
-    return {
-        "name": line.name,
-        "unit": line.unit.symbol,
-        "help": line.help,
-        "values": list(line.values),
-        "differences": line.differences,
-        "ratios": line.ratios,
-    }
-
-
-def _ranked(lines: Iterator[Line]) -> list[Line]:
+def ranked(lines: Iterator[Line]) -> list[Line]:
     """Leave out lines of zeros, and sort by the largest difference."""
     return sorted((line for line in lines if any(line.values)), key=lambda line: -line.largest)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from calculon.apps.report.comparison import SECONDS, Comparison, Line
 from calculon.apps.report.digits import Digits
@@ -19,23 +19,38 @@ _DROPPED = {"-": EARLY + 1, "/": EARLY, "": 1}
 _MORE = "--format csv"
 
 
+class Lettered(Protocol):
+    """Results side by side, each under a letter."""
+
+    @property
+    def letters(self) -> str:
+        """One letter per result."""
+
+    @property
+    def headings(self) -> Sequence[str]:
+        """The heading of the values of each result."""
+
+
 def sections(comparison: Comparison, *, everything: bool = False) -> list[Section]:
     """Return a comparison as tables for users; `everything` also lists the statistics that are equal."""
     found = []
     if comparison.inputs:
         rows = [
-            {"field": name} | dict(zip(comparison.letters, map(_word, values), strict=True))
+            {"field": name} | dict(zip(comparison.letters, map(input_word, values), strict=True))
             for name, values in comparison.inputs
         ]
-        table = Table((Column("field"), *_cells(comparison)), rows, _MORE)
+        table = Table((Column("field"), *value_columns(comparison)), rows, _MORE)
         found.append(Section("Asked differently", table))
-    title, parts = _headline(comparison, "total_time", "Time"), _parts(comparison, comparison.time)
+    title, parts = (
+        _headline(comparison, "total_time", "Time"),
+        parts_table(comparison, comparison.time),
+    )
     found.append(Section(title, parts, tuple(comparison.sureness)))
     for tier in (0, 1):
         if lines := comparison.memory(tier):
             name = f"proc_mem_tier{tier + 1}_cap_req"
             title = _headline(comparison, name, f"Memory, tier {tier + 1}")
-            found.append(Section(title, _parts(comparison, lines)))
+            found.append(Section(title, parts_table(comparison, lines)))
     found += [
         waterfall_section(
             told, _digits(comparison, number), (comparison.letters[0], comparison.letters[number])
@@ -59,7 +74,7 @@ def sections(comparison: Comparison, *, everything: bool = False) -> list[Sectio
     title = f"Statistics: {len(comparison.statistics) - len(equal)} differ, {len(equal)} are equal"
     title += f" ({zero} of them 0)" if zero else ""
     if shown:
-        found.append(Section(title, _statistics(comparison, shown)))
+        found.append(Section(title, figures_table(comparison, shown)))
     else:
         found[-1] = replace(found[-1], title=f"{found[-1].title}\n\n{title}")
     return found
@@ -70,7 +85,7 @@ def _digits(comparison: Comparison, number: int) -> Digits:
     return digits_of_differences(comparison.results[i].digits for i in (0, number))
 
 
-def _cells(comparison: Comparison) -> list[Column]:
+def value_columns(comparison: Lettered) -> list[Column]:
     """Return the columns of the values, under the letters of the results."""
     return [
         Column(letter, heading, right=True, drop=0 if letter == "A" else _DROPPED[""])
@@ -78,7 +93,7 @@ def _cells(comparison: Comparison) -> list[Column]:
     ]
 
 
-def _word(value: Any) -> str:
+def input_word(value: Any) -> str:
     """Write an input: switches as files have them, a dash for an unknown one."""
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -96,7 +111,7 @@ def _headline(comparison: Comparison, name: str, words: str) -> str:
     return f"{words}: {', '.join(texts)}"
 
 
-def _parts(comparison: Comparison, lines: Sequence[Line]) -> Table:
+def parts_table(comparison: Lettered, lines: Sequence[Line]) -> Table:
     """Return parts of a sum, each with its values and differences, and the sum."""
     whole = tuple(
         sum(v or 0.0 for v in values) for values in zip(*(x.values for x in lines), strict=True)
@@ -118,14 +133,14 @@ def _parts(comparison: Comparison, lines: Sequence[Line]) -> Table:
         row = {"part": line.name} | dict(zip(letters, texts, strict=True))
         rows.append(row | dict(zip(names, signed, strict=True)))
     changes = (Column(name, name, right=True, drop=_DROPPED["-"]) for name in names)
-    return Table((Column("part"), *_cells(comparison), *changes), rows, _MORE)
+    return Table((Column("part"), *value_columns(comparison), *changes), rows, _MORE)
 
 
 def _signed(value: float, text: str) -> str:
     return f"{'-' if value < 0 else '+'}{text}" if value else "="
 
 
-def _statistics(comparison: Comparison, lines: Sequence[Line]) -> Table:
+def figures_table(comparison: Lettered, lines: Sequence[Line]) -> Table:
     """Return statistics with values, differences and ratios."""
     letters = comparison.letters
     rows = []
@@ -141,7 +156,7 @@ def _statistics(comparison: Comparison, lines: Sequence[Line]) -> Table:
         rows.append(row)
     others = ((f"{letter} {sign} A", sign) for letter in letters[1:] for sign in "-/")
     changes = (Column(name, name, right=True, drop=_DROPPED[sign]) for name, sign in others)
-    return Table((Column("name", "statistic"), *_cells(comparison), *changes), rows, _MORE)
+    return Table((Column("name", "statistic"), *value_columns(comparison), *changes), rows, _MORE)
 
 
 def _quantity(value: float | None, unit: Unit) -> str:

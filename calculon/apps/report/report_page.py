@@ -1,7 +1,7 @@
 """Results as one HTML file to send: the pages of a terminal, tables to sort, and nothing asked of a network."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -16,7 +16,7 @@ from calculon.apps.report.console import recording
 from calculon.apps.report.how_sure import Order
 from calculon.apps.report.page import Page
 from calculon.apps.report.plans_table import meaning, plans_table
-from calculon.apps.report.result import Result
+from calculon.apps.report.result import Document, Result
 from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.report.winners import LEGEND, winners_table
 from calculon.frozen import dataclass
@@ -106,19 +106,23 @@ def report_page(
     if waterfalls:
         parts.append(("waterfall", "One change at a time", "\n".join(map(_drawn, waterfalls))))
     if validation:
-        parts.append(("validation", "Validation", _validation(validation)))
+        parts.append(("validation", "Validation", validation_section(validation)))
     editions = list(dict.fromkeys(one.edition for one in results))
-    parts.append(("assumptions", "Assumptions", _list(assumptions(editions))))
-    parts.append(("inputs", "Inputs and versions", _inputs(results, versions)))
+    parts.append(("assumptions", "Assumptions", text_list(assumptions(editions))))
+    documents = dict.fromkeys(one for result in results for one in result.documents)
+    parts.append(("inputs", "Inputs and versions", inputs_section(documents, versions)))
+    return assembled(report_title(results), parts)
+
+
+def assembled(title: str, parts: Sequence[tuple[str, str, str]]) -> str:
+    """Return a page of parts: the name of the place of each, its title, and its HTML."""
     links = (f'<li><a href="#{place}">{escape(name)}</a></li>' for place, name, _ in parts)
     bodies = (
         f'<section id="{place}">\n<h2>{escape(name)}</h2>\n{body}\n</section>'
         for place, name, body in parts
     )
     template = Template(files("calculon.apps.report").joinpath("report.html").read_text("utf-8"))
-    return template.substitute(
-        title=escape(report_title(results)), contents="".join(links), main="\n".join(bodies)
-    )
+    return template.substitute(title=escape(title), contents="".join(links), main="\n".join(bodies))
 
 
 def report_title(results: Sequence[Result]) -> str:
@@ -166,9 +170,9 @@ def _winners(title: str, shown: Sequence[Result]) -> list[str]:
     executions = [one.execution or {} for one in shown]
     stats = [one.bounded_stats for one in shown]
     if all(one.edition == PUBLISHED for one in shown):
-        return [_titled(title, winners_table(executions, stats)), _quiet(LEGEND)]
+        return [titled(title, winners_table(executions, stats)), quiet(LEGEND)]
     plans = plans_table(executions, stats, usual=[one.usual for one in shown])
-    return [_titled(title, plans.table, plans.shared), _quiet(meaning(executions))]
+    return [titled(title, plans.table, plans.shared), quiet(meaning(executions))]
 
 
 def _statistics(result: Result) -> Table:
@@ -189,9 +193,9 @@ def _comparison(results: Sequence[Result], orders: Mapping[int, Order]) -> str:
     """Return all differences but those of single statistics."""
     comparison = Comparison(results, orders)
     named = zip(comparison.letters, comparison.names, strict=True)
-    parts = [_list([f"{letter}: {name}" for letter, name in named])]
+    parts = [text_list([f"{letter}: {name}" for letter, name in named])]
     parts += [
-        _titled(section.title.partition("\n")[0], section.table, *section.notes)
+        titled(section.title.partition("\n")[0], section.table, *section.notes)
         for section in sections(comparison)
         if not section.title.startswith("Statistics")
     ]
@@ -208,42 +212,44 @@ def _run(one: RunShown, several: bool) -> str:
 def _drawn(one: Drawn) -> str:
     """Return a picture with its table below."""
     picture = f'<div class="scroll">{one.svg}</div>\n' if one.svg else ""
-    return picture + _titled(one.section.title, one.section.table, *one.section.notes)
+    return picture + titled(one.section.title, one.section.table, *one.section.notes)
 
 
-def _validation(validation: Mapping[str, Table]) -> str:
+def validation_section(validation: Mapping[str, Table]) -> str:
     """Return the errors of the model against the measurements of each system."""
     parts = [
-        _titled(f"{system}: published measurements and the model", table)
+        titled(f"{system}: published measurements and the model", table)
         if table.rows
-        else _quiet(f"No measurements of {system} are among the published studies of calculon.")
+        else quiet(f"No measurements of {system} are among the published studies of calculon.")
         for system, table in validation.items()
     ]
     text = "Errors are in percent of the measured value; a bias below 0 is a model that is too fast, or that needs "
-    return "\n".join([*parts, _quiet(f"{text}too little memory.")])
+    return "\n".join([*parts, quiet(f"{text}too little memory.")])
 
 
-def _inputs(results: Sequence[Result], versions: Mapping[str, str]) -> str:
+def inputs_section(documents: Iterable[Document], versions: Mapping[str, str]) -> str:
     """Return the documents with their hashes, and the versions of the programs."""
-    documents = dict.fromkeys(one for result in results for one in result.documents)
     titles = {"role": "input", "name": "name", "digest": "SHA-256"}
     rows = [{key: getattr(one, key) for key in titles} for one in documents]
     table = Table(tuple(Column(*pair) for pair in titles.items()), rows)
     made = ", ".join(f"{name} {version}" for name, version in versions.items())
-    return f"{table.html()}\n{_quiet(f'Made by {made}.')}"
+    return f"{table.html()}\n{quiet(f'Made by {made}.')}"
 
 
-def _titled(title: str, table: Table, *notes: str) -> str:
-    return "\n".join([f"<h3>{escape(title)}</h3>", *map(_quiet, notes), table.html()])
+def titled(title: str, table: Table, *notes: str) -> str:
+    """Return a table below its title and some sentences."""
+    return "\n".join([f"<h3>{escape(title)}</h3>", *map(quiet, notes), table.html()])
 
 
 def _folded(noun: str, table: Table) -> str:
     return f"<details><summary>All {len(table.rows)} {noun}</summary>\n{table.html()}</details>"
 
 
-def _list(texts: Sequence[str]) -> str:
+def text_list(texts: Sequence[str]) -> str:
+    """Return sentences as a list."""
     return f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>"
 
 
-def _quiet(text: str) -> str:
+def quiet(text: str) -> str:
+    """Return a sentence in the colour of what is said by the way."""
     return f'<p class="quiet">{escape(text)}</p>'

@@ -17,6 +17,7 @@ from calculon.apps.report.serving_page import (
     types_words,
 )
 from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.report.texts import counted
 from calculon.units import Unit
 
 Document = Mapping[str, Any]
@@ -40,7 +41,7 @@ class ServingFrontierPage:
         self.document = document
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        title = f"{self.document['model']} served by {self.document['num_procs']:,} processors"
+        title = f"{self.document['model']} served by {counts_words(self.document['num_procs'])}"
         yield Text(title, "bold underline")
         yield indented(Text(requests_words(self.document["workload"])))
         yield Text()
@@ -60,10 +61,21 @@ class ServingFrontierPage:
         places = [(label, a, b) for (label, _, _), a, b in zip(told, across, up, strict=True)]
         yield indented(Frontier(x, y, places, steps=len(curves) == 1))
         yield Text()
-        yield indented(Table(tuple(_columns(len(curves) > 1)), [*_rows(told)]))
+        columns = _columns(len(curves) > 1, len(self.document["num_procs"]) > 1)
+        yield indented(Table(tuple(columns), [*_rows(told)]))
         for curve in curves:
             if not curve["points"]:
                 yield indented(Text(f"{curve['system']}: no deployment keeps the limits."))
+
+
+def counts_words(counts: Sequence[int]) -> str:
+    """Say on how many processors.
+
+    >>> counts_words([8]), counts_words([8, 16, 64])
+    ('8 processors', '8 to 64 processors')
+    """
+    several = f"{min(counts):,} to {max(counts):,} processors"
+    return several if len(counts) > 1 else counted(counts[0], "processor")
 
 
 def chosen(points: Sequence[Document]) -> list[Document]:
@@ -89,17 +101,21 @@ def _rows(told: Sequence[tuple[str, str, Document]]) -> Iterator[dict[str, str]]
             "processor": rate(one["output_rate_per_proc"]),
             "all": rate(one["output_rate"]),
             "ttft": duration_of(one["ttft"]),
+            "num_procs": f"{d['num_procs']:,}",
             "split": split_words(d),
             "replicas": f"{d['replicas']:,}",
             "batch": f"{one['batch']:,.0f}",
+            "budget": f"{d['token_budget']:,}",
             "types": types_words(d),
         }
 
 
-def _columns(several: bool) -> Iterator[Column]:
+def _columns(machines: bool, counts: bool) -> Iterator[Column]:
     yield Column("label", "#")
-    if several:
+    if machines:
         yield Column("system", "system")
+    if counts:
+        yield Column("num_procs", "processors", right=True)
     yield Column("user", "user\ntokens/s", right=True)
     yield Column("processor", "processor\ntokens/s", right=True)
     yield Column("all", "all\ntokens/s", right=True, drop=2)
@@ -107,4 +123,5 @@ def _columns(several: bool) -> Iterator[Column]:
     yield Column("split", "split")
     yield Column("replicas", "replicas", right=True)
     yield Column("batch", "batch of\na replica", right=True)
+    yield Column("budget", "token\nbudget", right=True, drop=1)
     yield Column("types", "types", drop=3)

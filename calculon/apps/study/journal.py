@@ -10,14 +10,11 @@ import json
 import os
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Generic, Protocol, Self, TypeVar
 
-from calculon.apps.study.task import Outcome
 from calculon.errors import Problem, SpecError
-from calculon.search.search_counts import Counts
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import reason
 from calculon.version import __version__
@@ -28,26 +25,51 @@ SUFFIX = ".journal"
 _RESTART = "begin again with --restart, or choose another output name"
 
 
-class Journal:
+class Finished(Protocol):
+    """What is kept of a finished search, or of another question of a study: its number, and what a line has of it."""
+
+    @property
+    def search(self) -> int:
+        """Its number."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        """Return that of a record; KeyError, TypeError or ValueError for one that is damaged."""
+
+
+F = TypeVar("F", bound=Finished)
+
+
+class Journal(Generic[F]):
     """Finished searches, in a file that only this process writes to.
 
     Attributes
     ----------
     path : str
         The file.
-    outcomes : dict of int to Outcome
+    outcomes : dict of int to Finished
         Finished searches by number.
     """
 
-    def __init__(self, path: str, stream: IO[bytes], outcomes: dict[int, Outcome]):
+    def __init__(self, path: str, stream: IO[bytes], outcomes: dict[int, F]):
         self.path = path
         self.outcomes = outcomes
         self._stream = stream
 
     @classmethod
     def open(
-        cls, output: str, study: str, fingerprint: str, total: int, *, restart: bool = False
-    ) -> "Journal":
+        cls,
+        output: str,
+        study: str,
+        fingerprint: str,
+        total: int,
+        kind: type[F],
+        *,
+        restart: bool = False,
+    ) -> "Journal[F]":
         """Open the journal of an output, or start one.
 
         Parameters
@@ -56,6 +78,8 @@ class Journal:
             The result of the study; the journal's name is this and ``.journal``.
         study, fingerprint, total
             File of the study, fingerprint of its contents, and number of its searches.
+        kind : type
+            What is kept of each.
         restart : bool
             Forget the searches of an older journal.
 
@@ -85,7 +109,7 @@ class Journal:
             whole = data[: data.rfind(b"\n") + 1]
             if not whole and not _line(head).startswith(data):
                 raise _foreign(path)
-            outcomes = _read(whole, path, head) if whole else {}
+            outcomes = _read(whole, path, head, kind) if whole else {}
             stream.truncate(len(whole))
             journal = cls(path, stream, outcomes)
             if not whole:
@@ -95,7 +119,7 @@ class Journal:
             raise
         return journal
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: F) -> None:
         """Keep a finished search.
 
         Raises
@@ -103,18 +127,7 @@ class Journal:
         OSError
             When the file cannot take it; the searches before it stay.
         """
-        counts = outcome.counts
-        self._write(
-            {
-                "search": outcome.search,
-                "total": counts.total,
-                "good": counts.good,
-                "reasons": dict(counts.reasons),
-                "nearest_miss": counts.nearest_miss,
-                "numbers": outcome.numbers,
-                "scores": outcome.scores,
-            }
-        )
+        self._write(outcome.to_record())
         self.outcomes[outcome.search] = outcome
 
     def _write(self, record: Mapping[str, Any]) -> None:
@@ -134,7 +147,7 @@ class Journal:
         with _named(self.path), self._stream:
             os.fsync(self._stream.fileno())
 
-    def __enter__(self) -> "Journal":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -173,15 +186,15 @@ def _line(record: Mapping[str, Any]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _read(data: bytes, path: str, head: Mapping[str, Any]) -> dict[int, Outcome]:
+def _read(data: bytes, path: str, head: Mapping[str, Any], kind: type[F]) -> dict[int, F]:
     """Return the finished searches of whole lines; damaged lines are left out with a warning."""
     first, *lines = data.split(b"\n")[:-1]
     _check_head(_record(first), path, head)
-    outcomes: dict[int, Outcome] = {}
+    outcomes: dict[int, F] = {}
     damaged = []
     for number, line in enumerate(lines, 2):
         try:
-            outcome = _outcome(_record(line))
+            outcome = kind.of_record(_record(line))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             damaged.append(number)
             continue
@@ -220,18 +233,3 @@ def _check_head(found: Mapping[str, Any], path: str, head: Mapping[str, Any]) ->
 def _foreign(path: str) -> SpecError:
     hint = f"delete it, or {_RESTART}"
     return SpecError(path, Problem("", "a sound journal of a study", "another file", hint))
-
-
-def _outcome(record: Mapping[str, Any]) -> Outcome:
-    """Return a finished search."""
-    counts = Counts(
-        int(record["total"]),
-        int(record["good"]),
-        Counter(record["reasons"]),
-        {name: float(miss) for name, miss in record["nearest_miss"].items()},
-    )
-    numbers = tuple(int(number) for number in record["numbers"])
-    scores = tuple(tuple(float(score) for score in row) for row in record["scores"])
-    if any(len(row) != len(numbers) for row in scores):
-        raise ValueError
-    return Outcome(int(record["search"]), counts, numbers, scores)

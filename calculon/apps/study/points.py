@@ -1,5 +1,6 @@
 """From a study to its searches: every combination, checked before any of them runs."""
 
+import contextlib
 import hashlib
 import json
 import math
@@ -8,7 +9,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from calculon.apps.study.study_fields import FUSED, OF_CAMPAIGN, SETTINGS, Point, kind_of
+from calculon.apps.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
 from calculon.apps.study.study_file import MOST_SEARCHES, Study, beside
 from calculon.apps.study.task import Search
 from calculon.campaign.read import read_campaign
@@ -63,14 +64,14 @@ def plan(study: Study) -> Plans:
         For unknown models and systems, paths that lead nowhere, impossible processor counts, formulas that cannot be
         computed: everything that can be known before a search runs.
     """
-    _check_number(
+    check_number(
         study, math.prod(map(_number, (*(axis.points for axis in study.axes), [study.fixed])))
     )
-    specs = _Specs(study.file)
+    specs = Specs(study.file)
     digest = hashlib.sha256(f"{__version__} sc23".encode())
     planned: list[Planned] = []
     names = study.names
-    for point, places in _points(study):
+    for point, places in points(study):
         first = len(planned)
         model, model_digest = specs.get("model", Model, point, places)
         system, system_digest = specs.get("system", System, point, places)
@@ -81,13 +82,13 @@ def plan(study: Study) -> Plans:
             planned.append(Planned(search, values))
             record = [known, *values.items()]
             digest.update(json.dumps(record, sort_keys=True, default=str).encode())
-        _check_number(study, len(planned))
+        check_number(study, len(planned))
         _check(study.file, planned[first])  # the others differ in numbers only, which are checked
     warn_of_idle_values(one.search for one in planned)
     return Plans(tuple(planned), digest.hexdigest())
 
 
-def _check_number(study: Study, number: int) -> None:
+def check_number(study: Study, number: int) -> None:
     """Refuse a study of too many searches."""
     if number > MOST_SEARCHES:
         wanted = f"a study of at most {MOST_SEARCHES:,} searches"
@@ -100,7 +101,7 @@ def _number(points: Iterable[Point]) -> int:
     return sum(len(listed) if isinstance(listed, tuple) else 1 for listed in counts)
 
 
-def _points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
+def points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
     """Yield every combination of the points of all axes and the places of its values, the last axis fastest."""
     lines = (tuple(zip(axis.points, axis.places, strict=True)) for axis in study.axes)
     for combination in product(*lines):
@@ -141,8 +142,8 @@ def _at(values: Mapping[str, Any], problem: Problem) -> Problem:
     return replace(problem, field=f"{problem.field} (of {where})")
 
 
-class _Specs:
-    """Models and systems of a study, each read and decoded once."""
+class Specs:
+    """Models, systems and other specs of a study, each read and decoded once."""
 
     def __init__(self, file: str):
         self._file = file
@@ -178,33 +179,41 @@ class _Specs:
 
     def campaign(self, point: Point, places: Mapping[str, str]) -> tuple[Campaign | None, str]:
         """Return the campaign of a point, none where it has none, and a digest of its contents."""
-        changes = {
-            name: value for name, value in point.items() if kind_of(name) == OF_CAMPAIGN[:-1]
-        }
-        source = point.get("campaign")
-        if source is None and not changes:
+        stated, source = inside("campaign", point), point.get("campaign")
+        if source is None and not stated:
             return None, ""
-        key = json.dumps(["campaign", source, changes], sort_keys=True)
+        key = json.dumps(["campaign", source, stated], sort_keys=True)
         if key not in self._made:
-            name, raw = ("campaign", {}) if source is None else self._campaign_file(source, places)
-            stated = {path.removeprefix(OF_CAMPAIGN): value for path, value in changes.items()}
-            try:
+            name, raw = self.document("campaign", point, places)
+            with self.placed("campaign", point, places):
                 made = replace(one_stretch(read_campaign(raw, stated)), name=name)
-            except SpecError as error:
-                place = places.get("campaign", next(iter(changes), ""))
-                told = [replace(p, field=f"{place}: {p.field}") for p in error.problems]
-                raise SpecError(self._file, told) from None
             self._made[key] = made, hashlib.sha256(_json(dict(made.document))).hexdigest()
         return self._made[key]
 
-    def _campaign_file(
-        self, source: str, places: Mapping[str, str]
+    def document(
+        self, kind: str, point: Point, places: Mapping[str, str]
     ) -> tuple[str, Mapping[str, Any]]:
-        """Read the file of a campaign."""
-        name, raw = self._load("campaign", source, places["campaign"])
+        """Return name and document of a spec whose fields a point may state; an empty one where it names none."""
+        if (source := point.get(kind)) is None:
+            return kind, {}
+        if (kind, source) not in self._raw:
+            self._raw[kind, source] = self._load(kind, source, places[kind])
+        name, raw = self._raw[kind, source]
         if not isinstance(raw, Mapping):
             raise SpecError(source, Problem("", "an object with named fields", shown(raw)))
         return name, raw
+
+    @contextlib.contextmanager
+    def placed(self, kind: str, point: Point, places: Mapping[str, str]) -> Iterator[None]:
+        """Say where in the study a spec is with which something is wrong."""
+        try:
+            yield
+        except SpecError as error:
+            place = places.get(kind, next((f"{kind}.{path}" for path in inside(kind, point)), kind))
+            told = [
+                replace(p, field=f"{place}: {p.field}".removesuffix(": ")) for p in error.problems
+            ]
+            raise SpecError(self._file, told) from None
 
     def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
         """Read a model or system; a name that nothing has is told of its place in the study."""
@@ -246,15 +255,15 @@ def _resolved(study: Study, point: Point, names: Sequence[str]) -> Iterator[Poin
     """Yield a point with numbers for its formulas, once for each processor count."""
     counts = point["num_procs"]
     if isinstance(counts, dict):
-        counts = _derived(_Scope(study, point), counts)
+        counts = _derived(Scope(study, point), counts)
     for count in counts:
-        scope = _Scope(study, point | {"num_procs": count})
+        scope = Scope(study, point | {"num_procs": count})
         values = {n: scope[n] for n in names if n in point or n in study.quantities}
         values["max_batch_size"] = scope.whole("max_batch_size", values["max_batch_size"])
         yield values
 
 
-def _derived(scope: "_Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
+def _derived(scope: "Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
     """Return the largest multiples of a number within bounds, ascending."""
 
     def bound(name: str, default: float) -> float:
@@ -271,7 +280,7 @@ def _derived(scope: "_Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]
         raise scope.problem("num_procs.at_most", f"at most {LARGEST_INTEGER}", shown(most))
     largest = int(most // step)
     smallest = max(math.ceil(max(least, 1) / step), largest - int(number) + 1)
-    _check_number(scope.study, largest - smallest + 1)
+    check_number(scope.study, largest - smallest + 1)
     if largest < smallest:
         found = f"none: at most {most:g} are allowed"
         raise scope.problem(
@@ -280,7 +289,7 @@ def _derived(scope: "_Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]
     return tuple(int(step) * i for i in range(smallest, largest + 1))
 
 
-class _Scope:
+class Scope:
     """The values of one point by name; formulas are computed when they are asked for."""
 
     def __init__(self, study: Study, point: Point):

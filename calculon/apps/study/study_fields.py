@@ -17,6 +17,8 @@ from calculon.run_figures import RUN_FIGURES
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
+from calculon.serving.deployment import Deployment
+from calculon.serving.load import Workload
 from calculon.spec.fields import Declaration, shown, spec_fields
 from calculon.spec.model import Model
 from calculon.spec.named_values import DATATYPE_BYTES, EDITION_NAMES
@@ -83,11 +85,33 @@ _MODEL = tuple(field.key for field in spec_fields(Model))
 _SYSTEM = tuple(field.key for field in spec_fields(System))
 _RESULTS = (*NAMES, *(column.name for column in columns(CorrectedStats)), *RUN_FIGURES)
 
-CAMPAIGN_FIELDS = tuple(field.key for field in spec_fields(Campaign))
-"""Fields that a line of campaigns may state."""
+INLINE = {
+    kind: tuple(field.key for field in spec_fields(record))
+    for kind, record in {
+        "campaign": Campaign,
+        "deployment": Deployment,
+        "workload": Workload,
+    }.items()
+}
+"""Fields that a line of campaigns, deployments or workloads may state.
 
-OF_CAMPAIGN = "campaign."
-"""Before the path of a field of the campaign, whose names are those of other things, too."""
+Elsewhere the kind and a dot stand before the path of such a field: its name may be that of another thing, too.
+"""
+
+SERVING = ("deployment", "workload")
+"""What a study of deployments has, and no other."""
+
+
+def inside(kind: str, point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a campaign, deployment or workload that a point states, by path.
+
+    >>> inside("workload", {"workload.prompt": 2000, "workload": "chat", "top": 1})
+    {'prompt': 2000}
+    """
+    before = f"{kind}."
+    return {
+        name.removeprefix(before): value for name, value in point.items() if name.startswith(before)
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +136,19 @@ def kind_of(name: str) -> str:
     Returns
     -------
     str
-        ``source`` (model, system or campaign), ``setting``, ``model``, ``system`` or ``campaign`` (a path into a spec),
-        ``quantity``, or nothing for a name that cannot be given.
+        ``source`` (a model, system, campaign, deployment or workload), ``setting``, the kind of a spec (a path into
+        it), ``quantity``, or nothing for a name that cannot be given.
 
     Examples
     --------
     >>> [kind_of(name) for name in ("mem1.GiB", "seq_size", "top", "price", "sample_rate", "a-b")]
     ['system', 'model', 'setting', 'quantity', '', '']
     """
-    if name in ("model", "system", "campaign"):
+    if name in ("model", "system", *INLINE):
         return "source"
-    if name.startswith(OF_CAMPAIGN):
-        return "campaign"
+    kind, dot, _ = name.partition(".")
+    if dot and kind in INLINE:
+        return kind
     if name in SETTINGS:
         return "setting"
     first = re.split(r"[.\[]", name, maxsplit=1)[0]
@@ -138,6 +163,9 @@ def check_value(place: Place, name: str, value: Any) -> Any:
     """Return a value as its name reads it, or note what is wrong."""
     match kind_of(name):
         case "source":
+            count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+            if name == "deployment" and count:
+                return value
             if not isinstance(value, str) or not value:
                 place.wrong(f"the name or file of a {name}", shown(value))
         case "setting":

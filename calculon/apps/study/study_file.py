@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from calculon.apps.study.study_fields import (
-    CAMPAIGN_FIELDS,
-    OF_CAMPAIGN,
+    INLINE,
     REQUIRED,
+    SERVING,
     SETTINGS,
     WHOLE,
     Place,
@@ -27,6 +27,7 @@ from calculon.apps.study.study_fields import (
 )
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
+from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.catalog import check_kind
 from calculon.spec.fields import shown
 from calculon.spec.files import document_suffix, read_document
@@ -39,7 +40,10 @@ MOST_HINTS = 20
 
 _TABLES = (".csv", ".parquet")
 
-SECTIONS = ("about", "models", "systems", "campaigns", "vary", "quantities", "summary")
+SPECS = {f"{kind}s": kind for kind in ("model", "system", *INLINE)}
+"""Sections that list specs, with the kind of each."""
+
+SECTIONS = ("about", *SPECS, "vary", "quantities", "summary")
 """Fields of a study file next to the settings."""
 
 
@@ -91,6 +95,8 @@ class Study:
         Numbers of the user's own, and formulas for them.
     summary : Summary or None
         Table at the end, where the file asks for one.
+    serves : bool
+        Whether it asks about deployments of served models, and not for executions.
     """
 
     file: str
@@ -99,6 +105,7 @@ class Study:
     quantities: Mapping[str, float | Expression]
     summary: Summary | None = None
     about: str = ""
+    serves: bool = False
 
     @classmethod
     def read(cls, path: str) -> "Study":
@@ -146,18 +153,24 @@ class Study:
         return tuple(dict.fromkeys((*varied, *self.fixed, *self.quantities)))
 
 
-def _by_path(line: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a line of ``campaigns`` with the fields of a campaign that it states by their paths.
+def _by_path(kind: str, line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line of ``campaigns``, ``deployments`` or ``workloads`` with the fields that it states by their paths.
 
-    >>> _by_path({"campaign": {"tokens": "1T"}, "top": 3}), _by_path({"tokens": ["1T", "2T"]})
-    ({'campaign.tokens': '1T', 'top': 3}, {'campaign.tokens': ['1T', '2T']})
+    >>> _by_path("campaign", {"campaign": {"tokens": "1T"}, "top": 3})
+    {'campaign.tokens': '1T', 'top': 3}
+    >>> _by_path("deployment", {"num_procs": 8, "tensor_par": [4, 8]})
+    {'deployment.num_procs': 8, 'deployment.tensor_par': [4, 8]}
     """
-    inline = line.get("campaign")
-    inside = inline if isinstance(inline, Mapping) else {}
-    rest = {name: value for name, value in line.items() if name != "campaign" or not inside}
+    inline = line.get(kind)
+    stated = inline if isinstance(inline, Mapping) else {}
+    rest = {name: value for name, value in line.items() if name != kind or not stated}
+    fields = INLINE[kind]
     return {
-        **{f"{OF_CAMPAIGN}{name}": value for name, value in inside.items()},
-        **{f"{OF_CAMPAIGN}{n}" if n in CAMPAIGN_FIELDS else n: v for n, v in rest.items()},
+        **{f"{kind}.{name}": value for name, value in stated.items()},
+        **{
+            f"{kind}.{name}" if name.partition(".")[0] in fields else name: value
+            for name, value in rest.items()
+        },
     }
 
 
@@ -180,9 +193,13 @@ class _Reader:
                 few = len(self.problems) < MOST_HINTS
                 hint = (nearest(key, known) or "known are " + ", ".join(known)) if few else ""
                 self.wrong(key, "only the known fields", f"the unknown field {shown(key)}", hint)
-        axes = [self.entries("models", "model", raw), self.entries("systems", "system", raw)]
-        if "campaigns" in raw:
-            axes.append(self.entries("campaigns", "campaign", raw))
+        serves = any(f"{kind}s" in raw for kind in SERVING)
+        needed = ("models", "systems", *(("deployments",) if serves else ()))
+        axes = [
+            self.entries(section, kind, raw)
+            for section, kind in SPECS.items()
+            if section in raw or section in needed
+        ]
         axes += self.varied(raw.get("vary", {}))
         fixed: Point = {}
         for name in SETTINGS:
@@ -199,12 +216,30 @@ class _Reader:
         if not isinstance(about, str):
             self.wrong("about", "text", shown(about))
         summary = self.summary(raw["summary"]) if "summary" in raw else None
-        study = Study(file, tuple(axes), fixed, quantities, summary, about)
+        study = Study(file, tuple(axes), fixed, quantities, summary, about, serves)
         self.once(study)
-        for name in REQUIRED:
+        if serves:
+            self.serving(study)
+        for name in () if serves else REQUIRED:
             if name not in study.names:
                 self.missing(name, study)
         return study
+
+    def serving(self, study: Study) -> None:
+        """Check that a study of deployments has workloads, and nothing of searches for executions."""
+        if not any(kind_of(n) == "workload" or n == "workload" for n in study.names):
+            wanted = "a list of workloads: catalog names, files, or lines such as {prompt: 2000, output: 500}"
+            self.wrong("workloads", wanted, "nothing (the field is missing)")
+        for name in study.names:
+            if name in SETTINGS or name == "campaign" or kind_of(name) == "campaign":
+                hint = "deployments are lists of their own: deployments: [8, {num_procs: 8}]"
+                self.wrong(
+                    name, "no setting of a search, in a study of deployments", "a value", hint
+                )
+            elif name in study.quantities and name in SERVING_FIGURES:
+                self.wrong(
+                    f"quantities.{name}", "a name of your own", f"{name!r}, which is a result"
+                )
 
     def plain(self, value: Any, path: str) -> Any:
         """Return a value as JSON has it, and note what JSON has not: YAML knows dates, sets and bytes."""
@@ -220,25 +255,37 @@ class _Reader:
         return value
 
     def entries(self, section: str, kind: str, raw: Mapping[str, Any]) -> Axis:
-        """Read models or systems: names, or lines that begin with one."""
+        """Read specs of a kind: names, or lines that begin with one or state fields of it."""
         value = raw.get(section)
-        lines = [value] if isinstance(value, (str, Mapping)) else value
+        lines = [value] if isinstance(value, (str, int, Mapping)) else value
         if not isinstance(lines, list) or not lines:
             wanted = f"a list of {section}: catalog names, files, or lines such as "
             wanted += f"{{{kind}: NAME, ...}}"
             found = "nothing (the field is missing)" if value is None else shown(value)
             self.wrong(section, wanted, found)
             return Axis(section, (), ())
-        rows = [{kind: line} if isinstance(line, str) else line for line in lines]
+        bare = (str, int) if kind == "deployment" else str
+        rows = [{kind: line} if isinstance(line, bare) else line for line in lines]
         stated = f"an object with {kind}"
-        if kind == "campaign":
-            rows = [_by_path(row) if isinstance(row, Mapping) else row for row in rows]
-            stated += ", or with fields of one (tokens)"
+        if kind in INLINE:
+            rows = [_by_path(kind, row) if isinstance(row, Mapping) else row for row in rows]
+            stated += f", or with fields of one ({INLINE[kind][0]})"
+        if kind in SERVING:
+            self.own_names(section, kind, rows)
         for i, row in enumerate(rows):
-            said = isinstance(row, Mapping) and any(kind_of(n) == "campaign" for n in row)
+            said = isinstance(row, Mapping) and any(kind_of(n) == kind in INLINE for n in row)
             if not said and (not isinstance(row, Mapping) or kind not in row):
                 self.wrong(f"{section}[{i}]", f"a name, or {stated}", shown(lines[i]))
         return Axis.of(section, self.points(rows, section))
+
+    def own_names(self, section: str, kind: str, rows: Sequence[object]) -> None:
+        """Note names of the user's own that are rather misspelled fields."""
+        fields = INLINE[kind]
+        for i, row in enumerate(rows):
+            for name in row if isinstance(row, Mapping) else ():
+                if kind_of(name) == "quantity" and (hint := nearest(name, fields)):
+                    wanted = f"a field of a {kind}, or a name of your own that is unlike any"
+                    self.wrong(f"{section}[{i}].{name}", wanted, shown(name), hint)
 
     def varied(self, raw: object) -> Iterator[Axis]:
         """Read the axes under ``vary``: lists of values, or of lines of values that belong together."""
@@ -265,7 +312,7 @@ class _Reader:
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
                 continue
-            single = len(row) == 1 and not section.startswith(("models", "systems", "campaigns"))
+            single = len(row) == 1 and section not in SPECS
             where = f"{section}[{i}]" if section else ""
             for name in needed:
                 if name not in row:

@@ -1,24 +1,21 @@
 """The table at the end of a study: the best figures for each combination of the values that vary."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from calculon.apps.study.points import Planned
 from calculon.apps.study.study_file import Study, Summary
-from calculon.apps.study.study_table import STATISTICS, Part, no_rows, study_names, text_of
+from calculon.apps.study.study_table import no_rows, study_names, text_of
 from calculon.errors import Problem, SpecError, nearest
 from calculon.expression import Expression
-from calculon.plan.plan import NAMES
 from calculon.records import columns
-from calculon.run_figures import RUN_FIGURES, TIMED_FIGURES
+from calculon.run_figures import TIMED_FIGURES
 from calculon.search.objective import Objective
 from calculon.statistics import BOUNDS, CorrectedStats
 from calculon.units import Array
-
-RESULTS = (*NAMES, *STATISTICS, *RUN_FIGURES)
 
 TIMED = {
     *BOUNDS,
@@ -32,6 +29,47 @@ TIMED = {
 """Statistics that are as uncertain as the time."""
 
 Key = tuple[Any, ...]
+
+
+class Named(Protocol):
+    """A search or another question of a study."""
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The values that the study has names for in it."""
+
+
+class Rows(Protocol):
+    """Rows of some questions of a study, as a summary reads them."""
+
+    @property
+    def planned(self) -> Sequence[Named]:
+        """The questions."""
+
+    @property
+    def row_search(self) -> Array:
+        """For each row the position of its question among these."""
+
+    @property
+    def empty(self) -> Array:
+        """Which rows do not count."""
+
+    @property
+    def spread(self) -> Array:
+        """Half the width of the interval of the time over the time, for every row."""
+
+    @property
+    def results(self) -> Collection[str]:
+        """The names of results."""
+
+    def result(self, name: str) -> Array:
+        """Return a result for every row, masked where there is none."""
+
+    def value(self, name: str) -> list[Any]:
+        """Return the value of a name of the study for every row."""
+
+
+R = TypeVar("R", bound=Rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +106,13 @@ class Winners:
     rows: dict[Key, None] = field(default_factory=dict)
     columns: dict[Any, None] = field(default_factory=dict)
 
-    def watch(self, parts: Iterator[Part]) -> Iterator[Part]:
+    def watch(self, parts: Iterator[R]) -> Iterator[R]:
         """Yield the parts, and take note of the best in them."""
         for part in parts:
             self.add(part)
             yield part
 
-    def add(self, part: Part) -> None:
+    def add(self, part: Rows) -> None:
         """Take in the rows of a part."""
         places = [self._place(planned) for planned in part.planned]
         rows: dict[tuple[Key, Any], list[int]] = {}
@@ -91,7 +129,7 @@ class Winners:
                     self.undefined[place] = self.undefined.get(place, 0) + count
                 self._consider(part, place, values, spread, here, sense)
 
-    def _place(self, planned: Planned) -> tuple[Key, Any]:
+    def _place(self, planned: Named) -> tuple[Key, Any]:
         """Return the row and the column of a search; structures, such as those of ``fix``, as text."""
 
         def value(name: str) -> Any:
@@ -103,7 +141,7 @@ class Winners:
 
     def _consider(
         self,
-        part: Part,
+        part: Rows,
         place: tuple[Key, Any, str],
         values: Array,
         spread: Array,
@@ -134,7 +172,7 @@ class Winners:
         return found
 
 
-def _values(part: Part, formula: Expression) -> tuple[Array, Array]:
+def _values(part: Rows, formula: Expression) -> tuple[Array, Array]:
     """Return a figure for every row, and whether it is undefined though all that it is made of is known.
 
     It is not-a-number where there is no execution or a value is missing.
@@ -142,7 +180,7 @@ def _values(part: Part, formula: Expression) -> tuple[Array, Array]:
     missing = part.empty.copy()
 
     def lookup(name: str) -> Array:
-        if name not in RESULTS:
+        if name not in part.results:
             own = (v if isinstance(v, (int, float)) else np.nan for v in part.value(name))
             values = np.array([float(value) for value in own])
         else:
@@ -156,7 +194,7 @@ def _values(part: Part, formula: Expression) -> tuple[Array, Array]:
     values = np.asarray(formula.value(lookup))
     if values.dtype.kind not in "biuf":
         raise TypeError("text")
-    figures = np.broadcast_to(values.astype(float), part.rank.shape)
+    figures = np.broadcast_to(values.astype(float), part.empty.shape)
     return figures, ~np.isfinite(figures) & ~missing
 
 
@@ -177,20 +215,31 @@ def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
         figures = [Objective.parse(text, whole_runs=True) for text in texts]
         best = {f.statistic.name: (Expression.parse(f.statistic.name), f.sense) for f in figures}
         return Summary(tuple(rows), None, best)
+    return checked_summary(study, study.summary, no_rows(planned[0]))
+
+
+def checked_summary(study: Study, summary: Summary, nothing: Rows) -> Summary:
+    """Return the summary of a study, whose names are checked; `nothing` has no rows.
+
+    Raises
+    ------
+    SpecError
+        As :func:`make_summary`.
+    """
     problems = []
     own = study.names
-    for name in (*study.summary.rows, *filter(None, [study.summary.columns])):
+    for name in (*summary.rows, *filter(None, [summary.columns])):
         if name not in own:
             hint = nearest(name, own) or "known are " + ", ".join(own)
             problems.append(Problem("summary", "a name of the study", repr(name), hint))
-    for title, (formula, _) in study.summary.best.items():
+    for title, (formula, _) in summary.best.items():
         for name in formula.names:
-            if name not in own and name not in RESULTS:
-                hint = nearest(name, (*own, *RESULTS)) or "see: calculon describe stats"
+            if name not in own and name not in nothing.results:
+                known = nearest(name, (*own, *nothing.results))
+                hint = known or f"see: calculon describe {'serving' if study.serves else 'stats'}"
                 wanted = "a statistic, an execution field or a name of the study"
                 problems.append(Problem(f"summary.best.{title}", wanted, repr(name), hint))
-    nothing = no_rows(planned[0])
-    for title, (formula, _) in study.summary.best.items() if not problems else ():
+    for title, (formula, _) in summary.best.items() if not problems else ():
         try:
             _values(nothing, formula)
         except (ArithmeticError, TypeError, RecursionError) as error:
@@ -198,4 +247,4 @@ def make_summary(study: Study, planned: tuple[Planned, ...]) -> Summary:
             problems.append(Problem(f"summary.best.{title}", wanted, str(error)))
     if problems:
         raise SpecError(study.file, problems)
-    return study.summary
+    return summary

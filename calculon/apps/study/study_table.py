@@ -31,6 +31,9 @@ COUNTS = ("total", "good", "bad", "rank")
 STATISTICS = (*(column.name for column in columns(CorrectedStats)), *BOUNDS)
 """The statistics of all editions, and the interval of the time."""
 
+RESULTS = (*NAMES, *STATISTICS, *RUN_FIGURES)
+"""Everything that a row of an execution has by name."""
+
 _NO_PLAN = Plan.from_columns({name: [] for name in NAMES})
 
 Type = type | tuple[str, ...]
@@ -61,6 +64,11 @@ class Part:
     row_search: Array
     rank: Array
     found: Evaluation
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of results."""
+        return RESULTS
 
     @property
     def empty(self) -> Array:
@@ -168,11 +176,13 @@ def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) 
         When the file cannot be written.
     """
     names = study_names(planned)
-    types = {name: _type([p.values.get(source) for p in planned]) for name, source in names.items()}
+    types = {
+        name: column_type([p.values.get(source) for p in planned]) for name, source in names.items()
+    }
     results = shown_names(planned)
 
     def table(part: Part) -> Table:
-        own = {name: _column(part.value(names[name]), kind) for name, kind in types.items()}
+        own = {name: column_of(part.value(names[name]), kind) for name, kind in types.items()}
         return _searches(part) | own | _counts(part) | _results(part, *results)
 
     if document_suffix(path) == ".json":
@@ -182,7 +192,7 @@ def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) 
     text = document_suffix(path) == ".csv"
 
     def written(part: Part) -> Table:
-        return {name: _spelled(c) if text else c for name, c in table(part).items()}
+        return {name: spelled(c) if text else c for name, c in table(part).items()}
 
     return write_tables(path, map(written, result), written(no_rows(planned[0])))
 
@@ -195,7 +205,7 @@ def no_rows(planned: Planned) -> Part:
     return Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), found)
 
 
-def _type(values: Sequence[Any]) -> Type:
+def column_type(values: Sequence[Any]) -> Type:
     """Return the one type that a column of values has: bool, int, float or, where they differ, texts."""
     types = {type(value) for value in values if value is not None}
     if types == {int} and max(abs(value) for value in values if value is not None) >= 2**63:
@@ -234,7 +244,7 @@ def _results(part: Part, fields: Sequence[str], statistics: Sequence[str]) -> Ta
     return table | {name: np.ma.filled(part.result(name), np.nan) for name in statistics}
 
 
-def _column(values: Sequence[Any], kind: Type) -> "Array | Labels":
+def column_of(values: Sequence[Any], kind: Type) -> "Array | Labels":
     """Return values as a column of one type, masked where they are None."""
     if isinstance(kind, tuple):
         return _labels([value if value is None else text_of(value) for value in values], kind)
@@ -250,7 +260,7 @@ def _labels(values: Sequence[str | None], names: tuple[str, ...]) -> Labels:
     return Labels(np.ma.masked_less(codes, 0), names)
 
 
-def _spelled(column: "Array | Labels") -> "Array | Labels":
+def spelled(column: "Array | Labels") -> "Array | Labels":
     """Return a column as CSV has it: a missing name or switch is an empty text, as the writers know no masks there."""
     if isinstance(column, Labels):
         return Labels(np.ma.filled(column.codes, len(column.names)), (*column.names, ""))
@@ -262,13 +272,13 @@ def _spelled(column: "Array | Labels") -> "Array | Labels":
 def _records(part: Part, names: Mapping[str, str], table: Table) -> Iterator[dict[str, Any]]:
     """Yield rows for JSON: values of the study as they are, missing ones and not-a-number as null."""
     lists = {
-        name: part.value(names[name]) if name in names else _list(table[name]) for name in table
+        name: part.value(names[name]) if name in names else listed(table[name]) for name in table
     }
     for row in zip(*lists.values(), strict=True):
         yield dict(zip(lists, row, strict=True))
 
 
-def _list(column: "Array | Labels") -> list[Any]:
+def listed(column: "Array | Labels") -> list[Any]:
     """Return a column as JSON has it: null for a masked value and for not-a-number."""
     if isinstance(column, Labels):
         return [None if code is None else column.names[code] for code in column.codes.tolist()]

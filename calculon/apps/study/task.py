@@ -1,8 +1,9 @@
 """One search as a small message: the request to a worker, its work, and the answer."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -148,6 +149,34 @@ class Outcome:
     counts: Counts
     numbers: tuple[int, ...]
     scores: tuple[tuple[float, ...], ...]
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a line of a journal has it."""
+        counts = self.counts
+        return {
+            "search": self.search,
+            "total": counts.total,
+            "good": counts.good,
+            "reasons": dict(counts.reasons),
+            "nearest_miss": counts.nearest_miss,
+            "numbers": self.numbers,
+            "scores": self.scores,
+        }
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        """Return that of a record; KeyError, TypeError or ValueError for one that is damaged."""
+        counts = Counts(
+            int(record["total"]),
+            int(record["good"]),
+            Counter(record["reasons"]),
+            {name: float(miss) for name, miss in record["nearest_miss"].items()},
+        )
+        numbers = tuple(int(number) for number in record["numbers"])
+        scores = tuple(tuple(float(score) for score in row) for row in record["scores"])
+        if any(len(row) != len(numbers) for row in scores):
+            raise ValueError
+        return cls(int(record["search"]), counts, numbers, scores)
 
     def result(self, search: Search) -> SearchResult:
         """Return the result as the search itself would have."""

@@ -14,10 +14,11 @@ from calculon.apps.views.validation_tables import STUDIES
 from calculon.apps.views.waterfalls import drawn
 from calculon.presets import agreed
 from calculon.spec.files import replacing
-from calculon.spec.named_values import PUBLISHED
+from calculon.spec.named_values import CORRECTED, PUBLISHED
 from calculon.version import __version__
 
 if TYPE_CHECKING:
+    from calculon.apps.report.served_comparison import ServedResult
     from calculon.campaign.record import Campaign
 
 PAGES = (".html", ".htm")
@@ -54,6 +55,30 @@ def write_report(
     ]
 
 
+def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[str]:
+    """Write the page of deployments, with their pictures and the errors of serving studies of their systems.
+
+    Returns
+    -------
+    list of str
+        The deployments that miss limits, and by how much, in words.
+    """
+    from calculon.apps.report.served_report import served_report
+    from calculon.apps.views.served_documents import pictured
+
+    versions = {"calculon": __version__, "Python": platform.python_version()}
+    systems = dict.fromkeys(str(one.document["system"]) for one in results)
+    validation = {system: validation_of(system, CORRECTED, SERVING) for system in systems}
+    text = served_report(pictured(results), versions, validation)
+    with replacing(path) as stream:
+        stream.write(text.encode())
+    return [
+        f"{f'{one.label}: ' if len(results) > 1 else ''}it misses {' and '.join(one.missed)}"
+        for one in results
+        if one.missed
+    ]
+
+
 def _with_usual(winner: Result) -> Result:
     """Return a winner with what is usual for its preset, which its words leave out."""
     execution = winner.execution or {}
@@ -64,12 +89,16 @@ def _with_usual(winner: Result) -> Result:
     )
 
 
-def validation_of(system: str, edition: str) -> Table:
+SERVING = "serving"
+"""Group of the studies of served models."""
+
+
+def validation_of(system: str, edition: str, group: str = "") -> Table:
     """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
     from calculon.apps.validate.library import Library
     from calculon.apps.validate.measured_and_predicted import compare
 
     library = Library.at()
-    studies = [one for one in library.studies() if one.system == system]
+    studies = [one for one in library.studies(group) if one.system == system]
     _, columns, rows = STUDIES
     return Table(columns, rows([compare(study, library, edition) for study in studies]))

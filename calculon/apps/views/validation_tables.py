@@ -2,7 +2,7 @@
 
 import html
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate import published_runs
 from calculon.apps.validate.measured_and_predicted import Result
 from calculon.apps.validate.run_rows import csv_rows, run_rows
+from calculon.apps.validate.served_rows import error_rows, served_rows
 from calculon.inspect.run_table import Run
 from calculon.spec.named_values import CORRECTED
 from calculon.units import KILO, MEGA
@@ -406,6 +407,16 @@ def not_compared(results: Sequence[Result]) -> str:
 def runs_file(results: Sequence[Result]) -> str:
     """Return the measured whole steps of studies as the file that intervals rest on."""
     return Table(RUNS, csv_rows(run_rows(results))).csv() + "\n"
+
+
+def served_file(results: Sequence[Result]) -> str:
+    """Return the errors of published rows of served models as the file that pages of deployments tell."""
+    rows = [asdict(one) for one in error_rows(served_rows(results))]
+    columns = tuple(Column(name) for name in rows[0])
+    written = [
+        {name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows
+    ]
+    return Table(columns, written).csv() + "\n"
 
 
 def heading(results: Sequence[Result]) -> str:

@@ -76,8 +76,10 @@ def parse_server(
 
 
 def _switched(one: Setting) -> Setting:
-    """Return a setting whose value is a switch as a text with that switch."""
+    """Return a setting whose value is a switch as a text with that switch; the name of a checkpoint as it stands."""
     value = one.value
+    if one.name == CHECKPOINT:
+        return Setting(one.name, str(value), one.place)
     return Setting(one.name, _SWITCHES[value], one.place) if _is_switch(value) else one
 
 

@@ -19,6 +19,9 @@ _WIDE_NAMES = {"auto": "bfloat16", "bfloat16": "bfloat16", "half": "float16", "f
 _DIGITS = 6
 """Decimals of a share of the free memory: a millionth of it is less than a block of the cache."""
 
+_FEWEST, _MOST = 2, 15
+"""Digits of a share of all memory."""
+
 _EXACT = 1e-9
 """Relative error of a share that was written and read."""
 
@@ -258,9 +261,25 @@ def memory_share(
             raise one.refuse(
                 "memory_fraction", f"none: the model does not fit on {one.server.system}"
             )
-        return {setting: share_of(rank, one["memory_fraction"] * rank.free)}
+        return {setting: _written(rank, one["memory_fraction"], cache_in, share_of)}
 
     return row("memory_fraction", (setting, reserve), read, write)
+
+
+def _written(
+    rank: RankBytes,
+    fraction: float,
+    cache_in: Callable[[RankBytes, float], float],
+    share_of: Callable[[RankBytes, float], float],
+) -> float:
+    """Return a share of all memory, in as few digits as it takes to read the share of what is free again."""
+    share = share_of(rank, fraction * rank.free)
+    for digits in range(_FEWEST, _MOST):
+        short = round(share, digits)
+        cache = cache_in(rank, short) / rank.free
+        if cache <= 1 + _EXACT and round(cache, _DIGITS) == round(fraction, _DIGITS):
+            return short
+    return share
 
 
 def _share(one: Reading, stated: Setting) -> float:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from calculon import inputs
+from calculon.apps.calibrate.kernels.experts import GROUP, layer_times, share_of_products
 from calculon.apps.calibrate.kernels.fitted_part import held_out
 from calculon.apps.calibrate.kernels.processors import PROCESSORS
 from calculon.apps.calibrate.kernels.serving import FLOOR, fit
@@ -15,8 +16,9 @@ from calculon.hardware.serving import DecodeAttention, LatencyByRanks, SmallRedu
 from tests.helpers import ROOT, document
 
 MEASURED = ROOT / "systems" / "measured"
-TABLES = {name: pd.read_csv(MEASURED / f"{name}.csv") for name in ("attention", "collectives")}
-TABLES["launches"] = pd.read_csv(MEASURED / "launches.csv")
+NAMES = "attention", "collectives", "launches", "moe"
+TABLES = {name: pd.read_csv(MEASURED / f"{name}.csv") for name in NAMES}
+A100 = inputs.system("a100_80g_sxm")
 GPUS = {
     "a100_40g_sxm": "A100-SXM4-80GB",
     "a100_80g_sxm": "A100-SXM4-80GB",
@@ -148,3 +150,28 @@ def test_a_processor_without_rows_has_no_part(tables):
     system = inputs.system("h100_80g_sxm")
     assert fit(tables, "L40S", system) is None
     assert fit({}, "H100-SXM5-80GB", system) is None
+
+
+def test_layers_of_experts_tell_the_rate_of_their_products():
+    """Layers that the model itself takes a share of its rate for give that share back, and few rows give none."""
+    rows = TABLES["moe"][(TABLES["moe"].gpu == "A100-SXM4-80GB") & (TABLES["moe"].ep == 1)]
+    serving = replace(A100.ext.serving, grouped_efficiency=0.5)
+    slow = replace(A100, ext=replace(A100.ext, serving=serving))
+    made = rows.assign(time_s=layer_times(rows, slow)[0])
+    share, *_ = share_of_products(made, "A100-SXM4-80GB", A100)
+    assert share == {"grouped_efficiency": pytest.approx(0.5, rel=0.05)}
+    few, *_ = share_of_products(made[made.tokens < 100], "A100-SXM4-80GB", A100)
+    assert few == {}
+    assert share_of_products(rows, "L40S", A100) is None
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_layers_of_experts_are_as_far_off_as_promised(name):
+    system = inputs.system(name)
+    memory = replace(system.mem1, bandwidth=PROCESSORS[GPUS[name]].bandwidth)
+    _, _, _, rows = share_of_products(TABLES["moe"], GPUS[name], replace(system, mem1=memory))
+    told = document("systems", name)["about"]["kernels"][GROUP]
+    off = 100 * abs(rows.predicted / rows.measured - 1)[rows.held_out]
+    assert told["n"] == len(off)
+    assert told["median"] == pytest.approx(off.median(), abs=0.3)
+    assert told["median"] <= 25

@@ -3,12 +3,16 @@
 import io
 import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import calculon
 from calculon import inputs
+from calculon.errors import SpecError
 from calculon.launch.dialects import DIALECTS
+from calculon.serving.asked import read_deployment
 from tests.helpers import ROOT
 
 SCRIPT = ROOT / "examples/launch/llama3-8b.sh"
@@ -145,3 +149,69 @@ def test_without_a_model_it_is_said(run):
 def test_the_help_names_every_format(run, command):
     text = " ".join(run(command, "--help").out.split())
     assert all(name in text for name in DIALECTS)
+
+
+ENGINE = ROOT / "tests/launch/scripts/vllm/llama70b_fp8_h200.sh"
+
+
+def test_a_command_of_an_engine_is_a_deployment(run):
+    command = "vllm serve some/model-AWQ -tp 8 --quantization awq --gpu-memory-utilization 0.9"
+    known = ("--model", "llama3-70B", "--system", "h100")
+    code, out, err = run("import-flags", command, *known, "-o", "served.json")
+    assert (code, err) == (0, "")
+    assert "1 replica of TP 8" in out
+    assert "weights int4_g128" in out
+    assert "of what is free beside weights" in out
+    found = read_deployment("served.json")
+    assert (found.tensor_par, found.max_batch, found.admission) == (8, 1024, "mean")
+    assert 0.9 < found.memory_fraction < 1
+
+
+def test_a_page_of_an_engine_fits(run):
+    out = run("import-flags", ENGINE, "--env", "TP=8", "--env", "CONC=64").out
+    assert "1 replica of TP 8" in out
+    assert "64 sequences at most, passes of 8,192 tokens" in out
+    assert all(len(line) <= 80 or "/" in line for line in out.splitlines())
+
+
+def test_what_serves_becomes_a_command_with_the_batch_that_keeps_the_limits(run):
+    asked = ("llama3-70B", 8, "h100", "--prompt", 2000, "--output", 500, "--tpot", "50ms")
+    assert run("serve", *asked, "-o", "served.json").code == 0
+    batch = json.loads(Path("served.json").read_text())["batch"]
+    code, out, _ = run("export-flags", "vllm", "served.json")
+    assert code == 0
+    assert f"--max-num-seqs {batch}" in out
+    assert "--gpu-memory-utilization" in out
+    assert run("export-flags", "vllm", "served.json", "-o", "run.sh").code == 0
+    code, out, _ = run("serve", "llama3-70B", "run.sh", *asked[2:])
+    assert code == 0
+    assert f"{batch} sequences in each replica: as many as max_batch allows" in out
+
+
+def test_a_server_is_no_execution(run):
+    code, _, err = run("llm", "llama3-8B", ENGINE, "h100", "-")
+    assert code == 2
+    assert "a server of vLLM. Hint: calculon serve takes it" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vllm", "llama3.1-70B_h100x8", "--set", "token_budget=0"), "token_budget: expected what"),
+        (("tensorrt-llm", "llama3.1-70B_h100x8", "--set", "batching=static"), "batching"),
+        (("vllm", "llama3.1-70B_h100x8", "--set", "memory_fraction=0.5"), "--system"),
+    ],
+)
+def test_what_an_engine_cannot_say_is_named(run, arguments, message):
+    code, _, err = run("export-flags", *arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_an_engine_is_asked_of_python():
+    served = calculon.serve("llama3-8B", 1, "h100", prompt=500, output=100, tpot_limit=0.02)
+    text = calculon.export_flags(served, "sglang")
+    assert f"--max-running-requests {served.batch}" in text
+    assert "--mem-fraction-static" in text
+    with pytest.raises(SpecError, match="calculon serve takes it"):
+        calculon.estimate("llama3-8B", str(ENGINE), "h100")

@@ -95,9 +95,10 @@ def test_without_a_file_a_terminal_shows_it(run, monkeypatch, kind, width):
     ("arguments", "message"),
     [
         (("frontier", "llama3-8B", "0", "h100", *ASKED), "found 0 in '0'"),
-        (("frontier", "llama3-8B", "x", "h100", *ASKED), "COUNT: expected a number of processors"),
+        (("frontier", "llama3-8B", "x", "h100", *ASKED), "found 'x'"),
         (("frontier", "llama3-8B", "4", "h10", *ASKED), "h10: expected a system"),
         (("frontier", "llama3-8B", "4", "h100"), "prompt"),
+        (("frontier", "llama3-8B", "4", "h100", *ASKED, "--rate", "3"), "rate: expected none"),
         (("batch", "llama3-8B", "1", "h100", *ASKED, "-o", "x.txt"), "a name that ends in .png"),
     ],
 )
@@ -110,7 +111,8 @@ def test_bad_questions_of_served_models(run, arguments, message):
 def test_a_frontier_of_nothing_says_so(run):
     found = run("plot", "frontier", "llama3-70B", "1", "h100", "a100_80g_sxm", *ASKED)
     assert found.code == 1
-    assert "no deployment fits and keeps the limits" in found.err
+    assert "h100_80g_sxm: none of" in found.err
+    assert "a100_80g_sxm: none of" in found.err
 
 
 @pytest.mark.parametrize("kind", ["heatmap", "surface", "pareto", "scaling"])

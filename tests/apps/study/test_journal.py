@@ -32,7 +32,7 @@ def output(tmp_path):
 
 
 def opened(output, fingerprint="f", total=3, **options):
-    return Journal.open(output, "s.yaml", fingerprint, total, **options)
+    return Journal.open(output, "s.yaml", fingerprint, total, Outcome, **options)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from calculon.errors import SpecError
 from calculon.launch.dialect import read
 from calculon.launch.dialects import DIALECTS, ENGINES, read_launch, recognised, recognised_engine
-from calculon.launch.engines.deployments import OF_ESTIMATE, command_text, commanded
+from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.asked import read_deployment
 from calculon.serving.deployment import Deployment

@@ -55,6 +55,19 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "memory_bound": ("source", "gpu", "op", "pass", "impl", "dtype", "rows", "cols", "time_s"),
     "collectives": ("source", "gpu", "op", "nodes", "num_gpus", "bytes", "time_s"),
     "launches": ("gpu", "what", "time_s"),
+    "moe": (
+        "source",
+        "gpu",
+        "dtype",
+        "tokens",
+        "hidden",
+        "ffn",
+        "topk",
+        "experts",
+        "tp",
+        "ep",
+        "time_s",
+    ),
     "sources": ("source", "certainty"),
 }
 """Columns that the fits read of each table."""

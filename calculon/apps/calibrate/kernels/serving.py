@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import least_squares
 
+from calculon.apps.calibrate.kernels.experts import share_of_products
 from calculon.apps.calibrate.kernels.fitted_part import FittedPart, held_out
 from calculon.apps.calibrate.kernels.processors import PROCESSORS
 from calculon.apps.calibrate.networks import disturbed
@@ -75,7 +76,7 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     ----------
     tables : mapping of str to DataFrame
         Measured kernels by family; of ``attention`` decoding counts, of ``collectives`` all-reduces of kernels of
-        inference engines in graphs, of ``launches`` the least time of a small kernel.
+        inference engines in graphs, of ``launches`` the least time of a small kernel, of ``moe`` layers of experts.
     gpu : str
         The processor, as the tables name it.
     system : System
@@ -83,7 +84,12 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     """
     parts = [
         part
-        for one, name in ((_attention, "attention"), (_reduce, "collectives"), (_floor, "launches"))
+        for one, name in (
+            (_attention, "attention"),
+            (_reduce, "collectives"),
+            (_floor, "launches"),
+            (share_of_products, "moe"),
+        )
         if name in tables and (part := one(tables[name], gpu, system)) is not None
     ]
     if not parts:

@@ -1,11 +1,20 @@
 """``calculon compare``: results side by side."""
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser
 from calculon.apps.cli.results import add_result_arguments, asked_results
+from calculon.apps.cli.served_results import asked_served_results
+from calculon.apps.cli.serving_options import add_workload
 from calculon.apps.report.text_tables import FORMATS
 from calculon.spec.files import json_text
+
+if TYPE_CHECKING:
+    from calculon.apps.report.comparison import Comparison
+    from calculon.apps.report.served_comparison import ServedComparison
+    from calculon.apps.report.text_tables import Section
 
 
 def configure(parser: Parser) -> None:
@@ -15,7 +24,8 @@ def configure(parser: Parser) -> None:
         "iteration time and of the memory that differ (the largest difference first), and every statistic with "
         "its difference and ratio. The others are compared with the first result. In edition corrected it says "
         "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
-        "the other, one change at a time: the largest first, as far as each can be made alone.",
+        "the other, one change at a time: the largest first, as far as each can be made alone. Deployments "
+        "that serve a model are compared likewise: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a workload.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"
@@ -26,9 +36,11 @@ def configure(parser: Parser) -> None:
         "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
         "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected\n"
         "calculon plan llama-3-8b 64 h100 -o plan.json\n"
-        "calculon compare mine=run.sh best=plan.json",
+        "calculon compare mine=run.sh best=plan.json\n"
+        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2k --output 500 --tpot 50ms",
     )
     add_result_arguments(parser)
+    add_workload(parser.add_argument_group("workload of deployments"))
     parser.add_argument(
         "-d",
         "--dialect",
@@ -51,21 +63,36 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the results and print their differences."""
+    everything, form = arguments.all, arguments.format
+    if deployments := asked_served_results(arguments):
+        from calculon.apps.views.served_documents import compared_served
+
+        served = compared_served(deployments)
+        _print(served, served.sections(everything=everything), form, log)
+        return 0
     results = asked_results(arguments)
     from calculon.apps.report.comparison_tables import sections
     from calculon.apps.views.compared import compared
 
-    comparison, form = compared(results, arguments.dialect), arguments.format
+    comparison = compared(results, arguments.dialect)
+    _print(comparison, sections(comparison, everything=everything), form, log)
+    return 0
+
+
+def _print(
+    comparison: "Comparison | ServedComparison", sections: "Sequence[Section]", form: str, log: Log
+) -> None:
+    """Print a comparison in a format."""
     if form == "json":
         log(json_text(comparison.to_dict()))
-        return 0
+        return
     if form == "csv":
         log(comparison.values().csv())
-        return 0
+        return
     named = zip(comparison.letters, comparison.names, strict=True)
     listing = [f"{letter}  {name}" for letter, name in named]
     log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
-    for section in sections(comparison, everything=arguments.all):
+    for section in sections:
         if form == "markdown":
             log(f"\n**{section.title}**\n")
         else:
@@ -74,4 +101,3 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         for note in section.notes:
             log.show(f"{note}\n" if form == "markdown" else note)
         log.table(section.table, form)
-    return 0

@@ -2,15 +2,18 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from calculon.apps.cli.changes import add_changes, with_changes
+from calculon.apps.cli.changes import add_changes, parsed, with_changes
 from calculon.apps.cli.emission import check_launch_file
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, naming
 from calculon.apps.cli.streams import tell
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason, replacing
 from calculon.spec.result_selection import split
+
+if TYPE_CHECKING:
+    from calculon.launch.dialect import Dialect
 
 
 def configure(parser: Parser) -> None:
@@ -19,17 +22,21 @@ def configure(parser: Parser) -> None:
         "Write the launch script or configuration that runs an execution: complete with the model, where it is "
         "known, and with the version that it was written for. What the launcher cannot express is an error that "
         "names the field and the nearest value. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, "
-        "deepspeed, accelerate.",
+        "deepspeed, accelerate; and of a deployment, or of a result of calculon serve, the engines vllm, sglang, "
+        "tensorrt-llm.",
         "calculon export-flags megatron-lm llama3-8B_h100x64 llama3-8B -o run.sh\n"
         "calculon loe llama3-8B 64 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
         "calculon export-flags megatron-lm best.json#0\n"
-        "calculon export-flags megatron-lm best.json#0 llama3-8B --set execution.microbatch_size=2",
+        "calculon export-flags megatron-lm best.json#0 llama3-8B --set execution.microbatch_size=2\n"
+        "calculon serve llama3-70B 8 h100 --prompt 2k --output 500 --tpot 50ms -o served.json\n"
+        "calculon export-flags vllm served.json -o serve.sh\n"
+        "calculon export-flags sglang llama3.1-70B_h100x8_fp8 llama3-70B --system h100",
     )
     parser.add_argument("dialect", metavar="FORMAT", help="what to write for")
     parser.add_argument(
         "execution",
         metavar="EXE",
-        help="the execution: of the catalog, a file, or of a result (best.json#0)",
+        help="the execution, or the deployment: of the catalog, a file, or of a result (best.json#0)",
     )
     parser.add_argument(
         "model",
@@ -44,15 +51,18 @@ def configure(parser: Parser) -> None:
         default=STDOUT,
         help="the script or configuration; - prints it (default)",
     )
-    add_changes(parser, "execution")
+    parser.add_argument(
+        "--system",
+        metavar="SYSTEM",
+        help="machine of a deployment: with the model it makes the share of the free memory one of all memory",
+    )
+    add_changes(parser, "execution", "deployment")
     add_preset(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Write or print the file."""
-    from calculon import inputs
     from calculon.launch.dialects import find_dialect
-    from calculon.planner.launch_text import launch_text
 
     dialect = find_dialect(arguments.dialect)
     output, source = arguments.output, arguments.execution
@@ -60,17 +70,11 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         check_launch_file(output, dialect)
         if Path(output).resolve() == Path(split(source)[0]).resolve():
             raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
-    changed = with_changes(arguments.changes, execution=source)["execution"]
-    asked = inputs.asked_execution(changed, preset=arguments.preset)
-    known = {"model": arguments.model} if arguments.model else {}
-    specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
-    model = inputs.model(specs["model"]) if "model" in specs else None
-    with naming(source):
-        text = launch_text(dialect, asked.execution, model)
+    text, note = (_engine if dialect.subject == "deployment" else _training)(arguments, dialect)
     if output == STDOUT:
         log(text.rstrip("\n"))
-        if model is None and not log.quiet:
-            tell("Note: no model is known, and its settings are left out; name it after EXE")
+        if note and not log.quiet:
+            tell(note)
         return 0
     try:
         with replacing(output) as stream:
@@ -79,3 +83,33 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raise SpecError(output, Problem("", "a writable file", reason(error))) from None
     log(f"Output: {output}")
     return 0
+
+
+def _training(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
+    """Return the launch file of an execution, and what to tell of it."""
+    from calculon import inputs
+    from calculon.planner.launch_text import launch_text
+
+    source = arguments.execution
+    changed = with_changes(arguments.changes, execution=source)["execution"]
+    asked = inputs.asked_execution(changed, preset=arguments.preset)
+    known = {"model": arguments.model} if arguments.model else {}
+    specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
+    model = inputs.model(specs["model"]) if "model" in specs else None
+    with naming(source):
+        text = launch_text(dialect, asked.execution, model)
+    unknown = "Note: no model is known, and its settings are left out; name it after EXE"
+    return text, unknown if model is None else ""
+
+
+def _engine(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
+    """Return the script that starts an engine for a deployment, and what to tell of it."""
+    from calculon.planner.engine_flags import engine_text
+
+    source = arguments.execution
+    changes = parsed(arguments.changes, ("deployment",))["deployment"]
+    with naming(source):
+        text = engine_text(
+            dialect, source, model=arguments.model, system=arguments.system, changes=changes
+        )
+    return text, ""

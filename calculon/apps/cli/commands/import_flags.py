@@ -19,21 +19,25 @@ def configure(parser: Parser) -> None:
         "Nothing is executed and nothing is dropped: every setting is read, or told: as one without effect on time "
         "or memory, as one whose effect is not modelled, or as unknown. A setting that is absent means the "
         "launcher's default. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, accelerate; without "
-        "one the file tells it. Every command that takes an execution takes such a file, too.",
+        "one the file tells it. Every command that takes an execution takes such a file, too. A command that starts "
+        "vllm, sglang or tensorrt-llm, in a file or as it is, becomes a deployment, which calculon serve takes.",
         "calculon import-flags run.sh\n"
         "calculon import-flags run.sh -o plan.json -m model.json\n"
         "calculon import-flags megatron-lm run.sh --procs 128 -o plan.json\n"
-        "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw",
+        "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw\n"
+        "calculon import-flags 'vllm serve some/model -tp 8' --model llama3-70B --system h100 -o served.json",
     )
     parser.add_argument(
         "dialect", metavar="FORMAT", nargs="?", default="", help="its format (default: by looking)"
     )
-    parser.add_argument("file", metavar="FILE", help="the script or configuration, or -")
+    parser.add_argument(
+        "file", metavar="FILE", help="the script or configuration, or -; or a command of an engine"
+    )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="the execution (.json); - prints it, and the page on standard error",
+        help="the execution, or deployment (.json); - prints it, and the page on standard error",
     )
     parser.add_argument(
         "-m", "--model-output", metavar="FILE", help="the model that the settings describe (.json)"
@@ -54,6 +58,12 @@ def configure(parser: Parser) -> None:
         help="value of a variable of the environment, or of an argument (1=VALUE), that the file asks for; may be "
         "repeated",
     )
+    for kind in ("model", "system"):
+        parser.add_argument(
+            f"--{kind}",
+            metavar="NAME|FILE",
+            help=f"{kind} of an engine: both make its share of all memory a share of what is free",
+        )
     parser.add_argument(
         "-f",
         "--format",
@@ -65,25 +75,31 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Read the file, write what was asked for, and print what became of its settings."""
-    from calculon.launch.launch_files import read_launch_file
+    from calculon.launch.launch_files import is_command
+    from calculon.planner.launch_flags import import_flags
 
     outputs = [name for name in (arguments.output, arguments.model_output) if name is not None]
-    check_outputs([name for name in outputs if name != STDOUT], [arguments.file])
+    command = is_command(arguments.file)
+    check_outputs([name for name in outputs if name != STDOUT], [] if command else [arguments.file])
     if outputs.count(STDOUT) + (arguments.format == "json") > 1:
         raise SpecError("import-flags", Problem("", "one output on standard output", "several"))
-    launch = read_launch_file(
+    launch = import_flags(
         arguments.file,
         arguments.dialect,
         num_procs=arguments.procs,
         variables=_variables(arguments.env),
+        model=arguments.model,
+        system=arguments.system,
     )
-    file = "<stdin>" if arguments.file == STDIN else arguments.file
-    from calculon.apps.views.launched import launch_page
+    file = "<stdin>" if arguments.file == STDIN else "" if command else arguments.file
+    from calculon.apps.views.launch_results import launch_page
 
     page = launch_page(launch, file)
     if arguments.model_output is not None and not launch.model:
         wanted = "settings that describe a model (blocks, width, heads, sequence)"
-        raise SpecError(file, Problem("", wanted, "not all of these", "leave out --model-output"))
+        raise SpecError(
+            file or "command", Problem("", wanted, "not all of these", "leave out --model-output")
+        )
     if arguments.format == "json":
         log(json_text({"file": file, **launch.to_dict()}))
     elif STDOUT in outputs:
@@ -94,7 +110,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         log.show(page)
     documents = {
-        arguments.output: dict(launch.execution),
+        arguments.output: dict(launch.deployment or launch.execution),
         arguments.model_output: {**launch.model, "about": {"source": file}},
     }
     for path in outputs:

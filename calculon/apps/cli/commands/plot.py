@@ -112,7 +112,9 @@ def _goodput_options(parser: Parser) -> None:
 
 def _frontier_options(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
-    parser.add_argument("num_procs", metavar="COUNT", help="processors of all replicas (8, 64)")
+    parser.add_argument(
+        "num_procs", metavar="COUNT", help="processors of all replicas (8, 8,16, 8:64:x2)"
+    )
     parser.add_argument(
         "systems", metavar="SYSTEM", nargs="+", help="machines: names, or files; a curve for each"
     )

@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from calculon.apps.cli.interrupts import exit_code, word
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, check_outputs
@@ -12,14 +12,18 @@ from calculon.spec import catalog
 from calculon.spec.files import STDIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from calculon.apps.report.text_tables import Table
     from calculon.apps.study.engines import Engine
-    from calculon.apps.study.journal import Journal
+    from calculon.apps.study.journal import Finished, Journal
     from calculon.apps.study.points import Plans
     from calculon.apps.study.study_file import Study
     from calculon.apps.study.study_summary import Winners
+    from calculon.apps.study.task import Outcome
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Finished")
 
 FAILED = 1
 
@@ -87,8 +91,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     from calculon.apps.study.points import plan
     from calculon.apps.study.study_file import Study
     from calculon.apps.study.study_summary import Winners, make_summary
+    from calculon.apps.study.task import Outcome, run_search
 
     study = Study.read(file)
+    if study.serves:
+        from calculon.apps.cli.served_study import run_served
+
+        return run_served(study, arguments, log)
     if arguments.edition:
         study = study.under("edition", arguments.edition)
     if arguments.preset:
@@ -101,46 +110,65 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         log(f"Searches: {total:,}")
         return 0
     with Journal.open(
-        arguments.output, study.file, plans.fingerprint, total, restart=arguments.restart
+        arguments.output, study.file, plans.fingerprint, total, Outcome, restart=arguments.restart
     ) as journal:
-        if code := _search(plans, engine, journal, log, quiet=arguments.quiet):
+        log(f"Searches: {total:,}")
+        editions = sorted({p.search.edition for p in plans.searches}, reverse=True)
+        log_edition(log, ", ".join(editions))
+        before, begin = set(journal.outcomes), time.perf_counter()
+        tasks = [p.search for p in plans.searches if p.search.number not in before]
+        if code := finish_all(
+            "searches", tasks, run_search, engine, journal, log, quiet=arguments.quiet
+        ):
             return code
+        if tasks:
+            seconds = time.perf_counter() - begin
+            executions = sum(journal.outcomes[task.number].counts.total for task in tasks)
+            log(f"Executions searched: {executions:,} in {seconds:.1f} s")
         return _finish(study, plans, journal, winners, arguments.output, log)
 
 
-def _search(plans: "Plans", engine: "Engine", journal: "Journal", log: Log, *, quiet: bool) -> int:
-    """Run the searches that are not finished; return an exit code when that was stopped."""
+def finish_all(
+    noun: str,
+    tasks: "Sequence[T]",
+    function: "Callable[[T], F]",
+    engine: "Engine",
+    journal: "Journal[F]",
+    log: Log,
+    *,
+    quiet: bool,
+) -> int:
+    """Run what is not finished; return an exit code when that was stopped."""
     from calculon.apps.study.engines import EngineError
     from calculon.apps.study.progress import progress
-    from calculon.apps.study.task import run_search
 
-    finished, total = journal.outcomes, len(plans.searches)
-    tasks = [p.search for p in plans.searches if p.search.number not in finished]
-    log(f"Searches: {total:,}")
-    log_edition(log, ", ".join(sorted({p.search.edition for p in plans.searches}, reverse=True)))
-    if finished:
-        log(f"Finished before: {len(finished):,} (kept in {journal.path})")
-    before, begin = len(finished), time.perf_counter()
+    before = len(journal.outcomes)
+    total = before + len(tasks)
+    if before:
+        log(f"Finished before: {before:,} (kept in {journal.path})")
     try:
         with progress(total, done=before, quiet=quiet) as advance:
-            for outcome in engine.map(run_search, tasks):
+            for outcome in engine.map(function, tasks):
                 journal.add(outcome)
                 advance(1)
     except (KeyboardInterrupt, EngineError) as error:
         kind = word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
-        kept = f"{len(finished):,} of {total:,} searches are finished and kept in {journal.path}"
+        done = f"{len(journal.outcomes):,} of {total:,} {noun}"
         tell(f"calculon: {kind}")
-        tell(f"calculon: {kept}; the same command goes on from there")
+        tell(
+            f"calculon: {done} are finished and kept in {journal.path}; the same command goes on from there"
+        )
         return exit_code(error) if isinstance(error, KeyboardInterrupt) else FAILED
-    if tasks:
-        seconds = time.perf_counter() - begin
-        executions = sum(finished[task.number].counts.total for task in tasks)
-        log(f"Executions searched: {executions:,} in {seconds:.1f} s")
     return 0
 
 
 def _finish(
-    study: "Study", plans: "Plans", journal: "Journal", winners: "Winners", output: str, log: Log
+    study: "Study",
+    plans: "Plans",
+    journal: "Journal[Outcome]",
+    winners: "Winners",
+    output: str,
+    log: Log,
 ) -> int:
     """Write the table and show the best figures."""
     from calculon.apps.study.study_table import parts, write_result
@@ -156,21 +184,21 @@ def _finish(
         log.show(study.about)
     for group in winners.columns:
         log("" if group is None else f"\n{winners.summary.columns}: {group}")
-        log.table(_table(winners, group), "text")
+        log.table(summary_table(winners, group), "text")
     if winners.champions():
         log("\n* best of its column; 'at' is the number of processors it takes")
     if runs := [p.search.runs for p in plans.searches if p.search.campaign is not None]:
         from calculon.apps.cli.whole_runs import assumed_of_run
 
         log.show(assumed_of_run([one for one in runs if one is not None]))
-    for line in _undefined(winners):
+    for line in undefined(winners):
         log(line)
     if spreads := [best.spread for best in winners.best.values() if best.spread]:
         log(_sureness(spreads))
     return 0
 
 
-def _undefined(winners: "Winners") -> "Iterator[str]":
+def undefined(winners: "Winners") -> "Iterator[str]":
     """Yield for each figure how many executions it has no number for."""
     for title, (formula, _) in winners.summary.best.items():
         if count := sum(n for place, n in winners.undefined.items() if place[2] == title):
@@ -186,7 +214,7 @@ def _sureness(spreads: "Sequence[float]") -> str:
     return f"Times are known to {half} (90 %); total_time_low and total_time_high have the interval of each"
 
 
-def _table(winners: "Winners", group: object) -> "Table":
+def summary_table(winners: "Winners", group: object) -> "Table":
     """Return the summary of one group: figures side by side, each with the processors it takes."""
     from calculon.apps.report.digits import Digits
     from calculon.apps.report.text_tables import Column, Table

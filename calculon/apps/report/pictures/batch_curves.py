@@ -104,8 +104,8 @@ def _times(axes: "Axes", columns: Mapping[str, Any]) -> None:
     """Stack what a decode pass takes, and on it what prompts of others add to the time of a token."""
     unit, factor = time_unit(float(columns["tpot"].max()))
     bottom = np.zeros_like(columns["batch"])
-    bands = [(CAUSES[name], *look, columns[f"decode_{name}"]) for name, look in _LOOKS.items()]
-    added = columns["tpot"] - columns["decode_time"]
+    bands = [(CAUSES[name], *look, columns[f"decoding_{name}"]) for name, look in _LOOKS.items()]
+    added = columns["tpot"] - sum(columns[f"decoding_{name}"] for name in _LOOKS)
     for label, color, hatch, values in (*bands, ("prompts of other requests", *_PROMPTS, added)):
         if values.max() * factor <= 0:
             continue

@@ -14,6 +14,7 @@ from calculon.apps.report.pictures.canvas import (
     logarithmic_ticks,
     note_edition,
 )
+from calculon.apps.report.serving_frontier_page import counts_words
 from calculon.apps.report.serving_page import requests_words, split_words
 from calculon.spec.named_values import CORRECTED
 
@@ -62,7 +63,7 @@ def draw(document: Document) -> "Figure":
         _names(axes, curves)
         axes.set_xlabel("Tokens/s of a user")
         axes.set_ylabel("Generated tokens/s of a processor")
-        title = f"{document['model']} on {document['num_procs']:,} processors"
+        title = f"{document['model']} on {counts_words(document['num_procs'])}"
         picture.suptitle(title, x=0.02, ha="left", fontsize=10)
         axes.set_title(f"{requests_words(document['workload'])}\n{_MARKS}", fontsize=7, color=GREY)
         note_edition(axes, [CORRECTED])

@@ -5,19 +5,22 @@ from typing import Any
 
 from calculon import inputs
 from calculon.apps.report.launch_page import LaunchPage
+from calculon.apps.report.texts import counted
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
 from calculon.launch.dialect import Launch
+from calculon.launch.engines.engine_files import CHECKPOINT
 from calculon.spec.plan_words import plan_words
 from calculon.units import scaled
 
 
 def launch_page(launch: Launch, file: str = "") -> LaunchPage:
     """Return the page of a launch file; errors as :func:`_summary`."""
-    processors = launch.execution.get("num_procs")
+    fields = launch.deployment or launch.execution
+    processors = fields.get("num_procs")
     counted = f", {processors:,} processors" if isinstance(processors, int) else ""
     title = f"{launch.dialect.title}{counted}"
-    summary = _summary(launch, file or launch.dialect.name)
+    summary = _served(launch) if launch.deployment else _summary(launch, file or title)
     return LaunchPage(launch.to_dict(), f"{file}: {title}" if file else title, summary)
 
 
@@ -40,6 +43,31 @@ def _summary(launch: Launch, file: str) -> dict[str, str]:
         found["model"] = _model_words(launch.model, file)
     if words := _campaign_words(launch.campaign):
         found["run"] = words
+    return found
+
+
+def _served(launch: Launch) -> dict[str, str]:
+    """Return what a command of an engine says in words, by label; fields whose value is open are left out."""
+    fields = launch.deployment
+    split = {"TP": "tensor_par", "PP": "pipeline_par", "EP": "expert_par"}
+    ranks = " ".join(f"{s} {fields[n]}" for s, n in split.items() if fields[n] > 1 or s == "TP")
+    copies = fields["num_procs"] // (fields["tensor_par"] * fields["pipeline_par"])
+    experts = fields["experts_dtype"]
+    types = [f"weights {fields['weights_dtype']}"]
+    types += [] if experts == "same" else [f"experts {experts}"]
+    most, budget = fields["max_batch"], fields["token_budget"]
+    batch = [f"{most:,} sequences at most" if most else "as many sequences as fit"]
+    batch.append(f"passes of {budget:,} tokens" if budget else "prompts in passes of their own")
+    if fields.get("draft", "none") != "none":
+        batch.append(f"drafts by {fields['draft']}")
+    found = {"version": f"written for {launch.dialect.version}"}
+    if (name := launch.stated.get(CHECKPOINT)) is not None:
+        found["checkpoint"] = str(name.value)
+    found["deployment"] = f"{counted(copies, 'replica')} of {ranks}"
+    found["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
+    found["batch"] = ", ".join(batch)
+    if (share := fields.get("memory_fraction")) is not None:
+        found["cache"] = f"{share:.3g} of what is free beside weights, activations and reserve"
     return found
 
 

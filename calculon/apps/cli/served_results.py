@@ -1,0 +1,121 @@
+"""``RESULT`` arguments that are deployments: files of ``serve``, or three sources with a workload."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.field_options import processors_in_place
+from calculon.apps.cli.result_files import DOCUMENTS, file_document, short_name
+from calculon.apps.cli.serving_options import served
+from calculon.errors import Problem, SpecError
+from calculon.spec import catalog
+from calculon.spec.files import document_suffix, read_document
+from calculon.spec.named_values import CORRECTED
+
+if TYPE_CHECKING:
+    from calculon.apps.report.result import Document
+    from calculon.apps.report.served_comparison import ServedResult
+
+_NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
+
+_LARGEST = 2**20
+"""Bytes of a file that may be the result of ``serve``."""
+
+
+def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
+    """Return the deployments that arguments are about, each with a name; none where they are executions.
+
+    Raises
+    ------
+    SpecError
+        For deployments beside executions, for options that are of executions alone, and as ``serve``.
+    Infeasible
+        Where a deployment cannot run.
+    """
+    texts: Sequence[str] = arguments.results
+    about = [_deployment_in(text) for text in texts]
+    if not any(about):
+        return []
+    if not all(about):
+        other = texts[about.index("")]
+        raise SpecError(other, Problem("", "a deployment, as the others are", "an execution"))
+    for option in ("model", "system", "preset"):
+        if getattr(arguments, option):
+            wanted = "executions: a deployment has none" if option == "preset" else "executions"
+            raise SpecError(f"--{option}", Problem("", wanted, "deployments"))
+    if arguments.edition not in (None, (), (CORRECTED,), CORRECTED):
+        found = ", ".join(arguments.edition)
+        raise SpecError("--edition", Problem("", f"{CORRECTED}, which serving exists in", found))
+    from calculon.apps.views.served_documents import named
+
+    return named([_read(text, arguments) for text in texts])
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the name that an argument gives, and the rest of it."""
+    found = _NAMED.fullmatch(text)
+    return (
+        ("", text) if not found or Path(text).is_file() else (found["label"].strip(), found["rest"])
+    )
+
+
+def _deployment_in(text: str) -> str:
+    """Return what makes an argument one about a deployment: a file, or three sources; nothing for any other."""
+    rest = _split(text)[1]
+    place = Path(rest)
+    if document_suffix(rest) in DOCUMENTS and place.is_file() and place.stat().st_size <= _LARGEST:
+        from calculon.apps.views.served_documents import is_served
+
+        try:
+            return "file" if is_served(read_document(rest)) else ""
+        except SpecError:
+            return ""
+    if rest.count(",") != 2:
+        return ""
+    middle = rest.split(",")[1].strip()
+    return "sources" if processors_in_place(middle) is not None or _is_deployment(middle) else ""
+
+
+def _is_deployment(source: str) -> bool:
+    """Return whether a text names a deployment of the catalog, or a file of one."""
+    if source in catalog.names("deployment"):
+        return True
+    if document_suffix(source) not in DOCUMENTS or not Path(source).is_file():
+        return False
+    try:
+        raw = catalog.load("deployment", source)[1]
+    except SpecError:
+        return False
+    return isinstance(raw, dict) and "num_procs" in raw and "data_par" not in raw
+
+
+def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Read or estimate one deployment."""
+    from calculon.apps.report.served_comparison import ServedResult
+    from calculon.apps.views.served_documents import read_document_of, served_result
+
+    label, rest = _split(text)
+    if _deployment_in(text) == "file":
+        beside = (file_document("result", rest, Path(rest).name),)
+        document = read_document_of(read_document(rest), rest)
+        return ServedResult(label or short_name(rest), document, beside)
+    model, deployment, system = (source.strip() for source in rest.split(","))
+    counted = processors_in_place(deployment) is not None
+    specs = {
+        "model": model,
+        "deployment": deployment,
+        "system": system,
+        "workload": arguments.workload,
+    }
+    if counted:
+        del specs["deployment"]
+    one = served(arguments, model, deployment, system)
+    sources = tuple(_source(kind, source) for kind, source in specs.items() if source is not None)
+    return served_result(label or ("" if counted else short_name(deployment)), one, sources)
+
+
+def _source(kind: str, source: str) -> "Document":
+    """Return the hash of the file of a spec."""
+    return file_document(kind, catalog.find(kind, source), short_name(source))

@@ -1,0 +1,72 @@
+"""``calculon study`` of deployments: each under each workload, resumed when interrupted."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from calculon.apps.cli.options import Log
+from calculon.errors import Problem, SpecError
+from calculon.spec.named_values import CORRECTED
+
+if TYPE_CHECKING:
+    from calculon.apps.study.served_table import ServedRows
+    from calculon.apps.study.study_file import Study
+    from calculon.apps.study.study_summary import Winners
+
+
+def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
+    """Check everything, run what is not finished, write the table and show the summary."""
+    from calculon.apps.cli.commands.study import finish_all
+    from calculon.apps.study.engines import make_engine
+    from calculon.apps.study.journal import Journal
+    from calculon.apps.study.served_questions import Answer, answer, plan_questions
+    from calculon.apps.study.served_table import of_outcomes, served_summary, write_served
+    from calculon.apps.study.study_summary import Winners
+
+    for option, given in (("--edition", arguments.edition), ("--preset", arguments.preset)):
+        if given and given != (CORRECTED,):
+            wanted = f"none: deployments are of edition {CORRECTED}"
+            raise SpecError(option, Problem("", wanted, ", ".join(given)))
+    questions = plan_questions(study)
+    winners = Winners(served_summary(study, questions.searches))
+    engine = make_engine(arguments.engine, arguments.cpus, arguments.scheduler)
+    total, output = len(questions.searches), arguments.output
+    log(f"Deployments under workloads: {total:,}")
+    if arguments.debug:
+        return 0
+    with Journal.open(
+        output, study.file, questions.fingerprint, total, Answer, restart=arguments.restart
+    ) as journal:
+        done = set(journal.outcomes)
+        tasks = [one.search for one in questions.searches if one.search.number not in done]
+        if code := finish_all(
+            "deployments", tasks, answer, engine, journal, log, quiet=arguments.quiet
+        ):
+            return code
+        rows = of_outcomes(questions.searches, journal.outcomes)
+    count = write_served(output, rows)
+    winners.add(rows)
+    _tell(study, winners, rows, log, f"Output: {output} ({count:,} rows)")
+    return 0
+
+
+def _tell(study: "Study", winners: "Winners", rows: "ServedRows", log: Log, output: str) -> None:
+    """Show the summary, and how many deployments are not in it."""
+    from calculon.apps.cli.commands.study import summary_table, undefined
+
+    unfit = sum(1 for one in rows.answers if one.reason)
+    missing = sum(1 for one in rows.answers if one.missed)
+    if unfit:
+        log(f"Cannot run: {unfit:,} (column reason)")
+    if missing:
+        log(f"Miss a limit: {missing:,} (column missed); not in the summary")
+    log(output)
+    log("")
+    if study.about:
+        log.show(study.about)
+    for group in winners.columns:
+        log("" if group is None else f"\n{winners.summary.columns}: {group}")
+        log.table(summary_table(winners, group), "text")
+    if winners.champions():
+        log("\n* best of its column; 'at' is the number of processors it takes")
+    for line in undefined(winners):
+        log(line)

@@ -1,0 +1,96 @@
+"""Rates of processors against rates of users: the frontier of the deployments of a model on machines."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.errors import Infeasible, Problem, SpecError
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.search.deployments.serving_search import search_deployments
+from calculon.search.search_counts import pareto_front
+from calculon.serving.asked import WorkloadSource, read_workload
+from calculon.serving.by_batch import ByBatch, by_batch
+from calculon.serving.load import SATURATED, Workload
+from calculon.serving.serve import serve, with_replicas
+from calculon.spec.model import Model
+
+AXES = ("output_rate_per_proc", "interactivity")
+"""The figures of a frontier."""
+
+
+def frontier_of(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    systems: Sequence[Source | System],
+    workload: WorkloadSource | None,
+    options: Mapping[str, Any],
+    fix: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the frontiers of machines as plain data: deployments that no other beats in both rates.
+
+    The search finds them with batches that double; at every batch between, its deployments are on the frontier as far
+    as they are not beaten.
+
+    Parameters
+    ----------
+    model, num_procs, workload, options, fix
+        As of :func:`~calculon.search.deployments.serving_search.search_deployments`.
+    systems : sequence of source
+        The machines.
+
+    Raises
+    ------
+    SpecError
+        For everything wrong with the inputs, and for a load that states how many requests come.
+    Infeasible
+        Where the model fits on none, and where no batch of any deployment keeps the limits.
+    """
+    shape, load = inputs.model(model), read_workload(workload, options)
+    if load.kind != SATURATED:
+        hint = "calculon serve has the figures of a load"
+        wanted = "none: a frontier has every batch, and so every load"
+        raise SpecError("workload", Problem(load.kind, wanted, "a value", hint))
+    curves, reasons = [], []
+    for source in systems:
+        machine = inputs.system(source)
+        found = search_deployments(shape, num_procs, machine, load, pareto=AXES, fix=fix)
+        if not len(found):
+            reasons.append(f"{machine.name}: {found.why}")
+        free = {replace(one, max_batch=0): None for one in found.deployments}
+        several = [by_batch(serve(shape, one, machine, load)) for one in free]
+        curves.append({"system": machine.name, "points": _points(several, load)})
+    if not any(curve["points"] for curve in curves):
+        raise Infeasible("nothing", "; ".join(reasons))
+    return {
+        "model": shape.name,
+        "num_procs": list(found.space.counts),
+        "workload": load.to_dict(),
+        "curves": curves,
+    }
+
+
+def _points(several: Sequence[ByBatch], load: Workload) -> list[dict[str, Any]]:
+    """Return the points of deployments that nothing beats in both rates, the fastest for a user first."""
+    every = [point for curve in several for point in _kept(curve, load)]
+    if not every:
+        return []
+    scores = np.array([[one[name] for name in reversed(AXES)] for one in every]).T
+    return [every[i] for i in pareto_front(scores, np.arange(len(every)))]
+
+
+def _kept(curve: ByBatch, load: Workload) -> Iterator[dict[str, Any]]:
+    """Yield the batches of a deployment that keep the limits."""
+    kept = np.ones(len(curve.batch), bool)
+    for times, limit in ((curve.tpot, load.tpot_limit), (curve.ttft, load.ttft_limit)):
+        kept &= times <= (np.inf if limit is None else limit)
+    fields = with_replicas(curve.served.deployment)
+    columns = {name: curve.columns[name][kept].tolist() for name in _FIGURES}
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True)) | {"deployment": fields}
+
+
+_FIGURES = ("batch", "interactivity", "output_rate_per_proc", "output_rate", "tpot", "ttft")

@@ -1,0 +1,166 @@
+"""Deployments in ``calculon compare`` and ``calculon report``: files of ``serve``, and questions."""
+
+import copy
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import calculon
+from calculon.apps.views.served_documents import is_served, read_document_of
+from calculon.errors import SpecError
+from calculon.serving_figures import SERVING_FIGURES
+from calculon.spec.files import write_json
+
+LENGTHS = ("--prompt", "900", "--output", "300")
+ASKED = {"prompt": 900, "output": 300}
+
+
+@pytest.fixture(scope="module")
+def served():
+    """Two deployments, of which the second has smaller weights, and requests at too high a rate."""
+    return (
+        calculon.serve("llama3-8B", 1, "h100", ASKED),
+        calculon.serve(
+            "llama3-8B", 1, "h100", ASKED, changes={"weights_dtype": "float8"}, rate=900
+        ),
+    )
+
+
+@pytest.fixture
+def files(run, served):
+    """Write them as ``serve -o`` does."""
+    for name, one in zip(("a.json", "b.json"), served, strict=True):
+        write_json(name, one.to_dict())
+    return "a.json", "b.json"
+
+
+def test_files_stand_side_by_side(run, files):
+    code, out, err = run("compare", "a.json", "fp8=b.json")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:2] == ["A  a", "B  fp8"]
+    asked = lines[lines.index("Asked differently") + 2 :]
+    assert asked[0].split() == ["weights_dtype", "bfloat16", "float8"]
+    assert "B misses rate: 900 of" in out
+
+
+def test_every_difference_is_that_of_the_figures(run, files):
+    found = json.loads(run("compare", *files, "--format", "json").out)
+    one, other = (json.loads(Path(name).read_text())["figures"] for name in files)
+    lines = {line["name"]: line for line in found["figures"]}
+    assert [*lines] == [*SERVING_FIGURES]
+    for name, line in lines.items():
+        assert line["values"] == [one[name], other[name]]
+        known = None not in line["values"]
+        assert line["differences"] == [other[name] - one[name] if known else None]
+    for lines in (found["passes"]["decode"], found["memory"]):
+        sizes = [max(abs(d) for d in line["differences"]) for line in lines]
+        assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize("form", ["csv", "markdown"])
+def test_other_formats(run, files, form):
+    code, out, _ = run("compare", *files, "--format", form, "--all")
+    assert code == 0
+    assert all(name in out for name in SERVING_FIGURES)
+
+
+def test_questions_stand_side_by_side(run):
+    asked = ("llama3-8B,1,h100", "llama3-8B,1,a100_80g_sxm")
+    code, out, _ = run("compare", *asked, *LENGTHS, "--set", "max_batch=8", "--format", "json")
+    assert code == 0
+    found = json.loads(out)
+    tpot = next(line for line in found["figures"] if line["name"] == "tpot")
+    expected = [
+        calculon.serve("llama3-8B", 1, system, ASKED, changes={"max_batch": 8})["tpot"]
+        for system in ("h100", "a100_80g_sxm")
+    ]
+    assert tpot["values"] == expected
+    assert [one["field"] for one in found["inputs"]] == ["system"]
+
+
+def test_as_from_python(run, files, served):
+    one, other = served
+    both = calculon.compare(a=one, b=other)
+    found = json.loads(run("compare", *files, "--format", "json").out)
+    assert json.loads(json.dumps(both.to_dict())) == found
+    assert repr(both) == "<ServedComparison of a, b>"
+    frame = both.to_frame()
+    assert frame[frame["table"] == "figures"]["name"].tolist() == [*SERVING_FIGURES]
+    with pytest.raises(SpecError, match="a Served, as the others are"):
+        calculon.compare(one, calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compare", "a.json"), "2 to 26 deployments to compare"),
+        (("compare", "a.json", "llama3-8B,llama3-8B_h100x64,h100"), "expected a deployment, as"),
+        (("compare", "a.json", "b.json", "--edition", "sc23"), "corrected, which serving exists"),
+        (("compare", "a.json", "b.json", "--model", "llama3-8B"), "--model: expected executions"),
+        (("compare", "a.json", "llama3-8B,1,h100"), "prompt"),
+        (("report", "a.json", "--tokens", "1T", "-o", "x.html"), "executions, which are trained"),
+    ],
+)
+def test_bad_questions(run, files, arguments, message):
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert message in err
+
+
+def test_a_page_has_each_deployment_with_its_picture(run, files):
+    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+    code, out, err = run("report", *files, "-o", "served.html")
+    assert (code, out) == (1, "Output: served.html\n")
+    assert "b: it misses rate: 900 of" in err
+    page = Path("served.html").read_text()
+    assert page.count("<svg ") == 2
+    words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+    for told in ("What limits", "Asked differently", "Assumptions", "a.json", "without end"):
+        assert told in words
+    changed = json.loads(Path("a.json").read_text())
+    changed["figures"]["tpot"] *= 2
+    Path("old.json").write_text(json.dumps(changed))
+    assert run("report", "old.json", "-o", "old.html").code == 0
+    assert "<svg " not in Path("old.html").read_text()
+
+
+def test_the_page_of_a_question(run, served):
+    asked = ("--prompt", "900", "--output-tokens", "300")
+    assert run("report", "llama3-8B,1,h100", *asked, "-o", "served.html").code == 0
+    assert "900 tokens in, 300 out" in Path("served.html").read_text()
+    calculon.report(served[0], "python.html")
+    assert "900 tokens in, 300 out" in Path("python.html").read_text()
+
+
+def test_a_document_is_read_as_it_was_written(served):
+    found = served[1]
+    document = json.loads(json.dumps(found.to_dict()).replace("Infinity", "null"))
+    assert is_served(document)
+    assert read_document_of(document, "x.json") == found.to_dict()
+
+
+def test_a_damaged_document_says_where():
+    document = calculon.serve("llama3-8B", 1, "h100", ASKED, tpot_limit=0.02).to_dict()
+    for place in (
+        ("model",),
+        ("deployment", "max_batch"),
+        ("workload", "prompt"),
+        ("figures", "tpot"),
+        ("passes", "decode", "causes", "weights"),
+        ("passes", "prefill", "rows", "mlp", "time"),
+        ("limits",),
+        ("cut",),
+        ("worth",),
+    ):
+        damaged = copy.deepcopy(document)
+        inside = damaged
+        for name in place[:-1]:
+            inside = inside[name]
+        inside[place[-1]] = [1]
+        with pytest.raises(SpecError) as error:
+            read_document_of(damaged, "x.json")
+        assert place[-1] in error.value.problems[0].field

@@ -1,0 +1,83 @@
+"""``calculon study`` of deployments: tables, the summary, and what is finished is kept."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from calculon.apps.study.served_questions import answer
+from calculon.serving_figures import SERVING_FIGURES
+
+SMALL = {
+    "models": "llama3-8B",
+    "systems": ["h100_80g_sxm"],
+    "deployments": [1, {"num_procs": 2, "tensor_par": [1, 2, 4], "max_batch": 16}],
+    "workloads": [{"prompt": 900, "output": 300, "tpot_limit": ["1ms", "20ms"]}],
+    "quantities": {"hours": 24},
+    "summary": {
+        "rows": ["deployment.tensor_par"],
+        "columns": "workload.tpot_limit",
+        "best": {"a day": "output_rate * hours / 24", "TTFT": "ttft:min"},
+    },
+}
+
+
+_NOTHING = (None, "")
+
+
+@pytest.fixture
+def study(run):
+    Path("s.json").write_text(json.dumps(SMALL))
+    return "s.json"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
+def test_the_table_has_a_row_for_each(run, study, suffix):
+    options = ("-q", "--engine", "serial")
+    found = run("study", study, "-o", f"x{suffix}", *options)
+    assert (found.code, found.err) == (0, "")
+    assert f"Output: x{suffix} (8 rows)" in found.out
+    assert "Cannot run: 2 (column reason)" in found.out
+    assert "Miss a limit: 3 (column missed)" in found.out
+    if suffix == ".json":
+        rows = json.loads(Path("x.json").read_text())
+    elif suffix == ".csv":
+        rows = [*csv.DictReader(Path("x.csv").read_text().splitlines())]
+    else:
+        pandas = pytest.importorskip("pandas")
+        rows = pandas.read_parquet("x.parquet").astype(object)
+        rows = rows.where(rows.notna(), None).to_dict("records")
+    assert len(rows) == 8
+    assert {*SERVING_FIGURES} <= {*rows[0]}
+    done = [row for row in rows if row["reason"] in _NOTHING and row["missed"] in _NOTHING]
+    best = max(float(row["output_rate"]) for row in done if int(row["tensor_par"]) == 1)
+    line = next(x for x in found.out.split("20ms")[1].splitlines() if x.split()[:1] == ["1"])
+    assert float(line.split()[1].rstrip("*").replace(",", "")) == pytest.approx(best, rel=1e-3)
+
+
+def test_what_is_finished_is_not_run_again(run, study, monkeypatch):
+    options = ("-q", "--engine", "serial")
+    assert run("study", study, "-o", "x.json", *options).code == 0
+    first = Path("x.json").read_text()
+    lines = Path("x.json.journal").read_bytes().splitlines(keepends=True)
+    Path("x.json.journal").write_bytes(b"".join(lines[:5]))
+    asked = []
+
+    def watched(one):
+        asked.append(one.number)
+        return answer(one)
+
+    monkeypatch.setattr("calculon.apps.study.served_questions.answer", watched)
+    found = run("study", study, "-o", "x.json", *options)
+    assert found.code == 0
+    assert "Finished before: 4" in found.out
+    assert len(asked) == 4
+    assert Path("x.json").read_text() == first
+
+
+@pytest.mark.parametrize(
+    ("options", "code"), [(("--edition", "sc23"), 2), (("--edition", "corrected"), 0)]
+)
+def test_serving_is_of_one_edition(run, study, options, code):
+    assert run("study", study, "-o", "x.csv", "--debug", *options).code == code

@@ -1,0 +1,49 @@
+"""Frontiers of served models: no point is beaten, and none of those that the search finds is above them."""
+
+from itertools import pairwise
+
+import pytest
+
+from calculon.apps.views.served_frontier import AXES, frontier_of
+from calculon.search.deployments.serving_search import search_deployments
+from calculon.serving.serve import serve
+from tests.serving.given import H100, SMALL
+
+LOAD = {"prompt": 900, "output": 300, "tpot_limit": 0.01}
+
+
+@pytest.fixture(scope="module")
+def points():
+    document = frontier_of(SMALL, "1,2", [H100], LOAD, {}, {"token_budget": [0, 2048]})
+    assert document["num_procs"] == [1, 2]
+    (curve,) = document["curves"]
+    assert curve["system"] == H100.name
+    return curve["points"]
+
+
+def test_rates_of_processors_rise_as_those_of_users_fall(points):
+    for one, other in pairwise(points):
+        assert one["interactivity"] > other["interactivity"]
+        assert one["output_rate_per_proc"] < other["output_rate_per_proc"]
+
+
+def test_nothing_that_the_search_finds_is_above(points):
+    fix = {"token_budget": [0, 2048]}
+    found = search_deployments(SMALL, "1,2", H100, LOAD, pareto=AXES, fix=fix)
+    assert len(found) > 2
+    for rate, speed in zip(*(found.columns[name] for name in AXES), strict=True):
+        assert any(
+            one["output_rate_per_proc"] >= rate * (1 - 1e-9)
+            and one["interactivity"] >= speed * (1 - 1e-9)
+            for one in points
+        )
+
+
+def test_every_point_is_an_answer_that_keeps_the_limits(points):
+    for one in (points[0], points[len(points) // 2], points[-1]):
+        fields = {k: v for k, v in one["deployment"].items() if k != "replicas"}
+        found = serve(SMALL, fields | {"max_batch": int(one["batch"])}, H100, LOAD)
+        assert found.batch == one["batch"]
+        for name in (*AXES, "tpot", "ttft", "output_rate"):
+            assert one[name] == pytest.approx(found[name], rel=1e-9)
+        assert one["tpot"] <= 0.01

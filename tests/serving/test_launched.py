@@ -1,0 +1,91 @@
+"""Commands of engines as deployments of a model on a machine: shares of memory are those of its ranks."""
+
+import warnings
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.errors import SpecError
+from calculon.launch.dialects import ENGINES
+from calculon.serving.asked import read_deployment, read_workload
+from calculon.serving.deployment import Deployment
+from calculon.serving.launched import (
+    UNCUT_TOKENS,
+    deployment_defaults,
+    deployment_text,
+    fields_of,
+    launched_server,
+    server_of,
+)
+from calculon.spec.decode import SpecWarning
+from calculon.units import GIB
+
+MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
+LOAD = {"prompt": 1000, "output": 200}
+
+
+def test_defaults_are_as_a_file_states_them():
+    defaults = deployment_defaults()
+    assert defaults["reserve_gib"] == Deployment(num_procs=1).reserve / GIB
+    assert read_deployment({"num_procs": 1}) == Deployment(num_procs=1)
+    stated = {name: value for name, value in defaults.items() if value is not None}
+    assert read_deployment({"num_procs": 1, **stated}) == Deployment(num_procs=1)
+    assert fields_of(Deployment(num_procs=2)).keys() == {*defaults, "num_procs"}
+
+
+def test_a_rank_holds_what_the_model_has_of_it():
+    server = server_of(MODEL, SYSTEM)
+    whole, half = (server.rank({"num_procs": t, "tensor_par": t}) for t in (1, 2))
+    narrow = server.rank({"num_procs": 1, "weights_dtype": "float8"})
+    assert whole.capacity == SYSTEM.usable[0]
+    assert half.weights < whole.weights
+    assert narrow.weights < whole.weights
+    assert whole.free == whole.capacity - whole.weights - whole.activation - whole.reserve
+
+
+def test_prompts_that_are_not_cut_are_the_largest_pass():
+    uncut = {"num_procs": 1, "token_budget": 0}
+    load = read_workload(options=LOAD)
+    asked = server_of(MODEL, SYSTEM, load).rank(uncut).activation
+    assert server_of(MODEL, SYSTEM).rank(uncut).activation * 1000 == pytest.approx(
+        asked * UNCUT_TOKENS
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_command_gives_the_figures_of_its_deployment(engine, tmp_path):
+    one = read_deployment({"num_procs": 2, "max_batch": 64, "memory_fraction": 0.8})
+    load = read_workload(options=LOAD)
+    text = deployment_text(ENGINES[engine], one, server_of(MODEL, SYSTEM, load))
+    file = tmp_path / "run.sh"
+    file.write_text(text)
+    of_command = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
+    admission = "reserve" if engine == "tensorrt-llm" else "mean"
+    of_record = calculon.serve(MODEL, one, SYSTEM, changes={"admission": admission}, **LOAD)
+    assert of_command.deployment == of_record.deployment
+    assert of_command.stats == of_record.stats
+
+
+def test_processors_and_fields_are_changed(tmp_path):
+    file = tmp_path / "run.sh"
+    file.write_text("vllm serve m -tp 2 --max-num-seqs 8 --cpu-offload-gb 3")
+    with pytest.warns(SpecWarning, match="--cpu-offload-gb: changes the result"):
+        found = calculon.serve(
+            MODEL, file, SYSTEM, changes={"num_procs": 4, "max_batch": 16}, **LOAD
+        )
+    assert (found.deployment.replicas, found.deployment.max_batch) == (2, 16)
+    with pytest.raises(SpecError, match="processors: expected a multiple of 2 x 1"):
+        calculon.serve(MODEL, file, SYSTEM, changes={"num_procs": 3}, **LOAD)
+
+
+def test_what_starts_no_engine_is_no_launch(tmp_path):
+    other = tmp_path / "other.sh"
+    other.write_text("echo hello")
+    assert launched_server(str(other)) is None
+    assert launched_server({"num_procs": 1}) is None
+    assert launched_server("-") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(SpecError):
+            calculon.serve(MODEL, str(other), SYSTEM, **LOAD)
