@@ -374,7 +374,11 @@ class Load:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
-        ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
+        ttft, slow = queue.mean + prompts.latency, prompts.latency
+        if open_loop and w.prompt_cv and self.pool is None:
+            long = replica.prompts_of(batch, decode, w.prompt_at(w.percentile))
+            slow = np.maximum(slow, long.latency)
+        ttft_p = queue.percentile + slow
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)

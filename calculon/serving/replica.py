@@ -202,7 +202,7 @@ class Replica:
         for share, lengths in ((present, w.lengths), (absent, w.lengths_without)):
             if np.any(share):
                 shares += [share * one.share for one in lengths]
-                kinds += [self._prompts_of(batch, decode, one) for one in lengths]
+                kinds += [self.prompts_of(batch, decode, one) for one in lengths]
         return mixture(shares, kinds)
 
     def _abreast(self, batch: Count) -> Count:
@@ -213,7 +213,7 @@ class Replica:
         """
         return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
 
-    def _prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
+    def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
         """Return what prompts of one length add."""
         w, computed = self.workload, length.computed
         if not self.deployments.mixes:
