@@ -18,7 +18,7 @@ from calculon.launch.engines.engine_drafts import (
     sequences_of_ranks,
 )
 from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
-from calculon.launch.engines.engine_rows import Degrees, TypeNames, passed_on, row
+from calculon.launch.engines.engine_rows import Degrees, TypeNames, always, passed_on, row
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
 
 _TP, _PP, _EP = "tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size"
@@ -150,6 +150,7 @@ ROWS = (
         _read_graphs,
         lambda one: {} if one["graphs"] else {_GRAPHS: None},
     ),
+    always("prefill_graphs", value=False),
     row(
         "memory_fraction",
         (_SHARE, f"{BESIDE}reserve_gib"),
