@@ -3,7 +3,8 @@
 Sources: nvidia.github.io/TensorRT-LLM, *trtllm-serve*, *LLM API reference* (``LlmArgs``, ``KvCacheConfig``) and *How to
 Change KV Cache Behavior*, of release 1.0: names and defaults; ``tokens_per_block`` 32 and the policy
 ``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of what is free beside weights and
-buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint.
+buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint. The PyTorch backend has graphs of
+passes that decode alone.
 """
 
 import re
