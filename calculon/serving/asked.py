@@ -48,6 +48,7 @@ def read_workload(
 def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | None) -> R:
     changes = {name: value for name, value in (options or {}).items() if value is not None}
     name, file = kind, kind
+    raw: Mapping[Any, Any]
     if isinstance(source, cls):
         if not changes:
             return source
