@@ -22,8 +22,10 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``queueing``         the wait before prefill, and how far the batch varies
 ``replica``          times of the passes of a replica
 ``operating_point``  the batch that a load leads to, and all figures; ``batch_search`` the search for it
+``served_energy``    the energy of a generated token
 ``served_points``    the records of what is found
 ``serve``            the answer for one deployment and workload; ``what_helps`` what better machines are worth
+``engine_scripts``   commands of vLLM, SGLang and TensorRT-LLM as deployments, and back
 ===================  ==========================================================================================
 
 All of it is a mean-field estimate of the steady state, and no simulation of single requests. It exists in edition
