@@ -7,6 +7,7 @@ import numpy as np
 
 from calculon.campaign.money import Quote
 from calculon.errors import Infeasible
+from calculon.plan.choices import distinct
 from calculon.serving.all_replicas import AllReplicas, price_of
 from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
@@ -437,9 +438,13 @@ class Load:
 
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of caches as of weights."""
-        times, blocks = self.replica.decode_pass(batch), CachedBlocks.of(self.replica.model)
-        each = times.total("cache") / blocks.tokens(np.full_like(batch, self.load.context))
-        return blocks.length(times.total("weights") / each)
+        _, alike, first = distinct([self._alike, batch])
+        times, blocks = (
+            self.replica.take(first).decode_pass(batch[first]),
+            CachedBlocks.of(self.replica.model),
+        )
+        each = times.total("cache") / blocks.tokens(np.full(len(first), self.load.context))
+        return blocks.length(times.total("weights") / each)[alike]
 
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
