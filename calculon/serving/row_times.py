@@ -189,6 +189,7 @@ def pass_times(
         Whether each is a step of the engine, which the host schedules; drafts are part of another's.
     """
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
+    launching = _launching(system, rows, timed)
     if overlap != "none":
         timed = _hidden(rows, timed, overlap)
     stages = {
@@ -197,7 +198,7 @@ def pass_times(
     }
     time = stages["block"] + stages["first"] + stages["last"]
     some = sizes.tokens > 0
-    waits = np.where(some & ~np.asarray(graphs), _waits(system, rows, time), 0.0)
+    waits = np.where(some & ~np.asarray(graphs), np.maximum(0.0, launching - time), 0.0)
     scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
     host = _host(waits + scheduler)
     if np.any(host.time):
@@ -211,10 +212,11 @@ def pass_times(
     )
 
 
-def _waits(system: System, rows: Sequence[Row], time: Seconds) -> Seconds:
-    """Return how much longer the host takes to launch all kernels of passes, one by one, than they run."""
-    kernels = sum(row.kernels * row.times * row.parts for row in rows)
-    return np.maximum(0.0, kernels * system.ext.launch.eager - time)
+def _launching(system: System, rows: Sequence[Row], timed: Sequence[RowTime]) -> Seconds:
+    """Return the time in which the host launches all kernels of passes, one by one: those that have something to do."""
+    both = zip(rows, timed, strict=True)
+    kernels = sum(row.kernels * row.times * row.parts * (one.time > 0) for row, one in both)
+    return kernels * system.ext.launch.eager + np.zeros_like(timed[0].time)
 
 
 def _host(added: Seconds) -> RowTime:
