@@ -144,8 +144,13 @@ def test_a_document_is_read_as_it_was_written(served):
 
 
 def test_a_damaged_document_says_where():
-    document = calculon.serve("llama3-8B", 1, "h100", ASKED, tpot_limit=0.02).to_dict()
+    drafts = {"draft": "ngram", "draft_tokens": 2, "acceptance": 0.5}
+    found = calculon.serve("llama3-8B", 1, "h100", ASKED, tpot_limit=0.02, changes=drafts)
+    document = found.to_dict()
+    assert read_document_of(json.loads(json.dumps(document)), "x.json") == document
     for place in (
+        ("speculation", "tokens"),
+        ("figures", "spec_speedup"),
         ("model",),
         ("deployment", "max_batch"),
         ("workload", "prompt"),
