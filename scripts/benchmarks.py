@@ -25,6 +25,7 @@ from calculon.plan.plan import Plan
 from calculon.planner.combinations import choices_of
 from calculon.planner.proposals import Changes
 from calculon.search.best_first import feasible_numbers
+from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
 from calculon.search.space import Space
 
@@ -320,6 +321,32 @@ def search_of_today() -> Figure:
     )
 
 
+def search_of_deployments() -> Figure:
+    """Time the search for a frontier of deployments, whose batches are solved for limits of both times."""
+    load = {"prompt": 2048, "output": 256, "ttft_limit": 1, "tpot_limit": 0.04}
+    types = {"weights_dtype": "float8", "kv_dtype": "float8"}
+    model, machine = inputs.model("llama3-70B"), inputs.system("h100_80g_sxm")
+    front = ("output_rate_per_proc", "interactivity")
+
+    def work() -> DeploymentSearch:
+        return calculon.search_deployments(model, "8:736:8", machine, load, pareto=front, add=types)
+
+    total = work().counts.total
+    seconds = []
+    for _ in range(RUNS):
+        begin = time.process_time()
+        work()
+        seconds.append(time.process_time() - begin)
+    each = statistics.median(seconds) / total * 1e6
+    return Figure(
+        "search for deployments, processor time",
+        f"{total:,} of llama3-70B on 8 to 736 H100: splits, types, token budgets, batches",
+        f"{statistics.median(seconds):.2f} s = {each:.2f} s for a million",
+        "less than 2 s for a million",
+        each < 2,
+    )
+
+
 def changes_of_one() -> Figure:
     """Time what ``why`` tries of an execution that does not fit where two changes do not do: all changes of three."""
     model, system = inputs.model("llama3-70B"), inputs.system("h100_80g_sxm")
@@ -454,6 +481,7 @@ BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     search_of_runs,
     search_of_forms,
     search_of_today,
+    search_of_deployments,
     changes_of_one,
     search_process,
     small_search_process,

@@ -7,7 +7,7 @@ import numpy as np
 
 from calculon.plan.plan import NAMES
 from calculon.search.objective import Objective, known_statistic
-from calculon.search.search_counts import pareto_front
+from calculon.search.search_counts import beaten, pareto_front
 from calculon.search.space import Space
 from calculon.search.tile import Chosen, Rows, Tile
 from calculon.search.where import Condition
@@ -185,8 +185,11 @@ class Front(Ranking):
 
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
         """Take in executions."""
-        self.scores = np.concatenate([self.scores, scores], axis=1)
         switches = np.broadcast_to(switches, numbers.shape)
+        if len(scores) == 2 and len(self.numbers):
+            good = ~beaten(scores, self.scores)
+            scores, numbers, switches = scores[:, good], numbers[good], switches[good]
+        self.scores = np.concatenate([self.scores, scores], axis=1)
         self.numbers = np.concatenate([self.numbers, numbers])
         self.switches = np.concatenate([self.switches, switches])
         self._take(pareto_front(self.scores, self.numbers, self.switches))

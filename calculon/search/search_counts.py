@@ -27,6 +27,24 @@ def pareto_front(scores: Array, numbers: Array, switches: Array | int = 0) -> Ar
     return np.array(front, np.int64)
 
 
+def beaten(scores: Array, front: Array) -> Array:
+    """Return which executions one of a front beats in one of two statistics, and is no worse in the other.
+
+    >>> beaten(np.array([[1.0, 3.0, 2.0], [2.0, 1.0, 2.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])).tolist()
+    [False, False, False]
+    >>> beaten(np.array([[1.0, 3.0, 2.0], [1.0, 0.5, 1.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])).tolist()
+    [True, True, True]
+    """
+    falling, rising = front[:, np.argsort(-front[0])]
+    last = (
+        np.searchsorted(-falling, -scores[0], side="right") - 1
+    )  # of those that are as good in the first
+    better = (rising[last] > scores[1]) | (
+        (rising[last] == scores[1]) & (falling[last] > scores[0])
+    )
+    return np.asarray((last >= 0) & better)
+
+
 @dataclass
 class Counts:
     """How many executions there are, how many can run, and why the others cannot.

@@ -17,6 +17,7 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``exchange``         dispatch of tokens to experts of other ranks, and the way back
 ``row_times``        their times: floors, laws of kernels, memory, small reductions
 ``cache``            bytes of keys and values; ``rank_memory`` what else a rank holds, and the sequences that fit
+``speculation``      tokens of a verification; ``drafts`` the passes, weights and caches of what drafts them
 ``steady``           steady state: rate, time per token, mixed passes, static batches, finite runs
 ``queueing``         the wait before prefill, and how far the batch varies
 ``replica``          times of the passes of a replica

@@ -156,3 +156,16 @@ def test_each_stage_launches_its_own_kernels():
     assert eager.last == plain.last
     assert eager.blocks > plain.blocks
     assert eager.time == pytest.approx(eager.first + eager.blocks + eager.last)
+
+
+def test_products_of_experts_reach_a_share_of_the_rate_of_others():
+    """Half the rate takes twice the arithmetic of experts, and nothing else longer; so in systems with a curve."""
+    mixed = replace(SMALL, num_experts=8, experts_per_token=2, expert_feedforward=512)
+    for machine in (H100, PLAIN):
+        slow = replace(machine.ext.serving, grouped_efficiency=0.5)
+        half = replace(machine, ext=replace(machine.ext, serving=slow))
+        found, slower = (timed(mixed, one, prompts=1, chunk=4096) for one in (machine, half))
+        for before, after in zip(found.rows, slower.rows, strict=True):
+            times = 2 if before.name == "experts" else 1
+            np.testing.assert_allclose(after.arithmetic, times * before.arithmetic)
+            assert after.time > before.time or times == 1

@@ -8,6 +8,7 @@ from calculon.apps.report.batch_page import BatchPage
 from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.comparison import Comparison
 from calculon.apps.report.comparison_tables import sections
+from calculon.apps.report.deployments_page import DeploymentsPage
 from calculon.apps.report.fleet_page import BEST, FleetPage
 from calculon.apps.report.largest_model_page import LargestModelPage
 from calculon.apps.report.page import Page
@@ -40,6 +41,7 @@ from calculon.planner.waterfall import Waterfall
 from calculon.planner.why import Why
 from calculon.presets import find_preset
 from calculon.records import columns
+from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.search_result import SearchResult
 from calculon.serving.by_batch import ByBatch
 from calculon.serving.serve import Served
@@ -77,6 +79,13 @@ def _fleets(one: FleetAnswer) -> str:
 
 def _served(one: Served) -> str:
     return page(ServingPage(one.to_dict()), ("What limits", "Memory", "Load", "Decode", "Prefill"))
+
+
+def _deployments(one: DeploymentSearch) -> str:
+    if not len(one):
+        return framed(heading("No deployment"), paragraph(str(one.why)))
+    shown = DeploymentsPage(one.to_dict(), [objective.statistic for objective in one.objectives])
+    return page(shown, ("Best", "Frontier"))
 
 
 def _by_batch(one: ByBatch) -> str:
@@ -351,6 +360,7 @@ PAGES: dict[type, Shower] = {
     LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
     Served: _served,
     ByBatch: _by_batch,
+    DeploymentSearch: _deployments,
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from calculon.frozen import dataclass
+from calculon.plan.choices import distinct
 from calculon.search.deployments.deployment_space import DeploymentSpace, Group
 from calculon.search.deployments.deployment_words import SCHEDULING, SPLIT, stated_default
 from calculon.serving.all_replicas import AllReplicas, price_of
@@ -123,7 +124,7 @@ def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
     if shares(space):
         split, setting = np.divmod(places, group.settings)
         keys = group.engines[split] * group.settings + setting
-        _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
+        _, alike, first = distinct([keys])
         chosen = places[first]
     deployments = group.deployments(chosen)
     if shares(space):
