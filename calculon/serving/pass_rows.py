@@ -75,6 +75,10 @@ ROWS = (
 LOGIT_BYTES = 4
 """Bytes of a logit, which is sampled from in 32 bits (vLLM, ``vllm/v1/sample/sampler.py``)."""
 
+SORTS = ("MlpBlock_Sort", "MlpBlock_Unsort")
+"""Copies of the rows of several ranks in the order of experts, which inference does without: ranks with the same tokens
+choose their own rows, and an exchange hands rows over in that order (DeepEP, ``low_latency_dispatch``)."""
+
 JOINED = ("sum",)
 """Operators that run in the kernel of the next norm (vLLM and TensorRT-LLM, fused add and RMSNorm): no floor."""
 
@@ -285,7 +289,8 @@ def _of_layer(
     model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int, routing: str
 ) -> Iterator[Row]:
     """Yield the rows of a layer of a block; none of attention and of collectives, which serving has its own of."""
-    if layer.collective is not None or layer.kernel == "attention" or not np.any(layer.accessed[0]):
+    apart = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
+    if apart or not np.any(layer.accessed[0]):
         return
     if layer.product is None:
         yield _small(layer, count, "block")

@@ -72,6 +72,19 @@ class RowTime:
     time: Seconds
 
 
+class PassSpans(NamedTuple):
+    """The times of passes, and what of it blocks take, and what the first stage and the last takes beside."""
+
+    time: Seconds
+    blocks: Seconds
+    first: Seconds
+    last: Seconds
+
+    def take(self, places: Array) -> "PassSpans":
+        """Return those of some of the passes."""
+        return PassSpans(*(one[places] for one in self))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTimes:
     """The times of passes: rows in the order of :data:`~calculon.serving.pass_rows.ROWS`.
@@ -92,14 +105,10 @@ class PassTimes:
     first: Seconds
     last: Seconds
 
-    def take(self, places: Array) -> "PassTimes":
-        """Return some of the passes."""
-        rows = tuple(
-            replace(row, **{name: getattr(row, name)[places] for name in QUANTITIES})
-            for row in self.rows
-        )
-        ends = {name: getattr(self, name)[places] for name in ("time", "blocks", "first", "last")}
-        return PassTimes(rows=rows, **ends)
+    @property
+    def spans(self) -> "PassSpans":
+        """Its times without the rows."""
+        return PassSpans(self.time, self.blocks, self.first, self.last)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the first pass as plain values: its time, and its rows of each name together."""
@@ -180,6 +189,7 @@ def pass_times(
         Whether each is a step of the engine, which the host schedules; drafts are part of another's.
     """
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
+    launching = _launching(system, rows, timed)
     if overlap != "none":
         timed = _hidden(rows, timed, overlap)
     stages = {
@@ -188,7 +198,7 @@ def pass_times(
     }
     time = stages["block"] + stages["first"] + stages["last"]
     some = sizes.tokens > 0
-    waits = np.where(some & ~np.asarray(graphs), _waits(system, rows, time), 0.0)
+    waits = np.where(some & ~np.asarray(graphs), np.maximum(0.0, launching - time), 0.0)
     scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
     host = _host(waits + scheduler)
     if np.any(host.time):
@@ -202,10 +212,11 @@ def pass_times(
     )
 
 
-def _waits(system: System, rows: Sequence[Row], time: Seconds) -> Seconds:
-    """Return how much longer the host takes to launch all kernels of passes, one by one, than they run."""
-    kernels = sum(row.kernels * row.times * row.parts for row in rows)
-    return np.maximum(0.0, kernels * system.ext.launch.eager - time)
+def _launching(system: System, rows: Sequence[Row], timed: Sequence[RowTime]) -> Seconds:
+    """Return the time in which the host launches all kernels of passes, one by one: those that have something to do."""
+    both = zip(rows, timed, strict=True)
+    kernels = sum(row.kernels * row.times * row.parts * (one.time > 0) for row, one in both)
+    return kernels * system.ext.launch.eager + np.zeros_like(timed[0].time)
 
 
 def _host(added: Seconds) -> RowTime:
@@ -348,7 +359,7 @@ def _by_law(
     flops[0, 0], moved[0, 0] = row.flops, row.moved
     if kernel.rate is ENGINE_RATE:
         done = kernel.engine.efficiency.padded(flops[0, 0]) / kernel.engine.peak
-        return _combined(system, floor, done, _moved(system, moved[0, 0]))
+        return _combined(system, floor, done / share, _moved(system, moved[0, 0]))
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
@@ -424,7 +435,7 @@ def _sent(time: Seconds) -> Parts:
     return Parts(nothing, nothing, nothing, time, time)
 
 
-def stage_time(times: PassTimes, blocks: int, stages: Count) -> Seconds:
+def stage_time(times: PassTimes | PassSpans, blocks: int, stages: Count) -> Seconds:
     """Return the time of the slowest stage: the one with the most blocks, and the LM head on the last.
 
     Where blocks do not divide evenly, the last stage is one of those with fewer.

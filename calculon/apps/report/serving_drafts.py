@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calculon.apps.report.texts import counted
-from calculon.serving.speculation import MTP, MTP_ACCEPTANCE, NGRAM, draft_name
+from calculon.serving.speculation import MTP, MTP_ACCEPTANCE, NGRAM, NO_DRAFT, draft_name
 
 Document = Mapping[str, Any]
 
@@ -20,6 +20,18 @@ def draft_words(served: Document) -> str:
     by = _DRAFTS.get(own["draft"], draft_name(own["draft"]))
     made = f"{counted(own['tokens'], 'token')} by {by}, {f['spec_tokens'] - 1:.3g} accepted"
     return f"{made}: {f['spec_speedup']:.3g} times as fast as without; {_pays(f)}"
+
+
+def draft_mark(deployment: Document) -> str:
+    """Say in short what drafts, and how many tokens; empty without a draft.
+
+    >>> draft_mark({"draft": "model:llama3.2-1B", "draft_tokens": 4}), draft_mark({"draft": "mtp"})
+    ('llama3.2-1B 4', 'mtp')
+    """
+    draft = deployment.get("draft", NO_DRAFT)
+    if draft == NO_DRAFT:
+        return ""
+    return f"{draft_name(draft) or draft} {deployment.get('draft_tokens', '')}".rstrip()
 
 
 def _pays(figures: Mapping[str, Any]) -> str:
