@@ -107,6 +107,11 @@ def _add_choices(parser: Parser) -> None:
         help="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
     )
     parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="also try pools of their own that prefill, of every number of replicas and every split",
+    )
+    parser.add_argument(
         "--where",
         action=And,
         metavar="EXPR",
@@ -170,6 +175,7 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         deployment_words.parsed("--fix", arguments.fix),
         deployment_words.parsed("--add", arguments.add),
         front=bool(pareto),
+        apart=arguments.apart,
         named=("--fix", "--add"),
     )
     objective = arguments.objective or OBJECTIVE
