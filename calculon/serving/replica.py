@@ -1,5 +1,6 @@
 """Replicas at work: times of their passes by the sequences that they have."""
 
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,16 +37,25 @@ STEPS = 16
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``."""
+    """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    model, system, deployments, workload
+        The records.
+    timed : dict
+        Passes that were timed before, by their sizes.
+    """
 
     model: Model
     system: System
     deployments: Deployments
     workload: Workload
+    timed: dict[bytes, PassTimes] = field(default_factory=dict, repr=False, compare=False)
 
     def take(self, places: Any) -> "Replica":
-        """Return those of the deployments at some places, in that order."""
-        taken = Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        """Return those of the deployments at some places, in that order, with what is known of passes."""
+        taken = replace(self, deployments=self.deployments.take(places))
         vars(taken)["draft"] = self.draft  # whose model was read once
         return taken
 
@@ -77,21 +87,18 @@ class Replica:
         return self.draft.speculation.per_pass
 
     @cached_property
-    def _timed(self) -> dict[bytes, PassTimes]:
-        """Passes that were timed before, by their sizes."""
-        return {}
-
-    @cached_property
     def _spans(self) -> dict[bytes, PassSpans]:
         """Likewise without their rows."""
         return {}
 
     def passes(self, sizes: PassSizes) -> PassTimes:
         """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
+        if sizes.count >= MANY:
+            return self._time(sizes)
         key = sizes.key
-        if key not in self._timed:
-            self._timed[key] = self._time(sizes)
-        return self._timed[key]
+        if key not in self.timed:
+            self.timed[key] = self._time(sizes)
+        return self.timed[key]
 
     def spans(self, sizes: PassSizes) -> PassSpans:
         """Return the times of passes without their rows; of many each is timed that differs from all others."""

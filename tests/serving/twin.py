@@ -99,9 +99,12 @@ class Twin:
         mem = self.machine["mem1"]
         return padded(mem["MB_efficiency"], 1e6, moved) / (mem["GBps"] * 1e9)
 
-    def _kernel(self, engine: Document, flops: float, moved: float, floor: float) -> float:
-        """Return a floor, and the work beside it; nothing where there is none."""
-        arithmetic = padded(engine["gflops_efficiency"], 1e9, flops) / (engine["tflops"] * 1e12)
+    def _kernel(
+        self, engine: Document, flops: float, moved: float, floor: float, share: float = 1.0
+    ) -> float:
+        """Return a floor, and the work beside it at a share of the engine's rate; nothing where there is none."""
+        rate = engine["tflops"] * 1e12 * share
+        arithmetic = padded(engine["gflops_efficiency"], 1e9, flops) / rate
         memory = self._memory(moved)
         adds = self.machine["processing_mode"] == "no_overlap"
         work = arithmetic + memory if adds else max(arithmetic, memory)
@@ -119,19 +122,20 @@ class Twin:
 
     def _product(
         self, stage: str, count: int, rows: float, depth: float, width: float, stored: str,
-        touched: float = 1.0,
+        touched: float = 0.0,
     ) -> None:  # fmt: skip
-        """Time a product of so many rows with as many matrices as are touched, and the conversion of its inputs."""
+        """Time a product of so many rows with one matrix, or the experts touched, after conversion of inputs."""
         asked = OWN.get(stored, "float16" if stored == "float16" else "bfloat16")
         engine = self._known(asked)
         operand = OPERAND.get(engine, 2)
         if engine in OPERAND:
             self._small(stage, count, 0.0, rows * depth * (2 + operand))
-        weights = touched * depth * width * STORED[stored]
+        weights = (touched or 1.0) * depth * width * STORED[stored]
         moved = rows * depth * operand + rows * width * 2 + weights
         matrix = self.machine["matrix"][engine]
         floor = self.floors["matrix_floor"]
-        self._row(stage, count, self._kernel(matrix, 2 * rows * depth * width, moved, floor))
+        share = self.floors["grouped_efficiency"] if touched else 1.0
+        self._row(stage, count, self._kernel(matrix, 2 * rows * depth * width, moved, floor, share))
 
     def _reduce(self, stage: str, count: int, size: float) -> None:
         if self.t == 1:
