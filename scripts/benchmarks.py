@@ -329,7 +329,9 @@ def search_of_deployments() -> Figure:
     front = ("output_rate_per_proc", "interactivity")
 
     def work() -> DeploymentSearch:
-        return calculon.search_deployments(model, "8:736:8", machine, load, pareto=front, add=types)
+        return calculon.search_deployments(
+            model, "8:1024:8", machine, load, pareto=front, add=types
+        )
 
     total = work().counts.total
     seconds = []
@@ -340,7 +342,7 @@ def search_of_deployments() -> Figure:
     each = statistics.median(seconds) / total * 1e6
     return Figure(
         "search for deployments, processor time",
-        f"{total:,} of llama3-70B on 8 to 736 H100: splits, types, token budgets, batches",
+        f"{total:,} of llama3-70B on 8 to 1,024 H100: splits, types, token budgets, batches",
         f"{statistics.median(seconds):.2f} s = {each:.2f} s for a million",
         "less than 2 s for a million",
         each < 2,

@@ -35,6 +35,9 @@ assert _DERIVED.keys() == DERIVED.keys()
 LARGEST_RANGE = 65_536
 """Range of values that are looked up in a table; others are sorted."""
 
+MOST_EMPTY = 4
+"""Entries of such a table for each value, where there are many."""
+
 
 @cache
 def members(choice: Any) -> tuple[str, ...]:
@@ -146,10 +149,15 @@ def distinct(columns: Sequence[Array]) -> tuple[Array, Array, Array]:
     return np.stack([c[first] for c in columns], axis=1).astype(np.int64), inverse, first
 
 
+def _whole(values: Array) -> bool:
+    """Return whether all values are whole numbers."""
+    return values.dtype.kind != "f" or bool((values == np.floor(values)).all())
+
+
 def _ranked(values: Array) -> tuple[int, Array]:
     """Return how many distinct values there are, and the rank of each; without sorting where they are small."""
     low, high = int(values.min()), int(values.max())
-    if high - low > LARGEST_RANGE or values.dtype.kind == "f":
+    if high - low > max(LARGEST_RANGE, MOST_EMPTY * len(values)) or not _whole(values):
         found, inverse = np.unique(values, return_inverse=True)
         return len(found), inverse
     places = values.astype(np.int64) - low

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from calculon.plan.choices import distinct
 from calculon.serving.steady import Prompts, Steady
 from calculon.units import Array, Count, Seconds
 
@@ -35,7 +36,8 @@ class KnownStates:
 
     def of(self, replicas: Array, batch: Count) -> State:
         """Return the states of replicas with batches; columns have the shape of `batch`."""
-        keys, place = np.unique(replicas * _BATCHES + batch, return_inverse=True)
+        _, place, first = distinct([replicas, batch.astype(np.int64)])
+        keys = (replicas * _BATCHES + batch)[first]
         self._add(keys[~np.isin(keys, self._keys, assume_unique=True)])
         found = self._columns[:, np.searchsorted(self._keys, keys)[place]]
         steady, prompts = found[:_STEADY], found[_STEADY : _STEADY + _PROMPTS]

@@ -1,4 +1,4 @@
-"""How long outputs are where they differ: the longest of several, and batches that nobody follows."""
+"""How long requests are where they differ: quantiles, the longest of several, and batches that nobody follows."""
 
 import math
 from typing import NamedTuple
@@ -36,6 +36,18 @@ def weibull_shape(variation: float) -> float:
         square = math.lgamma(1 + 2 * inverse) - 2 * math.lgamma(1 + inverse)
         low, high = (middle, high) if math.expm1(square) > variation**2 else (low, middle)
     return math.exp(low)
+
+
+def length_quantile(mean: float, variation: float, share: float) -> float:
+    """Return the length that a share of Weibull lengths does not exceed.
+
+    >>> round(length_quantile(100.0, 1.0, 0.99))
+    461
+    """
+    if not variation:
+        return mean
+    shape = weibull_shape(variation)
+    return mean * (-math.log1p(-share)) ** (1 / shape) / math.gamma(1 + 1 / shape)
 
 
 def longest_output(batch: Count, output: float, variation: float) -> Count:

@@ -90,6 +90,11 @@ class PassSizes:
         """The columns, in their order."""
         return tuple(getattr(self, name) for name in self.__dataclass_fields__)
 
+    @property
+    def key(self) -> bytes:
+        """What tells them from all others."""
+        return b" ".join(column.tobytes() for column in self.columns)
+
     def take(self, places: Array) -> "PassSizes":
         """Return some of the passes."""
         taken = (one[places] for one in self.columns)

@@ -1,5 +1,6 @@
 """Replicas at work: times of their passes by the sequences that they have."""
 
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +16,7 @@ from calculon.serving.number_types import NumberTypes
 from calculon.serving.output_lengths import longest_output
 from calculon.serving.pass_rows import pass_rows
 from calculon.serving.pass_sizes import PassSizes
-from calculon.serving.row_times import PassTimes, handed_on, pass_times, stage_time
+from calculon.serving.row_times import PassSpans, PassTimes, handed_on, pass_times, stage_time
 from calculon.serving.steady import (
     Prompts,
     chunks,
@@ -36,16 +37,25 @@ STEPS = 16
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``."""
+    """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    model, system, deployments, workload
+        The records.
+    timed : dict
+        Passes that were timed before, by their sizes.
+    """
 
     model: Model
     system: System
     deployments: Deployments
     workload: Workload
+    timed: dict[bytes, PassTimes] = field(default_factory=dict, repr=False, compare=False)
 
     def take(self, places: Any) -> "Replica":
-        """Return those of the deployments at some places, in that order."""
-        taken = Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        """Return those of the deployments at some places, in that order, with what is known of passes."""
+        taken = replace(self, deployments=self.deployments.take(places))
         vars(taken)["draft"] = self.draft  # whose model was read once
         return taken
 
@@ -77,25 +87,28 @@ class Replica:
         return self.draft.speculation.per_pass
 
     @cached_property
-    def _timed(self) -> dict[bytes, PassTimes]:
-        """Passes that were timed before, by their sizes."""
+    def _spans(self) -> dict[bytes, PassSpans]:
+        """Likewise without their rows."""
         return {}
 
     def passes(self, sizes: PassSizes) -> PassTimes:
         """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
-        key = b" ".join(column.tobytes() for column in sizes.columns)
-        if key not in self._timed:
-            self._timed[key] = self._distinct(sizes)
-        return self._timed[key]
+        if sizes.count >= MANY:
+            return self._time(sizes)
+        key = sizes.key
+        if key not in self.timed:
+            self.timed[key] = self._time(sizes)
+        return self.timed[key]
 
-    def _distinct(self, sizes: PassSizes) -> PassTimes:
-        """Time passes, of many each that differs from all others."""
+    def spans(self, sizes: PassSizes) -> PassSpans:
+        """Return the times of passes without their rows; of many each is timed that differs from all others."""
         if sizes.count < MANY:
-            return self._time(sizes)
-        _, alike, first = distinct(sizes.columns)
-        if len(first) > sizes.count / 2:
-            return self._time(sizes)
-        return self._time(sizes.take(first)).take(alike)
+            return self.passes(sizes).spans
+        key = sizes.key
+        if key not in self._spans:
+            _, alike, first = distinct(sizes.columns)
+            self._spans[key] = self._time(sizes.take(first)).spans.take(alike)
+        return self._spans[key]
 
     def _time(self, sizes: PassSizes) -> PassTimes:
         """Time passes and what they draft."""
@@ -124,8 +137,11 @@ class Replica:
 
     def decode_pass(self, batch: Count, context: Count | float | None = None) -> PassTimes:
         """Time passes that decode: of all sequences, or with stages those of one of as many parts."""
+        return self.passes(self._decoded(batch, context))
+
+    def _decoded(self, batch: Count, context: Count | float | None = None) -> PassSizes:
         seen = self.workload.context if context is None else context
-        return self.passes(self.sizes(decoded=self._part(batch), verified=self.rows, context=seen))
+        return self.sizes(decoded=self._part(batch), verified=self.rows, context=seen)
 
     def _part(self, batch: Count) -> Count:
         """Return the sequences of a pass: with stages those of one of as many parts, one at least."""
@@ -137,7 +153,7 @@ class Replica:
         Each of `p` stages is at a part of the sequences of its own; a token is back after all of them. Fewer sequences
         than stages go through them one after the other, and no stage waits for the slowest.
         """
-        times = self.decode_pass(batch, context)
+        times = self.spans(self._decoded(batch, context))
         if not self.deployments.staged:
             return times.time
         stages, part = self.deployments.pipeline_par, self._part(batch)
@@ -151,7 +167,7 @@ class Replica:
         moved = handed_on(self.model, self.system, tokens / d.attn_data_par, d.tensor_par)
         return np.where(d.pipeline_par > 1, moved, 0.0)
 
-    def _slowest(self, times: PassTimes, tokens: Count) -> Seconds:
+    def _slowest(self, times: PassSpans, tokens: Count) -> Seconds:
         """Return the time that the slowest stage is busy with a pass of so many tokens."""
         slowest = stage_time(times, self.model.num_blocks, self.deployments.pipeline_par)
         return slowest + self._handed(tokens)
@@ -173,13 +189,13 @@ class Replica:
 
     def prefill_of(self, prompts: Count, computed: float, cached: float) -> tuple[Seconds, Seconds]:
         """Return the same of prompts of one length, of which the cache has some tokens."""
-        times = self.passes(self.sizes(prompts=prompts, chunk=computed, cached=cached))
+        times = self.spans(self.sizes(prompts=prompts, chunk=computed, cached=cached))
         if not self.deployments.staged:
             return times.time, times.time
         tokens = prompts * computed
         return self._through(times, tokens), self._slowest(times, tokens)
 
-    def _through(self, times: PassTimes, tokens: Count) -> Seconds:
+    def _through(self, times: PassSpans, tokens: Count) -> Seconds:
         """Return the time of a pass of so many tokens from the first stage to the last."""
         return times.time + (self.deployments.pipeline_par - 1) * self._handed(tokens)
 
@@ -202,7 +218,7 @@ class Replica:
         for share, lengths in ((present, w.lengths), (absent, w.lengths_without)):
             if np.any(share):
                 shares += [share * one.share for one in lengths]
-                kinds += [self._prompts_of(batch, decode, one) for one in lengths]
+                kinds += [self.prompts_of(batch, decode, one) for one in lengths]
         return mixture(shares, kinds)
 
     def _abreast(self, batch: Count) -> Count:
@@ -213,7 +229,7 @@ class Replica:
         """
         return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
 
-    def _prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
+    def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
         """Return what prompts of one length add."""
         w, computed = self.workload, length.computed
         if not self.deployments.mixes:
@@ -230,7 +246,7 @@ class Replica:
         tokens = part + together * computed / count
         slow = self._slowest(times, tokens)
         latency = self._through(times, tokens) + (count - 1) * slow
-        mixed = decode + slow - self._slowest(self.decode_pass(batch), part)
+        mixed = decode + slow - self._slowest(self.spans(self._decoded(batch)), part)
         several = self.deployments.pipeline_par > 1
         latency = np.where(several, latency, count * times.time)
         return mixed_passes(count, together, np.where(several, mixed, times.time), decode, latency)
@@ -251,10 +267,10 @@ class Replica:
 
     def _mixed_pass(
         self, batch: Count, count: Count, together: Count, length: PromptLength
-    ) -> PassTimes:
+    ) -> PassSpans:
         """Time passes that decode all sequences and take a chunk of a prompt, or of several."""
         chunk = length.computed / count
-        return self.passes(
+        return self.spans(
             self.sizes(
                 decoded=self._part(batch),
                 verified=self.rows,

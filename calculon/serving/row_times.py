@@ -72,6 +72,19 @@ class RowTime:
     time: Seconds
 
 
+class PassSpans(NamedTuple):
+    """The times of passes, and what of it blocks take, and what the first stage and the last takes beside."""
+
+    time: Seconds
+    blocks: Seconds
+    first: Seconds
+    last: Seconds
+
+    def take(self, places: Array) -> "PassSpans":
+        """Return those of some of the passes."""
+        return PassSpans(*(one[places] for one in self))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassTimes:
     """The times of passes: rows in the order of :data:`~calculon.serving.pass_rows.ROWS`.
@@ -92,14 +105,10 @@ class PassTimes:
     first: Seconds
     last: Seconds
 
-    def take(self, places: Array) -> "PassTimes":
-        """Return some of the passes."""
-        rows = tuple(
-            replace(row, **{name: getattr(row, name)[places] for name in QUANTITIES})
-            for row in self.rows
-        )
-        ends = {name: getattr(self, name)[places] for name in ("time", "blocks", "first", "last")}
-        return PassTimes(rows=rows, **ends)
+    @property
+    def spans(self) -> "PassSpans":
+        """Its times without the rows."""
+        return PassSpans(self.time, self.blocks, self.first, self.last)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the first pass as plain values: its time, and its rows of each name together."""
@@ -426,7 +435,7 @@ def _sent(time: Seconds) -> Parts:
     return Parts(nothing, nothing, nothing, time, time)
 
 
-def stage_time(times: PassTimes, blocks: int, stages: Count) -> Seconds:
+def stage_time(times: PassTimes | PassSpans, blocks: int, stages: Count) -> Seconds:
     """Return the time of the slowest stage: the one with the most blocks, and the LM head on the last.
 
     Where blocks do not divide evenly, the last stage is one of those with fewer.

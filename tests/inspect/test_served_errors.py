@@ -3,8 +3,8 @@
 import pytest
 
 from calculon.inspect import served_errors as module
-from calculon.inspect.served_errors import ALL, FIGURES, FILE, published_errors, served_errors
-from calculon.serving_figures import SERVING_FIGURES
+from calculon.inspect.served_errors import FIGURES, FILE, published_errors, served_errors
+from calculon.serving_figures import ALL_ENGINES, SERVING_FIGURES
 from tests.helpers import ROOT
 
 
@@ -21,8 +21,10 @@ def test_figures_have_the_errors_of_all_engines_and_of_each():
     found = published_errors()
     assert tuple(found) == FIGURES
     for engines in found.values():
-        batching = {name: one for name, one in engines.items() if name not in (ALL, "llama.cpp")}
-        assert engines[ALL]["rows"] == sum(one["rows"] for one in batching.values())
+        batching = {
+            name: one for name, one in engines.items() if name not in (ALL_ENGINES, "llama.cpp")
+        }
+        assert engines[ALL_ENGINES]["rows"] == sum(one["rows"] for one in batching.values())
 
 
 @pytest.fixture

@@ -58,6 +58,9 @@ def test_prompts_that_vary_wait_longer(budget):
         served({"prompt_cv": cv, "rate": 2.0}, token_budget=budget) for cv in (0.0, 1.0)
     )
     assert varied["queue_time"] > 1.2 * equal["queue_time"]
+    # at the percentile the wait and the prompt are long
+    longer = varied["ttft_p"] - varied["ttft"] > 2 * (equal["ttft_p"] - equal["ttft"])
+    assert longer
     assert varied["itl_max"] > equal["itl_max"]
 
 

@@ -80,12 +80,16 @@ def _deployment_in(text: str) -> str:
 
 
 def _is_deployment(source: str) -> bool:
-    """Return whether a text names a deployment of the catalog, or a file of one or of several (``best.json#2``)."""
+    """Return whether a text names a deployment: of the catalog, a file of one or of several, a script of an engine."""
     path = split(source)[0]
     if path in catalog.names("deployment"):
         return True
-    if document_suffix(path) not in DOCUMENTS or not Path(path).is_file():
+    if not Path(path).is_file():
         return False
+    if document_suffix(path) not in DOCUMENTS:
+        from calculon.launch.launch_files import is_engine_script  # only for other files
+
+        return is_engine_script(path)
     try:
         raw = catalog.load("deployment", source)[1]
     except SpecError:

@@ -48,7 +48,7 @@ def add_deployment(parser: Parser) -> None:
     parser.add_argument(
         "deployment",
         metavar="DEPLOYMENT",
-        help="how it is served: a name, a file, or a number of processors",
+        help="how it is served: a name, a file, a script of an engine (import-flags), or a number of processors",
     )
     parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
     add_workload(parser)

@@ -82,10 +82,9 @@ def _served(one: Served) -> str:
 
 
 def _deployments(one: DeploymentSearch) -> str:
-    if not len(one):
-        return framed(heading("No deployment"), paragraph(str(one.why)))
-    shown = DeploymentsPage(one.to_dict(), [objective.statistic for objective in one.objectives])
-    return page(shown, ("Best", "Frontier"))
+    """Return the best deployments, and of none which limit the nearest misses."""
+    shown = DeploymentsPage(one.to_dict(), [figure.statistic for figure in one.objectives])
+    return page(shown, ("Best", "Frontier")) + ("" if len(one) else paragraph(str(one.why)))
 
 
 def _by_batch(one: ByBatch) -> str:
@@ -359,8 +358,8 @@ PAGES: dict[type, Shower] = {
     TrainingRun: _training_run,
     LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
     Served: _served,
-    ByBatch: _by_batch,
     DeploymentSearch: _deployments,
+    ByBatch: _by_batch,
     Why: _why,
     Sweep: _sweep,
     Comparison: _comparison,

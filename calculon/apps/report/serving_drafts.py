@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calculon.apps.report.texts import counted
-from calculon.serving.speculation import MTP, MTP_ACCEPTANCE, NGRAM, draft_name
 
 Document = Mapping[str, Any]
 
-_DRAFTS = {MTP: "modules that predict further tokens", NGRAM: "matches in the text so far"}
+_DRAFTS = {"mtp": "modules that predict further tokens", "ngram": "matches in the text so far"}
 """Words for drafts that are no model of their own."""
+
+_NO_DRAFT, _OF_MODEL = "none", "model:"
 
 
 def draft_words(served: Document) -> str:
@@ -17,9 +18,21 @@ def draft_words(served: Document) -> str:
     if (own := served["speculation"]) is None:
         return ""
     f = served["figures"]
-    by = _DRAFTS.get(own["draft"], draft_name(own["draft"]))
+    by = _DRAFTS.get(own["draft"], own["draft"].removeprefix(_OF_MODEL))
     made = f"{counted(own['tokens'], 'token')} by {by}, {f['spec_tokens'] - 1:.3g} accepted"
     return f"{made}: {f['spec_speedup']:.3g} times as fast as without; {_pays(f)}"
+
+
+def draft_mark(deployment: Document) -> str:
+    """Say in short what drafts, and how many tokens; empty without a draft.
+
+    >>> draft_mark({"draft": "model:llama3.2-1B", "draft_tokens": 4}), draft_mark({"draft": "mtp"})
+    ('llama3.2-1B 4', 'mtp')
+    """
+    draft = deployment.get("draft", _NO_DRAFT)
+    if draft == _NO_DRAFT:
+        return ""
+    return f"{draft.removeprefix(_OF_MODEL)} {deployment.get('draft_tokens', '')}".rstrip()
 
 
 def _pays(figures: Mapping[str, Any]) -> str:
@@ -39,7 +52,7 @@ def draft_notes(served: Document) -> Iterator[str]:
     stated = served["deployment"]
     if stated.get("acceptance") is None and stated.get("accepted") is None:
         yield (
-            f"{MTP_ACCEPTANCE:g} of drafted tokens are accepted: the least that DeepSeek-V3 reports "
+            f"{own['acceptance']:g} of drafted tokens are accepted: the least that DeepSeek-V3 reports "
             "(arXiv 2412.19437, section 5.4.3)."
         )
     yield (

@@ -60,7 +60,7 @@ _LEAST_HELP = 5e-3
 """Elasticity from which a part helps."""
 
 _BETTER = {
-    "latency of small reductions": "shorter latency of small reductions",
+    "latency of small messages": "shorter latency of small messages",
     "floors of kernels": "shorter floors of kernels",
     "time of the host": "shorter time of the host",
 }

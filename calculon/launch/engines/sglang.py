@@ -4,7 +4,7 @@ Sources: docs.sglang.io, *Server Arguments* and *Hyperparameter Tuning*, of 2025
 ``--mem-fraction-static`` is a share of all memory, for weights and cache: ``s * capacity = weights + cache``; without
 it the server works it out. Prompts have passes of their own, in parts of ``--chunked-prefill-size`` tokens, unless
 ``--enable-mixed-chunk`` adds sequences that decode. With ``--enable-dp-attention`` attention ranks share both those
-tokens and ``--max-running-requests`` (recalled).
+tokens and ``--max-running-requests`` (recalled). Graphs are of passes that decode alone.
 """
 
 import re
@@ -119,6 +119,7 @@ ROWS = (
     _TYPES.row(),
     row("max_batch token_budget", (_SEQUENCES, _CHUNK, _MIXED), _read_batch, _write_batch),
     always("admission", "mean"),
+    always("prefill_graphs", value=False),
     row(
         "kv_block",
         (_BLOCK,),

@@ -3,7 +3,8 @@
 Sources: nvidia.github.io/TensorRT-LLM, *trtllm-serve*, *LLM API reference* (``LlmArgs``, ``KvCacheConfig``) and *How to
 Change KV Cache Behavior*, of release 1.0: names and defaults; ``tokens_per_block`` 32 and the policy
 ``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of what is free beside weights and
-buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint.
+buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint. The PyTorch backend has graphs of
+passes that decode alone.
 """
 
 import re
@@ -18,7 +19,7 @@ from calculon.launch.engines.engine_drafts import (
     sequences_of_ranks,
 )
 from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
-from calculon.launch.engines.engine_rows import Degrees, TypeNames, passed_on, row
+from calculon.launch.engines.engine_rows import Degrees, TypeNames, always, passed_on, row
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
 
 _TP, _PP, _EP = "tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size"
@@ -150,6 +151,7 @@ ROWS = (
         _read_graphs,
         lambda one: {} if one["graphs"] else {_GRAPHS: None},
     ),
+    always("prefill_graphs", value=False),
     row(
         "memory_fraction",
         (_SHARE, f"{BESIDE}reserve_gib"),

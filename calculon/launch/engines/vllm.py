@@ -4,6 +4,7 @@ Sources: docs.vllm.ai, *Engine Arguments* and *Optimization and Tuning*, of rele
 sequences of a pass without flag, ``EngineArgs.get_batch_defaults``: 8,192 and 1,024 of an API server on GPUs of 70 GiB
 and more but A100, 2,048 and 256 on all others. ``--gpu-memory-utilization`` is a share of all memory, for weights, the
 largest pass and the cache: ``u * capacity = weights + activation + cache``.
+Graphs are of passes of up to 512 tokens (``--max-cudagraph-capture-size``; recalled): not of those with prompts.
 """
 
 import re
@@ -146,6 +147,7 @@ ROWS = (
     row("token_budget", (_TOKENS, "--enable-chunked-prefill", _UNCUT), _read_budget, _write_budget),
     row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
     always("admission", "mean"),
+    always("prefill_graphs", value=False),
     row(
         "kv_block",
         ("--block-size",),

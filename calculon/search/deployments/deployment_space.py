@@ -26,6 +26,7 @@ from calculon.serving.asked import read_deployment
 from calculon.serving.cache import copies_of_heads
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
+from calculon.serving.drafts import draft_of
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.speculation import NO_DRAFT
 from calculon.spec.model import Model
@@ -123,8 +124,10 @@ class DeploymentSpace:
             Where no choices go together.
         """
         found: list[Group] = []
-        number, (splits, engines) = 0, self._splits
+        number = 0
         for record in self._records():
+            kept = self._drafted(record)
+            splits, engines = self._splits[0][:, kept], self._splits[1][kept]
             for scheduling in self._scheduling(record):
                 if scheduling.shape[1] and splits.shape[1]:
                     found.append(Group(number, record, splits, engines, scheduling))
@@ -180,6 +183,17 @@ class DeploymentSpace:
         counts = np.array(self.counts, np.int64)
         count, engine = np.nonzero(counts[:, None] % (engines[0] * engines[1]) == 0)
         return np.stack([counts[count], *engines[:, engine]]), engine
+
+    def _drafted(self, record: Deployment) -> Array:
+        """Return which splits what drafts can have, too: those of a model of its own divide its heads and experts."""
+        sizes = dict(zip(SPLIT, self._splits[0], strict=True))
+        draft = draft_of(self.model, record)
+        if draft.model is None or draft.module:
+            return np.ones(len(self._splits[1]), bool)
+        ranks, own = sizes["tensor_par"] // sizes["attn_data_par"], draft.model
+        experts = own.num_experts if own.mixes else 0
+        fits = (own.attn_heads % ranks == 0) & (experts % sizes["expert_par"] == 0)
+        return np.asarray(fits)
 
     @property
     def _engines(self) -> Array:

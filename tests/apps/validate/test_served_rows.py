@@ -6,7 +6,8 @@ import pytest
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.validate.served_rows import Measured, error_rows, quantiles, served_rows
-from calculon.inspect.served_errors import ALL, published_errors
+from calculon.inspect.served_errors import published_errors
+from calculon.serving_figures import ALL_ENGINES
 from calculon.spec.named_values import CORRECTED
 from tests.helpers import ROOT
 
@@ -40,7 +41,7 @@ def test_the_file_has_the_errors_of_the_studies(nim):
 def test_studies_count_alike_whatever_rows_they_have():
     many = [Measured("NIM", "tpot", "a", 1.0)] * 30
     few = [Measured("SGLang", "tpot", "b", 2.0)] * 2
-    whole = next(one for one in error_rows([*many, *few]) if one.engine == ALL)
+    whole = next(one for one in error_rows([*many, *few]) if one.engine == ALL_ENGINES)
     assert (whole.rows, whole.studies) == (32, 2)
     assert (whole.low, whole.high) == (1.0, 2.0)
 
@@ -48,7 +49,7 @@ def test_studies_count_alike_whatever_rows_they_have():
 def test_one_stream_is_no_part_of_all():
     rows = [Measured("NIM", "tpot", "a", 1.0), Measured("llama.cpp", "tpot", "b", 9.0)]
     found = {one.engine: one for one in error_rows(rows)}
-    assert found[ALL].high == 1.0
+    assert found[ALL_ENGINES].high == 1.0
     assert found["llama.cpp"].low == 9.0
 
 

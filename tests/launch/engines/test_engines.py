@@ -260,7 +260,11 @@ def test_what_an_engine_cannot_say_is_refused_by_field(engine, changes, field):
 def test_an_open_field_is_as_the_engine_runs_it():
     drawn = DEFAULTS | {"num_procs": 1}
     found = commanded(ENGINES["vllm"], drawn, DEFAULTS)
-    assert found.changes == {"admission": ("reserve", "mean"), "max_batch": (0, 1024)}
+    assert found.changes == {
+        "admission": ("reserve", "mean"),
+        "max_batch": (0, 1024),
+        "prefill_graphs": (True, False),
+    }
     assert "# admission: 'mean', not 'reserve'" in command_text(ENGINES["vllm"], drawn, DEFAULTS)
 
 

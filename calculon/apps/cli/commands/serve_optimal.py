@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "csv", "json")
 SUFFIXES = (".json", ".csv", ".parquet")
+LEAST_FIGURES = 2
+"""Of a front."""
 
 
 def configure(parser: Parser) -> None:
@@ -173,13 +175,17 @@ def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
         if value is not None:
             hint = f"leave out {option}: a front has all its deployments"
             raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
-    return tuple(name.strip() for name in arguments.pareto.split(","))
+    names = tuple(name.strip() for name in arguments.pareto.split(","))
+    if len(names) < LEAST_FIGURES:
+        wanted = "two different figures or more, such as output_rate_per_proc,interactivity"
+        raise SpecError("--pareto", Problem("", wanted, repr(arguments.pareto)))
+    return names
 
 
 def _csv(found: "DeploymentSearch") -> str:
     """Return the winners as CSV, with texts that no spreadsheet takes for formulas."""
     frame = found.to_frame()
-    for name in frame.select_dtypes("object").columns:
+    for name in frame.columns:
         frame[name] = [csv_text(one) if isinstance(one, str) else one for one in frame[name]]
     text: str = frame.to_csv(index=False)
     return text.rstrip("\n")

@@ -1,0 +1,127 @@
+"""``calculon serve-optimal``: tables, files, what is tried, and exit codes."""
+
+import csv
+import io
+import json
+
+import pytest
+
+import calculon
+
+ASKED = ("llama3-8B", "1,2", "h100_80g_sxm", "-", "--prompt", "1000", "--output", "200")
+FEW = ("--fix", "token_budget=2048", "--fix", "pipeline_par=1")
+OPTIONS = {"prompt": 1000, "output": 200, "fix": {"token_budget": 2048, "pipeline_par": 1}}
+
+
+def test_the_cheapest_for_a_rate(run):
+    limits = ("--rate", "5", "--ttft", "1", "--tpot", "40ms", "--percentile", "0.99")
+    code, out, err = run(
+        "serve-optimal", *ASKED, *FEW, *limits, "--objective", "usd_per_mtoken:min"
+    )
+    assert (code, err) == (0, "")
+    for words in (
+        "Deployments of llama3-8B on 1, 2 x h100_80g_sxm",
+        "TTFT of 1.00 s and TPOT of 40.0 ms for 99 % of the requests",
+        "3 deployments, each with its batch",
+        "narrower ones are not assumed: --add weights_dtype=float8",
+        "Best: by usd_per_mtoken:min",
+    ):
+        assert words in " ".join(out.split())
+    same = calculon.search_deployments(
+        *("llama3-8B", "1,2", "h100_80g_sxm"),
+        objective="usd_per_mtoken:min",
+        **OPTIONS | {"rate": 5, "ttft_limit": 1, "tpot_limit": 0.04},
+    )
+    (best,) = (line.split() for line in out.splitlines() if line.split()[:1] == ["0"])
+    assert best[:2] == ["0", str(same.best.deployment.num_procs)]
+
+
+def test_a_winner_is_a_deployment_that_serve_reads(run, tmp_path):
+    path = tmp_path / "best.json"
+    code, out, _ = run("sop", *ASKED[:3], str(path), *ASKED[4:], *FEW, "-t", "3")
+    assert code == 0
+    assert f"Output: {path}" in out
+    document = json.loads(path.read_text())
+    winners = document["winners"]
+    assert len(winners) == document["counts"]["feasible"] == 3
+    for rank, one in enumerate(winners):
+        asked = ("llama3-8B", f"{path}#{rank}", "h100_80g_sxm", *ASKED[4:], "--format", "json")
+        code, out, _ = run("serve", *asked)
+        found = json.loads(out)
+        assert code == 0
+        assert (found["batch"], found["figures"]) == (one["batch"], one["figures"])
+    code, _, err = run("serve", "llama3-8B", f"{path}#3", "h100_80g_sxm", *ASKED[4:])
+    assert code == 2
+    assert "expected a rank from 0 to 2, found #3" in err
+
+
+def test_a_frontier_to_a_table(run, tmp_path):
+    path = tmp_path / "frontier.csv"
+    figures = ("output_rate_per_proc", "interactivity")
+    options = ("--pareto", ",".join(figures), "-o", str(path))
+    code, out, err = run("serve-optimal", *ASKED, *FEW, *options)
+    assert (code, err) == (0, "")
+    assert "Frontier: no other is better in all of" in out
+    rows = [*csv.DictReader(io.StringIO(path.read_text()))]
+    first, second = ([float(row[name]) for row in rows] for name in figures)
+    assert len(rows) > 3
+    assert first == sorted(first, reverse=True)
+    assert second == sorted(second)
+    code, out, _ = run("sop", *ASKED, *FEW, *options[:2], "--format", "csv")
+    assert code == 0
+    assert next(csv.DictReader(io.StringIO(out)))["batch"] == rows[0]["batch"]
+
+
+def test_types_are_tried_where_they_are_asked_for(run):
+    code, out, _ = run(
+        *(
+            "sop",
+            *ASKED,
+            *FEW,
+            "--add",
+            "weights_dtype=float8,int4_g128",
+            "--format",
+            "json",
+            "-t",
+            "99",
+        )
+    )
+    found = json.loads(out)
+    assert code == 0
+    assert found["types"]["weights_dtype"] == ["bfloat16", "float8", "int4_g128"]
+    assert {one["deployment"]["weights_dtype"] for one in found["winners"]} == {
+        *found["types"]["weights_dtype"]
+    }
+
+
+def test_limits_that_none_keeps(run, tmp_path):
+    path = tmp_path / "none.json"
+    code, out, err = run("sop", *ASKED[:3], str(path), *ASKED[4:], *FEW, "--tpot", "1ms")
+    assert (code, out) == (1, "")
+    assert (
+        "none of 3 deployments keeps the limits; the nearest, 1 replica of TP 2, misses TPOT" in err
+    )
+    assert "times as much" in err
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--objective", "latency"), "did you mean 'request_latency'"),
+        (("--fix", "tensor_pa=2"), "--fix: tensor_pa: expected a field of a deployment"),
+        (("--add", "kv_dtype=int3"), "--add: kv_dtype: expected one of"),
+        (("--fix", "tensor_par"), "FIELD=VALUE"),
+        (("--pareto", "ttft"), "two different figures"),
+        (("--pareto", "ttft,tpot", "-t", "2"), "leave out -t"),
+        (("--where", "tpot < nothing"), "a figure of serving or a field of a deployment"),
+        (("-o", "best.xls"), "an output name that ends in"),
+        (("--rate", "1", "--users", "1"), "one of rate and users"),
+        (("--workload", "nothing"), "nothing: expected a workload"),
+    ],
+)
+def test_bad_input(run, options, message):
+    code, out, err = run("serve-optimal", *ASKED, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
