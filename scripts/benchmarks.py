@@ -329,7 +329,9 @@ def search_of_deployments() -> Figure:
     front = ("output_rate_per_proc", "interactivity")
 
     def work() -> DeploymentSearch:
-        return calculon.search_deployments(model, "8:1024:8", machine, load, pareto=front, add=types)
+        return calculon.search_deployments(
+            model, "8:1024:8", machine, load, pareto=front, add=types
+        )
 
     total = work().counts.total
     seconds = []

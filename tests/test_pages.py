@@ -134,4 +134,4 @@ def test_every_command_is_listed():
 
 def test_the_readme_is_short():
     lines = PAGES["README.md"].splitlines()
-    assert sum(not line.startswith("|") for line in lines) <= 133  # tables grow with studies
+    assert sum(not line.startswith("|") for line in lines) <= 151  # tables grow with studies

@@ -16,6 +16,7 @@ from calculon.campaign.goals import (
 )
 from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.ramps import BatchRamp, SequenceRung
+from calculon.campaign.rollout import Rollout
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.fields import declare, spec_fields
@@ -255,6 +256,9 @@ class Phase:
         unit="tokens",
         above=0,
         default=None,
+    )
+    rollout: Rollout | None = declare(
+        "what is generated before each step, of reinforcement learning", default=None
     )
 
 

@@ -34,13 +34,14 @@ def peak(lookup: Lookup) -> FlopsPerSecond:
     return np.asarray(lookup("model_flops_per_second_per_proc") / lookup("mfu"))
 
 
-def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup) -> Stretch:
-    """Return so many steps of executions."""
+def stretch(steps: Count, tokens_per_step: Count, lookup: Lookup, before: float = 0.0) -> Stretch:
+    """Return so many steps of executions, before each of which engines work for some seconds on something else."""
+    time, works = np.asarray(lookup("total_time")), working(lookup)
     return Stretch(
         steps=steps,
-        step_time=np.asarray(lookup("total_time")),
+        step_time=time + before,
         tokens=steps * tokens_per_step,
-        working=working(lookup),
+        working=(works * time + before) / (time + before) if before else works,
     )
 
 

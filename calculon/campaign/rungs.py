@@ -8,6 +8,7 @@ from typing import TypeVar
 from calculon.campaign.goals import BatchGoal
 from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.record import Campaign, Phase
+from calculon.campaign.rollout import Rollout
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 
@@ -40,6 +41,8 @@ class Rung:
         What runs it; None: that of the command.
     document_mean : float or None
         Mean tokens of the documents that fill its sequences; None where the execution says how they are packed.
+    rollout : Rollout or None
+        What is generated before each step.
     """
 
     phase: int
@@ -49,6 +52,7 @@ class Rung:
     seq_size: int
     execution: PhaseExecution | None = None
     document_mean: float | None = None
+    rollout: Rollout | None = None
 
     @property
     def tokens_per_step(self) -> int:
@@ -110,7 +114,7 @@ def rungs(
         if phase.batch is not None:
             batch = phase.batch.sequences(length, f"phases[{number}].batch")
         name = phase.name or (f"phase {number + 1}" if len(phases) > 1 else "")
-        what = phase.execution, phase.document_mean
+        what = phase.execution, phase.document_mean, phase.rollout
         found.append(Rung(number, name, high - low, batch, length, *what))
     return tuple(found)
 

@@ -14,9 +14,6 @@ from calculon.spec import catalog
 FILE = "validation/served.csv"
 """The file, below the root of the catalog."""
 
-ALL = "all"
-"""The row of all engines that batch, each study of them alike."""
-
 FIGURES = ("tpot", "output_rate", "ttft")
 """Figures that published rows have."""
 
@@ -28,7 +25,7 @@ class ServedError:
     Attributes
     ----------
     engine, figure : str
-        The engine, or :data:`ALL`; one of :data:`FIGURES`.
+        The engine, or :data:`~calculon.serving_figures.ALL_ENGINES`; one of :data:`FIGURES`.
     rows, studies : int
         Published rows, and the studies that they are of.
     low, median, high : float
@@ -60,11 +57,9 @@ def served_errors() -> tuple[ServedError, ...]:
     found = []
     for line in lines:
         cells = dict(zip(names, line.split(","), strict=True))
-        counts = {name: int(cells[name]) for name in ("rows", "studies")}
-        shares = {name: float(cells[name]) for name in ("low", "median", "high")}
-        found.append(
-            ServedError(engine=cells["engine"], figure=cells["figure"], **counts, **shares)
-        )
+        numbers: dict[str, Any] = {name: int(cells[name]) for name in ("rows", "studies")}
+        numbers |= {name: float(cells[name]) for name in ("low", "median", "high")}
+        found.append(ServedError(engine=cells["engine"], figure=cells["figure"], **numbers))
     return tuple(found)
 
 

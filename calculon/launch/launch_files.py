@@ -90,6 +90,14 @@ def launched_execution(path: str, num_procs: int | None = None) -> Launch | None
     return None if found is None else read(found, text, path, num_procs=num_procs)
 
 
+def is_engine_script(path: str) -> bool:
+    """Return whether a file starts an engine that serves, whatever is wrong with it."""
+    try:
+        return recognised_engine(launch_text(path), path) is not None
+    except SpecError:
+        return False
+
+
 def is_launch_file(path: str) -> bool:
     """Return whether a file is one of a launcher, whatever is wrong with it."""
     try:

@@ -9,9 +9,9 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Dialect
-from calculon.serving.asked import DeploymentSource, read_deployment
-from calculon.serving.launched import deployment_text, server_of
-from calculon.serving.load import Workload
+from calculon.serving.asked import DeploymentSource, read_deployment, read_workload
+from calculon.serving.engine_scripts import deployment_text, server_of
+from calculon.serving.load import SATURATED, Workload
 from calculon.serving.serve import Served
 from calculon.spec import catalog
 from calculon.spec.files import read_document
@@ -98,10 +98,15 @@ def _known(source: DeploymentSource) -> Known:
     if isinstance(rows, list):
         place = int(selector) if selector.isdecimal() else 0
         one = rows[place] if place < len(rows) else {}
-    batch = one.get("batch", 0) if one.get("cut") in LIMITED else 0
+    stated = raw.get("workload")
+    workload = read_workload(stated) if isinstance(stated, Mapping) else None
+    limited = workload is not None and workload.kind == SATURATED
+    batch = (
+        one.get("batch", 0) if one.get("cut") in LIMITED or ("cut" not in one and limited) else 0
+    )
     names = (one.get(kind) or raw.get(kind) for kind in ("model", "system"))
     model, system = (
         name if isinstance(name, str) and name in catalog.names(kind) else None
         for kind, name in zip(("model", "system"), names, strict=True)
     )
-    return Known(model, system, batch if type(batch) is int else 0)
+    return Known(model, system, batch if type(batch) is int else 0, workload)

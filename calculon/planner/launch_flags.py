@@ -132,7 +132,7 @@ def import_flags(
     """
     server = None
     if model is not None and system is not None:
-        from calculon.serving.launched import server_of  # only for servers
+        from calculon.serving.engine_scripts import server_of  # only for servers
 
         server = server_of(inputs.model(model), inputs.system(system))
     return read_launch_file(

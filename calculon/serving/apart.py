@@ -57,35 +57,33 @@ def prefilling(replica: Replica) -> Prefilling | None:
     own = Replica(replica.model, replica.system, pool, replica.workload)
     w, together = replica.workload, pool.attn_data_par
     time, busy = own.prefill(together)
-    model, types, draft = replica.model, replica.types, replica.draft
-    memory = rank_memory(model, replica.system, pool, types, w.computed, draft)
-    each = cached_bytes(model, pool, types, w.prompt, draft)
+    memory = rank_memory(own, w.computed)
+    each = cached_bytes(own, w.prompt)
     return Prefilling(
         replica=own,
         time=time,
         busy=busy / together,
-        moved=_moved(replica, time),
+        moved=_moved(replica, own, time),
         replicas=pool.replicas,
         memory=memory,
         room=np.floor(memory.room / each) * together,
     )
 
 
-def _moved(replica: Replica, prefill: Seconds) -> Seconds:
+def _moved(replica: Replica, pool: Replica, prefill: Seconds) -> Seconds:
     """Return the time for which the cache of a prompt is under way beyond its prefill.
 
     Ranks of both pools send and receive their shares at once; the largest share takes the longest. Each block is sent
     as soon as it is there, so that what is left is the last, or what the network lacks of keeping up (Splitwise,
     section 4.2).
     """
-    d, model, system = replica.deployments, replica.model, replica.system
-    pool, length = d.prefilling, replica.workload.prompt
-    assert pool is not None
-    shares = [cached_bytes(model, one, replica.types, length, replica.draft) for one in (d, pool)]
-    stride = np.asarray(np.maximum(d.replica_procs, pool.replica_procs), np.int64)
-    way = Group.in_mesh(system, np.full(d.count, 2), stride)
-    time = group_time(system, "p2p", np.maximum(*shares), way, AUTO)
-    return np.maximum(time / model.num_blocks, time - prefill)
+    system, length = replica.system, replica.workload.prompt
+    share = np.maximum(*(cached_bytes(one, length) for one in (replica, pool)))
+    most = np.maximum(*(one.deployments.replica_procs for one in (replica, pool)))
+    stride = np.asarray(most, np.int64)
+    way = Group.in_mesh(system, np.full(stride.shape, 2), stride)
+    time = group_time(system, "p2p", share, way, AUTO)
+    return np.maximum(time / replica.model.num_blocks, time - prefill)
 
 
 def balanced(prefill: Seconds, decode: Seconds, batch: Count, output: float) -> Fraction:

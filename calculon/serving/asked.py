@@ -48,10 +48,11 @@ def read_workload(
 def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | None) -> R:
     changes = {name: value for name, value in (options or {}).items() if value is not None}
     name, file = kind, kind
+    raw: Mapping[Any, Any]
     if isinstance(source, cls):
         if not changes:
             return source
-        name, raw = source.name, source.document or source.to_dict()
+        name, raw = source.name, source.to_dict()
     elif (fields := inputs.as_mapping(source)) is not None:
         raw = dict(fields)
     else:

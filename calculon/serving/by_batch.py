@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,15 +10,17 @@ import numpy as np
 from calculon.campaign.goals import TimeSpan
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
+from calculon.serving.batch_search import largest
 from calculon.serving.deployments import Deployments
 from calculon.serving.drafts import speculation_of
 from calculon.serving.load import SATURATED
 from calculon.serving.operating_point import Load
+from calculon.serving.plain_deployment import loaded
 from calculon.serving.replica import Replica
 from calculon.serving.row_times import CAUSES
 from calculon.serving.serve import Served, serve, with_replicas
 from calculon.serving.steady import budget_batch
-from calculon.units import Array, Fraction, Seconds
+from calculon.units import Array, Count, Fraction, Seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,8 +146,9 @@ def by_batch(served: Served) -> ByBatch:
     At each batch they are those of a saturated replica that has so many sequences at all times, as
     :func:`~calculon.serving.serve.serve` finds them where this is ``max_batch``.
     """
-    cuts = tuple(_cuts(served))
-    most = min(one.batch for one in cuts if one.name in _ROOM)
+    bounds = [*_bounds(served)]
+    most = min(one.batch for one in bounds if one.name in _ROOM)
+    cuts = (*bounds, *_limits(served, most))
     batch = _places(most, [one.batch for one in cuts])
     each = Deployments.of(served.deployment).take(np.zeros(len(batch), int))
     load = Load(Replica(served.model, served.system, each, served.workload))
@@ -180,8 +184,8 @@ def _places(most: int, cuts: Sequence[int]) -> Array:
     return np.unique(np.concatenate([grid, doubled, cutting]))
 
 
-def _cuts(served: Served) -> Iterator[Cut]:
-    """Yield the bounds of the batch, each found without the others."""
+def _bounds(served: Served) -> Iterator[Cut]:
+    """Yield the bounds of the batch that no limit of the workload sets, each found without the others."""
     d, w = served.deployment, served.workload
     every = replace(d, max_batch=0)
     load = replace(
@@ -199,11 +203,22 @@ def _cuts(served: Served) -> Iterator[Cut]:
         yield Cut("token_budget", int(own[0]) * d.attn_data_par)
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
-    limits: dict[str, Any] = {"tpot": w.tpot_limit, "ttft": w.ttft_limit}
-    for name, limit in limits.items():
+
+
+def _limits(served: Served, most: int) -> Iterator[Cut]:
+    """Yield the limits of the workload that not every batch keeps."""
+    single = loaded(served.model, served.system, served.deployment, served.workload)
+    most_of_it = np.full(1, float(most))
+
+    def keeps(places: Array, batch: Count, name: str, limit: float) -> Array:
+        state, prompts, _ = single.state(batch, places)
+        found = state.tpot if name == "tpot" else prompts.latency
+        return found <= limit
+
+    for name in ("tpot", "ttft"):
+        limit: float | None = getattr(served.workload, f"{name}_limit")
         if limit is None:
             continue
-        under: dict[str, Any] = {f"{name}_limit": limit}
-        kept = serve(served.model, every, served.system, replace(load, **under))
-        if kept.cut == name:
-            yield Cut(name, kept.batch if all(one.met for one in kept.limits) else 0)
+        kept = largest(most_of_it, partial(keeps, name=name, limit=limit))
+        if kept[0] < most:
+            yield Cut(name, int(kept[0]))

@@ -1,5 +1,7 @@
 """Bytes of keys and values that a sequence has cached."""
 
+from typing import Any
+
 import numpy as np
 
 from calculon.errors import Problem, SpecError
@@ -76,6 +78,11 @@ def check_served(model: Model) -> None:
 def heads_of_rank(model: Model, tensor_par: Count) -> Count:
     """Return the key/value heads that a rank caches: its share, or one that it has in common with others."""
     return np.ceil(model.key_value_heads / tensor_par)
+
+
+def copies_of_heads(model: Model, ranks: Any) -> Any:
+    """Return how many of the ranks that share attention have the same keys and values; of latents all."""
+    return ranks if model.latent else ranks // np.gcd(ranks, model.key_value_heads)
 
 
 def cached_width(model: Model, tensor_par: Count) -> Count:

@@ -31,9 +31,9 @@ class Deployments:
     ----------
     record : Deployment
         The choices: types of numbers, scheduler, price. Its sizes do not count.
-    num_procs, tensor_par, pipeline_par, attn_data_par, expert_par, redundant_experts : array of float
+    num_procs, tensor_par, pipeline_par, attn_data_par, context_par : array of float
         The fields of these names.
-    max_batch, token_budget, kv_block : array of float
+    expert_par, redundant_experts, max_batch, token_budget, kv_block : array of float
         Likewise.
     prefilling : Deployments or None
         The pools that only prefill, where there are any: row by row.
@@ -46,6 +46,7 @@ class Deployments:
     attn_data_par: Count
     expert_par: Count
     redundant_experts: Count
+    context_par: Count
     max_batch: Count
     token_budget: Count
     kv_block: Count

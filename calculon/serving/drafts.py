@@ -73,7 +73,11 @@ class Draft:
         experts = step.expert_par if mixes else np.ones_like(step.expert_par)
         copies = step.copies if mixes else np.zeros_like(step.copies)
         rows = step.decoded + step.prompts
-        split = {"expert_par": experts, "copies": copies}
+        split = {
+            "expert_par": experts,
+            "copies": copies,
+            "context_par": np.ones_like(step.context_par),
+        }
         return replace(step, **split, verified=np.ones_like(step.verified), logits=rows)
 
     def passes(self, step: PassSizes) -> Iterator[tuple[PassSizes, Count]]:

@@ -128,12 +128,17 @@ def touched_experts(
     if not ROUTINGS[routing] and not np.any(copies):
         return (experts / groups) * (1 - (1 - each / experts) ** tokens)
     found: Count = np.zeros(np.broadcast_shapes(*map(np.shape, (groups, copies, tokens))))
+    kinds, of = np.unique(tokens, return_inverse=True)
     for count in np.unique(copies):
-        loads = np.array(_copied(shares(routing, experts), int(count)))
-        kinds, alike = np.unique(loads, return_counts=True)
-        chances = np.minimum(1.0, each * kinds)
-        touched = sum(
-            many * (1 - (1 - one) ** tokens) for one, many in zip(chances, alike, strict=True)
-        )
+        touched = _touched(routing, experts, each, int(count), kinds)[of].reshape(np.shape(tokens))
         found = np.where(copies == count, touched / groups, found)
+    return found
+
+
+def _touched(routing: str, experts: int, each: int, copies: int, tokens: Count) -> Count:
+    """Return the experts of all ranks, copies among them, that some tokens pass."""
+    loads, alike = np.unique(_copied(shares(routing, experts), copies), return_counts=True)
+    found: Count = np.zeros_like(tokens, float)
+    for chance, many in zip(np.minimum(1.0, each * loads), alike, strict=True):
+        found += many * (1 - (1 - chance) ** tokens)
     return found

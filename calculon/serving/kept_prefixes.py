@@ -14,8 +14,9 @@ from calculon.serving.prefixes import (
     hit_places,
     idle_conversations,
 )
-from calculon.serving.rank_memory import RankMemory, cached_bytes, prefix_room
+from calculon.serving.rank_memory import RankMemory, cached_bytes
 from calculon.serving.replica import Replica
+from calculon.serving.sequence_room import SequenceRoom
 from calculon.serving.steady import Prompts, Steady, at_rate, concurrency, of_users
 from calculon.serving_figures import PrefixFigures
 from calculon.units import Array, Bytes, Count, Seconds
@@ -65,13 +66,13 @@ class KeptPrefixes:
     def each(self) -> Bytes:
         """Bytes of a prefix on a rank."""
         r = self.replica
-        return cached_bytes(r.model, r.deployments, r.types, r.workload.kept, r.draft)
+        return cached_bytes(r, r.workload.kept)
 
     def first(self, at_hand: Count) -> Count:
         """Return the prefixes for which tier 1 has room beside so many sequences at hand."""
         r, groups = self.replica, self.replica.deployments.attn_data_par
         own = at_hand / groups
-        room = prefix_room(r.model, r.deployments, r.types, self.memory, r.workload, own, r.draft)
+        room = SequenceRoom(r, self.memory).of_prefixes(own)
         return groups * room / self.each
 
     @property

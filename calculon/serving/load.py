@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from calculon.campaign.goals import Interval, Length, TimeSpan
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.serving.output_lengths import length_quantile
 from calculon.spec.fields import declare, spec_fields
 
 SATURATED, OPEN, CLOSED = "saturated", "rate", "users"
@@ -208,6 +209,13 @@ class Workload:
             return (PromptLength(1.0, self.prompt, self.computed),)
         new = self.computed / (self.prompt - self.common)
         return self._two_lengths(self.prompt_cv * self.prompt, new)
+
+    def prompt_at(self, share: float) -> PromptLength:
+        """Return the length that a share of the prompts does not exceed; exponential ones where ``prompt_cv`` is 1."""
+        new = self.computed / (self.prompt - self.common)
+        least = self.common + 1 / new
+        tokens = max(least, length_quantile(float(self.prompt), self.prompt_cv, share))
+        return PromptLength(1.0, tokens, (tokens - self.common) * new)
 
     @property
     def longest_computed(self) -> float:

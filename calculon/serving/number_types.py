@@ -31,13 +31,15 @@ WEIGHT_TYPES: Mapping[str, WeightType] = {
     "int8": WeightType(1, WIDE),
     "int4_g128": WeightType((128 * 4 + 16 + 4) / 8 / 128, WIDE),
     "mxfp4": WeightType((32 * 4 + 8) / 8 / 32, FLOAT4),
+    "mxfp4_mxfp8": WeightType((32 * 4 + 8) / 8 / 32, FLOAT8),
     "nvfp4": WeightType((16 * 4 + 8) / 8 / 16, FLOAT4),
 }
 """Types of weights by name.
 
 Scales: float8_block, 4 bytes for 128 x 128 weights (DeepSeek-V3, arXiv 2412.19437, section 3.3.2); int4_g128, 16 bits
 and a zero of 4 bits for 128 weights (AWQ, arXiv 2306.00978); mxfp4, 8 bits for 32 weights (OCP Microscaling Formats,
-version 1.0); nvfp4, 8 bits for 16 weights (NVIDIA, *Introducing NVFP4*, 2025).
+version 1.0); nvfp4, 8 bits for 16 weights (NVIDIA, *Introducing NVFP4*, 2025). Those of mxfp4_mxfp8 are multiplied with
+inputs of 8 bits, by their engine (gpt-oss on Blackwell: vLLM, pull request 23696; TensorRT-LLM, W4A8_MXFP4_MXFP8).
 """
 
 CACHE_TYPES: Mapping[str, float] = {"bfloat16": 2.0, "float16": 2.0, "float8": 1.0, "int8": 1.0}

@@ -12,22 +12,14 @@ from calculon.serving.all_replicas import AllReplicas, price_of
 from calculon.serving.apart import Prefilling, balanced, prefilling
 from calculon.serving.batch_search import largest, least
 from calculon.serving.cache import CachedBlocks
-from calculon.serving.deployments import Deployments
 from calculon.serving.kept_prefixes import KeptPrefixes
 from calculon.serving.known_states import KnownStates, State
 from calculon.serving.load import SATURATED
+from calculon.serving.output_lengths import PARTS, running_out
 from calculon.serving.queueing import Wait, batch_percentile, wait
-from calculon.serving.rank_memory import (
-    RankMemory,
-    cached_bytes,
-    held_bytes,
-    logit_bytes,
-    longest_context,
-    rank_memory,
-    sequences_that_fit,
-    shared_bytes,
-)
+from calculon.serving.rank_memory import RankMemory, cached_bytes, rank_memory
 from calculon.serving.replica import Replica
+from calculon.serving.sequence_room import SequenceRoom
 from calculon.serving.served_energy import energy_words, joules_per_token
 from calculon.serving.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.steady import (
@@ -65,10 +57,8 @@ class Load:
     def __init__(self, replica: Replica):
         self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
         self.memory = self._memory()
-        fitting = sequences_that_fit(
-            replica.model, self.deployments, replica.types, self.memory, self.load, replica.draft
-        )
-        self.room = np.minimum(fitting, MOST_SEQUENCES)
+        self.sequences = SequenceRoom(replica, self.memory)
+        self.room = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
         self.prefixes = KeptPrefixes.of(replica, self.memory)
         self.pool = prefilling(replica)
         self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
@@ -80,8 +70,7 @@ class Load:
         tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
         if d.prefilling is not None:  # passes have a token of each sequence alone
             tokens = d.token_budget
-        r = self.replica
-        return rank_memory(r.model, r.system, d, r.types, tokens, r.draft)
+        return rank_memory(self.replica, tokens)
 
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
@@ -108,10 +97,9 @@ class Load:
         """
         w = self.load
         if self.room[0] < 1:
-            raise self._unfit(self.memory, self.deployments, w.prompt + w.output)
+            raise self._unfit(self.memory, self.replica, w.prompt + w.output)
         if self.pool is not None and self.pool.room[0] < 1:
-            assert self.deployments.prefilling is not None
-            raise self._unfit(self.pool.memory, self.deployments.prefilling, w.prompt)
+            raise self._unfit(self.pool.memory, self.pool.replica, w.prompt)
         most, cut = self.most()
         if most[0] < 1:
             name = CUTS[cut[0]]
@@ -165,14 +153,13 @@ class Load:
             power=energy_words(self.replica.system),
         )
 
-    def _unfit(self, memory: RankMemory, deployments: Deployments, length: int) -> Infeasible:
+    def _unfit(self, memory: RankMemory, replica: Replica, length: int) -> Infeasible:
         """Say by how much memory does not do for a sequence of so many tokens."""
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
-        r = self.replica
-        one = float(cached_bytes(r.model, deployments, r.types, length, r.draft)[0])
-        needed = held + one / deployments.record.memory_fraction
-        pool = "" if deployments is self.deployments else "prefill: "
+        one = float(cached_bytes(replica, length)[0])
+        needed = held + one / replica.deployments.record.memory_fraction
+        pool = "" if replica is self.replica else "prefill: "
         return Infeasible(
             "mem1_capacity",
             f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
@@ -332,15 +319,39 @@ class Load:
         if self.pool is None:  # which decodes nothing
             late = late + self.replica.per_pass * pass_at_work(*load)
         state = of_users(own, token, prompts, w.output, w.think, hand)
-        return _where(fits, state, full), Wait(late, late)
+        whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
+        return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
 
     def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
         """Return the time in which a replica answers so many requests: in waves, or as they come."""
         if self.load.kind != SATURATED:
             return requests / state.rate + self.load.output * state.tpot
+        if self.load.output_cv and self.deployments.record.batching == "continuous":
+            return self._run_out(requests, batch)
         left = waves(requests, batch)[1]
         last = self.state(np.maximum(left, 1.0))[0].rate
         return run_time(requests, batch, state.rate, last)
+
+    def _run_out(self, requests: Count, batch: Count) -> Seconds:
+        """Return the time in which a replica answers so many requests with outputs of different lengths.
+
+        Until nobody waits any more, batches are full; then they run out. Where all have room at once they run out from
+        the beginning.
+        """
+        w, replica = self.load, self.replica
+        steps, fresh = w.output - 1, requests <= batch
+        _, prompts, decode = self.state(batch)
+        begun = batch * steps * (1 + w.output_cv**2) / 2  # what is left of those under way
+        full = np.where(fresh, 0.0, np.maximum(0.0, requests * steps - begun))
+        each = np.repeat(np.arange(len(batch)), PARTS)
+        ends = []
+        for under_way in (False, True):
+            out = running_out(batch, steps, w.output_cv, under_way=under_way)
+            made = w.context if under_way else w.prompt + 1 + out.made.ravel()
+            times = replica.take(each).decode(np.maximum(1.0, out.left.ravel()), made)
+            ends.append((out.passes * times.reshape(out.passes.shape)).sum(axis=1))
+        decoding = full * decode / batch + np.where(fresh, *ends)
+        return requests * prompts.busy + decoding / replica.per_pass
 
     def _figures(
         self,
@@ -364,7 +375,11 @@ class Load:
             crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
             token = replica.decode(crowd) / replica.per_pass
             tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
-        ttft, ttft_p = queue.mean + prompts.latency, queue.percentile + prompts.latency
+        ttft, slow = queue.mean + prompts.latency, prompts.latency
+        if open_loop and w.prompt_cv and self.pool is None:
+            long = replica.prompts_of(batch, decode, w.prompt_at(w.percentile))
+            slow = np.maximum(slow, long.latency)
+        ttft_p = queue.percentile + slow
         alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
         used = held.weights + held.reserve + held.activation + held.cache
         own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
@@ -418,10 +433,8 @@ class Load:
 
     def _longest_context(self) -> Count:
         """Return the tokens of the longest sequence that fits alone."""
-        replica, each = self.replica, self.deployments.take(self._firsts)
-        memory = self.memory.take(self._firsts)
-        found = longest_context(replica.model, each, replica.types, memory, replica.draft)
-        return found[self._alike]
+        firsts = self.replica.take(self._firsts), self.memory.take(self._firsts)
+        return SequenceRoom(*firsts).longest[self._alike]
 
     def _even_context(self, batch: Count) -> Count:
         """Return the context at which a decode pass reads as many bytes of caches as of weights."""
@@ -435,11 +448,9 @@ class Load:
 
     def _held(self, batch: Count) -> ServingMemory:
         """Return what a rank holds with so many sequences, each in the middle of its output."""
-        m, d, w = self.memory, self.deployments, self.load
-        args, draft = (self.replica.model, d, self.replica.types), self.replica.draft
-        own = d.of_group(batch)
-        cache = own * held_bytes(*args, w, draft) + shared_bytes(*args, w, draft)
-        logits = own * self.replica.rows * logit_bytes(self.replica.model, d.attention_par)
+        m, own = self.memory, self.deployments.of_group(batch)
+        cache = own * self.sequences.held + self.sequences.shared
+        logits = own * self.sequences.logits
         return ServingMemory(
             weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
         )

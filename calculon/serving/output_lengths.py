@@ -1,13 +1,20 @@
-"""How long outputs are where they differ: the longest of several."""
+"""How long requests are where they differ: quantiles, the longest of several, and batches that nobody follows."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from calculon.units import Count
+from calculon.units import Array, Count
 
 WIDEST_SHAPE, NARROWEST_SHAPE = 0.1, 1e4
 """Shapes of Weibull distributions between which one is looked for: variations of 430 to 0.00013."""
+
+LONGER_AT_MOST = 1 - 2.0**-53
+"""Share of outputs that are longer than some length: below 1, so that it has a logarithm."""
+
+PARTS = 32
+"""Parts in which a batch runs out."""
 
 _REACH, _POINTS = 60.0, 4001
 """Values of -log(1 - F) up to which, and logarithms from below which, lengths are summed up, at so many points."""
@@ -31,6 +38,18 @@ def weibull_shape(variation: float) -> float:
     return math.exp(low)
 
 
+def length_quantile(mean: float, variation: float, share: float) -> float:
+    """Return the length that a share of Weibull lengths does not exceed.
+
+    >>> round(length_quantile(100.0, 1.0, 0.99))
+    461
+    """
+    if not variation:
+        return mean
+    shape = weibull_shape(variation)
+    return mean * (-math.log1p(-share)) ** (1 / shape) / math.gamma(1 + 1 / shape)
+
+
 def longest_output(batch: Count, output: float, variation: float) -> Count:
     r"""Return the mean length of the longest of so many outputs: the steps of a batch that starts and ends together.
 
@@ -49,10 +68,73 @@ def longest_output(batch: Count, output: float, variation: float) -> Count:
     if not variation:
         return np.full(np.shape(batch), float(output))
     shape = weibull_shape(variation)
-    # by the logarithm y of -log(1 - F), evenly spaced: x = e^(y/k) over the mean Γ(1 + 1/k), and dx = x/k dy
-    level, step = np.linspace(-_REACH, math.log(_REACH), _POINTS, retstep=True)
-    length = np.exp(level / shape - math.lgamma(1 + 1 / shape))
+    level, length = _spread(shape)
     below = np.log(-np.expm1(-np.exp(level)))
-    left = -np.expm1(np.asarray(batch, float)[..., None] * below) * length * (step / shape)
-    ends = (left[..., 0] + left[..., -1]) / 2
-    return np.asarray(output * (length[0] + left.sum(axis=-1) - ends))
+    left = -np.expm1(np.asarray(batch, float)[..., None] * below) * length / shape
+    return np.asarray(output * (length[0] + _sums(left, level)[..., -1]))
+
+
+def _spread(shape: float) -> tuple[Array, Array]:
+    """Return the logarithms y of ``-log(1 - F)``, evenly spaced, and lengths x with a mean of 1: dx is x/k dy."""
+    level = np.linspace(-_REACH, math.log(_REACH), _POINTS)
+    return level, np.exp(level / shape - math.lgamma(1 + 1 / shape))
+
+
+def _sums(values: Array, at: Array) -> Array:
+    """Return the integral up to each point by the trapezoidal rule."""
+    areas = (values[..., 1:] + values[..., :-1]) / 2 * np.diff(at)
+    return np.concatenate([np.zeros((*values.shape[:-1], 1)), areas.cumsum(axis=-1)], axis=-1)
+
+
+class RunningOut(NamedTuple):
+    """Passes in which a batch runs out that nobody follows, in parts of about as many; of shape ``(batches, parts)``.
+
+    Attributes
+    ----------
+    passes : array
+        Passes of each part.
+    left : array
+        Sequences that are left in them, on average.
+    made : array
+        Tokens that these have made since the batch ran out.
+    """
+
+    passes: Count
+    left: Count
+    made: Count
+
+
+def running_out(batch: Count, steps: float, variation: float, *, under_way: bool) -> RunningOut:
+    r"""Return how batches run out whose outputs differ.
+
+    Of `B` outputs of which a share `S` is longer than so many steps, some is left with a probability of
+    :math:`1 - (1 - S)^B`. Of those that are `under_way` for any time, where batches have been full, what is left is
+    longer than `x` for a share :math:`\int_x^\infty S / \bar o`. Source: Cox, *Renewal Theory*, 1962, section 5.2.
+
+    Parameters
+    ----------
+    batch : array, shape (batches,)
+        Sequences at the beginning.
+    steps, variation : float
+        Mean steps of an output, and their standard deviation over it, above 0.
+    under_way : bool
+        Whether sequences began at any time before, or all begin now.
+    """
+    shape = weibull_shape(variation)
+    length = np.union1d(np.linspace(0.0, 1.0, _POINTS), _spread(shape)[1])
+    longer = np.exp(-((length * math.gamma(1 + 1 / shape)) ** shape))
+    if under_way:
+        longer = _sums(longer[::-1], -length[::-1])[::-1]
+    longer = np.clip(longer, 0.0, LONGER_AT_MOST)
+    known, place = np.unique(np.asarray(batch, float), return_inverse=True)
+    found = np.empty((3, len(known), PARTS))
+    for i, size in enumerate(known):
+        some = -np.expm1(size * np.log1p(-longer))
+        passed = _sums(some, length)
+        ends = np.linspace(0.0, passed[-1], PARTS + 1)
+        sums = passed, _sums(size * longer, length), _sums(some * length, length)
+        found[:, i] = [np.diff(np.interp(ends, passed, one)) for one in sums]
+    passes, left, made = found
+    return RunningOut(
+        (steps * passes)[place], (left / passes)[place], (steps * made / passes)[place]
+    )

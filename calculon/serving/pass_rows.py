@@ -36,6 +36,7 @@ from calculon.serving.number_types import (
     NumberTypes,
 )
 from calculon.serving.pass_sizes import PassSizes, seen_keys
+from calculon.serving.split_cache import SplitCache
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENGINE_BYTES
 from calculon.units import Array, Bytes, Count, Flops
@@ -54,6 +55,7 @@ ROWS = (
     "qkv",
     "attention",
     "decode attention",
+    "split cache",
     "output",
     "mlp",
     "router",
@@ -72,6 +74,10 @@ ROWS = (
 
 LOGIT_BYTES = 4
 """Bytes of a logit, which is sampled from in 32 bits (vLLM, ``vllm/v1/sample/sampler.py``)."""
+
+SORTS = ("MlpBlock_Sort", "MlpBlock_Unsort")
+"""Copies of the rows of several ranks in the order of experts, which inference does without: ranks with the same tokens
+choose their own rows, and an exchange hands rows over in that order (DeepEP, ``low_latency_dispatch``)."""
 
 JOINED = ("sum",)
 """Operators that run in the kernel of the next norm (vLLM and TensorRT-LLM, fused add and RMSNorm): no floor."""
@@ -106,6 +112,8 @@ class Row(NamedTuple):
         What is sent to experts, or comes back.
     parts : array or float
         Parts of the batch, each of which has the row.
+    split : SplitCache or None
+        What ranks exchange that have parts of the tokens of a cache.
     """
 
     name: str
@@ -122,6 +130,7 @@ class Row(NamedTuple):
     kernels: int = 1
     exchange: Exchange | None = None
     parts: Count | float = 1.0
+    split: SplitCache | None = None
 
 
 class Chain(NamedTuple):
@@ -280,7 +289,8 @@ def _of_layer(
     model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int, routing: str
 ) -> Iterator[Row]:
     """Yield the rows of a layer of a block; none of attention and of collectives, which serving has its own of."""
-    if layer.collective is not None or layer.kernel == "attention" or not np.any(layer.accessed[0]):
+    apart = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
+    if apart or not np.any(layer.accessed[0]):
         return
     if layer.product is None:
         yield _small(layer, count, "block")
@@ -369,6 +379,9 @@ def _attention(
         if count:
             yield _prefill_attention(model, types, sizes, count, window)
             yield _decode_attention(model, types, sizes, count, window, shared_heads=shared_heads)
+            if np.any(sizes.context_par > 1):
+                nothing, split = np.zeros(sizes.count), SplitCache.of(model, types, sizes, window)
+                yield Row("split cache", None, count, "block", nothing, nothing, split=split)
 
 
 def _prefill_attention(
@@ -412,12 +425,14 @@ def _decode_attention(
 ) -> Row:
     """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values.
 
-    All rows of a sequence share one reading of its cache.
+    All rows of a sequence share one reading of its cache. Ranks that share a cache have all its queries, and tokens of
+    their own.
     """
     widest, further = float(window) if window else np.inf, sizes.verified - 1
-    seen = np.minimum(sizes.context + further / 2, widest)
-    keys = np.minimum(sizes.context, widest) + further
-    heads = np.ceil(model.attn_heads / sizes.tensor_par)
+    parts = sizes.context_par
+    seen = np.minimum(sizes.context + further / 2, widest) / parts
+    keys = (np.minimum(sizes.context, widest) + further) / parts
+    heads = np.ceil(model.attn_heads * parts / sizes.tensor_par)
     widths = model.attn_size + model.value_size
     if model.latent:
         widths = 2 * model.kv_lora_rank + model.qk_rope_head_dim

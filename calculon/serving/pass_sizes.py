@@ -26,6 +26,8 @@ class PassSizes:
         Groups of these ranks that have different experts, and experts that are there once more.
     attn_data_par : array of float
         Groups of these ranks that have different sequences; all else is of all of them together.
+    context_par : array of float
+        Ranks of such a group that have parts of the tokens of the same cache.
     decoded : array of float
         Sequences of which the pass makes a token.
     verified : array of float
@@ -44,6 +46,7 @@ class PassSizes:
     expert_par: Count
     copies: Count
     attn_data_par: Count
+    context_par: Count
     decoded: Count
     verified: Count
     context: Count
@@ -60,6 +63,7 @@ class PassSizes:
         expert_par: Any = 1,
         copies: Any = 0,
         attn_data_par: Any = 1,
+        context_par: Any = 1,
         decoded: Any = 0,
         verified: Any = 1,
         context: Any = 0,
@@ -74,7 +78,7 @@ class PassSizes:
         """
         rows = np.asarray(decoded) * np.asarray(verified)
         last = rows + np.asarray(prompts) if logits is None else logits
-        split = (tensor_par, expert_par, copies, attn_data_par)
+        split = (tensor_par, expert_par, copies, attn_data_par, context_par)
         given = (*split, decoded, verified, context, prompts, chunk, cached, last)
         made = (np.atleast_1d(np.asarray(one, float)) for one in given)
         columns = np.broadcast_arrays(*made)

@@ -39,6 +39,13 @@ class Pool:
         default=0,
         source="DeepSeek, EPLB; SGLang, --ep-num-redundant-experts",
     )
+    context_par: int = declare(
+        "ranks that share keys and values of which they had copies: each has a part of the tokens of every sequence "
+        "(decode context parallelism)",
+        at_least=1,
+        default=1,
+        source="vLLM, --decode-context-parallel-size",
+    )
 
     def __post_init__(self) -> None:
         """Check what the fields say together.
@@ -62,6 +69,9 @@ class Pool:
                 wanted = f"a divisor of tensor_par={self.tensor_par}"
                 hint = "tensor_par counts all ranks of a stage"
                 yield Problem(name, wanted, str(getattr(self, name)), hint)
+        if self.attention_par % self.context_par:
+            wanted = f"a divisor of tensor_par / attn_data_par = {self.attention_par}"
+            yield Problem("context_par", wanted, str(self.context_par))
         if self.redundant_experts and self.expert_par == 1:
             hint = "every rank has all experts; copies serve to spread them: expert_par"
             yield Problem("redundant_experts", "0", str(self.redundant_experts), hint)
@@ -92,6 +102,7 @@ class Pool:
         split = [f"TP {self.tensor_par}"]
         split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
         split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
+        split += [f"CP {self.context_par}"] if self.context_par > 1 else []
         split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
         replicas = "replica" if self.replicas == 1 else "replicas"
         return f"{self.replicas:,} {replicas} of {' '.join(split)}"

@@ -1,4 +1,4 @@
-"""Memory of a rank: weights, activations and reserve, and the sequences whose keys and values fit beside them."""
+"""Memory of a rank: weights, activations and reserve, and what a sequence has cached."""
 
 from dataclasses import fields
 
@@ -6,24 +6,17 @@ import numpy as np
 
 from calculon.architecture.segments import EMBEDDING
 from calculon.frozen import dataclass
-from calculon.hardware.system import System
 from calculon.serving.cache import cached_width, sequence_bytes
-from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import Deployments
 from calculon.serving.drafts import Draft
-from calculon.serving.load import Workload
 from calculon.serving.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
 from calculon.serving.pass_rows import LOGIT_BYTES, chain_of, executed, pass_layers
 from calculon.serving.pass_sizes import PassSizes
-from calculon.serving.prefixes import NO_TIER
+from calculon.serving.replica import Replica
 from calculon.spec.model import Model
 from calculon.units import Array, Bytes, Count
 
 NO_DRAFT = Draft()
 """Without speculation."""
-
-LONGEST_CONTEXT = 2.0**40
-"""Tokens up to which the longest sequence is looked for: more than any memory holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,153 +117,41 @@ def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
     return tokens * block
 
 
-def rank_memory(
-    model: Model,
-    system: System,
-    deployments: Deployments,
-    types: NumberTypes,
-    tokens: Count | float,
-    draft: Draft = NO_DRAFT,
-) -> RankMemory:
+def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
     """Return the memory of a rank for passes of so many tokens, without what each sequence takes.
 
     What drivers and others than the process take (``ext.memory.withheld``) is not part of the capacity.
     """
-    sizes = PassSizes.of(
-        tensor_par=deployments.tensor_par,
-        expert_par=deployments.expert_par,
-        copies=deployments.redundant_experts,
-        attn_data_par=deployments.attn_data_par,
-        decoded=1,
-    )
-    capacity = np.zeros(sizes.count) + system.usable[0]
-    weights = weight_bytes(model, types, sizes, deployments.pipeline_par, draft)
+    model, draft, d = replica.model, replica.draft, replica.deployments
+    sizes = replica.sizes(decoded=1)
+    capacity = np.zeros(sizes.count) + replica.system.usable[0]
+    weights = weight_bytes(model, replica.types, sizes, d.pipeline_par, draft)
     activation = activation_bytes(model, sizes, np.asarray(tokens, float))
     if draft.model is not None:
         drafting = activation_bytes(draft.model, draft.sizes(sizes), np.asarray(tokens, float))
         activation = np.maximum(activation, drafting)
-    reserve = np.full(sizes.count, deployments.record.reserve)
+    reserve = np.full(sizes.count, d.record.reserve)
     free = capacity - weights - reserve - activation
-    room = np.maximum(0.0, free) * deployments.record.memory_fraction
     return RankMemory(
         capacity=capacity,
         weights=weights,
         reserve=reserve,
         activation=activation,
         free=free,
-        room=room,
+        room=np.maximum(0.0, free) * d.record.memory_fraction,
     )
 
 
-def cached_bytes(
-    model: Model,
-    deployments: Deployments,
-    types: NumberTypes,
-    length: Count | float,
-    draft: Draft = NO_DRAFT,
-) -> Bytes:
+def cached_bytes(replica: Replica, length: Count | float) -> Bytes:
     """Return the bytes that a rank of the stage with the most caches for a sequence of so many tokens.
 
     The last block of the cache is half empty on average: ``(kv_block - 1) / 2`` tokens more. What drafts has its own
     cache, on the last stage.
     """
-    filled = np.asarray(length, float) + (deployments.kv_block - 1) / 2
-    split, stages = deployments.attention_par, deployments.pipeline_par
-    whole = sequence_bytes(model, filled, split, types.cache)
-    most = whole * (np.ceil(model.num_blocks / stages) / model.num_blocks)
-    last = whole * (np.floor(model.num_blocks / stages) / model.num_blocks)
-    return np.maximum(most, last + draft.sequence_bytes(filled, split, types.cache))
-
-
-def admitted_tokens(deployment: Deployment, workload: Workload, drafted: int = 0) -> float:
-    """Return the tokens of a request that must find room in the cache before it starts.
-
-    Tokens that prefixes share are cached once, and not counted with each request. Of outputs of different lengths those
-    at hand are longer than the average, but where all of a batch start together. Drafted tokens are cached until they
-    are verified (vLLM, ``num_lookahead_tokens``).
-    """
-    together = deployment.batching == "static"
-    output = workload.output if together else workload.output_at_hand
-    shares = {"reserve": output, "mean": output / 2}
-    fetched = deployment.cache_offload != NO_TIER
-    return workload.alone(fetched=fetched) + shares[deployment.admission] + drafted
-
-
-def shared_bytes(
-    model: Model,
-    deployments: Deployments,
-    types: NumberTypes,
-    workload: Workload,
-    draft: Draft = NO_DRAFT,
-) -> Bytes | float:
-    """Return the bytes that a rank caches once for all requests at hand."""
-    shared = workload.shared(fetched=deployments.record.cache_offload != NO_TIER)
-    return cached_bytes(model, deployments, types, shared, draft) if shared else 0.0
-
-
-def held_bytes(
-    model: Model,
-    deployments: Deployments,
-    types: NumberTypes,
-    workload: Workload,
-    draft: Draft = NO_DRAFT,
-) -> Bytes:
-    """Return the bytes that a rank caches for a sequence at hand beside these, in the middle of its output."""
-    own = workload.alone(fetched=deployments.record.cache_offload != NO_TIER)
-    return cached_bytes(model, deployments, types, own + workload.output_at_hand / 2, draft)
-
-
-def sequences_that_fit(
-    model: Model,
-    deployments: Deployments,
-    types: NumberTypes,
-    memory: RankMemory,
-    workload: Workload,
-    draft: Draft = NO_DRAFT,
-) -> Count:
-    """Return the most sequences of a replica whose caches fit: 0 where not even one does."""
-    admitted = admitted_tokens(deployments.record, workload, draft.speculation.tokens)
-    each = cached_bytes(model, deployments, types, admitted, draft)
-    once = shared_bytes(model, deployments, types, workload, draft)
-    logits = _own_logits(model, deployments, draft)
-    own = np.floor(np.maximum(0.0, memory.room - once) / (each + logits))
-    return own * deployments.attn_data_par
-
-
-def prefix_room(
-    model: Model,
-    deployments: Deployments,
-    types: NumberTypes,
-    memory: RankMemory,
-    workload: Workload,
-    at_hand: Count,
-    draft: Draft = NO_DRAFT,
-) -> Bytes:
-    """Return the bytes of a rank that so many sequences of its group leave for other cached prefixes."""
-    own = held_bytes(model, deployments, types, workload, draft)
-    each = own + _own_logits(model, deployments, draft)
-    once = shared_bytes(model, deployments, types, workload, draft)
-    return np.maximum(0.0, memory.room - once - at_hand * each)
-
-
-def _own_logits(model: Model, deployments: Deployments, draft: Draft) -> Bytes:
-    """Return what the logits of a sequence take of the room for caches: they are beside them."""
-    share = deployments.record.memory_fraction * draft.speculation.rows
-    return share * logit_bytes(model, deployments.attention_par)
-
-
-def longest_context(
-    model: Model,
-    deployments: Deployments,
-    types: NumberTypes,
-    memory: RankMemory,
-    draft: Draft = NO_DRAFT,
-) -> Count:
-    """Return the tokens of the longest sequence that fits alone, by bisection: windows stop to grow."""
-    logits = _own_logits(model, deployments, draft)
-    low, high = np.zeros_like(memory.room), np.full_like(memory.room, LONGEST_CONTEXT)
-    for _ in range(42):
-        middle = np.floor((low + high) / 2)
-        fits = cached_bytes(model, deployments, types, middle, draft) + logits <= memory.room
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    return low
+    blocks, d, element = replica.model.num_blocks, replica.deployments, replica.types.cache
+    filled = np.asarray(length, float) + (d.kv_block - 1) / 2
+    split, stages = d.attention_par, d.pipeline_par
+    whole = sequence_bytes(replica.model, filled, split, element) / d.context_par
+    most = whole * (np.ceil(blocks / stages) / blocks)
+    last = whole * (np.floor(blocks / stages) / blocks)
+    return np.maximum(most, last + replica.draft.sequence_bytes(filled, split, element))

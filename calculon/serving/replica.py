@@ -1,5 +1,6 @@
 """Replicas at work: times of their passes by the sequences that they have."""
 
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,16 +37,25 @@ STEPS = 16
 
 @dataclass(frozen=True)
 class Replica:
-    """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``."""
+    """A replica of each of several deployments, with its workload; all columns have shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    model, system, deployments, workload
+        The records.
+    timed : dict
+        Passes that were timed before, by their sizes.
+    """
 
     model: Model
     system: System
     deployments: Deployments
     workload: Workload
+    timed: dict[bytes, PassTimes] = field(default_factory=dict, repr=False, compare=False)
 
     def take(self, places: Any) -> "Replica":
-        """Return those of the deployments at some places, in that order."""
-        taken = Replica(self.model, self.system, self.deployments.take(places), self.workload)
+        """Return those of the deployments at some places, in that order, with what is known of passes."""
+        taken = replace(self, deployments=self.deployments.take(places))
         vars(taken)["draft"] = self.draft  # whose model was read once
         return taken
 
@@ -77,21 +87,18 @@ class Replica:
         return self.draft.speculation.per_pass
 
     @cached_property
-    def _timed(self) -> dict[bytes, PassTimes]:
-        """Passes that were timed before, by their sizes."""
-        return {}
-
-    @cached_property
     def _spans(self) -> dict[bytes, PassSpans]:
         """Likewise without their rows."""
         return {}
 
     def passes(self, sizes: PassSizes) -> PassTimes:
         """Time passes through all stages, one after the other, with what they draft; the same sizes once."""
+        if sizes.count >= MANY:
+            return self._time(sizes)
         key = sizes.key
-        if key not in self._timed:
-            self._timed[key] = self._time(sizes)
-        return self._timed[key]
+        if key not in self.timed:
+            self.timed[key] = self._time(sizes)
+        return self.timed[key]
 
     def spans(self, sizes: PassSizes) -> PassSpans:
         """Return the times of passes without their rows; of many each is timed that differs from all others."""
@@ -104,15 +111,17 @@ class Replica:
         return self._spans[key]
 
     def _time(self, sizes: PassSizes) -> PassTimes:
+        """Time passes and what they draft."""
         d = self.deployments.record
+        kinds: dict[str, Any] = {
+            "shared_heads": d.shared_heads,
+            "routing": d.routing,
+            "overlap": d.overlap,
+        }
         graphs = d.in_graphs(sizes.prompts)
-        heads: dict[str, Any] = {"shared_heads": d.shared_heads, "routing": d.routing}
-        rows = pass_rows(self.model, self.types, sizes, overlap=d.overlap, **heads)
-        args = self.model, self.system, rows, sizes
-        times = pass_times(*args, graphs=graphs, overlap=d.overlap)
-        return self.draft.after(
-            times, self.system, self.types, sizes, graphs=graphs, overlap=d.overlap, **heads
-        )
+        rows = pass_rows(self.model, self.types, sizes, **kinds)
+        times = pass_times(self.model, self.system, rows, sizes, graphs=graphs, overlap=d.overlap)
+        return self.draft.after(times, self.system, self.types, sizes, graphs=graphs, **kinds)
 
     def sizes(self, **columns: Array | float) -> PassSizes:
         """Return sizes of passes on a rank of each replica."""
@@ -122,6 +131,7 @@ class Replica:
             expert_par=d.expert_par,
             copies=d.redundant_experts,
             attn_data_par=d.attn_data_par,
+            context_par=d.context_par,
             **columns,
         )
 
@@ -208,7 +218,7 @@ class Replica:
         for share, lengths in ((present, w.lengths), (absent, w.lengths_without)):
             if np.any(share):
                 shares += [share * one.share for one in lengths]
-                kinds += [self._prompts_of(batch, decode, one) for one in lengths]
+                kinds += [self.prompts_of(batch, decode, one) for one in lengths]
         return mixture(shares, kinds)
 
     def _abreast(self, batch: Count) -> Count:
@@ -219,7 +229,7 @@ class Replica:
         """
         return np.minimum(self.deployments.attn_data_par, np.maximum(batch, 1.0))
 
-    def _prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
+    def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
         """Return what prompts of one length add."""
         w, computed = self.workload, length.computed
         if not self.deployments.mixes:

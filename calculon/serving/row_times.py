@@ -189,6 +189,7 @@ def pass_times(
         Whether each is a step of the engine, which the host schedules; drafts are part of another's.
     """
     timed = [_row_time(model, system, row, sizes.parts(row.parts).of_group) for row in rows]
+    launching = _launching(system, rows, timed)
     if overlap != "none":
         timed = _hidden(rows, timed, overlap)
     stages = {
@@ -197,7 +198,7 @@ def pass_times(
     }
     time = stages["block"] + stages["first"] + stages["last"]
     some = sizes.tokens > 0
-    waits = np.where(some & ~np.asarray(graphs), _waits(system, rows, time), 0.0)
+    waits = np.where(some & ~np.asarray(graphs), np.maximum(0.0, launching - time), 0.0)
     scheduler = np.where(some, system.ext.serving.step_host * step, 0.0)
     host = _host(waits + scheduler)
     if np.any(host.time):
@@ -211,10 +212,11 @@ def pass_times(
     )
 
 
-def _waits(system: System, rows: Sequence[Row], time: Seconds) -> Seconds:
-    """Return how much longer the host takes to launch all kernels of passes, one by one, than they run."""
-    kernels = sum(row.kernels * row.times * row.parts for row in rows)
-    return np.maximum(0.0, kernels * system.ext.launch.eager - time)
+def _launching(system: System, rows: Sequence[Row], timed: Sequence[RowTime]) -> Seconds:
+    """Return the time in which the host launches all kernels of passes, one by one: those that have something to do."""
+    both = zip(rows, timed, strict=True)
+    kernels = sum(row.kernels * row.times * row.parts * (one.time > 0) for row, one in both)
+    return kernels * system.ext.launch.eager + np.zeros_like(timed[0].time)
 
 
 def _host(added: Seconds) -> RowTime:
@@ -264,10 +266,11 @@ def _row_time(model: Model, system: System, row: Row, sizes: PassSizes) -> RowTi
     if row.message is not None:
         parts = _reduction(system, row.message, sizes.tensor_par)
     elif row.exchange is not None:
-        time = exchange_times(system, row.exchange)[row.name == COMBINE]
-        parts = Parts(0.0 * time, 0.0 * time, 0.0 * time, time, time)
+        parts = _sent(exchange_times(system, row.exchange)[row.name == COMBINE])
     elif row.keys is not None:
         parts = _decoding(model, system, row, sizes)
+    elif row.split is not None:
+        parts = _sent(row.split.time(system))
     else:
         parts = _kernel(system, row, sizes.count)
     nothing, count = np.zeros(sizes.count), row.times
@@ -356,7 +359,7 @@ def _by_law(
     flops[0, 0], moved[0, 0] = row.flops, row.moved
     if kernel.rate is ENGINE_RATE:
         done = kernel.engine.efficiency.padded(flops[0, 0]) / kernel.engine.peak
-        return _combined(system, floor, done, _moved(system, moved[0, 0]))
+        return _combined(system, floor, done / share, _moved(system, moved[0, 0]))
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)
@@ -423,7 +426,11 @@ def _reduction(system: System, message: Bytes, ranks: Count) -> Parts:
     small = system.small_reduce(message, ranks)
     group = Group.in_mesh(system, np.maximum(members, 2), np.ones_like(members))
     library = group_time(system, "all_reduce", np.maximum(message, 1.0), group, AUTO)
-    time = np.where(several, np.minimum(small, library), 0.0)
+    return _sent(np.where(several, np.minimum(small, library), 0.0))
+
+
+def _sent(time: Seconds) -> Parts:
+    """Return what takes the network alone."""
     nothing = np.zeros_like(time)
     return Parts(nothing, nothing, nothing, time, time)
 

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,9 @@ from calculon.inputs import Source
 from calculon.inspect.served_errors import published_errors
 from calculon.records import only_values
 from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
-from calculon.serving.cache import check_served
+from calculon.serving.cache import check_served, copies_of_heads
 from calculon.serving.deployment import Deployment
-from calculon.serving.drafts import draft_of, unsplit
+from calculon.serving.drafts import draft_of, speculation_of, unsplit
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.plain_deployment import deployment_of, loaded
 from calculon.serving.pool import Pool
@@ -117,6 +117,14 @@ class Served(Displayed):
         """
         return drawn(self, kind)
 
+    @property
+    def _speculation(self) -> dict[str, Any] | None:
+        """What is drafted, and how much of it is accepted; None without speculation."""
+        found = speculation_of(self.model, self.deployment)
+        return (
+            {one.name: getattr(found, one.name) for one in fields(found)} if found.tokens else None
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values."""
         return {
@@ -127,6 +135,7 @@ class Served(Displayed):
             "method": "steady state",
             "batch": self.batch,
             "cut": self.cut,
+            "speculation": self._speculation,
             "figures": self.stats,
             "run_time": self.run_time,
             "price": self.point.price,
@@ -226,7 +235,7 @@ def _asked(
     if not _is_other_file(source):
         return read_deployment(source, changes)
     from calculon.launch.launch_files import tell_lost  # rarely needed
-    from calculon.serving.launched import launched_server, server_of
+    from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
     procs = stated.get("num_procs")
@@ -270,7 +279,17 @@ def _wrong_split(model: Model, deployment: Pool) -> Iterator[Problem]:
     if deployment.pipeline_par > model.num_blocks:
         wanted = f"at most num_blocks={model.num_blocks} of {model.name}"
         yield Problem("pipeline_par", wanted, str(deployment.pipeline_par))
+    yield from _unshared_caches(model, deployment)
     yield from _misplaced_experts(model, deployment)
+
+
+def _unshared_caches(model: Model, deployment: Pool) -> Iterator[Problem]:
+    """Yield why ranks cannot share a cache token by token: too few have copies of it."""
+    ranks, parts = deployment.attention_par, deployment.context_par
+    alike = copies_of_heads(model, ranks)
+    if alike % parts:
+        hint = f"of {ranks} ranks that share attention, {alike} have copies of the same keys and values"
+        yield Problem("context_par", f"a divisor of {alike}", str(parts), hint)
 
 
 def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:

@@ -47,20 +47,25 @@ def _arithmetic(system: System, factor: float) -> System:
 
 
 def _network(system: System, factor: float) -> System:
-    inner, *others = system.networks
-    return replace(system, networks=(replace(inner, bandwidth=factor * inner.bandwidth), *others))
+    faster = tuple(replace(one, bandwidth=factor * one.bandwidth) for one in system.networks)
+    return replace(system, networks=faster)
 
 
 def _latency(system: System, factor: float) -> System:
     serving = system.ext.serving
     known = serving.small_reduce.latency
     latency = LatencyByRanks(known.ranks, tuple(one / factor for one in known.seconds))
-    reduce = replace(serving.small_reduce, latency=latency)
-    return replace(system, ext=replace(system.ext, serving=replace(serving, small_reduce=reduce)))
+    exchange = serving.expert_exchange
+    shorter = replace(
+        serving,
+        small_reduce=replace(serving.small_reduce, latency=latency),
+        expert_exchange=replace(exchange, latency=exchange.latency / factor),
+    )
+    return replace(system, ext=replace(system.ext, serving=shorter))
 
 
 def _floors(system: System, factor: float) -> System:
-    names = ("matrix_floor", "attention_floor", "vector_floor")
+    names = ("matrix_floor", "attention_floor", "vector_floor", "routing_floor")
     serving = system.ext.serving
     lower = {name: getattr(serving, name) / factor for name in names}
     rates: dict[tuple[str, str], Rate] = {
@@ -81,7 +86,7 @@ PARTS: Mapping[str, Callable[[System, float], System]] = {
     "capacity of memory": _capacity,
     "rate of arithmetic": _arithmetic,
     "bandwidth of the network": _network,
-    "latency of small reductions": _latency,
+    "latency of small messages": _latency,
     "floors of kernels": _floors,
     "time of the host": _host,
 }

@@ -12,6 +12,7 @@ from calculon.spec.families.configuration import Configuration, Key
 from calculon.spec.families.family import REGULAR, Family, one_in
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
+from calculon.spec.quantised_weights import KEY, Quantised, quantised_weights
 
 USUAL_LENGTH = 8192
 """Tokens of a sequence that most models of today are pre-trained with; longer contexts come at the end."""
@@ -69,7 +70,7 @@ def document_of(raw: Mapping[Any, Any], file: str) -> dict[str, Any]:
         note = f"{file}: sequences of {model.seq_size:,} tokens, the longest context that it states; for the usual "
         note += f"length of pre-training: calculon import-model --seq-size {USUAL_LENGTH}"
         warnings.warn(printable(note), SpecWarning, stacklevel=2)
-    return model.to_dict() | {"about": {"source": source_of(raw)}}
+    return model.to_dict() | {"about": about_of(raw)}
 
 
 def source_of(raw: object) -> str:
@@ -79,6 +80,22 @@ def source_of(raw: object) -> str:
     known = f" of {of}" if isinstance(of, str) and of else ""
     part = ", the text model alone" if config.get("text_config") else ""
     return f"Hugging Face config.json{known}, model_type {config.get('model_type')}{part}"
+
+
+def about_of(raw: object) -> dict[str, Any]:
+    """Return ``about`` of the model: the source, and the fields of a deployment that its released weights have."""
+    types = released_types(raw)
+    found: dict[str, Any] = {"source": source_of(raw)}
+    return found | ({"deployment": dict(types.fields)} if types and types.fields else {})
+
+
+def released_types(raw: object) -> Quantised | None:
+    """Return what a configuration says of narrow weights, which are of a deployment; None where it says nothing."""
+    if not isinstance(raw, Mapping):
+        return None
+    inside = raw.get("text_config")
+    parts = (raw, inside if isinstance(inside, Mapping) else {})
+    return next((one for part in parts if (one := quantised_weights(part.get(KEY)))), None)
 
 
 def _open(raw: object, file: str) -> tuple[Configuration, Family]:
@@ -132,6 +149,8 @@ def _features(config: Configuration, family: Family) -> Iterator[Problem]:
     """Yield the features of a configuration that no model can express, or that its family is not known to have."""
     read = {source.name for source in family.fields.values() if isinstance(source, Key)}
     for key, feature in INEXPRESSIBLE.items():
+        if key == KEY and quantised_weights(config.get(key)) is not None:
+            continue  # of how it is served, which is told
         if config.get(key) and key not in {*read, *family.reads}:
             wanted = f"a model without {feature}"
             yield Problem(config.path + key, wanted, shown(config.get(key)))

@@ -7,6 +7,7 @@ import pytest
 from calculon.campaign.goals import MeanTime, TimeSpan
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import PARTS, Campaign, Phase
+from calculon.campaign.rollout import Rollout
 from calculon.errors import SpecError
 from calculon.spec.fields import spec_fields
 
@@ -15,7 +16,19 @@ WHOLE = {
     "tokens": "15.6T",
     "phases": [
         {"name": "short", "share": 0.9, "seq_size": "8k", "batch": "16M"},
-        {"share": 0.1, "execution": "search", "document_mean": 2000},
+        {
+            "share": 0.1,
+            "execution": "search",
+            "document_mean": 2000,
+            "rollout": {
+                "prompt": "1k",
+                "output": 4000,
+                "output_cv": 0.5,
+                "samples": 512,
+                "deployment": {"tensor_par": 4},
+                "switch": "20s",
+            },
+        },
     ],
     "batch_ramp": {"start": 16, "step": 16, "tokens": "1B"},
     "seq_ramp": [{"from": 0, "seq_size": "4k"}, {"from": "1T", "seq_size": 8192}],
@@ -86,6 +99,9 @@ def test_every_field_decodes():
     assert found.reliability.mtbf_common == pytest.approx(27.6 * 3600)
     assert found.checkpoints.bandwidth == 500e9
     assert found.phases[1].execution.searched
+    rollout = found.phases[1].rollout
+    assert (rollout.prompt, rollout.switch) == (1024, 20)
+    assert {one.key for one in spec_fields(Rollout)} == WHOLE["phases"][1]["rollout"].keys()
     known = {one.key for one in spec_fields(Campaign)} - INSTEAD.keys()
     assert known <= WHOLE.keys()
     for part in PARTS:

@@ -77,11 +77,16 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
     groups = divisors(math.gcd(split, experts))
     apart = draw(st.sampled_from(groups)) if experts > 1 else 1
     copies = experts if apart > 1 and draw(st.booleans()) else 0
+    groups_of_attention = draw(st.sampled_from(divisors(split))) if experts > 1 else 1
+    ranks = split // groups_of_attention
+    heads = model.get("kv_heads") or model["attn_heads"]
+    alike = ranks if model.get("kv_lora_rank") else ranks // math.gcd(ranks, heads)
     budget = draw(st.sampled_from((0, 600, 2048, 8192)))
     found = {
         "tensor_par": split,
         "pipeline_par": stages,
-        "attn_data_par": draw(st.sampled_from(divisors(split))) if experts > 1 else 1,
+        "attn_data_par": groups_of_attention,
+        "context_par": draw(st.sampled_from(divisors(alike))),
         "expert_par": apart,
         "redundant_experts": copies,
         "routing": draw(st.sampled_from(sorted(ROUTINGS))),

@@ -70,6 +70,8 @@ def test_bounds_cut_where_the_answer_says(curve):
     assert asked.cut == "tpot"
     assert cuts["tpot"] == asked.batch
     assert "ttft" not in cuts
+    late = small(ttft_limit=curve.ttft[-1] * 0.999)
+    assert {one.name: one.batch for one in by_batch(late).cuts}["ttft"] == late.batch
     least = {one.name: one.batch for one in by_batch(small(tpot_limit=1e-9)).cuts}
     assert least["tpot"] == 0
     capped = by_batch(small({"max_batch": 7}, users=3))

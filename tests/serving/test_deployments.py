@@ -46,6 +46,7 @@ def deployments(draw):
             "tensor_par": split,
             "pipeline_par": stages,
             "attn_data_par": groups,
+            "context_par": draw(strategies.sampled_from([1, split // groups])),
             "expert_par": experts,
             "redundant_experts": draw(strategies.sampled_from([0, 8])) if experts > 1 else 0,
             "routing": draw(strategies.sampled_from(["balanced", "power_law:1.2"])),

@@ -191,9 +191,8 @@ def test_modules_that_draft_have_their_weights_and_caches_beside(tokens, modules
     both = weight_bytes(PREDICTS, types(), sizes, np.ones(1), draft)
     each = module_count(PREDICTS) / PREDICTS.mtp_layers - PREDICTS.hidden  # no gains of last norms
     assert both - alone == modules * each * 2
-    columns = Deployments.of(deployment)
-    plain = cached_bytes(PREDICTS, columns, types(), 100)
-    drafted = cached_bytes(PREDICTS, columns, types(), 100, draft)
+    drafted = Replica(PREDICTS, H100, Deployments.of(deployment), read_workload(LOAD))
+    plain, drafted = (cached_bytes(one, 100) for one in (drafted.without_draft(), drafted))
     assert drafted == pytest.approx(plain * (1 + modules / PREDICTS.num_blocks), rel=1e-12)
 
 
@@ -203,10 +202,8 @@ def test_what_drafts_is_on_the_last_stage():
     deployment = read_deployment({"num_procs": 2, "pipeline_par": 2, "draft": "mtp"} | {
         "draft_tokens": 1, "acceptance": 0.5})  # fmt: skip
     draft, two = draft_of(model, deployment), np.full(1, 2.0)
-    columns = Deployments.of(deployment)
-    assert cached_bytes(model, columns, types(), 100, draft) == cached_bytes(
-        model, columns, types(), 100
-    )
+    drafted = Replica(model, H100, Deployments.of(deployment), read_workload(LOAD))
+    assert cached_bytes(drafted, 100) == cached_bytes(drafted.without_draft(), 100)
     assert weight_bytes(model, types(), split, two, draft) >= weight_bytes(
         model, types(), split, two
     )

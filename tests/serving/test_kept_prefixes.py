@@ -58,6 +58,9 @@ def test_prompts_that_vary_wait_longer(budget):
         served({"prompt_cv": cv, "rate": 2.0}, token_budget=budget) for cv in (0.0, 1.0)
     )
     assert varied["queue_time"] > 1.2 * equal["queue_time"]
+    # at the percentile the wait and the prompt are long
+    longer = varied["ttft_p"] - varied["ttft"] > 2 * (equal["ttft_p"] - equal["ttft"])
+    assert longer
     assert varied["itl_max"] > equal["itl_max"]
 
 
@@ -165,8 +168,24 @@ def test_users_who_think_fill_a_smaller_batch():
     each = thinking["request_latency"]
     # by Little's law, to a whole sequence
     assert thinking.batch - 1 < 30 * each / (each + 20) <= thinking.batch + 0.5
-    assert thinking["request_rate"] == pytest.approx(30 / (each + 20))
+    assert thinking["request_rate"] == pytest.approx(30 / (each + 20), rel=1e-3)
     assert thinking["tpot"] < busy["tpot"]
     crowd = served({"users": 5000, "think": 20})
     assert crowd.cut == "memory"
     assert crowd["queue_time"] > 0
+
+
+def test_a_run_of_different_outputs_ends_with_the_longest():
+    """All at once it lasts as long as its longest output; of many requests the end matters less and less."""
+    equal, varied = (served({"requests": 64, "output_cv": cv}) for cv in (0, 1))
+    harmonic = sum(1 / n for n in range(1, 65))
+    least = 499 * harmonic * replica({}).decode(np.ones(1), 4000.0)[0]
+    assert varied.batch == equal.batch == 64
+    assert varied.run_time > max(least, 1.5 * equal.run_time)
+    full = served({"output_cv": 1})["request_rate"]
+    ends = [served({"requests": n, "output_cv": 1}).run_time - n / full for n in (5_000, 50_000)]
+    assert ends[0] > 0
+    assert ends[1] == pytest.approx(ends[0], rel=0.01)
+    assert served({"requests": 64, "output_cv": 0.01}).run_time == pytest.approx(
+        equal.run_time, rel=0.01
+    )

@@ -49,6 +49,15 @@ def test_lengths_of_prompts_have_their_mean_and_variance(variation, prefix):
     assert np.all(tokens - computed >= load.common - 1e-9)
 
 
+def test_a_prompt_at_a_percentile():
+    """Of exponential prompts, which have a standard deviation as large as their mean."""
+    load = asked(prompt_cv=1, shared_prefix=100)
+    assert load.prompt_at(0.9).tokens == pytest.approx(2000 * math.log(10))
+    assert load.prompt_at(0.9).cached == pytest.approx(100)
+    assert load.prompt_at(1e-9).computed == pytest.approx(1)
+    assert asked().prompt_at(0.99) == asked().lengths[0]
+
+
 @pytest.mark.parametrize(("turns", "common"), [(2, 0), (5, 100), (1, 700)])
 def test_turns_have_all_before_them_in_their_prompt(turns, common):
     output, message = 120, 60

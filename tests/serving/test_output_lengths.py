@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from calculon.serving.output_lengths import longest_output, weibull_shape
+from calculon.serving.output_lengths import longest_output, running_out, weibull_shape
 
 
 @pytest.mark.parametrize("variation", [0.02, 0.3, 1.0, 2.5])
@@ -31,3 +31,24 @@ def test_the_longest_of_exponential_outputs_is_a_harmonic_sum():
 def test_equal_outputs_end_together():
     np.testing.assert_array_equal(longest_output(np.arange(1.0, 90), 300, 0.0), np.full(89, 300.0))
     np.testing.assert_allclose(longest_output(np.arange(1.0, 90), 300, 1e-3), 300, rtol=0.02)
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+@pytest.mark.parametrize("variation", [0.05, 0.5, 1.0, 2.0])
+def test_a_batch_runs_out_with_all_its_tokens(variation, under_way):
+    batch, steps = np.array([1.0, 8, 300]), 400.0
+    out = running_out(batch, steps, variation, under_way=under_way)
+    each = steps * (1 + variation**2) / 2 if under_way else steps
+    np.testing.assert_allclose((out.passes * out.left).sum(axis=1), batch * each, rtol=3e-3)
+    assert np.all(np.diff(out.left, axis=1) <= 1e-9 * batch[:, None])
+    assert np.all(out.left >= 1 - 1e-6)
+    assert np.all(np.diff(out.made, axis=1) > 0)
+    if not under_way:
+        last = longest_output(batch, steps, variation)
+        np.testing.assert_allclose(out.passes.sum(axis=1), last, rtol=1e-3)
+
+
+def test_exponential_outputs_do_not_know_when_they_began():
+    fresh, old = (running_out(np.full(1, 64.0), 100.0, 1.0, under_way=one) for one in (False, True))
+    np.testing.assert_allclose(fresh.passes, old.passes, rtol=5e-3)
+    np.testing.assert_allclose(fresh.left, old.left, rtol=5e-3)

@@ -12,14 +12,9 @@ from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.cache import CachedBlocks, cached_width, sequence_bytes, token_bytes
 from calculon.serving.deployments import Deployments
 from calculon.serving.pass_sizes import PassSizes
-from calculon.serving.rank_memory import (
-    cached_bytes,
-    logit_bytes,
-    longest_context,
-    rank_memory,
-    sequences_that_fit,
-    weight_bytes,
-)
+from calculon.serving.rank_memory import cached_bytes, logit_bytes, rank_memory, weight_bytes
+from calculon.serving.replica import Replica
+from calculon.serving.sequence_room import SequenceRoom
 from calculon.units import GIB
 from tests.serving.given import H100, LLAMA_70B, SMALL, types
 
@@ -92,30 +87,22 @@ def test_windows_end_the_growth_of_a_cache():
 def fitting(model=LLAMA_70B, system=H100, prompt=2000, output=500, hit=0.0, **fields):
     """Return how many sequences fit, and the longest."""
     given = {"num_procs": 8, "tensor_par": 8, **fields}
-    record = read_deployment(given)
-    deployment = Deployments.of(record)
     load = read_workload(None, {"prompt": prompt, "output": output, "prefix_hit": hit})
-    own = types(weights=record.weights_dtype, cache=record.kv_dtype)
-    memory = rank_memory(model, system, deployment, own, 8192.0)
-    return (
-        sequences_that_fit(model, deployment, own, memory, load)[0],
-        longest_context(model, deployment, own, memory)[0],
-        memory,
-        deployment,
-        own,
-    )
+    replica = Replica(model, system, Deployments.of(read_deployment(given)), load)
+    room = SequenceRoom(replica, rank_memory(replica, 8192.0))
+    return room.fitting[0], room.longest[0], room
 
 
 def test_as_many_sequences_as_the_cache_has_room_for():
-    count, longest, memory, deployment, own = fitting()
+    count, longest, found = fitting()
     tokens = 2000 + 500 + 15 / 2
     each = tokens * 327_680 / 8
     logits = 0.9 * 128256 / 8 * 4
-    room = 0.9 * memory.free[0]
+    room = 0.9 * found.memory.free[0]
     assert count * (each + logits) <= room < (count + 1) * (each + logits)
-    by_length = cached_bytes(LLAMA_70B, deployment, own, np.array([longest, longest + 1]))
+    by_length = cached_bytes(found.replica, np.array([longest, longest + 1]))
     alone = by_length + 0.9 * logit_bytes(LLAMA_70B, np.full(1, 8.0))
-    assert alone[0] <= memory.room[0] < alone[1]
+    assert alone[0] <= found.memory.room[0] < alone[1]
 
 
 def test_what_makes_room_and_what_takes_it():
@@ -132,9 +119,9 @@ def test_what_makes_room_and_what_takes_it():
 
 
 def test_nothing_fits_where_the_weights_do_not():
-    count, longest, memory, _, _ = fitting(num_procs=1, tensor_par=1)
+    count, longest, found = fitting(num_procs=1, tensor_par=1)
     assert count == longest == 0
-    assert memory.free[0] < 0
+    assert found.memory.free[0] < 0
 
 
 @pytest.mark.parametrize(

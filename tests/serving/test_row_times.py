@@ -13,6 +13,9 @@ from calculon.serving.row_times import pass_times
 from tests.serving.given import H100, LLAMA_70B, PLAIN, SMALL, rising, rows_of, timed
 
 BATCHES = np.array([1.0, 3, 16, 64, 257])
+KERNELS = SMALL.num_blocks * 9 + 4
+"""Of a pass on one rank: two norms, four products, attention, positions and a function in each block; embedding, norm,
+head and sampling."""
 
 
 @pytest.mark.parametrize(
@@ -124,9 +127,8 @@ def test_without_graphs_the_host_launches_every_kernel():
     sizes = PassSizes.of(tensor_par=1, decoded=1, context=10)
     rows = rows_of(decoded=1, context=10)
     eager = pass_times(SMALL, H100, rows, sizes, graphs=False)
-    kernels = sum(row.kernels * row.times for row in rows)
     host = H100.ext.serving.step_host
-    assert eager.time[0] == pytest.approx(kernels * H100.ext.launch.eager + host)
+    assert eager.time[0] == pytest.approx(KERNELS * H100.ext.launch.eager + host)
     assert timed(decoded=1, context=10).time < eager.time
 
 
@@ -140,7 +142,7 @@ def test_passes_with_prompts_alone_may_wait_for_launches():
         for one in (plain, eager)
     }
     assert times[eager].time[0] == times[plain].time[0]
-    kernels = sum(row.kernels * row.times for row in rows)
+    kernels = KERNELS + SMALL.num_blocks  # attention of the chunk beside that of the token
     host = H100.ext.serving.step_host
     assert times[eager].time[1] == pytest.approx(kernels * H100.ext.launch.eager + host)
     assert np.array_equal(replace(eager, graphs=False).in_graphs(sizes.prompts), [False, False])
@@ -154,3 +156,16 @@ def test_each_stage_launches_its_own_kernels():
     assert eager.last == plain.last
     assert eager.blocks > plain.blocks
     assert eager.time == pytest.approx(eager.first + eager.blocks + eager.last)
+
+
+def test_products_of_experts_reach_a_share_of_the_rate_of_others():
+    """Half the rate takes twice the arithmetic of experts, and nothing else longer; so in systems with a curve."""
+    mixed = replace(SMALL, num_experts=8, experts_per_token=2, expert_feedforward=512)
+    for machine in (H100, PLAIN):
+        slow = replace(machine.ext.serving, grouped_efficiency=0.5)
+        half = replace(machine, ext=replace(machine.ext, serving=slow))
+        found, slower = (timed(mixed, one, prompts=1, chunk=4096) for one in (machine, half))
+        for before, after in zip(found.rows, slower.rows, strict=True):
+            times = 2 if before.name == "experts" else 1
+            np.testing.assert_allclose(after.arithmetic, times * before.arithmetic)
+            assert after.time > before.time or times == 1

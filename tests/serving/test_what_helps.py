@@ -28,6 +28,16 @@ def test_all_parts_together_are_worth_their_factor():
     assert all(one >= -1e-9 for one in worth.values())
 
 
+def test_parts_of_a_wide_exchange_are_worth_theirs():
+    """Between nodes: bandwidth of their network, and latency of the exchange."""
+    split = {"num_procs": 32, "tensor_par": 32, "attn_data_par": 32, "expert_par": 32}
+    narrow = {"weights_dtype": "float8_block", "max_batch": 64}
+    served = serve("deepseek-v3", {**split, **narrow}, "h800_80g_sxm", LOAD, users=64)
+    worth = {one.part: one.elasticity for one in served.helps}
+    assert sum(worth.values()) == pytest.approx(1, abs=0.1)
+    assert worth["latency of small messages"] > 0.1
+
+
 def test_room_is_worth_something_where_memory_bounds():
     full = serve(LLAMA_70B, 4, H100, {"prompt": 8000, "output": 2000})
     worth = {one.part: one.elasticity for one in full.helps}

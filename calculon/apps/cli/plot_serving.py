@@ -5,9 +5,10 @@ from typing import Any
 
 from calculon.apps.cli.changes import parsed
 from calculon.apps.cli.field_options import stated_by
-from calculon.apps.cli.serving_options import KINDS, OPTIONS, asked_served
+from calculon.apps.cli.serving_options import FRONTIER_KINDS, OPTIONS, asked_served
 from calculon.apps.views.served_frontier import frontier_of
 from calculon.inputs import Changed
+from calculon.search.deployments import deployment_words
 from calculon.serving.by_batch import by_batch
 
 
@@ -18,12 +19,13 @@ def batch(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def frontier(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the frontier of each machine."""
-    changes = parsed(arguments.changes, KINDS)
+    changes = parsed(arguments.changes, FRONTIER_KINDS)
     return frontier_of(
         Changed.of(arguments.model, changes["model"]),
         arguments.num_procs,
         [Changed.of(one, changes["system"]) for one in arguments.systems],
         arguments.workload,
         stated_by(OPTIONS, arguments) | changes["workload"],
-        changes["deployment"],
+        deployment_words.parsed("--fix", arguments.fix),
+        deployment_words.parsed("--add", arguments.add),
     )

@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from calculon.errors import Problem, SpecError
 from calculon.spec import catalog
 from calculon.spec.files import document_suffix, read_document
 from calculon.spec.named_values import CORRECTED
+from calculon.spec.result_selection import split
 
 if TYPE_CHECKING:
     from calculon.apps.report.result import Document
@@ -79,16 +80,21 @@ def _deployment_in(text: str) -> str:
 
 
 def _is_deployment(source: str) -> bool:
-    """Return whether a text names a deployment of the catalog, or a file of one."""
-    if source in catalog.names("deployment"):
+    """Return whether a text names a deployment: of the catalog, a file of one or of several, a script of an engine."""
+    path = split(source)[0]
+    if path in catalog.names("deployment"):
         return True
-    if document_suffix(source) not in DOCUMENTS or not Path(source).is_file():
+    if not Path(path).is_file():
         return False
+    if document_suffix(path) not in DOCUMENTS:
+        from calculon.launch.launch_files import is_engine_script  # only for other files
+
+        return is_engine_script(path)
     try:
         raw = catalog.load("deployment", source)[1]
     except SpecError:
         return False
-    return isinstance(raw, dict) and "num_procs" in raw and "data_par" not in raw
+    return isinstance(raw, Mapping) and "num_procs" in raw and "data_par" not in raw
 
 
 def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
@@ -118,4 +124,4 @@ def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
 
 def _source(kind: str, source: str) -> "Document":
     """Return the hash of the file of a spec."""
-    return file_document(kind, catalog.find(kind, source), short_name(source))
+    return file_document(kind, catalog.find(kind, split(source)[0]), short_name(source))

@@ -4,6 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log
+from calculon.apps.cli.study_run import finish_all, summary_table, undefined
 from calculon.errors import Problem, SpecError
 from calculon.spec.named_values import CORRECTED
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
     """Check everything, run what is not finished, write the table and show the summary."""
-    from calculon.apps.cli.commands.study import finish_all
     from calculon.apps.study.engines import make_engine
     from calculon.apps.study.journal import Journal
     from calculon.apps.study.served_questions import Answer, answer, plan_questions
@@ -51,8 +51,6 @@ def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
 
 def _tell(study: "Study", winners: "Winners", rows: "ServedRows", log: Log, output: str) -> None:
     """Show the summary, and how many deployments are not in it."""
-    from calculon.apps.cli.commands.study import summary_table, undefined
-
     unfit = sum(1 for one in rows.answers if one.reason)
     missing = sum(1 for one in rows.answers if one.missed)
     if unfit:

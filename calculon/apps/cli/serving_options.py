@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 KINDS = ("deployment", "workload", "model", "system")
 """What ``--set`` changes."""
 
+FRONTIER_KINDS = ("workload", "model", "system")
+"""What it changes of a search for deployments, whose fields are those of ``--fix`` and ``--add``."""
+
 OPTIONS = (
     Option("--prompt", "prompt", "N", "tokens of a prompt (2000, 8k)"),
     Option("--output", "output", "N", "tokens that are generated for it (500)"),
@@ -45,11 +48,29 @@ def add_deployment(parser: Parser) -> None:
     parser.add_argument(
         "deployment",
         metavar="DEPLOYMENT",
-        help="how it is served: a name, a file, or a number of processors",
+        help="how it is served: a name, a file, a script of an engine (import-flags), or a number of processors",
     )
     parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
     add_workload(parser)
     add_changes(parser, *KINDS)
+
+
+def add_fields(parser: argparse.ArgumentParser) -> None:
+    """Declare which values of fields of deployments a search tries."""
+    parser.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
+    )
+    parser.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
+    )
 
 
 def specs_of(arguments: argparse.Namespace) -> list[str]:

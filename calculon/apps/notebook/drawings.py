@@ -13,6 +13,7 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.front import axis, front
 from calculon.apps.views.run_pictures import run_days
 from calculon.apps.views.schedule_passes import passes
+from calculon.apps.views.served_frontier import frontier_in
 from calculon.apps.views.sweep_curves import curves
 from calculon.apps.views.waterfalls import fall_alone
 from calculon.errors import Infeasible, Problem, SpecError, nearest
@@ -25,6 +26,7 @@ from calculon.planner.runs.fleet import FleetAnswer
 from calculon.planner.runs.goodput_by_size import goodput_by_size
 from calculon.planner.runs.training_run import TrainingRun
 from calculon.planner.waterfall import Waterfall
+from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.search_result import SearchResult
 from calculon.serving.by_batch import ByBatch, by_batch
 from calculon.serving.serve import Served
@@ -153,6 +155,7 @@ _KINDS: dict[type, dict[str, tuple[Content, str]]] = {
     TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
     Waterfall: {"waterfall": (_fall, "waterfall_bars")},
     ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
+    DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
     Served: {"batch": (_over_batches, "batch_curves")},
     Sweep: {"curves": (_curves, "curves")},
 }

@@ -78,10 +78,12 @@ class BatchPage:
                 group: sum(one[f"decoding_{name}"] for name in causes) / one["tpot"]
                 for group, causes in _GROUPS.items()
             }
-            shares["prompts"] = max(0.0, 1 - sum(shares.values()))
+            left = 1 - sum(shares.values())
+            shares["prompts"] = left if left > _ROUNDING else 0.0
             yield row | {name: percent(share) for name, share in shares.items()}
 
 
+_ROUNDING = 1e-9
 _NOTE = (
     "Shares are of the time per token: decoding is due to memory (weights, caches, activations), arithmetic "
     "(FLOP), the network (net), and what is fixed (floors of kernels, the host); the rest are prompts of other "

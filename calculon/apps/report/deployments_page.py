@@ -8,6 +8,7 @@ from rich.text import Text
 
 from calculon.apps.report.frontier import Axis, Frontier
 from calculon.apps.report.grids import grid, indented
+from calculon.apps.report.serving_drafts import draft_mark
 from calculon.apps.report.serving_page import (
     duration_of,
     rate,
@@ -101,6 +102,8 @@ class DeploymentsPage:
             yield Column("budget", "budget", right=True, drop=4)
         if any(self._differs(name) for name in ("weights_dtype", "kv_dtype", "experts_dtype")):
             yield Column("types", "types", fold=True)
+        if any(draft_mark(one["deployment"]) for one in self.winners):
+            yield Column("drafts", "drafts", fold=True)
         yield Column("batch", "batch", right=True)
         yield Column("ttft", "TTFT", right=True)
         yield Column("tpot", "TPOT", right=True)
@@ -130,6 +133,7 @@ class DeploymentsPage:
                 "prefill": _prefill_words(d.get("prefill")),
                 "budget": f"{d['token_budget']:,}",
                 "types": types_words(d),
+                "drafts": draft_mark(d),
                 "batch": f"{one['batch']:,}",
                 "ttft": duration_of(f["ttft_p" if behind else "ttft"]),
                 "tpot": duration_of(f["tpot_p" if behind else "tpot"]),

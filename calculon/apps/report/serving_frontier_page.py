@@ -44,6 +44,9 @@ class ServingFrontierPage:
         title = f"{self.document['model']} served by {counts_words(self.document['num_procs'])}"
         yield Text(title, "bold underline")
         yield indented(Text(requests_words(self.document["workload"])))
+        types = all_types(self.document)
+        if len(types) == 1:
+            yield indented(Text(types[0]))
         yield Text()
         curves = self.document["curves"]
         letters = ascii_uppercase if len(curves) > 1 else ("",)
@@ -61,7 +64,13 @@ class ServingFrontierPage:
         places = [(label, a, b) for (label, _, _), a, b in zip(told, across, up, strict=True)]
         yield indented(Frontier(x, y, places, steps=len(curves) == 1))
         yield Text()
-        columns = _columns(len(curves) > 1, len(self.document["num_procs"]) > 1)
+        counts = self.document["num_procs"]
+        differ = {
+            "system": len(curves) > 1,
+            "num_procs": len(counts) > 1,
+            "types": len(types) > 1,
+        }
+        columns = [one for one in _COLUMNS if differ.get(one.key, True)]
         yield indented(Table(tuple(columns), [*_rows(told)]))
         for curve in curves:
             if not curve["points"]:
@@ -76,6 +85,12 @@ def counts_words(counts: Sequence[int]) -> str:
     """
     several = f"{min(counts):,} to {max(counts):,} processors"
     return several if len(counts) > 1 else counted(counts[0], "processor")
+
+
+def all_types(document: Document) -> list[str]:
+    """Return the types of numbers of all points, in words."""
+    every = (one["deployment"] for curve in document["curves"] for one in curve["points"])
+    return list(dict.fromkeys(map(types_words, every)))
 
 
 def chosen(points: Sequence[Document]) -> list[Document]:
@@ -110,18 +125,17 @@ def _rows(told: Sequence[tuple[str, str, Document]]) -> Iterator[dict[str, str]]
         }
 
 
-def _columns(machines: bool, counts: bool) -> Iterator[Column]:
-    yield Column("label", "#")
-    if machines:
-        yield Column("system", "system")
-    if counts:
-        yield Column("num_procs", "processors", right=True)
-    yield Column("user", "user\ntokens/s", right=True)
-    yield Column("processor", "processor\ntokens/s", right=True)
-    yield Column("all", "all\ntokens/s", right=True, drop=2)
-    yield Column("ttft", "TTFT", right=True)
-    yield Column("split", "split")
-    yield Column("replicas", "replicas", right=True)
-    yield Column("batch", "batch of\na replica", right=True)
-    yield Column("budget", "token\nbudget", right=True, drop=1)
-    yield Column("types", "types", drop=3)
+_COLUMNS = (
+    Column("label", "#"),
+    Column("system", "system"),
+    Column("num_procs", "processors", right=True),
+    Column("user", "user\ntokens/s", right=True),
+    Column("processor", "processor\ntokens/s", right=True),
+    Column("all", "all\ntokens/s", right=True, drop=3),
+    Column("ttft", "TTFT", right=True),
+    Column("split", "split"),
+    Column("replicas", "replicas", right=True, drop=2),
+    Column("batch", "batch of\na replica", right=True),
+    Column("budget", "token\nbudget", right=True, drop=1),
+    Column("types", "types", fold=True),
+)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.page import SIDE_BY_SIDE
+from calculon.apps.report.serving_drafts import draft_notes, draft_words
 from calculon.apps.report.serving_prefixes import (
     has_prefixes,
     length_note,
@@ -17,7 +18,7 @@ from calculon.apps.report.serving_prefixes import (
 )
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, gibibytes, heading, percent
-from calculon.inspect.served_errors import ALL
+from calculon.serving_figures import ALL_ENGINES
 from calculon.units import duration, significant
 
 Document = Mapping[str, Any]
@@ -51,6 +52,7 @@ BOUNDS = {"floor": "floor", "arithmetic": "arithmetic", "memory": "memory", "net
 
 _LATENT = 1e-12
 
+
 _MOST_PARTS = 3
 """Parts of the machine that are told."""
 
@@ -58,7 +60,7 @@ _LEAST_HELP = 5e-3
 """Elasticity from which a part helps."""
 
 _BETTER = {
-    "latency of small reductions": "shorter latency of small reductions",
+    "latency of small messages": "shorter latency of small messages",
     "floors of kernels": "shorter floors of kernels",
     "time of the host": "shorter time of the host",
 }
@@ -102,6 +104,8 @@ class ServingPage:
             "requests": requests_words(w),
             "batch": f"{counted(self.served['batch'], 'sequence')} in each replica: {self._cut()}",
         }
+        if drafts := draft_words(self.served):
+            rows["drafts"] = drafts
         table = grid("text", "text")
         for label, words in rows.items():
             table.add_row(Text(label, "dim"), Text(words))
@@ -156,9 +160,7 @@ class ServingPage:
             )
         if f["joules_per_token"] is not None:
             energy = f"{f['joules_per_token']:.3g}"
-            rows.append(
-                ("J for a generated token", energy, "estimate; what it assumes stands below")
-            )
+            rows.append(("J for a token", energy, "estimate; what it assumes stands below"))
         if self.served["run_time"] is not None:
             count = f"{self.workload['requests']:,} requests"
             told = f"{count}, {rate(f['run_output_rate'])} generated tokens/s"
@@ -172,14 +174,21 @@ class ServingPage:
 
     def _published(self, figure: str, words: Callable[[float], str]) -> str:
         """Say what a figure is where the prediction is off as it is of published rows; empty without any."""
-        error, value = self.served["published"].get(figure, {}).get(ALL), self.figures[figure]
+        error, value = (
+            self.served["published"].get(figure, {}).get(ALL_ENGINES),
+            self.figures[figure],
+        )
         if error is None or not math.isfinite(value):
             return ""
         return f"({words(error['low'] * value)} to {words(error['high'] * value)})"
 
     def _evidence(self) -> Iterator[str]:
         """Say which rows the ranges of figures rest on."""
-        found = {name: each[ALL] for name, each in self.served["published"].items() if ALL in each}
+        found = {
+            name: each[ALL_ENGINES]
+            for name, each in self.served["published"].items()
+            if ALL_ENGINES in each
+        }
         if not found:
             return
         names = {"ttft": "first token", "tpot": "per token", "output_rate": "tokens/s"}
@@ -318,6 +327,7 @@ class ServingPage:
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
             *prefix_notes(self.served),
+            *draft_notes(self.served),
         ]
         if self.figures["joules_per_token"] is not None:
             notes.append(f"Energy: {self.served['power']}.")
@@ -350,6 +360,7 @@ def split_words(d: Document) -> str:
     split = [f"TP {d['tensor_par']}"]
     split += [f"PP {d['pipeline_par']}"] if d["pipeline_par"] > 1 else []
     split += [f"attention DP {d['attn_data_par']}"] if d["attn_data_par"] > 1 else []
+    split += [f"CP {d['context_par']}"] if d["context_par"] > 1 else []
     split += [f"EP {d['expert_par']}"] if d["expert_par"] > 1 else []
     copies = d["redundant_experts"]
     return " ".join(split) + (f" with {counted(copies, 'expert')} twice" if copies else "")

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.apps.validate.measured_and_predicted import Result
-from calculon.inspect.served_errors import ALL, FIGURES, ServedError
+from calculon.inspect.served_errors import FIGURES, ServedError
+from calculon.serving_figures import ALL_ENGINES
 from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
 
@@ -63,7 +64,10 @@ def error_rows(rows: Sequence[Measured]) -> list[ServedError]:
         own = [row for row in rows if row.figure == figure]
         kinds = sorted({row.engine for row in own})
         batching = [row for row in own if row.engine not in ONE_STREAM]
-        groups = [(ALL, batching), *((k, [row for row in own if row.engine == k]) for k in kinds)]
+        groups = [
+            (ALL_ENGINES, batching),
+            *((k, [row for row in own if row.engine == k]) for k in kinds),
+        ]
         found += [_errors(engine, figure, group) for engine, group in groups if group]
     return found
 

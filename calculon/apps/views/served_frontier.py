@@ -10,6 +10,7 @@ from calculon import inputs
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.system import System
 from calculon.inputs import Source
+from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.deployments.serving_search import search_deployments
 from calculon.search.search_counts import pareto_front
 from calculon.serving.asked import WorkloadSource, read_workload
@@ -28,16 +29,14 @@ def frontier_of(
     systems: Sequence[Source | System],
     workload: WorkloadSource | None,
     options: Mapping[str, Any],
-    fix: Mapping[str, Any],
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the frontiers of machines as plain data: deployments that no other beats in both rates.
 
-    The search finds them with batches that double; at every batch between, its deployments are on the frontier as far
-    as they are not beaten.
-
     Parameters
     ----------
-    model, num_procs, workload, options, fix
+    model, num_procs, workload, options, fix, add
         As of :func:`~calculon.search.deployments.serving_search.search_deployments`.
     systems : sequence of source
         The machines.
@@ -50,27 +49,52 @@ def frontier_of(
         Where the model fits on none, and where no batch of any deployment keeps the limits.
     """
     shape, load = inputs.model(model), read_workload(workload, options)
+    _check_saturated(load)
+    return frontiers(
+        [
+            search_deployments(shape, num_procs, one, load, pareto=AXES, fix=fix, add=add)
+            for one in systems
+        ]
+    )
+
+
+def frontier_in(found: DeploymentSearch) -> dict[str, Any]:
+    """Return the frontier of the deployments that a search found."""
+    _check_saturated(found.space.workload)
+    return frontiers([found])
+
+
+def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
+    """Return the frontiers of searches for one model under one workload on several machines.
+
+    A search tries batches that double; at every batch between, its deployments are on the frontier as far as they are
+    not beaten.
+    """
+    curves = []
+    for found in several:
+        space = found.space
+        free = {replace(one, max_batch=0): None for one in found.deployments}
+        own = [by_batch(serve(space.model, one, space.system, space.workload)) for one in free]
+        curves.append({"system": space.system.name, "points": _points(own, space.workload)})
+    if not any(curve["points"] for curve in curves):
+        raise Infeasible(
+            "nothing", "; ".join(f"{one.space.system.name}: {one.why}" for one in several)
+        )
+    space = several[0].space
+    return {
+        "model": space.model.name,
+        "num_procs": list(space.counts),
+        "workload": space.workload.to_dict(),
+        "curves": curves,
+    }
+
+
+def _check_saturated(load: Workload) -> None:
+    """Refuse a load that states how many requests come."""
     if load.kind != SATURATED:
         hint = "calculon serve has the figures of a load"
         wanted = "none: a frontier has every batch, and so every load"
         raise SpecError("workload", Problem(load.kind, wanted, "a value", hint))
-    curves, reasons = [], []
-    for source in systems:
-        machine = inputs.system(source)
-        found = search_deployments(shape, num_procs, machine, load, pareto=AXES, fix=fix)
-        if not len(found):
-            reasons.append(f"{machine.name}: {found.why}")
-        free = {replace(one, max_batch=0): None for one in found.deployments}
-        several = [by_batch(serve(shape, one, machine, load)) for one in free]
-        curves.append({"system": machine.name, "points": _points(several, load)})
-    if not any(curve["points"] for curve in curves):
-        raise Infeasible("nothing", "; ".join(reasons))
-    return {
-        "model": shape.name,
-        "num_procs": list(found.space.counts),
-        "workload": load.to_dict(),
-        "curves": curves,
-    }
 
 
 def _points(several: Sequence[ByBatch], load: Workload) -> list[dict[str, Any]]:

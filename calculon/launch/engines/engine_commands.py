@@ -10,8 +10,8 @@ from calculon.launch.engines.engine_files import BESIDE
 from calculon.launch.server import Server
 from calculon.spec.fields import shown
 
-OF_ESTIMATE = ("price", "reserve_gib")
-"""Fields that no engine has: they are of the estimate, and kept in a comment."""
+OF_ESTIMATE = ("price", "reserve_gib", "routing")
+"""Fields that no engine has: they are of the estimate, the text or the market, and kept in a comment."""
 
 _SHARE = "memory_fraction"
 

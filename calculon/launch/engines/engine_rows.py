@@ -50,51 +50,75 @@ def always(field: str, value: Any) -> Row:
     return row(field, (), lambda one: {field: value}, write)
 
 
-def degrees(
-    tensor: str,
-    pipeline: str,
-    replicas: str,
-    experts: tuple[Callable[[Reading, int], int], Callable[[Writing], Fields]],
-    further: Sequence[str],
-) -> Row:
-    """Return the row of processors and degrees.
+def option(setting: str, field: str, on: Any, off: Any) -> Row:
+    """Return the row of a switch that is a field with two values that the engine has; left out where it is off."""
 
-    Parameters
+    def write(one: Writing) -> Fields:
+        if one[field] not in (on, off):
+            raise one.refuse(field, f"{off}, {on}", f"--set {field}={off}")
+        return {setting: True} if one[field] == on else {}
+
+    return row(field, (setting,), lambda one: {field: on if one.switch(setting) else off}, write)
+
+
+@dataclass(frozen=True, slots=True)
+class Degrees:
+    """What an engine calls processors and degrees.
+
+    Attributes
     ----------
-    tensor, pipeline, replicas : str
-        Settings of the degrees, and of copies of the model; empty where there is none.
-    experts : pair of callables
-        Read the groups of experts, given the tensor parallel ranks; and write them.
-    further : sequence of str
-        Settings that `experts` asks for.
+    tensor, pipeline, copies : str
+        Settings of the ranks that share products, of stages, and of copies of the model or of attention ranks with
+        requests of their own; `copies` is empty where there is none.
+    further : tuple of str
+        Settings that the callables ask for.
+    read_split : callable
+        Returns ``tensor_par`` (all ranks of a stage), ``attn_data_par`` and ``expert_par``, given the ranks and copies
+        that are stated, and the copies of the model that are left.
+    write_split : callable
+        Returns the settings of these three.
     """
-    beside = f"{BESIDE}replicas"
 
-    def read(one: Reading) -> Fields:
-        split, stages = (_least_one(one, name) for name in (tensor, pipeline))
-        copies = _least_one(one, beside) * (_least_one(one, replicas) if replicas else 1)
+    tensor: str
+    pipeline: str
+    copies: str
+    further: tuple[str, ...]
+    read_split: Callable[[Reading, int, int], tuple[int, int, int, int]]
+    write_split: Callable[[Writing], Fields]
+
+    def row(self) -> Row:
+        """Return the row of all of them."""
+        named = (self.tensor, self.pipeline, self.copies, f"{BESIDE}replicas", *self.further)
+        fields = "num_procs tensor_par pipeline_par attn_data_par expert_par"
+        return row(fields, [name for name in named if name], self._read, self._write)
+
+    def _read(self, one: Reading) -> Fields:
+        ranks, stages = (_least_one(one, name) for name in (self.tensor, self.pipeline))
+        stated = _least_one(one, self.copies) if self.copies else 1
+        split, attention, groups, copies = self.read_split(one, ranks, stated)
         each = split * stages
-        procs = one.asked_procs or each * copies
+        procs = one.asked_procs or each * copies * _least_one(one, f"{BESIDE}replicas")
         if procs % each:
             wanted = f"a multiple of {split} x {stages} = {each:,} (tensor x pipeline parallel)"
             raise SpecError(one.parsed.file, Problem("processors", wanted, f"{procs:,}"))
-        groups = experts[0](one, split)
+        for name, value in (("attn_data_par", attention), ("expert_par", groups)):
+            if split % value:
+                wanted = f"a divisor of {self.tensor} {split}"
+                raise SpecError(one.parsed.file, Problem(name, wanted, str(value)))
         return {
             "num_procs": procs,
             "tensor_par": split,
             "pipeline_par": stages,
+            "attn_data_par": attention,
             "expert_par": groups,
         }
 
-    def write(one: Writing) -> Fields:
-        found: Fields = {}
-        for name, field in ((tensor, "tensor_par"), (pipeline, "pipeline_par")):
-            found |= {name: one[field]} if one[field] > 1 or name == tensor else {}
+    def _write(self, one: Writing) -> Fields:
+        found = self.write_split(one)
+        if one["pipeline_par"] > 1:
+            found[self.pipeline] = one["pipeline_par"]
         copies = one["num_procs"] // (one["tensor_par"] * one["pipeline_par"])
-        return found | experts[1](one) | ({beside: copies} if copies > 1 else {})
-
-    settings = [name for name in (tensor, pipeline, replicas, beside, *further) if name]
-    return row("num_procs tensor_par pipeline_par expert_par", settings, read, write)
+        return found | ({f"{BESIDE}replicas": copies} if copies > 1 else {})
 
 
 def _least_one(one: Reading, name: str) -> int:

@@ -3,7 +3,8 @@
 Sources: docs.sglang.io, *Server Arguments* and *Hyperparameter Tuning*, of 2025-10: names and defaults.
 ``--mem-fraction-static`` is a share of all memory, for weights and cache: ``s * capacity = weights + cache``; without
 it the server works it out. Prompts have passes of their own, in parts of ``--chunked-prefill-size`` tokens, unless
-``--enable-mixed-chunk`` adds sequences that decode.
+``--enable-mixed-chunk`` adds sequences that decode. With ``--enable-dp-attention`` attention ranks share both those
+tokens and ``--max-running-requests`` (recalled). Graphs are of passes that decode alone.
 """
 
 import re
@@ -14,10 +15,11 @@ from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing
 from calculon.launch.engines.engine_drafts import SGLANG_DRAFTS
 from calculon.launch.engines.engine_files import CHECKPOINT, beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import (
+    Degrees,
     TypeNames,
     always,
-    degrees,
     memory_share,
+    option,
     passed_on,
     row,
 )
@@ -25,12 +27,11 @@ from calculon.launch.engines.engine_words import SGLANG_NO_EFFECT, SGLANG_NOT_MO
 from calculon.launch.texts.shell_flags import flag_name
 
 _TP, _PP, _DP, _EP = "--tp-size", "--pp-size", "--dp-size", "--ep-size"
+_COPIES = "--ep-num-redundant-experts"
 _DP_ATTENTION = "--enable-dp-attention"
 _CHUNK, _MIXED = "--chunked-prefill-size", "--enable-mixed-chunk"
 _SEQUENCES, _BLOCK = "--max-running-requests", "--page-size"
-_EAGER = "--disable-cuda-graph"
 _SHARE = "--mem-fraction-static"
-_OFFLOAD = "--enable-hierarchical-cache"
 
 _SPELLINGS = {
     "--tp": _TP,
@@ -73,27 +74,26 @@ _CACHES = {
 _TYPES = TypeNames("--dtype", "--quantization", "--kv-cache-dtype", _QUANTISED, _CACHES)
 
 
-def _read_experts(one: Reading, split: int) -> int:
+def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies."""
     groups = one.count(_EP, default=1) or 1
-    if one.switch(_DP_ATTENTION):
-        effect = "attention ranks that hold whole requests: they are taken for copies of the model"
-        one.not_modelled(_DP_ATTENTION, effect)
-    if split % groups:
-        found = one.setting(_EP)
-        assert found is not None
-        raise one.error(found, f"a divisor of {_TP} {split}")
-    return groups
+    return (ranks, copies, groups, 1) if one.switch(_DP_ATTENTION) else (ranks, 1, groups, copies)
 
 
-def _write_experts(one: Writing) -> Fields:
-    return {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+def _write_split(one: Writing) -> Fields:
+    found: Fields = {_TP: one["tensor_par"]}
+    found |= {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+    if one["attn_data_par"] > 1:
+        found |= {_DP_ATTENTION: True, _DP: one["attn_data_par"]}
+    return found
 
 
 def _read_batch(one: Reading) -> Fields:
     most = one.count(_SEQUENCES, default=0) or 0
     chunk = one.count(_CHUNK, default=_CHUNK_TOKENS) or 0
     if one.switch(_MIXED):
-        return {"max_batch": most, "token_budget": max(chunk, 0)}
+        ranks = one.deployment["attn_data_par"]
+        return {"max_batch": most, "token_budget": max(chunk, 0) // ranks}
     if chunk > 0 and _CHUNK in one.parsed.settings:
         effect = "prompts that are longer are cut; those in passes of their own are whole here"
         one.not_modelled(_CHUNK, effect)
@@ -102,47 +102,41 @@ def _read_batch(one: Reading) -> Fields:
 
 def _write_batch(one: Writing) -> Fields:
     budget, most = one["token_budget"], one["max_batch"]
-    found: Fields = {_MIXED: True, _CHUNK: budget} if budget else {_CHUNK: -1}
+    found: Fields = (
+        {_MIXED: True, _CHUNK: budget * one["attn_data_par"]} if budget else {_CHUNK: -1}
+    )
     return found | ({_SEQUENCES: most} if most else {})
 
 
-def _write_offload(one: Writing) -> Fields:
-    if one["cache_offload"] not in ("none", "host"):
-        raise one.refuse("cache_offload", "none, host")
-    return {_OFFLOAD: True} if one["cache_offload"] == "host" else {}
-
-
 ROWS = (
-    degrees(_TP, _PP, _DP, (_read_experts, _write_experts), (_EP, _DP_ATTENTION)),
+    Degrees(_TP, _PP, _DP, (_EP, _DP_ATTENTION), _read_split, _write_split).row(),
+    row(
+        "redundant_experts",
+        (_COPIES,),
+        lambda one: {"redundant_experts": one.count(_COPIES, default=0)},
+        lambda one: {_COPIES: one["redundant_experts"]} if one["redundant_experts"] else {},
+    ),
     _TYPES.row(),
     row("max_batch token_budget", (_SEQUENCES, _CHUNK, _MIXED), _read_batch, _write_batch),
     always("admission", "mean"),
+    always("prefill_graphs", value=False),
     row(
         "kv_block",
         (_BLOCK,),
         lambda one: {"kv_block": one.count(_BLOCK, default=1)},
         lambda one: {} if one["kv_block"] == 1 else {_BLOCK: one["kv_block"]},
     ),
-    row(
-        "graphs",
-        (_EAGER,),
-        lambda one: {"graphs": not one.switch(_EAGER)},
-        lambda one: {} if one["graphs"] else {_EAGER: True},
-    ),
+    option("--disable-cuda-graph", "graphs", on=False, off=True),
     memory_share(
         _SHARE,
         None,
         lambda rank, share: share * rank.capacity - rank.weights,
         lambda rank, cache: (rank.weights + cache) / rank.capacity,
     ),
-    row(
-        "cache_offload",
-        (_OFFLOAD,),
-        lambda one: {"cache_offload": "host" if one.switch(_OFFLOAD) else "none"},
-        _write_offload,
-    ),
+    option("--enable-hierarchical-cache", "cache_offload", "host", "none"),
+    option("--enable-two-batch-overlap", "overlap", "two_batches", "none"),
     SGLANG_DRAFTS,
-    passed_on("price"),
+    passed_on("price", "routing"),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

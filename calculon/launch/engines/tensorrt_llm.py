@@ -3,7 +3,8 @@
 Sources: nvidia.github.io/TensorRT-LLM, *trtllm-serve*, *LLM API reference* (``LlmArgs``, ``KvCacheConfig``) and *How to
 Change KV Cache Behavior*, of release 1.0: names and defaults; ``tokens_per_block`` 32 and the policy
 ``GUARANTEED_NO_EVICT`` are recalled. ``free_gpu_memory_fraction`` is a share of what is free beside weights and
-buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint.
+buffers, as our ``memory_fraction``. Types of weights are those of the checkpoint. The PyTorch backend has graphs of
+passes that decode alone.
 """
 
 import re
@@ -12,9 +13,13 @@ from typing import Any
 
 from calculon.launch.deepspeed import nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing, plain
-from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS, rows_of_sequence
+from calculon.launch.engines.engine_drafts import (
+    TENSORRT_LLM_DRAFTS,
+    sequences_of_rank,
+    sequences_of_ranks,
+)
 from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
-from calculon.launch.engines.engine_rows import TypeNames, degrees, passed_on, row
+from calculon.launch.engines.engine_rows import Degrees, TypeNames, always, passed_on, row
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
 
 _TP, _PP, _EP = "tensor_parallel_size", "pipeline_parallel_size", "moe_expert_parallel_size"
@@ -61,23 +66,20 @@ _TYPES = TypeNames(
 )
 
 
-def _read_experts(one: Reading, split: int) -> int:
+def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies."""
     groups = one.count(_EP, default=1) or 1
-    if one.switch(_ATTENTION_DP):
-        effect = (
-            "attention ranks that hold whole requests: they are taken for ranks that share them"
-        )
-        one.not_modelled(_ATTENTION_DP, effect)
-    groups = 1 if groups < 0 else groups
-    if split % groups:
-        found = one.setting(_EP)
-        assert found is not None
-        raise one.error(found, f"a divisor of {_TP} {split}")
-    return groups
+    attention = ranks if one.switch(_ATTENTION_DP) else 1
+    return ranks, attention, 1 if groups < 0 else groups, copies
 
 
-def _write_experts(one: Writing) -> Fields:
-    return {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+def _write_split(one: Writing) -> Fields:
+    split, attention = one["tensor_par"], one["attn_data_par"]
+    if attention not in (1, split):
+        raise one.refuse("attn_data_par", f"1, {split}", f"--set attn_data_par={split}")
+    found: Fields = {_TP: split}
+    found |= {_EP: one["expert_par"]} if one["expert_par"] > 1 else {}
+    return found | ({_ATTENTION_DP: True} if attention > 1 else {})
 
 
 def _read_budget(one: Reading) -> Fields:
@@ -94,16 +96,14 @@ def _write_budget(one: Writing) -> Fields:
 
 
 def _read_sequences(one: Reading) -> Fields:
-    fitting = one.deployment["token_budget"] // rows_of_sequence(one)
-    most = max(1, min(_SEQUENCES_DEFAULT, fitting))
-    return {"max_batch": one.count(_SEQUENCES, default=most)}
+    return sequences_of_ranks(one, _SEQUENCES, _SEQUENCES_DEFAULT)
 
 
 def _write_sequences(one: Writing) -> Fields:
     if one["max_batch"] == 0:
         hint = "--set max_batch=N; calculon serve says how many fit"
         raise one.refuse("max_batch", "1 at least", hint)
-    return {_SEQUENCES: one["max_batch"]}
+    return {_SEQUENCES: sequences_of_rank(one)}
 
 
 def _read_admission(one: Reading) -> Fields:
@@ -128,7 +128,7 @@ def _read_share(one: Reading) -> Fields:
 
 
 ROWS = (
-    degrees(_TP, _PP, "", (_read_experts, _write_experts), (_EP, _ATTENTION_DP)),
+    Degrees(_TP, _PP, "", (_EP, _ATTENTION_DP), _read_split, _write_split).row(),
     _TYPES.row(),
     TENSORRT_LLM_DRAFTS,
     row("token_budget", (_TOKENS, _CHUNKED), _read_budget, _write_budget),
@@ -151,13 +151,14 @@ ROWS = (
         _read_graphs,
         lambda one: {} if one["graphs"] else {_GRAPHS: None},
     ),
+    always("prefill_graphs", value=False),
     row(
         "memory_fraction",
         (_SHARE, f"{BESIDE}reserve_gib"),
         _read_share,
         lambda one: {_SHARE: one["memory_fraction"]},
     ),
-    passed_on("price"),
+    passed_on("price", "routing"),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

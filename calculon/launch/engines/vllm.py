@@ -4,6 +4,7 @@ Sources: docs.vllm.ai, *Engine Arguments* and *Optimization and Tuning*, of rele
 sequences of a pass without flag, ``EngineArgs.get_batch_defaults``: 8,192 and 1,024 of an API server on GPUs of 70 GiB
 and more but A100, 2,048 and 256 on all others. ``--gpu-memory-utilization`` is a share of all memory, for weights, the
 largest pass and the cache: ``u * capacity = weights + activation + cache``.
+Graphs are of passes of up to 512 tokens (``--max-cudagraph-capture-size``; recalled): not of those with prompts.
 """
 
 import re
@@ -11,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
-from calculon.launch.engines.engine_drafts import VLLM_DRAFTS, rows_of_sequence
+from calculon.launch.engines.engine_drafts import VLLM_DRAFTS, sequences_of_rank, sequences_of_ranks
 from calculon.launch.engines.engine_files import beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import (
+    Degrees,
     TypeNames,
     always,
-    degrees,
     memory_share,
+    option,
     passed_on,
     row,
 )
@@ -73,20 +75,27 @@ _TYPES = TypeNames(
 )
 
 
-def _read_experts(one: Reading, split: int) -> int:
+def _read_split(one: Reading, ranks: int, copies: int) -> tuple[int, int, int, int]:
+    """Return ranks of a stage, attention ranks with requests of their own, groups of experts, and copies.
+
+    With expert parallelism the ranks of all copies share the experts, and are one replica; without it copies are taken
+    for replicas, as those of models without experts are.
+    """
     if not one.switch(_EP):
-        return 1
-    if (one.count(_DP, default=1) or 1) > 1:
-        effect = "experts over the ranks of all copies: they are taken for those of one copy"
-        one.not_modelled(_EP, effect)
-    return split
+        return ranks, 1, 1, copies
+    return ranks * copies, copies, ranks * copies, 1
 
 
-def _write_experts(one: Writing) -> Fields:
-    groups, split = one["expert_par"], one["tensor_par"]
+def _write_split(one: Writing) -> Fields:
+    split, attention, groups = (one[f"{n}_par"] for n in ("tensor", "attn_data", "expert"))
     if groups not in (1, split):
         raise one.refuse("expert_par", f"1, {split}", f"--set expert_par={split}")
-    return {_EP: True} if groups > 1 else {}
+    if attention > 1 and groups == 1:
+        wanted = "1, as experts are not split (expert_par=1)"
+        raise one.refuse("attn_data_par", wanted, f"--set expert_par={split}")
+    found: Fields = {_TP: split // attention}
+    found |= {_DP: attention} if attention > 1 else {}
+    return found | ({_EP: True} if groups > 1 else {})
 
 
 def _large(one: Reading) -> bool:
@@ -117,15 +126,14 @@ def _write_budget(one: Writing) -> Fields:
 
 def _read_sequences(one: Reading) -> Fields:
     _, most = _DEFAULTS[_large(one)]
-    fitting = one.deployment["token_budget"] // rows_of_sequence(one)
-    return {"max_batch": one.count(_SEQUENCES, default=max(1, min(most, fitting)))}
+    return sequences_of_ranks(one, _SEQUENCES, most)
 
 
 def _write_sequences(one: Writing) -> Fields:
     if one["max_batch"] == 0:
         hint = "--set max_batch=N; calculon serve says how many fit"
         raise one.refuse("max_batch", "1 at least", hint)
-    return {_SEQUENCES: one["max_batch"]}
+    return {_SEQUENCES: sequences_of_rank(one)}
 
 
 def _read_block(one: Reading) -> Fields:
@@ -133,31 +141,28 @@ def _read_block(one: Reading) -> Fields:
 
 
 ROWS = (
-    degrees(_TP, _PP, _DP, (_read_experts, _write_experts), (_EP,)),
+    Degrees(_TP, _PP, _DP, (_EP,), _read_split, _write_split).row(),
     _TYPES.row(),
     VLLM_DRAFTS,
     row("token_budget", (_TOKENS, "--enable-chunked-prefill", _UNCUT), _read_budget, _write_budget),
     row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
     always("admission", "mean"),
+    always("prefill_graphs", value=False),
     row(
         "kv_block",
         ("--block-size",),
         _read_block,
         lambda one: {} if one["kv_block"] == 16 else {"--block-size": one["kv_block"]},
     ),
-    row(
-        "graphs",
-        ("--enforce-eager",),
-        lambda one: {"graphs": not one.switch("--enforce-eager")},
-        lambda one: {} if one["graphs"] else {"--enforce-eager": True},
-    ),
+    option("--enforce-eager", "graphs", on=False, off=True),
+    option("--enable-dbo", "overlap", "two_batches", "none"),
     memory_share(
         _SHARE,
         _FRACTION,
         lambda rank, share: share * rank.capacity - rank.weights - rank.activation,
         lambda rank, cache: (rank.weights + rank.activation + cache) / rank.capacity,
     ),
-    passed_on("price"),
+    passed_on("price", "routing"),
 )
 
 _KNOWN = frozenset(name for one in ROWS for name in one.settings)

@@ -14,13 +14,16 @@ from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.planner.remedies import BEST
+from calculon.planner.runs.rollouts import generated
 from calculon.planner.unfit import why_none
 from calculon.search.driver import run
 from calculon.search.ranking import Best
 from calculon.search.request import make_space
+from calculon.serving.serve import Served
 from calculon.spec.execution import Execution
 from calculon.spec.named_values import CORRECTED
 from calculon.spec.packing import packed_percent_of
+from calculon.units import duration
 
 T = TypeVar("T")
 
@@ -58,6 +61,8 @@ class Part:
         Whether the run restarts from a checkpoint before it, as the part before is split differently.
     note : str
         What differs from the execution that was asked for, and why; else empty.
+    generated : Served or None
+        What generates its answers before each step.
     """
 
     rung: Rung
@@ -65,11 +70,20 @@ class Part:
     steps: float
     restarts: bool = False
     note: str = ""
+    generated: Served | None = None
+
+    @property
+    def rollout_time(self) -> float:
+        """Seconds of a step before it trains: answers are generated, and processors change their work."""
+        if self.generated is None:
+            return 0.0
+        assert self.rung.rollout is not None
+        return float(self.generated.run_time or 0.0) + self.rung.rollout.switch
 
     @property
     def step_time(self) -> float:
         """Seconds of a step."""
-        return float(self.estimate.stats["total_time"] or 0.0)
+        return float(self.estimate.stats["total_time"] or 0.0) + self.rollout_time
 
     @property
     def tokens_per_step(self) -> int:
@@ -96,7 +110,23 @@ class Part:
             "mfu_causal": self.estimate.stats.get("mfu_causal"),
             "restarts": self.restarts,
             "note": self.note,
+            **self._rollout(),
             "execution": self.estimate.execution.to_dict(),
+        }
+
+    def _rollout(self) -> dict[str, Any]:
+        """Return what is generated as plain data; nothing where nothing is."""
+        if self.generated is None:
+            return {}
+        found = self.generated
+        return {
+            "rollout_time": self.rollout_time,
+            "rollout": {
+                "workload": found.workload.to_dict(),
+                "deployment": found.deployment.to_dict(),
+                "batch": found.batch,
+                "run_time": found.run_time,
+            },
         }
 
 
@@ -184,8 +214,19 @@ def parts_of(
     for i, (rung, number) in enumerate(zip(all_rungs, chosen, strict=True)):
         one, note = tried[i][number]
         changed = i > 0 and layouts[i][number] != layouts[i - 1][chosen[i - 1]]
-        parts.append(Part(rung, one, _count(rung), changed, note))
+        parts.append(_part(rung, one, changed, note))
     return tuple(parts)
+
+
+def _part(rung: Rung, one: Estimate, changed: bool, note: str) -> Part:
+    """Return a part, with what generates its answers."""
+    if rung.rollout is None:
+        return Part(rung, one, _count(rung), changed, note)
+    part = Part(rung, one, _count(rung), changed, note, generated(rung, one))
+    answers = part.generated.workload.requests if part.generated else 0
+    time = duration(part.rollout_time, error=part.rollout_time / 20)
+    words = f"{time} of a step generate {answers:,} answers, before it trains"
+    return replace(part, note=f"{note}; {words}" if note else words)
 
 
 def quickest(

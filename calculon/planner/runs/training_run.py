@@ -137,13 +137,18 @@ class TrainingRun(Displayed):
         belief, days = self.main.estimate.belief, self.figures["days"]
         if belief is None or days is None:
             return None
-        ends = (end / self.main.step_time * days for end in (belief.low, belief.high))
-        low, high = ends
+        before, whole = self.main.rollout_time, self.main.step_time
+        low, high = ((end + before) / whole * days for end in (belief.low, belief.high))
         return low, high
 
     @cached_property
     def largest_elasticities(self) -> dict[str, list[dict[str, Any]]]:
-        """The three largest elasticities of ``days``, and of ``usd`` where there is a price, as plain data."""
+        """The three largest elasticities of ``days``, and of ``usd`` where there is a price, as plain data.
+
+        Of runs with rollouts there are none.
+        """
+        if any(one.rollout_time for one in self.parts):
+            return {}
         return largest(self, ("days", "usd"))
 
     def with_plan(self, other: Estimate) -> "TrainingRun":
@@ -239,7 +244,12 @@ def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
     parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
     main = max(parts, key=lambda one: one.days).estimate
     stretches = tuple(
-        stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), _lookup(one.estimate))
+        stretch(
+            np.asarray(one.steps),
+            np.asarray(one.tokens_per_step),
+            _lookup(one.estimate),
+            one.rollout_time,
+        )
         for one in parts
     )
     of_job = job(asked, base.system, e.datatype, _lookup(main), parameters)

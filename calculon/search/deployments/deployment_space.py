@@ -24,8 +24,10 @@ from calculon.search.deployments.deployment_words import (
     stated_default,
 )
 from calculon.serving.asked import read_deployment
+from calculon.serving.cache import copies_of_heads
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import COUNT, Deployments
+from calculon.serving.drafts import draft_of
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.speculation import NO_DRAFT
 from calculon.spec.model import Model
@@ -137,10 +139,11 @@ class DeploymentSpace:
         found: list[Group] = []
         number = 0
         for record in self._records():
-            for splits in (self._together, self._apart) if self.apart else (self._together,):
-                of_pools = splits.pools is not None
+            for every in (self._together, self._apart) if self.apart else (self._together,):
+                of_pools = every.pools is not None
                 if of_pools and record.batching == STATIC:  # is prefilled where it is decoded
                     continue
+                splits = every.take(self._drafted(record, every))
                 for scheduling in self._scheduling(record, of_pools=of_pools):
                     if scheduling.shape[1] and len(splits.engines):
                         own = _with_pool(record) if of_pools else record
@@ -226,6 +229,17 @@ class DeploymentSpace:
             np.concatenate(own, axis=1), np.concatenate(chosen), np.concatenate(pools, axis=1)
         )
 
+    def _drafted(self, record: Deployment, splits: "_Splits") -> Array:
+        """Return which splits what drafts can have, too: those of a model of its own divide its heads and experts."""
+        sizes = dict(zip(SPLIT, splits.own, strict=True))
+        draft = draft_of(self.model, record)
+        if draft.model is None or draft.module:
+            return np.ones(len(splits.engines), bool)
+        ranks, own = sizes["tensor_par"] // sizes["attn_data_par"], draft.model
+        experts = own.num_experts if own.mixes else 0
+        fits = (own.attn_heads % ranks == 0) & (experts % sizes["expert_par"] == 0)
+        return np.asarray(fits)
+
     @cached_property
     def _engines(self) -> Array:
         """The splits of a replica: heads and blocks that can be divided, experts in whole groups."""
@@ -239,17 +253,20 @@ class DeploymentSpace:
             "attn_data_par": groups,
             "expert_par": groups,
             "redundant_experts": (0,),
+            "context_par": (1,),
         }
         sizes = (self._sizes(name, usual[name]) for name in SPLIT[1:])
         columns = (one.ravel() for one in np.meshgrid(*sizes, indexing="ij"))
-        tensor, stages, parts, experts, copies = columns
+        tensor, stages, parts, experts, copies, shared = columns
         every = model.num_experts if model.mixes else 1
         fits = (tensor % parts == 0) & (tensor % experts == 0) & (stages <= model.num_blocks)
         fits &= model.attn_heads % np.maximum(tensor // parts, 1) == 0
         fits &= ((every + copies) % experts == 0) & (copies <= np.where(experts > 1, every, 0))
         fits &= (parts == 1) | model.mixes
+        fits &= copies_of_heads(model, np.maximum(tensor // parts, 1)) % shared == 0
         fits &= tensor * stages <= max(network.size for network in networks)
-        return np.stack([tensor, stages, parts, experts, copies])[:, fits].astype(np.int64)
+        split = np.stack([tensor, stages, parts, experts, copies, shared])
+        return split[:, fits].astype(np.int64)
 
     def _scheduling(self, record: Deployment, *, of_pools: bool) -> Iterator[Array]:
         """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes.
@@ -281,6 +298,11 @@ class _Splits:
     own: Array
     engines: Array
     pools: Array | None = None
+
+    def take(self, kept: Array) -> "_Splits":
+        """Return some of them."""
+        pools = None if self.pools is None else self.pools[:, kept]
+        return _Splits(self.own[:, kept], self.engines[kept], pools)
 
 
 def _with_pool(record: Deployment) -> Deployment:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.display import Displayed
+from calculon.display import Displayed, drawn
 from calculon.errors import Infeasible
 from calculon.frozen import dataclass
 from calculon.search.deployments.deployment_rows import solve
@@ -23,6 +23,7 @@ from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +195,19 @@ class DeploymentSearch(Displayed):
         return fields.assign(
             **self.columns, model=self.space.model.name, system=self.space.system.name
         )
+
+    def plot(self, kind: str = "frontier") -> "Figure":
+        """Draw rates of a processor against those of a user at every batch, as ``calculon plot frontier`` does.
+
+        Raises
+        ------
+        SpecError
+            For another kind than ``frontier``, for a load that states how many requests come, and where matplotlib is
+            missing.
+        Infeasible
+            Without deployments.
+        """
+        return drawn(self, kind)
 
     def __repr__(self) -> str:
         counts = self.counts

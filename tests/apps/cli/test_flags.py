@@ -215,3 +215,11 @@ def test_an_engine_is_asked_of_python():
     assert "--mem-fraction-static" in text
     with pytest.raises(SpecError, match="calculon serve takes it"):
         calculon.estimate("llama3-8B", str(ENGINE), "h100")
+
+
+def test_a_script_stands_beside_a_deployment(run):
+    Path("run.sh").write_text("vllm serve some/model --max-num-seqs 16")
+    load = ("--prompt", 500, "--output", 100)
+    code, out, _ = run("compare", "llama3-8B,run.sh,h100", "llama3-8B,1,h100", *load)
+    assert code == 0
+    assert "16" in out

@@ -12,6 +12,7 @@ from calculon.apps.cli.main import COMMANDS, main
 WIDTHS = (80, 160)
 EXAMPLE = "megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g"
 TODAY = "llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm"
+SERVED = "llama3-8B 1 h100_80g_sxm --prompt 1000 --output 200"
 SCREENS = {
     "llm": f"llm {EXAMPLE} -",
     "llm_today": f"llm {TODAY} -",
@@ -26,6 +27,10 @@ SCREENS = {
     "compare": f"compare a={EXAMPLE.replace(' ', ',')} --edition sc23,corrected",
     "sensitivity": f"sensitivity {EXAMPLE}",
     "campaign": f"campaign {TODAY} --tokens 1T --deadline 10d --pue 1.2 --carbon 400",
+    "serve": f"serve {SERVED} --tpot 20ms",
+    "serve_at_a_rate": f"serve {SERVED} --rate 200 --set token_budget=0",
+    "batch": f"plot batch {SERVED} --tpot 20ms",
+    "frontier": f"plot frontier {SERVED} --tpot 20ms --fix token_budget=2048",
     "collective": "collective all_reduce 1GB 128 h100_80g_sxm",
     "validation": "lv --study megatron_2020 --edition corrected",
     "catalog": "catalog systems",

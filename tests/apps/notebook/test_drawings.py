@@ -7,6 +7,7 @@ import pytest
 
 import calculon
 from calculon.apps.report.pictures import (
+    batch_curves,
     budget,
     canvas,
     gantt,
@@ -14,6 +15,7 @@ from calculon.apps.report.pictures import (
     pareto,
     run_days,
     scaling,
+    serving_frontier,
     time_breakdown,
 )
 from calculon.apps.report.pictures import curves as curves_picture
@@ -26,7 +28,8 @@ LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
 def content(monkeypatch):
     """What pictures are drawn of, in place of drawing them."""
     drawn = []
-    own = (budget, gantt, goodput_curves, pareto, run_days, scaling, time_breakdown)
+    runs = (budget, goodput_curves, run_days)
+    own = (*runs, batch_curves, gantt, pareto, scaling, serving_frontier, time_breakdown)
     for module in (curves_picture, *own):
         monkeypatch.setattr(module, "draw", lambda given, *_: drawn.append(given))
     monkeypatch.setattr(canvas, "save", lambda *_: None)
@@ -63,6 +66,29 @@ def test_the_schedule_is_that_of_the_command(content, estimate):
     command = ["plot", "schedule", *LLAMA, "--microbatches", "5", "-o", "schedule.svg"]
     assert main(command) == 0
     assert content[0] == content[1]
+
+
+def test_pictures_of_deployments_are_those_of_the_command(content):
+    from calculon.apps.cli.main import main
+
+    asked = ("llama3-8B", "1", "h100_80g_sxm")
+    one = calculon.serve(asked[0], 1, asked[2], prompt=1000, output=200)
+    one.plot()
+    calculon.by_batch(one).plot()
+    lengths = ["--prompt", "1000", "--output", "200"]
+    assert main(["plot", "batch", *asked, *lengths, "-o", "batch.svg"]) == 0
+    assert content[0] == content[1] == content[2]
+    few = {"token_budget": 2048}
+    figures = ["output_rate_per_proc", "interactivity"]
+    found = calculon.search_deployments(
+        asked[0], 1, asked[2], prompt=1000, output=200, fix=few, pareto=figures
+    )
+    found.plot()
+    fixed = ["--fix", "token_budget=2048"]
+    assert main(["plot", "frontier", *asked, *lengths, *fixed, "-o", "frontier.svg"]) == 0
+    assert content[3] == content[4]
+    with pytest.raises(SpecError, match="one of batch"):
+        one.plot("frontier")
 
 
 def test_an_answer_has_my_plan_before_the_best(content):

@@ -9,11 +9,14 @@ from rich.console import Console
 import calculon
 from calculon import inputs
 from calculon.apps.notebook.markup import ROWS
+from calculon.apps.report.batch_page import BatchPage
 from calculon.apps.report.campaign_page import CampaignPage
+from calculon.apps.report.deployments_page import DeploymentsPage
 from calculon.apps.report.fleet_page import FleetPage
 from calculon.apps.report.page import Page
 from calculon.apps.report.plan_page import PlanPage
 from calculon.apps.report.sensitivity_page import SensitivityPage
+from calculon.apps.report.serving_page import ServingPage
 from calculon.apps.report.why_page import WhyPage
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import in_words
@@ -71,6 +74,28 @@ def test_fleets_say_all_of_their_page():
     page = FleetPage(found.to_dict(), found.preset.usual, found.frameworks)
     told = set(words(checked(found._repr_html_()).text))
     assert [word for word in words_of(page) if word not in told] == []
+
+
+def test_deployments_say_all_of_their_pages():
+    lengths = {"prompt": 1000, "output": 200}
+    one = calculon.serve("llama3-8B", 1, "h100", lengths)
+    both = calculon.compare(one, calculon.serve("llama3-8B", 1, "a100_80g_sxm", lengths))
+    few = {"tensor_par": 1, "token_budget": 2048}
+    best = calculon.search_deployments("llama3-8B", 1, "h100", lengths, fix=few)
+    curve = calculon.by_batch(one)
+    pages = (
+        (one, ServingPage(one.to_dict())),
+        (curve, BatchPage(curve.to_dict())),
+        (best, DeploymentsPage(best.to_dict(), [best.objectives[0].statistic])),
+    )
+    for result, page in pages:
+        told = set(words(checked(result._repr_html_()).text))
+        assert [word for word in words_of(page) if word not in told] == []
+    text = checked(both._repr_html_()).text
+    assert "h100_80g_sxm" in text
+    assert " differ, " in text
+    nothing = calculon.search_deployments("llama3-8B", 1, "h100", lengths, tpot_limit=1e-6)
+    assert "none of" in checked(nothing._repr_html_()).text
 
 
 def test_an_answer_without_a_plan_says_why():

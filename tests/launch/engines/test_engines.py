@@ -12,7 +12,7 @@ from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, c
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.asked import read_deployment
 from calculon.serving.deployment import Deployment
-from calculon.serving.launched import deployment_defaults
+from calculon.serving.engine_scripts import deployment_defaults
 from calculon.spec.fields import spec_fields
 from calculon.units import GIB
 from tests.launch.laws import SCRIPTS, of_all_settings
@@ -80,12 +80,13 @@ def _fields(name):
         ("vllm/llama70b_fp8_h200.sh", {"tensor_par": 8, "kv_dtype": "float8", "max_batch": 64}),
         ("vllm/llama3.3_70b_recipe.sh", {"num_procs": 1, "max_batch": 512, "token_budget": 8192}),
         ("vllm/qwen3_coder_bf16.sh", {"tensor_par": 8, "max_batch": 1024, "admission": "mean"}),
-        ("vllm/qwen3_coder_fp8.sh", {"num_procs": 8, "tensor_par": 1}),
+        ("vllm/qwen3_coder_fp8.sh", {"tensor_par": 8, "attn_data_par": 8, "expert_par": 8}),
         ("sglang/docs_router.sh", {"num_procs": 4, "tensor_par": 2, "kv_block": 1}),
         ("sglang/deepseek_r1_fp8_b200.sh", {"expert_par": 4, "weights_dtype": "float8"}),
         ("sglang/deepseek_r1_fp8_h200.sh", {"max_batch": 512, "graphs": False, "token_budget": 0}),
         ("tensorrt_llm/llama3.3_70b.yaml", {"max_batch": 1024, "token_budget": 2048}),
         ("tensorrt_llm/gptoss_mxfp4_b200.sh", {"memory_fraction": 0.85, "token_budget": 20000}),
+        ("tensorrt_llm/deepseek_r1_attention_dp.sh", {"attn_data_par": 8, "max_batch": 8 * 1024}),
         ("tensorrt_llm/qwen3.yaml", {"memory_fraction": 0.8, "kv_block": 32}),
     ],
 )
@@ -125,11 +126,14 @@ def _drawn(random):
         "tensor_par": split,
         "pipeline_par": stages,
         "expert_par": int(pick([1, split])),
+        "attn_data_par": int(pick([1, 1, split])),
+        "overlap": str(pick(["none", "none", "two_batches"])),
+        "routing": str(pick(["balanced", "balanced", "power_law:1.2"])),
         "weights_dtype": str(pick(["bfloat16", "float8", "float8_block", "int4_g128", "nvfp4"])),
         "experts_dtype": str(pick(["same", "same", "mxfp4"])),
         "head_dtype": str(pick(["bfloat16", "bfloat16", "float8"])),
         "kv_dtype": str(pick(["bfloat16", "float8"])),
-        "max_batch": int(pick([0, 16, 100, 256])),
+        "max_batch": int(pick([0, 16, 100, 256])) * 8,
         "token_budget": int(pick([0, 2048, 8192])),
         "admission": str(pick(["reserve", "mean"])),
         "kv_block": int(pick([1, 16, 32])),
@@ -146,8 +150,12 @@ def _drawn(random):
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 def test_what_is_written_is_read_as_it_was(engine):
     random, written = np.random.default_rng(3), 0
-    for _ in range(200):
+    for _ in range(400):
         drawn = _drawn(random)
+        try:
+            read_deployment({n: value for n, value in drawn.items() if value is not None})
+        except SpecError:
+            continue  # none that there is
         try:
             changes = commanded(engine, drawn, DEFAULTS, SERVER).changes
             text = command_text(engine, drawn, DEFAULTS, SERVER)
@@ -252,7 +260,11 @@ def test_what_an_engine_cannot_say_is_refused_by_field(engine, changes, field):
 def test_an_open_field_is_as_the_engine_runs_it():
     drawn = DEFAULTS | {"num_procs": 1}
     found = commanded(ENGINES["vllm"], drawn, DEFAULTS)
-    assert found.changes == {"admission": ("reserve", "mean"), "max_batch": (0, 1024)}
+    assert found.changes == {
+        "admission": ("reserve", "mean"),
+        "max_batch": (0, 1024),
+        "prefill_graphs": (True, False),
+    }
     assert "# admission: 'mean', not 'reserve'" in command_text(ENGINES["vllm"], drawn, DEFAULTS)
 
 
@@ -261,8 +273,8 @@ def test_an_open_field_is_as_the_engine_runs_it():
     [
         ("vllm serve m -tp 0", "--tensor-parallel-size: expected at least 1, found 0"),
         ("vllm serve m --dtype float32", "--dtype: expected one of auto"),
-        ("sglang serve --model m --tp 4 --ep 3", "--ep-size: expected a divisor of --tp-size 4"),
-        ("trtllm-serve m --tp_size 4 --ep_size 3", "moe_expert_parallel_size: expected a divisor"),
+        ("sglang serve --model m --tp 4 --ep 3", "expert_par: expected a divisor of --tp-size 4"),
+        ("trtllm-serve m --tp_size 4 --ep_size 3", "expert_par: expected a divisor"),
         ("vllm serve m -tp $TP", "--env TP=VALUE"),
     ],
 )

@@ -12,6 +12,7 @@ from calculon import search_deployments
 from calculon.errors import Infeasible, SpecError
 from calculon.search.deployments.deployment_words import objective
 from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
+from calculon.serving.serve import serve
 from tests.search.deployments.every_deployment import every, every_apart, fields_of
 from tests.serving.given import H100, SMALL
 
@@ -149,6 +150,21 @@ def test_experts_are_split_in_every_way():
     found = run(asked, make_ranking("output_rate_per_proc", 3))
     expected = _best(ones, "output_rate_per_proc", 3)
     assert [fields_of(one) for one in found.deployments] == [one.fields for one in expected]
+
+
+def test_drafts_are_split_like_the_model_as_far_as_they_can():
+    """The draft has 14 heads, the model 64: of 1, 2, 4 and 8 ranks a node divides both where there are 1 or 2."""
+    drafts = {"draft": "model:qwen2.5-0.5B", "draft_tokens": 2, "acceptance": 0.6}
+    add = {name: (value,) for name, value in drafts.items()}
+    fix = {"token_budget": 2048, "pipeline_par": 1}
+    space = make_space("qwen2.5-72B", 8, H100, LENGTHS, fix=fix, add=add)
+    ones = [space.deployment(number) for number in range(len(space))]
+    assert {one.tensor_par for one in ones if one.draft == "none"} == {1, 2, 4, 8}
+    assert {one.tensor_par for one in ones if one.draft != "none"} == {1, 2}
+    found = run(space, make_ranking("interactivity", len(space)))
+    for number, one in enumerate(found.deployments):
+        alone = serve("qwen2.5-72B", one, H100, LENGTHS)
+        assert found[number]["interactivity"] == alone["interactivity"]
 
 
 def test_a_condition_reads_figures_and_fields():

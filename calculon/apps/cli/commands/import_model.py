@@ -13,7 +13,8 @@ def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
         "Turn the config.json of a model on Hugging Face into a model file. Nothing is fetched and nothing is "
-        "guessed: a family or feature that a model cannot express is an error that names it.",
+        "guessed: a family or feature that a model cannot express is an error that names it. Quantised weights are of "
+        "how it is served: a note says the fields of a deployment.",
         "calculon import-model config.json -o mine.json\n"
         "calculon import-model config.json -o long.json --seq-size 8192 --name 'mine, longer'",
     )
@@ -40,7 +41,7 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Write or print the model, and tell its parameters."""
     from calculon.architecture.parameters import active_count, parameter_count
-    from calculon.spec.huggingface import USUAL_LENGTH, from_huggingface, source_of
+    from calculon.spec.huggingface import USUAL_LENGTH, about_of, from_huggingface, released_types
 
     source, output = arguments.config, arguments.output
     if output != STDOUT:
@@ -50,23 +51,25 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         raw, "<stdin>" if source == STDIN else source, seq_size=arguments.seq_size
     )
     about = {"name": arguments.name} if arguments.name else {}
-    document = model.to_dict() | {"about": about | {"source": source_of(raw)}}
+    document = model.to_dict() | {"about": about | about_of(raw)}
     count = parameter_count(model)
     told = f"{count:,} parameters ({scaled(count)})"
     if model.has_experts:
         told += f", {active_count(model):,} of them active ({scaled(active_count(model))})"
-    note = ""
+    notes = []
     if arguments.seq_size is None and model.seq_size > USUAL_LENGTH:
         note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "
-        note += f"for the usual length of pre-training: --seq-size {USUAL_LENGTH}"
+        notes.append(note + f"for the usual length of pre-training: --seq-size {USUAL_LENGTH}")
+    if (types := released_types(raw)) is not None:
+        notes.append(types.note)
     if output == STDOUT:
         log(json_text(document))
         if not log.quiet:
-            tell(f"{told}\n{note}".rstrip())  # what is printed can go into a file
+            tell("\n".join((told, *notes)))  # what is printed can go into a file
         return 0
     write_json(output, document)
     log(f"{arguments.name or document_stem(Path(output).name)}: {told}")
-    if note:
+    for note in notes:
         log(f"Note: {note}")
     log(f"Output: {output}")
     return 0

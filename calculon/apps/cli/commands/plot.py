@@ -20,8 +20,12 @@ from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.plot_budget import configure as _budget_options
 from calculon.apps.cli.results import add_result_arguments
 from calculon.apps.cli.search_options import NEEDED, SHARED, add_choice_options
-from calculon.apps.cli.serving_options import KINDS as SERVED_KINDS
-from calculon.apps.cli.serving_options import add_deployment, add_workload
+from calculon.apps.cli.serving_options import (
+    FRONTIER_KINDS,
+    add_deployment,
+    add_fields,
+    add_workload,
+)
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
@@ -119,7 +123,8 @@ def _frontier_options(parser: Parser) -> None:
         "systems", metavar="SYSTEM", nargs="+", help="machines: names, or files; a curve for each"
     )
     add_workload(parser)
-    add_changes(parser, *SERVED_KINDS)
+    add_fields(parser)
+    add_changes(parser, *FRONTIER_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +303,7 @@ KINDS = (
         "plot_serving:frontier",
         "serving_frontier",
         "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
-        "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms",
+        "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
         "serving_frontier_page:ServingFrontierPage",
     ),
 )

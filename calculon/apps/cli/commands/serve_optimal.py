@@ -14,7 +14,8 @@ from calculon.apps.cli.options import (
     positive,
 )
 from calculon.apps.cli.search_options import And
-from calculon.apps.cli.serving_options import OPTIONS, add_workload
+from calculon.apps.cli.serving_options import FRONTIER_KINDS as KINDS
+from calculon.apps.cli.serving_options import OPTIONS, add_fields, add_workload
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import csv_text, document_suffix
 
@@ -25,9 +26,6 @@ FORMATS = ("text", "csv", "json")
 SUFFIXES = (".json", ".csv", ".parquet")
 LEAST_FIGURES = 2
 """Of a front."""
-
-KINDS = ("workload", "model", "system")
-"""What ``--set`` changes."""
 
 
 def configure(parser: Parser) -> None:
@@ -92,20 +90,7 @@ def _add_choices(parser: Parser) -> None:
         help="all that no other deployment beats in each of these; without a rate and users, with batches of powers "
         "of two as well",
     )
-    parser.add_argument(
-        "--fix",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
-    )
-    parser.add_argument(
-        "--add",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE[,VALUE...]",
-        help="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
-    )
+    add_fields(parser)
     parser.add_argument(
         "--apart",
         action="store_true",

@@ -44,6 +44,7 @@ _PROMPTS = ("#f3e4ec", "")
 _SHADE = "#ededed"
 _FEW = 4
 
+_ROUNDING = 1e-9
 _NEAR = 0.3
 """Share of the width within which labels of bounds do not stand in one line."""
 
@@ -65,7 +66,7 @@ def draw(document: Document) -> "Figure":
     """
     columns = {name: np.array(one) for name, one in document["columns"].items()}
     with drawing():
-        picture = figure(6.4, 7.2)
+        picture = figure(6.4, 7.6)
         panels = picture.subplots(3, 1, sharex=True, height_ratios=(5, 3, 2))
         upper, middle, lower = panels
         _times(upper, columns)
@@ -96,7 +97,7 @@ def draw(document: Document) -> "Figure":
         note_edition(lower, [CORRECTED])
         handles, labels = upper.get_legend_handles_labels()
         known = dict(zip(labels, handles, strict=True))
-        picture.legend(known.values(), known.keys(), loc="outside lower center", ncols=3)
+        picture.legend(known.values(), known.keys(), loc="outside lower center", ncols=2)
     return picture
 
 
@@ -107,7 +108,7 @@ def _times(axes: "Axes", columns: Mapping[str, Any]) -> None:
     bands = [(CAUSES[name], *look, columns[f"decoding_{name}"]) for name, look in _LOOKS.items()]
     added = columns["tpot"] - sum(columns[f"decoding_{name}"] for name in _LOOKS)
     for label, color, hatch, values in (*bands, ("prompts of other requests", *_PROMPTS, added)):
-        if values.max() * factor <= 0:
+        if values.max() <= _ROUNDING * columns["tpot"].max():
             continue
         look: dict[str, Any] = {"facecolor": color, "hatch": hatch, "edgecolor": "white", "lw": 0.4}
         top = bottom + values * factor

@@ -14,7 +14,7 @@ from calculon.apps.report.pictures.canvas import (
     logarithmic_ticks,
     note_edition,
 )
-from calculon.apps.report.serving_frontier_page import counts_words
+from calculon.apps.report.serving_frontier_page import all_types, counts_words
 from calculon.apps.report.serving_page import requests_words, split_words
 from calculon.spec.named_values import CORRECTED
 
@@ -27,10 +27,13 @@ Document = Mapping[str, Any]
 _SPREAD = 20.0
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
-_MARKS = "marks: another deployment begins; B: sequences of a replica"
+_MARKS = "marks: another split begins; B: sequences of a replica"
 
-_APART = (44.0, 9.0)
-"""Points between labels, across and up, from which none covers another."""
+_LEAST = 3
+"""Points that follow each other with one split from which its begin has a mark."""
+
+_ROOM = 1.5
+"""Dots that are free around a label."""
 
 
 def draw(document: Document) -> "Figure":
@@ -43,6 +46,7 @@ def draw(document: Document) -> "Figure":
         of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``.
     """
     curves = [curve for curve in document["curves"] if curve["points"]]
+    types = all_types(document)
     with drawing():
         picture = figure(6.4, 4.8)
         axes = picture.subplots()
@@ -51,7 +55,7 @@ def draw(document: Document) -> "Figure":
             marker = MARKERS[number % len(MARKERS)]
             x, y = _places(curve["points"])
             axes.plot(x, y, color=color, lw=1.4)
-            starts = [own[0] for own in _deployments(curve["points"])]
+            starts = [own[0] for own in _splits(curve["points"], typed=len(types) > 1)]
             axes.plot(*_places(starts), color=color, marker=marker, ls="none")
             axes.plot([], [], color=color, marker=marker, label=curve["system"])
         for curve in document["curves"]:
@@ -60,12 +64,13 @@ def draw(document: Document) -> "Figure":
         _scale(axes, curves)
         _limit(axes, document["workload"])
         picture.draw_without_rendering()
-        _names(axes, curves)
+        _names(axes, curves, typed=len(types) > 1)
         axes.set_xlabel("Tokens/s of a user")
         axes.set_ylabel("Generated tokens/s of a processor")
         title = f"{document['model']} on {counts_words(document['num_procs'])}"
         picture.suptitle(title, x=0.02, ha="left", fontsize=10)
-        axes.set_title(f"{requests_words(document['workload'])}\n{_MARKS}", fontsize=7, color=GREY)
+        asked = [requests_words(document["workload"]), *(types if len(types) == 1 else ())]
+        axes.set_title(f"{'; '.join(asked)}\n{_MARKS}", fontsize=7, color=GREY)
         note_edition(axes, [CORRECTED])
         picture.legend(loc="outside lower center", ncols=3)
     return picture
@@ -78,9 +83,11 @@ def _places(points: Sequence[Document]) -> tuple[list[float], list[float]]:
     )
 
 
-def _deployments(points: Sequence[Document]) -> list[list[Document]]:
-    """Return points that follow each other with one deployment, together."""
-    return [list(own) for _, own in groupby(points, key=lambda one: one["deployment"])]
+def _splits(points: Sequence[Document], *, typed: bool) -> list[list[Document]]:
+    """Return points that follow each other with one split, together; those with few points are left out."""
+    every = [list(own) for _, own in groupby(points, key=lambda one: _split(one, typed=typed))]
+    first, *others = every
+    return [first, *(own for own in others if len(own) >= _LEAST)]
 
 
 def _scale(axes: "Axes", curves: Sequence[Document]) -> None:
@@ -106,33 +113,36 @@ def _limit(axes: "Axes", workload: Document) -> None:
         axes.axvline(1 / limit, color=BLACK, lw=0.9, ls="--", label=f"TPOT {limit * 1e3:,g} ms")
 
 
-def _names(axes: "Axes", curves: Sequence[Document]) -> None:
-    """Write splits beside their marks, and the batch at both ends of a frontier, where there is room."""
+def _split(one: Document, *, typed: bool) -> str:
+    """Name the split of a point, with the type of its weights where these differ."""
+    d = one["deployment"]
+    return ", ".join([split_words(d), *([d["weights_dtype"]] if typed else [])])
+
+
+def _names(axes: "Axes", curves: Sequence[Document], *, typed: bool) -> None:
+    """Write splits with their batch beside their marks, as far as there is room: ends first, then long ones."""
     from matplotlib.patheffects import withStroke
 
     halo = [withStroke(linewidth=2.0, foreground="white")]
-    to_points = 72.0 / axes.figure.dpi
-    taken: list[tuple[float, float]] = []
-    for number, curve in enumerate(curves):
-        several = _deployments(curve["points"])
-        marks = [
-            (own[0], f"{split_words(own[0]['deployment'])}, B {own[0]['batch']:,.0f}")
-            for own in several
-        ]
-        last = several[-1][-1]
-        marks.insert(1, (last, f"{split_words(last['deployment'])}, B {last['batch']:,.0f}"))
-        for one, text in marks:
-            place = one["interactivity"], one["output_rate_per_proc"]
-            x, y = axes.transData.transform(place) * to_points
-            if any(abs(x - a) < _APART[0] and abs(y - b) < _APART[1] for a, b in taken):
-                continue
-            taken.append((x, y))
-            axes.annotate(
-                text,
-                place,
-                xytext=(5, 4),
-                textcoords="offset points",
-                fontsize=6.5,
-                color=SERIES[number % len(SERIES)],
-                path_effects=halo,
-            )
+    every = [(number, _splits(curve["points"], typed=typed)) for number, curve in enumerate(curves)]
+    marks = [(number, several[0][0]) for number, several in every]
+    marks += [(number, curves[number]["points"][-1]) for number, _ in every]
+    inner = [(number, own) for number, several in every for own in several[1:]]
+    marks += [(number, own[0]) for number, own in sorted(inner, key=lambda one: -len(one[1]))]
+    taken: list[Any] = []
+    edge = axes.figure.bbox.x1
+    for number, one in marks:
+        label = axes.annotate(
+            f"{_split(one, typed=typed)}, B {one['batch']:,.0f}",
+            (one["interactivity"], one["output_rate_per_proc"]),
+            xytext=(5, 4),
+            textcoords="offset points",
+            fontsize=6.5,
+            color=SERIES[number % len(SERIES)],
+            path_effects=halo,
+        )
+        box = label.get_window_extent().padded(_ROOM)
+        if box.x1 > edge or any(box.overlaps(other) for other in taken):
+            label.remove()
+        else:
+            taken.append(box)

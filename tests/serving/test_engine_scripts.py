@@ -1,6 +1,7 @@
 """Commands of engines as deployments of a model on a machine: shares of memory are those of its ranks."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from calculon.errors import SpecError
 from calculon.launch.dialects import ENGINES
 from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.deployment import Deployment
-from calculon.serving.launched import (
+from calculon.serving.engine_scripts import (
     UNCUT_TOKENS,
     deployment_defaults,
     deployment_text,
@@ -62,7 +63,9 @@ def test_a_command_gives_the_figures_of_its_deployment(engine, tmp_path):
     file.write_text(text)
     of_command = calculon.serve(MODEL, str(file), SYSTEM, **LOAD)
     admission = "reserve" if engine == "tensorrt-llm" else "mean"
-    of_record = calculon.serve(MODEL, one, SYSTEM, changes={"admission": admission}, **LOAD)
+    of_record = calculon.serve(
+        MODEL, one, SYSTEM, changes={"admission": admission, "prefill_graphs": False}, **LOAD
+    )
     assert of_command.deployment == of_record.deployment
     assert of_command.stats == of_record.stats
 
@@ -77,6 +80,11 @@ def test_processors_and_fields_are_changed(tmp_path):
     assert (found.deployment.replicas, found.deployment.max_batch) == (2, 16)
     with pytest.raises(SpecError, match="processors: expected a multiple of 2 x 1"):
         calculon.serve(MODEL, file, SYSTEM, changes={"num_procs": 3}, **LOAD)
+
+
+def test_a_record_that_was_changed_is_read_as_it_is():
+    one = replace(read_deployment({"num_procs": 1, "token_budget": 512}), token_budget=1024)
+    assert read_deployment(one, {"max_batch": 4}).token_budget == 1024
 
 
 def test_what_starts_no_engine_is_no_launch(tmp_path):

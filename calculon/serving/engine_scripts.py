@@ -10,12 +10,12 @@ from calculon.launch.dialects import recognised_engine
 from calculon.launch.engines.engine_commands import command_text
 from calculon.launch.launch_files import launch_text
 from calculon.launch.server import RankBytes, Server
-from calculon.serving.asked import read_deployment
+from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.deployment import Deployment
 from calculon.serving.deployments import Deployments
 from calculon.serving.load import Workload
-from calculon.serving.number_types import NumberTypes
 from calculon.serving.rank_memory import rank_memory
+from calculon.serving.replica import Replica
 from calculon.spec.fields import optional_defaults, spec_fields
 from calculon.spec.files import STDIN
 from calculon.spec.model import Model
@@ -50,16 +50,13 @@ def server_of(model: Model, system: System, workload: Workload | None = None) ->
     workload : Workload, optional
         Its prompts are the largest passes of deployments that do not cut them.
     """
-    prompt = UNCUT_TOKENS if workload is None else workload.computed
+    load = workload or read_workload({"prompt": UNCUT_TOKENS, "output": 2})
 
     def rank(fields: Mapping[str, Any]) -> RankBytes:
         stated = {name: value for name, value in fields.items() if value is not None}
         one = read_deployment(stated)
-        types = NumberTypes.of(
-            system, one.weights_dtype, one.of_experts, one.head_dtype, one.kv_dtype
-        )
-        tokens = one.token_budget if one.mixes else prompt
-        found = rank_memory(model, system, Deployments.of(one), types, tokens)
+        tokens = one.token_budget if one.mixes else load.computed
+        found = rank_memory(Replica(model, system, Deployments.of(one), load), tokens)
         sizes = (found.capacity, found.weights, found.activation, found.reserve)
         return RankBytes(*(float(each[0]) for each in sizes))
 

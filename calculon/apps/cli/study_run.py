@@ -1,0 +1,86 @@
+"""What ``calculon study`` does for executions and for deployments: finish what is open, and show the best figures."""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from calculon.apps.cli.interrupts import exit_code, word
+from calculon.apps.cli.options import Log
+from calculon.apps.cli.streams import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from calculon.apps.report.text_tables import Table
+    from calculon.apps.study.engines import Engine
+    from calculon.apps.study.journal import Finished, Journal
+    from calculon.apps.study.study_summary import Winners
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Finished")
+
+FAILED = 1
+
+
+def finish_all(
+    noun: str,
+    tasks: "Sequence[T]",
+    function: "Callable[[T], F]",
+    engine: "Engine",
+    journal: "Journal[F]",
+    log: Log,
+    *,
+    quiet: bool,
+) -> int:
+    """Run what is not finished; return an exit code when that was stopped."""
+    from calculon.apps.study.engines import EngineError
+    from calculon.apps.study.progress import progress
+
+    before = len(journal.outcomes)
+    total = before + len(tasks)
+    if before:
+        log(f"Finished before: {before:,} (kept in {journal.path})")
+    try:
+        with progress(total, done=before, quiet=quiet) as advance:
+            for outcome in engine.map(function, tasks):
+                journal.add(outcome)
+                advance(1)
+    except (KeyboardInterrupt, EngineError) as error:
+        kind = word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
+        done = f"{len(journal.outcomes):,} of {total:,} {noun}"
+        tell(f"calculon: {kind}")
+        tell(
+            f"calculon: {done} are finished and kept in {journal.path}; the same command goes on from there"
+        )
+        return exit_code(error) if isinstance(error, KeyboardInterrupt) else FAILED
+    return 0
+
+
+def undefined(winners: "Winners") -> "Iterator[str]":
+    """Yield for each figure how many executions it has no number for."""
+    for title, (formula, _) in winners.summary.best.items():
+        if count := sum(n for place, n in winners.undefined.items() if place[2] == title):
+            of = f"{count:,} execution{'s' * (count > 1)}"
+            yield f"{title} is undefined for {of}: {formula.text} divides by 0, or is no finite number"
+
+
+def summary_table(winners: "Winners", group: object) -> "Table":
+    """Return the summary of one group: figures side by side, each with the processors it takes."""
+    from calculon.apps.report.digits import Digits
+    from calculon.apps.report.text_tables import Column, Table
+
+    titles, champions = list(winners.summary.best), winners.champions()
+    columns = [Column(f"row.{name}", name, right=True) for name in winners.summary.rows]
+    for number, title in enumerate(titles):
+        last = 2 * number  # the first figure stays
+        columns.append(Column(title, f"{title} ", right=True, drop=last))
+        columns.append(Column(f"{title}.at", "at", right=True, drop=last + 1))
+    rows = []
+    for key in winners.rows:
+        row = {f"row.{n}": v for n, v in zip(winners.summary.rows, key, strict=True)}
+        for title in titles:
+            best = winners.best.get((key, group, title))
+            star = "*" if champions.get((group, title)) == key else " "
+            none = "undefined " if (key, group, title) in winners.undefined else "- "
+            row[title] = f"{Digits(best.spread).rate(best.value)}{star}" if best else none
+            row[f"{title}.at"] = best.num_procs if best else None
+        rows.append(row)
+    return Table(tuple(columns), rows, "a wider screen")

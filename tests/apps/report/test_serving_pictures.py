@@ -1,0 +1,124 @@
+"""Pictures and tables of served models: what stands on the axes is what the data say."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import calculon
+from calculon.apps.report.batch_page import BatchPage
+from calculon.apps.report.serving_frontier_page import MOST, ServingFrontierPage, chosen
+from calculon.apps.views.served_frontier import frontier_of
+
+pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+
+from calculon.apps.report.pictures import batch_curves, serving_frontier
+
+LOAD = {"prompt": 1000, "output": 200}
+
+
+def texts(axes) -> list[str]:
+    return [one.get_text() for one in axes.texts]
+
+
+def printed(page, width=80) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(page)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def document():
+    served = calculon.serve("llama3-8B", 1, "h100", LOAD, tpot_limit=0.02, ttft_limit=1)
+    return calculon.by_batch(served).to_dict()
+
+
+def test_curves_are_those_of_the_data(document):
+    upper, middle, lower = batch_curves.draw(document).axes
+    columns = document["columns"]
+    for axes, name, factor in (
+        (upper, "tpot", 1e3),
+        (middle, "output_rate_per_proc", 1.0),
+        (lower, "ttft", 1e3),
+    ):
+        lines = [one for one in axes.lines if len(one.get_xdata()) == len(columns["batch"])]
+        assert len(lines) == 1
+        assert list(lines[0].get_xdata()) == columns["batch"]
+        assert lines[0].get_ydata() == pytest.approx(np.array(columns[name]) * factor)
+        point = document["point"]
+        marks = {(*one.get_xdata(), *one.get_ydata()) for one in axes.lines}
+        assert (point["batch"], point[name] * factor) in marks
+
+
+def test_bands_end_at_the_time_per_token(document):
+    upper = batch_curves.draw(document).axes[0]
+    tops = [band.get_paths()[0].vertices[:, 1].max() for band in upper.collections]
+    assert tops[-1] == pytest.approx(1e3 * max(document["columns"]["tpot"]))
+    assert tops == sorted(tops)
+    labels = upper.get_legend_handles_labels()[1]
+    assert {"reading weights", "prompts of other requests", "limit of the workload"} <= {*labels}
+
+
+def test_bounds_stand_above_their_lines(document):
+    upper = batch_curves.draw(document).axes[0]
+    inside = {n: name for name, n in document["cuts"].items() if n <= upper.get_xlim()[1]}
+    assert {"memory", "tpot"} <= {*inside.values()}
+    assert len(texts(upper)) == len(inside)
+    for n in inside:
+        assert any(text.endswith(f": {n:,}") for text in texts(upper))
+        assert any(list(one.get_xdata()) == [n, n] for one in upper.lines)
+
+
+def test_the_table_of_batches_has_powers_of_two_and_bounds(document):
+    out = printed(BatchPage(document))
+    lines = [line.rstrip() for line in out.splitlines() if line.strip()[:1].isdigit()]
+    rows = {line.split()[0]: line for line in lines}
+    last = int(document["columns"]["batch"][-1])
+    assert {f"{2**n:,}" for n in range(last.bit_length())} <= {*rows}
+    assert rows[f"{document['cuts']['tpot']:,}"].endswith("TPOT limit")
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.fixture(scope="module")
+def frontier():
+    fix = {"token_budget": [2048]}
+    machines = ["h100_80g_sxm", "a100_80g_sxm"]
+    return frontier_of("llama3-8B", 4, machines, LOAD | {"tpot_limit": 0.02}, {}, fix)
+
+
+def test_the_frontier_of_each_machine_is_a_line(frontier):
+    (axes,) = serving_frontier.draw(frontier).axes
+    drawn = {tuple(line.get_xdata()): line for line in axes.lines}
+    for curve in frontier["curves"]:
+        line = drawn[tuple(one["interactivity"] for one in curve["points"])]
+        rates = [one["output_rate_per_proc"] for one in curve["points"]]
+        assert list(line.get_ydata()) == rates
+    labels = axes.get_legend_handles_labels()[1]
+    assert labels == ["h100_80g_sxm", "a100_80g_sxm", "TPOT 20 ms"]
+
+
+def test_no_label_covers_another(frontier):
+    figure = serving_frontier.draw(frontier)
+    (axes,) = figure.axes
+    boxes = [one.get_window_extent() for one in axes.texts if ", B " in one.get_text()]
+    assert len(boxes) >= 3
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_the_table_of_a_frontier_has_its_ends(frontier, width):
+    out = printed(ServingFrontierPage(frontier), width)
+    lines = out.splitlines()
+    for letter, curve in zip("AB", frontier["curves"], strict=True):
+        few = chosen(curve["points"])
+        assert few[0] == curve["points"][0]
+        assert few[-1] == curve["points"][-1]
+        assert len(few) <= MOST
+        rows = [
+            line.split() for line in lines if line.split()[:1] and line.split()[0][:1] == letter
+        ]
+        rows = [row for row in rows if row[0][1:].isdigit()]
+        assert [row[0] for row in rows] == [f"{letter}{i}" for i in range(1, len(few) + 1)]
+        assert {row[1] for row in rows} == {curve["system"]}
+    assert max(map(len, lines)) <= width
