@@ -272,7 +272,7 @@ class Twin:
         """Time the MLP of a block, or its experts."""
         model, h, stored = self.model, self.h, self.deployment["weights_dtype"]
         if not self._has_experts(number):
-            self._mlp(tokens, model["feedforward"] / self.t, stored)
+            self._mlp(tokens, model["feedforward"], stored)
             return
         experts, each = model["num_experts"], model["experts_per_token"]
         self._product("block", 1, tokens, h, experts, "bfloat16")
@@ -287,13 +287,13 @@ class Twin:
         self._product("block", 1, rows, width, h, stored, touched)
         self._routing(tokens * each * h, copied)
         if shared := model.get("shared_feedforward", 0):
-            self._mlp(tokens, shared / self.t, stored)
+            self._mlp(tokens, shared, stored)
             self._small("block", 1, tokens * h, 3 * tokens * h * 2)
 
-    def _mlp(self, tokens: float, width: float, stored: str) -> None:
-        self._product("block", 1, tokens, self.h, 2 * width, stored)
-        self._function(tokens * width, 6)
-        self._product("block", 1, tokens, width, self.h, stored)
+    def _mlp(self, tokens: float, width: int, stored: str) -> None:
+        self._product("block", 1, tokens, self.h, 2 * width / self.t, stored)
+        self._function(width * tokens / self.t, 6)
+        self._product("block", 1, tokens, width / self.t, self.h, stored)
 
     def _function(self, elements: float, each: int) -> None:
         """Time the function of an MLP: of whole elements, as in training."""
