@@ -261,12 +261,8 @@ class Deployment(Pool):
 
     @property
     def in_words(self) -> str:
-        """Processors, replicas and the split of each, and the types of numbers that are not of 16 bits."""
-        split = [f"TP {self.tensor_par}"]
-        split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
-        split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
-        split += [f"CP {self.context_par}"] if self.context_par > 1 else []
-        split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
+        """Replicas and the split of each, those that prefill, and the types of numbers that are not of 16 bits."""
+        pool = [] if self.prefill is None else [f"prompts by {self.prefill.split_in_words}"]
         types = {
             "weights": self.weights_dtype,
             "experts": self.of_experts,
@@ -275,8 +271,7 @@ class Deployment(Pool):
         narrow = [f"{what} {name}" for what, name in types.items() if name != "bfloat16"]
         if self.experts_dtype == "same":
             narrow = [one for one in narrow if not one.startswith("experts")]
-        replicas = "replica" if self.replicas == 1 else "replicas"
-        return ", ".join((f"{self.replicas:,} {replicas} of {' '.join(split)}", *narrow))
+        return ", ".join((self.split_in_words, *pool, *narrow))
 
     @property
     def of_experts(self) -> str:

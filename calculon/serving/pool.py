@@ -96,6 +96,17 @@ class Pool:
         """Independent engines."""
         return self.own_procs // self.replica_procs
 
+    @property
+    def split_in_words(self) -> str:
+        """Replicas and the split of each."""
+        split = [f"TP {self.tensor_par}"]
+        split += [f"PP {self.pipeline_par}"] if self.pipeline_par > 1 else []
+        split += [f"attention DP {self.attn_data_par}"] if self.attn_data_par > 1 else []
+        split += [f"CP {self.context_par}"] if self.context_par > 1 else []
+        split += [f"EP {self.expert_par}"] if self.expert_par > 1 else []
+        replicas = "replica" if self.replicas == 1 else "replicas"
+        return f"{self.replicas:,} {replicas} of {' '.join(split)}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as in a file."""
         return {one.key: getattr(self, one.name) for one in spec_fields(Pool)}

@@ -96,6 +96,8 @@ class DeploymentsPage:
         yield Column("procs", "count", right=True)
         yield Column("replicas", "replicas", right=True, drop=3)
         yield Column("split", "of each")
+        if any("prefill" in one["deployment"] for one in self.winners):
+            yield Column("prefill", "prefill by")
         if self._differs("token_budget"):
             yield Column("budget", "budget", right=True, drop=4)
         if any(self._differs(name) for name in ("weights_dtype", "kv_dtype", "experts_dtype")):
@@ -128,6 +130,7 @@ class DeploymentsPage:
                 "procs": f"{d['num_procs']:,}",
                 "replicas": f"{one['replicas']:,}",
                 "split": split_words(d),
+                "prefill": _prefill_words(d.get("prefill")),
                 "budget": f"{d['token_budget']:,}",
                 "types": types_words(d),
                 "drafts": draft_mark(d),
@@ -161,6 +164,14 @@ _TOLD = (
     "usd_per_mtoken",
 )
 """Figures that have a column in any case."""
+
+
+def _prefill_words(pool: Document | None) -> str:
+    """Say the pool that prefills; those that decode do without one."""
+    if pool is None:
+        return ""
+    replicas = pool["num_procs"] // (pool["tensor_par"] * pool["pipeline_par"])
+    return f"{replicas:,} x {split_words(pool)}"
 
 
 def tried_types(types: Mapping[str, Sequence[str]]) -> str:

@@ -102,7 +102,7 @@ class Rows:
         """Figures of all replicas together."""
         figures, sizes = self.points.figures, self.sizes
         own = AllReplicas(*(getattr(figures, name)[self.alike] for name in AllReplicas._fields))
-        if not shares(self.space):
+        if not shares(self.space, self.group):
             return own
         replicas = sizes[SPLIT[0]] // (sizes["tensor_par"] * sizes["pipeline_par"])
         price = price_of(self.space.system, self.group.record)
@@ -110,9 +110,10 @@ class Rows:
         return AllReplicas.of(self.space.workload, *rates, replicas, sizes[SPLIT[0]], price)
 
 
-def shares(space: DeploymentSpace) -> bool:
-    """Whether replicas do the same however many there are."""
-    return space.workload.kind == SATURATED and space.workload.requests is None
+def shares(space: DeploymentSpace, group: Group) -> bool:
+    """Whether replicas do the same however many there are: all that they do, and as much as they can."""
+    alone = group.pools is None
+    return alone and space.workload.kind == SATURATED and space.workload.requests is None
 
 
 def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
@@ -121,13 +122,13 @@ def solve(space: DeploymentSpace, group: Group, places: Array) -> Rows:
     Every one is what :func:`calculon.serve` says of it.
     """
     alike, chosen = np.arange(len(places)), places
-    if shares(space):
+    if shares(space, group):
         split, setting = np.divmod(places, group.settings)
         keys = group.engines[split] * group.settings + setting
         _, alike, first = distinct([keys])
         chosen = places[first]
     deployments = group.deployments(chosen)
-    if shares(space):
+    if shares(space, group):
         single = deployments.tensor_par * deployments.pipeline_par
         columns = {name: getattr(deployments, name) for name in (*SPLIT, *SCHEDULING)}
         deployments = Deployments.of(group.record, None, **columns | {SPLIT[0]: single})

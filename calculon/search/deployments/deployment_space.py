@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import SpecError
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.search.deployments.deployment_words import (
@@ -16,6 +16,7 @@ from calculon.search.deployments.deployment_words import (
     CHOICES,
     FIELDS,
     OF_DRAFTS,
+    POOL,
     SCHEDULING,
     SPLIT,
     STATIC,
@@ -25,12 +26,15 @@ from calculon.search.deployments.deployment_words import (
 from calculon.serving.asked import read_deployment
 from calculon.serving.cache import copies_of_heads
 from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import Deployments
+from calculon.serving.deployments import COUNT, Deployments
 from calculon.serving.drafts import draft_of
 from calculon.serving.load import SATURATED, Workload
 from calculon.serving.speculation import NO_DRAFT
 from calculon.spec.model import Model
 from calculon.units import Array, Count
+
+MOST_APART = 4_000_000
+"""Pairs of pools of a space, which are held in memory."""
 
 ROWS = 2**17
 """Deployments that are looked at together: bounds the memory of a search."""
@@ -50,6 +54,8 @@ class Group:
         Processors of all replicas, and how each replica is split.
     engines : int array, shape (splits,)
         Which of the splits of a replica each has.
+    pools : int array of the shape of splits, or None
+        Likewise of the pools that prefill, where there are any.
     scheduling : int array, shape (fields of SCHEDULING, settings)
         Token budgets, and batches that they allow.
     """
@@ -59,6 +65,7 @@ class Group:
     splits: Array
     engines: Array
     scheduling: Array
+    pools: Array | None = None
 
     def __len__(self) -> int:
         return self.splits.shape[1] * self.settings
@@ -76,7 +83,10 @@ class Group:
 
     def deployments(self, places: Array) -> Deployments:
         """Return deployments as columns."""
-        return Deployments.of(self.record, None, **self.columns(places))
+        prefill = None
+        if self.pools is not None:
+            prefill = dict(zip(SPLIT, self.pools[:, places // self.settings], strict=True))
+        return Deployments.of(self.record, prefill, **self.columns(places))
 
     def parts(self, order: Array, least: int, most: int = ROWS) -> Iterator[Array]:
         """Yield the places of the deployments with splits in some order: `least` of them at first, then ever more."""
@@ -104,6 +114,8 @@ class DeploymentSpace:
         Values by field: those alone that are tried, and those that are tried as well.
     front : bool
         Whether batches are tried that the load does not ask for: a load that is neither a rate nor users.
+    apart : bool
+        Whether deployments are tried as well whose prompts are prefilled by a pool of their own.
     """
 
     model: Model
@@ -113,6 +125,7 @@ class DeploymentSpace:
     fix: Mapping[str, Values]
     add: Mapping[str, Values]
     front: bool = False
+    apart: bool = False
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -126,12 +139,17 @@ class DeploymentSpace:
         found: list[Group] = []
         number = 0
         for record in self._records():
-            kept = self._drafted(record)
-            splits, engines = self._splits[0][:, kept], self._splits[1][kept]
-            for scheduling in self._scheduling(record):
-                if scheduling.shape[1] and splits.shape[1]:
-                    found.append(Group(number, record, splits, engines, scheduling))
-                    number += len(found[-1])
+            for every in (self._together, self._apart) if self.apart else (self._together,):
+                of_pools = every.pools is not None
+                splits = every.take(self._drafted(record, every))
+                if of_pools and record.batching == STATIC:  # is prefilled where it is decoded
+                    continue
+                for scheduling in self._scheduling(record, of_pools=of_pools):
+                    if scheduling.shape[1] and len(splits.engines):
+                        own = _with_pool(record) if of_pools else record
+                        args = splits.own, splits.engines, scheduling, splits.pools
+                        found.append(Group(number, own, *args))
+                        number += len(found[-1])
         return tuple(found)
 
     def __len__(self) -> int:
@@ -177,25 +195,55 @@ class DeploymentSpace:
         return sorted(self._values(name, usual))
 
     @cached_property
-    def _splits(self) -> tuple[Array, Array]:
-        """The splits of all counts into whole replicas, and which split of a replica each has."""
+    def _together(self) -> "_Splits":
+        """The splits of all counts into whole replicas."""
         engines = self._engines
         counts = np.array(self.counts, np.int64)
         count, engine = np.nonzero(counts[:, None] % (engines[0] * engines[1]) == 0)
-        return np.stack([counts[count], *engines[:, engine]]), engine
+        return _Splits(np.stack([counts[count], *engines[:, engine]]), engine)
 
-    def _drafted(self, record: Deployment) -> Array:
+    def _drafted(self, record: Deployment, splits: "_Splits") -> Array:
         """Return which splits what drafts can have, too: those of a model of its own divide its heads and experts."""
-        sizes = dict(zip(SPLIT, self._splits[0], strict=True))
-        draft = draft_of(self.model, record)
+        draft, fits = draft_of(self.model, record), np.ones(len(splits.engines), bool)
         if draft.model is None or draft.module:
-            return np.ones(len(self._splits[1]), bool)
-        ranks, own = sizes["tensor_par"] // sizes["attn_data_par"], draft.model
-        experts = own.num_experts if own.mixes else 0
-        fits = (own.attn_heads % ranks == 0) & (experts % sizes["expert_par"] == 0)
-        return np.asarray(fits)
+            return fits
+        own = draft.model
+        for table in (splits.own, splits.pools):
+            if table is not None:
+                sizes = dict(zip(SPLIT, table, strict=True))
+                ranks = sizes["tensor_par"] // sizes["attn_data_par"]
+                experts = own.num_experts if own.mixes else 0
+                fits &= (own.attn_heads % ranks == 0) & (experts % sizes["expert_par"] == 0)
+        return fits
 
-    @property
+    @cached_property
+    def _apart(self) -> "_Splits":
+        """The splits of all counts into two pools of whole replicas.
+
+        Of each count they are loops over splits of those that prefill, their number, and splits of those that decode.
+        """
+        engines = self._engines
+        procs = engines[0] * engines[1]
+        own, chosen, pools = [], [], []
+        for count in self.counts:
+            most = (count - 1) // procs
+            pool = np.repeat(np.arange(len(procs)), most)
+            replicas = np.arange(len(pool)) - np.repeat(np.cumsum(most) - most, most) + 1
+            prefill = replicas * procs[pool]
+            at, engine = np.nonzero((count - prefill)[:, None] % procs == 0)
+            whole = [np.full(len(at), count), *engines[:, engine]]
+            own.append(np.array(whole, np.int32))
+            pools.append(np.array([prefill[at], *engines[:, pool[at]]], np.int32))
+            chosen.append(engine)
+            if sum(map(len, chosen)) > MOST_APART:
+                hint = "list fewer, or fix degrees: pipeline_par=1,2,4"
+                wanted = f"counts with at most {MOST_APART:,} pairs of pools"
+                raise SpecError("num_procs", Problem("", wanted, f"more up to {count:,}", hint))
+        return _Splits(
+            np.concatenate(own, axis=1), np.concatenate(chosen), np.concatenate(pools, axis=1)
+        )
+
+    @cached_property
     def _engines(self) -> Array:
         """The splits of a replica: heads and blocks that can be divided, experts in whole groups."""
         model, networks = self.model, self.system.networks
@@ -223,9 +271,13 @@ class DeploymentSpace:
         split = np.stack([tensor, stages, parts, experts, copies, shared])
         return split[:, fits].astype(np.int64)
 
-    def _scheduling(self, record: Deployment) -> Iterator[Array]:
-        """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes."""
-        budgets = self._sizes("token_budget", BUDGETS)
+    def _scheduling(self, record: Deployment, *, of_pools: bool) -> Iterator[Array]:
+        """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes.
+
+        A pool that decodes has no prompts in its passes, so that one budget is as good as any.
+        """
+        one = (FIELDS["token_budget"].default,)
+        budgets = self._sizes("token_budget", one if of_pools else BUDGETS)
         if record.batching == STATIC:  # which has no mixed passes
             budgets = budgets[:1]
         free = self.front and self.workload.kind == SATURATED
@@ -240,3 +292,22 @@ class DeploymentSpace:
         for mixes in (False, True):
             chosen = [one for one in settings if (one[0] > 0) == mixes]
             yield np.array(chosen, np.int64).reshape(-1, len(SCHEDULING)).T
+
+
+@dataclass(frozen=True)
+class _Splits:
+    """Splits of counts: fields of each, which split of a replica it is, and the pool that prefills, if there is one."""
+
+    own: Array
+    engines: Array
+    pools: Array | None = None
+
+    def take(self, kept: Array) -> "_Splits":
+        """Return those that are kept."""
+        pools = None if self.pools is None else self.pools[:, kept]
+        return _Splits(self.own[:, kept], self.engines[kept], pools)
+
+
+def _with_pool(record: Deployment) -> Deployment:
+    """Return the choices of a deployment with a pool that prefills, whose sizes do not count."""
+    return read_deployment(record, {COUNT: 2, POOL: {COUNT: 1}})

@@ -55,36 +55,33 @@ def search_deployments(
     where: str | None = None,
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
+    apart: bool = False,
     **options: Any,
 ) -> DeploymentSearch:
     """Search for the best deployments of a model.
 
-    Every deployment counts on so many processors: each split of them into replicas, and each of these into tensor and
-    pipeline parallelism and groups of experts; token budgets from 512 to 16,384, and prompts in passes of their own.
-    Its batch is solved as :func:`calculon.serve` does, and what misses a limit of the workload is not looked at. Types
-    of weights and caches are those of 16 bits, unless `fix` or `add` names others.
+    Each split of the processors into replicas, and of these into tensor and pipeline parallelism and groups of experts,
+    counts with token budgets from 512 to 16,384, and with prompts in passes of their own. The batch is solved as
+    :func:`calculon.serve` does, and all limits are kept. Types have 16 bits, unless `fix` or `add` names others.
 
     Parameters
     ----------
-    model, system, workload
+    model, system, workload, **options
         As in :func:`calculon.serve`.
     num_procs : int, str or sequence of int
         Processors of the deployment; several counts as ``"8:64:x2"``, or listed.
-    objective : str
-        ``FIGURE[:max|min]`` to rank by (``calculon describe serving``).
-    top : int
-        How many of the best to keep.
+    objective, top : str, int
+        ``FIGURE[:max|min]`` to rank by (``calculon describe serving``), and how many of the best to keep.
     pareto : sequence of str
-        Two figures or more: what no other deployment beats in all of them. Without a rate and users, batches that are
-        powers of two count then as well.
+        Figures, of which no other deployment is better in all; where no load states it, also batches of powers of two.
     where : str, optional
-        A condition on figures and fields of deployments, such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
+        A condition such as ``"ttft_p < 0.5 and tensor_par <= 4"``.
     fix : mapping, optional
         Values by field of a deployment that alone are tried: ``{"tensor_par": 8}``.
     add : mapping, optional
         Values by field that are tried as well: ``{"weights_dtype": "float8"}``.
-    **options
-        Fields of the workload that count instead of its own: ``prompt=2000``.
+    apart : bool
+        Whether pools that only prefill are tried as well: each number of replicas of each split.
 
     Returns
     -------
@@ -98,12 +95,13 @@ def search_deployments(
 
     Examples
     --------
-    >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5,
-    ...                            fix={"token_budget": 2048})
-    >>> found.best.deployment.num_procs, found.best["request_rate"]
-    (1, 5.0)
+    >>> found = search_deployments("llama3-8B", "1,2", "h100_80g_sxm", prompt=1000, output=200, rate=5)
+    >>> found.best.deployment.num_procs
+    1
     """
-    space = make_space(model, num_procs, system, workload, options, fix, add, front=bool(pareto))
+    space = make_space(
+        model, num_procs, system, workload, options, fix, add, front=bool(pareto), apart=apart
+    )
     return searched(space, objective, top, pareto, where)
 
 
@@ -139,6 +137,7 @@ def make_space(
     add: Mapping[str, Any] | None = None,
     *,
     front: bool = False,
+    apart: bool = False,
     named: Sequence[str] = ("fix", "add"),
 ) -> DeploymentSpace:
     """Return the deployments of a question; arguments and errors as of :func:`search_deployments`."""
@@ -161,6 +160,7 @@ def make_space(
         fix=fixed,
         add=added,
         front=front,
+        apart=apart,
     )
 
 

@@ -62,6 +62,26 @@ def every(
     return found
 
 
+def every_apart(model, count, system, load, *, stages=(1, 2)):
+    """Return all deployments of so many processors with a pool that prefills, in the order of a search."""
+    found = []
+    node = inputs.system(system).networks[0].size
+    heads = inputs.model(model).attn_heads
+    splits = [(t, p) for t in range(1, node + 1) if heads % t == 0 for p in stages]
+    for split, stage in splits:
+        for replicas in range(1, count):
+            prefill = replicas * split * stage
+            for own, own_stage in splits:
+                rest = count - prefill
+                if rest < 1 or rest % (own * own_stage):
+                    continue
+                pool = {"num_procs": prefill, "tensor_par": split, "pipeline_par": stage}
+                fields = {"num_procs": count, "tensor_par": own, "pipeline_par": own_stage}
+                fields["prefill"] = pool
+                found.append(One(fields, _served(model, fields, system, load)))
+    return found
+
+
 def _served(model, fields, system, load) -> Served | None:
     try:
         return serve(model, fields, system, load)

@@ -13,7 +13,7 @@ from calculon.errors import Infeasible, SpecError
 from calculon.search.deployments.deployment_words import objective
 from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
 from calculon.serving.serve import serve
-from tests.search.deployments.every_deployment import every, fields_of
+from tests.search.deployments.every_deployment import every, every_apart, fields_of
 from tests.serving.given import H100, SMALL
 
 LENGTHS = {"prompt": 700, "output": 100}
@@ -113,6 +113,26 @@ def test_powers_of_two_are_batches_of_a_frontier_of_saturated_replicas():
     assert {1, 2, 4, 8} <= {one.max_batch for one in saturated.deployments}
     loaded = search_deployments(SMALL, 2, H100, LENGTHS, users=50, **asked)
     assert {one.max_batch for one in loaded.deployments} == {0}
+
+
+@pytest.mark.parametrize("load", [LOADS[1], LENGTHS | {"rate": 60, "tpot_limit": 0.01}])
+def test_pools_apart_are_all_tried(load):
+    ones = every_apart(SMALL, 5, H100, load)
+    asked = make_space(SMALL, 5, H100, load, fix={"pipeline_par": (1, 2)}, apart=True)
+    pools = [group for group in asked.groups if group.pools is not None]
+    assert [len(group) for group in pools] == [len(ones)]
+    for text in ("output_rate_per_proc", "ttft_p:min"):
+        found = run(asked, make_ranking(text, len(asked)))
+        apart = [place for place, one in enumerate(found.deployments) if one.prefill is not None]
+        expected = _best(ones, text, len(ones))
+        for place, one in zip(apart, expected, strict=True):
+            deployment = found.deployments[place].to_dict()
+            assert {
+                name: deployment[name] for name in ("num_procs", "tensor_par", "pipeline_par")
+            } == {name: value for name, value in one.fields.items() if name != "prefill"}
+            assert {**deployment["prefill"], **one.fields["prefill"]} == deployment["prefill"]
+            for name in ("output_rate", "ttft_p", "tpot", "transfer_time", "prefill_busy"):
+                np.testing.assert_equal(found.columns[name][place], one.served[name])
 
 
 def test_experts_are_split_in_every_way():

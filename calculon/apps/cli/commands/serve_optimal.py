@@ -92,6 +92,11 @@ def _add_choices(parser: Parser) -> None:
     )
     add_fields(parser)
     parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="also try pools of their own that prefill, of every number of replicas and every split",
+    )
+    parser.add_argument(
         "--where",
         action=And,
         metavar="EXPR",
@@ -155,6 +160,7 @@ def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
         deployment_words.parsed("--fix", arguments.fix),
         deployment_words.parsed("--add", arguments.add),
         front=bool(pareto),
+        apart=arguments.apart,
         named=("--fix", "--add"),
     )
     objective = arguments.objective or OBJECTIVE
