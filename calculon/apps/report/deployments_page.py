@@ -32,11 +32,13 @@ _PLANE = 2
 """Objectives of a front that a picture shows as it is."""
 
 MEANING = (
-    "TP, PP, DP, EP: tensor and pipeline parallelism of a replica, groups of ranks with requests of their own, groups "
-    "with different experts; budget: most tokens of a pass, 0 for prompts in passes of their own; batch: sequences "
-    "that a replica decodes at a time; user, processor: generated tokens per second"
+    "TP, PP: tensor and pipeline parallelism of a replica; budget: most tokens of a pass, 0 for prompts in passes of "
+    "their own; batch: sequences that a replica decodes at a time; user, processor: generated tokens per second"
 )
 """The meaning of the short words."""
+
+
+OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
 
 
 class DeploymentsPage:
@@ -70,7 +72,7 @@ class DeploymentsPage:
             yield indented(Text(f"({more:,} more: name an output file for all)", "dim"))
         if front and len(shown) >= _LEAST_POINTS:
             yield from (Text(), indented(self._picture(shown)))
-        yield from (Text(), indented(Text(MEANING, "dim")))
+        yield from (Text(), indented(Text(MEANING + self._of_experts(), "dim")))
 
     def _question(self) -> Iterator[RenderableType]:
         found, counts = self.document, self.document["counts"]
@@ -116,6 +118,12 @@ class DeploymentsPage:
 
     def _others(self) -> Iterator[Figure]:
         return (one for one in self.objectives if one.name not in _TOLD)
+
+    def _of_experts(self) -> str:
+        """Return the meaning of the words for experts, where there are any."""
+        splits = [one["deployment"] for one in self.winners]
+        spread = any(one["expert_par"] > 1 or one["attn_data_par"] > 1 for one in splits)
+        return f"; {OF_EXPERTS}" if spread else ""
 
     def _differs(self, name: str) -> bool:
         return len({one["deployment"].get(name) for one in self.winners}) > 1

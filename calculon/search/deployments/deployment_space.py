@@ -141,9 +141,9 @@ class DeploymentSpace:
         for record in self._records():
             for every in (self._together, self._apart) if self.apart else (self._together,):
                 of_pools = every.pools is not None
-                splits = every.take(self._drafted(record, every))
                 if of_pools and record.batching == STATIC:  # is prefilled where it is decoded
                     continue
+                splits = every.take(self._drafted(record, every))
                 for scheduling in self._scheduling(record, of_pools=of_pools):
                     if scheduling.shape[1] and len(splits.engines):
                         own = _with_pool(record) if of_pools else record
@@ -202,20 +202,6 @@ class DeploymentSpace:
         count, engine = np.nonzero(counts[:, None] % (engines[0] * engines[1]) == 0)
         return _Splits(np.stack([counts[count], *engines[:, engine]]), engine)
 
-    def _drafted(self, record: Deployment, splits: "_Splits") -> Array:
-        """Return which splits what drafts can have, too: those of a model of its own divide its heads and experts."""
-        draft, fits = draft_of(self.model, record), np.ones(len(splits.engines), bool)
-        if draft.model is None or draft.module:
-            return fits
-        own = draft.model
-        for table in (splits.own, splits.pools):
-            if table is not None:
-                sizes = dict(zip(SPLIT, table, strict=True))
-                ranks = sizes["tensor_par"] // sizes["attn_data_par"]
-                experts = own.num_experts if own.mixes else 0
-                fits &= (own.attn_heads % ranks == 0) & (experts % sizes["expert_par"] == 0)
-        return fits
-
     @cached_property
     def _apart(self) -> "_Splits":
         """The splits of all counts into two pools of whole replicas.
@@ -242,6 +228,17 @@ class DeploymentSpace:
         return _Splits(
             np.concatenate(own, axis=1), np.concatenate(chosen), np.concatenate(pools, axis=1)
         )
+
+    def _drafted(self, record: Deployment, splits: "_Splits") -> Array:
+        """Return which splits what drafts can have, too: those of a model of its own divide its heads and experts."""
+        sizes = dict(zip(SPLIT, splits.own, strict=True))
+        draft = draft_of(self.model, record)
+        if draft.model is None or draft.module:
+            return np.ones(len(splits.engines), bool)
+        ranks, own = sizes["tensor_par"] // sizes["attn_data_par"], draft.model
+        experts = own.num_experts if own.mixes else 0
+        fits = (own.attn_heads % ranks == 0) & (experts % sizes["expert_par"] == 0)
+        return np.asarray(fits)
 
     @cached_property
     def _engines(self) -> Array:
@@ -303,7 +300,7 @@ class _Splits:
     pools: Array | None = None
 
     def take(self, kept: Array) -> "_Splits":
-        """Return those that are kept."""
+        """Return some of them."""
         pools = None if self.pools is None else self.pools[:, kept]
         return _Splits(self.own[:, kept], self.engines[kept], pools)
 
