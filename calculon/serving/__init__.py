@@ -20,6 +20,8 @@ choices (:class:`~calculon.serving.number_types.NumberTypes`) are Python values,
 ``speculation``      tokens of a verification; ``drafts`` the passes, weights and caches of what drafts them
 ``steady``           steady state: rate, time per token, mixed passes, static batches, finite runs
 ``queueing``         the wait before prefill, and how far the batch varies
+``output_lengths``   requests that differ: quantiles, the longest of several, batches that run out
+``prefixes``         cached prefixes between requests, by tier; ``kept_prefixes`` those of a replica
 ``replica``          times of the passes of a replica
 ``operating_point``  the batch that a load leads to, and all figures; ``batch_search`` the search for it
 ``served_energy``    the energy of a generated token

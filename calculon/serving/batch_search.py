@@ -13,13 +13,21 @@ from calculon.units import Array, Count
 PARTS = 8
 """Parts into which a gap is cut at a time."""
 
+Restart = Callable[[Array, Count], Count]
+"""The next larger batch from which on times rise anew after a fall, each of the deployment at a place."""
+
 Condition = Callable[[Array, Count], Array]
 """Whether the condition holds for batches, each of the deployment at a place."""
 
 
-def largest(most: Count, keeps: Condition) -> Count:
-    """Return the largest batch of 1 to the most of each deployment that keeps a condition; 0 if none does."""
+def largest(most: Count, keeps: Condition, restart: Restart | None = None) -> Count:
+    """Return the largest batch of 1 to the most of each deployment that keeps a condition; 0 if none does.
+
+    Batches at which times fall once, by `restart`, are tried as well.
+    """
     places, batches = _powers(most)
+    if restart is not None:
+        places, batches = _with_restarts(most, places, batches, restart)
     best, above = np.zeros_like(most), most + 1
     while len(places):
         kept = keeps(places, batches)
@@ -50,6 +58,19 @@ def _powers(most: Count) -> tuple[Array, Count]:
     new = np.diff(tried, axis=1, prepend=0.0) > 0
     places, _ = np.nonzero(new)
     return places, tried[new]
+
+
+def _with_restarts(
+    most: Count, places: Array, batches: Count, restart: Restart
+) -> tuple[Array, Count]:
+    """Return batches with those at which times fall, up to the most of each deployment."""
+    at, batch = np.arange(len(most)), np.zeros_like(most)
+    while len(at):
+        batch = restart(at, batch)
+        there = batch <= most[at]
+        at, batch = at[there], batch[there]
+        places, batches = np.append(places, at), np.append(batches, batch)
+    return places, batches
 
 
 def _between(low: Count, high: Count, wanted: Array) -> tuple[Array, Count]:

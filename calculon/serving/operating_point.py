@@ -208,7 +208,8 @@ class Load:
             most, cut = _lower(np.ceil(w.requests / d.replicas), most, cut, "requests")
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
             if limit is not None:
-                kept = largest(most, partial(self._keeps, name=name, limit=limit))
+                keeps = partial(self._keeps, name=name, limit=limit)
+                kept = largest(most, keeps, self.replica.more_chunks if d.mixes else None)
                 most, cut = _lower(kept, most, cut, name)
         return most, cut
 

@@ -251,6 +251,20 @@ class Replica:
         latency = np.where(several, latency, count * times.time)
         return mixed_passes(count, together, np.where(several, mixed, times.time), decode, latency)
 
+    def more_chunks(self, places: Array, batch: Count) -> Count:
+        """Return the next larger batch beside which a prompt is taken in one more chunk, of the deployment at a place.
+
+        Chunks are smaller then, and hide better behind the reading of weights: times may fall.
+        """
+        d = self.deployments
+        budget, shares = d.token_budget[places], (d.pipeline_par * d.attn_data_par)[places]
+        own, found = batch / shares * self.rows, []
+        for length in self.workload.lengths:
+            count = chunks(own, budget, length.computed)
+            room = (budget - length.computed / count) * shares / self.rows
+            found.append(np.floor(room * (1 + 1e-12)) + 1)
+        return np.maximum(np.min(found, axis=0), batch + 1)
+
     def _mixed_pass(
         self, batch: Count, count: Count, together: Count, length: PromptLength
     ) -> PassSpans:

@@ -358,8 +358,8 @@ def _by_law(
     flops, moved = np.zeros((3, 1, count)), np.zeros((3, 1, count))
     flops[0, 0], moved[0, 0] = row.flops, row.moved
     if kernel.rate is ENGINE_RATE:
-        done = kernel.engine.efficiency.padded(flops[0, 0]) / kernel.engine.peak
-        return _combined(system, floor, done / share, _moved(system, moved[0, 0]))
+        done = kernel.engine.efficiency.padded(flops[0, 0]) / (kernel.engine.peak * share)
+        return _combined(system, floor, done, _moved(system, moved[0, 0]))
     start = _start(kernel)
     once = layer._replace(launches=None)
     arithmetic, own = kernel.times(Shapes(flops, moved, [once], np.zeros(1, np.int64)), system.mem1)

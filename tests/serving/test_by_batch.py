@@ -9,6 +9,7 @@ from calculon.serving.serve import serve
 from tests.serving.given import H100, SMALL
 
 LOAD = {"prompt": 900, "output": 300}
+DRAFTS = {"draft": "ngram", "draft_tokens": 2, "acceptance": 0.5}
 
 
 def small(changes=None, **load):
@@ -21,7 +22,7 @@ def curve():
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"token_budget": 0}, {"batching": "static", "token_budget": 0}]
+    "changes", [{}, {"token_budget": 0}, {"batching": "static", "token_budget": 0}, DRAFTS]
 )
 def test_each_place_is_the_answer_for_its_batch(changes):
     curve = by_batch(small(changes))

@@ -52,3 +52,16 @@ def test_exponential_outputs_do_not_know_when_they_began():
     fresh, old = (running_out(np.full(1, 64.0), 100.0, 1.0, under_way=one) for one in (False, True))
     np.testing.assert_allclose(fresh.passes, old.passes, rtol=5e-3)
     np.testing.assert_allclose(fresh.left, old.left, rtol=5e-3)
+
+
+@pytest.mark.parametrize("variation", [0.5, 1.0])
+def test_what_is_under_way_is_as_in_a_simulation(variation):
+    """Each of 64 places takes one output after the other; at some time nobody follows."""
+    random, shape, runs = np.random.default_rng(5), weibull_shape(variation), 150
+    lengths = random.weibull(shape, (runs, 64, 60)) / math.gamma(1 + 1 / shape)
+    ends = lengths.cumsum(axis=2)
+    left = np.where(ends > 20, ends, np.inf).min(axis=2) - 20
+    assert np.isfinite(left).all()
+    out = running_out(np.full(1, 64.0), 1.0, variation, under_way=True)
+    assert left.max(axis=1).mean() == pytest.approx(out.passes.sum(), rel=0.05)
+    assert left.sum(axis=1).mean() == pytest.approx((out.passes * out.left).sum(), rel=0.05)

@@ -99,9 +99,12 @@ class Twin:
         mem = self.machine["mem1"]
         return padded(mem["MB_efficiency"], 1e6, moved) / (mem["GBps"] * 1e9)
 
-    def _kernel(self, engine: Document, flops: float, moved: float, floor: float) -> float:
-        """Return a floor, and the work beside it; nothing where there is none."""
-        arithmetic = padded(engine["gflops_efficiency"], 1e9, flops) / (engine["tflops"] * 1e12)
+    def _kernel(
+        self, engine: Document, flops: float, moved: float, floor: float, share: float = 1.0
+    ) -> float:
+        """Return a floor, and the work beside it at a share of the engine's rate; nothing where there is none."""
+        rate = engine["tflops"] * 1e12 * share
+        arithmetic = padded(engine["gflops_efficiency"], 1e9, flops) / rate
         memory = self._memory(moved)
         adds = self.machine["processing_mode"] == "no_overlap"
         work = arithmetic + memory if adds else max(arithmetic, memory)
@@ -119,19 +122,20 @@ class Twin:
 
     def _product(
         self, stage: str, count: int, rows: float, depth: float, width: float, stored: str,
-        touched: float = 1.0,
+        touched: float = 0.0,
     ) -> None:  # fmt: skip
-        """Time a product of so many rows with as many matrices as are touched, and the conversion of its inputs."""
+        """Time a product of so many rows with one matrix, or the experts touched, after conversion of inputs."""
         asked = OWN.get(stored, "float16" if stored == "float16" else "bfloat16")
         engine = self._known(asked)
         operand = OPERAND.get(engine, 2)
         if engine in OPERAND:
             self._small(stage, count, 0.0, rows * depth * (2 + operand))
-        weights = touched * depth * width * STORED[stored]
+        weights = (touched or 1.0) * depth * width * STORED[stored]
         moved = rows * depth * operand + rows * width * 2 + weights
         matrix = self.machine["matrix"][engine]
         floor = self.floors["matrix_floor"]
-        self._row(stage, count, self._kernel(matrix, 2 * rows * depth * width, moved, floor))
+        share = self.floors["grouped_efficiency"] if touched else 1.0
+        self._row(stage, count, self._kernel(matrix, 2 * rows * depth * width, moved, floor, share))
 
     def _reduce(self, stage: str, count: int, size: float) -> None:
         if self.t == 1:
@@ -268,7 +272,7 @@ class Twin:
         """Time the MLP of a block, or its experts."""
         model, h, stored = self.model, self.h, self.deployment["weights_dtype"]
         if not self._has_experts(number):
-            self._mlp(tokens, model["feedforward"] / self.t, stored)
+            self._mlp(tokens, model["feedforward"], stored)
             return
         experts, each = model["num_experts"], model["experts_per_token"]
         self._product("block", 1, tokens, h, experts, "bfloat16")
@@ -283,13 +287,13 @@ class Twin:
         self._product("block", 1, rows, width, h, stored, touched)
         self._routing(tokens * each * h, copied)
         if shared := model.get("shared_feedforward", 0):
-            self._mlp(tokens, shared / self.t, stored)
+            self._mlp(tokens, shared, stored)
             self._small("block", 1, tokens * h, 3 * tokens * h * 2)
 
-    def _mlp(self, tokens: float, width: float, stored: str) -> None:
-        self._product("block", 1, tokens, self.h, 2 * width, stored)
-        self._function(tokens * width, 6)
-        self._product("block", 1, tokens, width, self.h, stored)
+    def _mlp(self, tokens: float, width: int, stored: str) -> None:
+        self._product("block", 1, tokens, self.h, 2 * width / self.t, stored)
+        self._function(width * tokens / self.t, 6)
+        self._product("block", 1, tokens, width / self.t, self.h, stored)
 
     def _function(self, elements: float, each: int) -> None:
         """Time the function of an MLP: of whole elements, as in training."""

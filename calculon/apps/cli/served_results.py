@@ -4,7 +4,7 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.field_options import processors_in_place
 from calculon.apps.cli.result_files import DOCUMENTS, file_document, short_name
@@ -13,7 +13,7 @@ from calculon.errors import Problem, SpecError
 from calculon.spec import catalog
 from calculon.spec.files import document_suffix, read_document
 from calculon.spec.named_values import CORRECTED
-from calculon.spec.result_selection import split
+from calculon.spec.result_selection import WINNERS, check_single, split
 
 if TYPE_CHECKING:
     from calculon.apps.report.result import Document
@@ -65,14 +65,18 @@ def _split(text: str) -> tuple[str, str]:
 def _deployment_in(text: str) -> str:
     """Return what makes an argument one about a deployment: a file, or three sources; nothing for any other."""
     rest = _split(text)[1]
-    place = Path(rest)
-    if document_suffix(rest) in DOCUMENTS and place.is_file() and place.stat().st_size <= _LARGEST:
+    path = split(rest)[0]
+    place = Path(path)
+    if document_suffix(path) in DOCUMENTS and place.is_file() and place.stat().st_size <= _LARGEST:
         from calculon.apps.views.served_documents import is_served
 
         try:
-            return "file" if is_served(read_document(rest)) else ""
+            raw = read_document(path)
         except SpecError:
             return ""
+        if isinstance(raw, Mapping) and isinstance(raw.get(WINNERS), list):
+            return "search"
+        return "file" if is_served(raw) else ""
     if rest.count(",") != 2:
         return ""
     middle = rest.split(",")[1].strip()
@@ -103,7 +107,12 @@ def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
     from calculon.apps.views.served_documents import read_document_of, served_result
 
     label, rest = _split(text)
-    if _deployment_in(text) == "file":
+    about = _deployment_in(text)
+    if about == "search":
+        return _winner(label, rest, arguments)
+    if about == "file":
+        check_single(*reversed(split(rest)))
+        rest = split(rest)[0]
         beside = (file_document("result", rest, Path(rest).name),)
         document = read_document_of(read_document(rest), rest)
         return ServedResult(label or short_name(rest), document, beside)
@@ -120,6 +129,22 @@ def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
     one = served(arguments, model, deployment, system)
     sources = tuple(_source(kind, source) for kind, source in specs.items() if source is not None)
     return served_result(label or ("" if counted else short_name(deployment)), one, sources)
+
+
+def _winner(label: str, text: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Estimate a deployment of a search again, on the machine and under the workload that its file names."""
+    from calculon.apps.views.served_documents import served_result
+
+    path = split(text)[0]
+    raw: Any = read_document(path)
+    asked = [raw.get(name) for name in ("model", "system")]
+    workload = raw.get("workload")
+    if not all(isinstance(one, str) for one in asked) or not isinstance(workload, Mapping):
+        raise SpecError(path, Problem("", "the JSON of serve-optimal", "another document"))
+    found = served(arguments, asked[0], text, asked[1], workload)
+    return served_result(
+        label or short_name(text), found, (file_document("result", path, Path(path).name),)
+    )
 
 
 def _source(kind: str, source: str) -> "Document":

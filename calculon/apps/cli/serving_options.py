@@ -1,7 +1,8 @@
 """Options of commands about deployments that serve: the workload, and what is served by what."""
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.changes import add_changes, parsed
 from calculon.apps.cli.field_options import Option, processors_in_place, stated_by
@@ -86,8 +87,14 @@ def asked_served(arguments: argparse.Namespace) -> "Served":
     return served(arguments, arguments.model, arguments.deployment, arguments.system)
 
 
-def served(arguments: argparse.Namespace, model: str, deployment: str, system: str) -> "Served":
-    """Return a deployment under the workload of the arguments, with their changes."""
+def served(
+    arguments: argparse.Namespace,
+    model: str,
+    deployment: str,
+    system: str,
+    workload: Mapping[str, Any] | None = None,
+) -> "Served":
+    """Return a deployment with the changes of arguments, under their workload, or under one over which they count."""
     from calculon.inputs import Changed
     from calculon.serving.serve import serve
 
@@ -97,7 +104,7 @@ def served(arguments: argparse.Namespace, model: str, deployment: str, system: s
         Changed.of(model, changes["model"]),
         deployment if count is None else count,
         Changed.of(system, changes["system"]),
-        arguments.workload,
+        arguments.workload if workload is None else workload,
         changes=changes["deployment"],
         **stated_by(OPTIONS, arguments) | changes["workload"],
     )

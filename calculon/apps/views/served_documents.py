@@ -9,6 +9,7 @@ from calculon.apps.report.result import Document
 from calculon.apps.report.served_comparison import ServedComparison, ServedResult
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.inspect.served_errors import published_errors
 from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.by_batch import by_batch
 from calculon.serving.row_times import CAUSES, QUANTITIES
@@ -129,6 +130,9 @@ def read_document_of(raw: Any, path: str) -> dict[str, Any]:
         "workload": workload.to_dict(),
         "figures": figures,
         "price": reader.text(raw, "price"),
+        "power": reader.text(raw, "power"),
+        "published": published_errors(),  # those that are known now
+        "speculation": reader.speculation(raw, figures),
         "batch": reader.number(raw, "batch", "batch"),
         "passes": {
             name: reader.passes(reader.mapping(raw, "passes"), name)
@@ -205,6 +209,22 @@ class _Reader:
                 }
                 for row in rows
             },
+        }
+
+    def speculation(
+        self, raw: Mapping[str, Any], figures: Mapping[str, float | None]
+    ) -> dict[str, Any] | None:
+        """Return what is drafted, if anything is."""
+        if raw.get("speculation") is None:
+            return None
+        one = self.mapping(raw, "speculation")
+        for name in ("spec_tokens", "spec_speedup", "spec_break_even"):
+            if figures[name] is None:
+                raise self.wrong(f"figures.{name}", "a number, since tokens are drafted", None)
+        return dict(one) | {
+            "draft": self.text(one, "draft"),
+            "tokens": int(self.number(one, "tokens", "speculation.tokens")),
+            "acceptance": self.number(one, "acceptance", "speculation.acceptance"),
         }
 
     def limits(self, raw: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -140,24 +140,3 @@ def _write_tensorrt_llm(draft: str, tokens: int | None) -> Fields:
 
 
 TENSORRT_LLM_DRAFTS = _drafts((_KIND, _LAYERS, _LENGTH), _read_tensorrt_llm, _write_tensorrt_llm)
-
-
-def sequences_of_ranks(one: Reading, setting: str, default: int) -> Fields:
-    """Return ``max_batch`` of a setting that each attention rank with requests of its own has.
-
-    Without it, `default` or as many as a pass has room for.
-    """
-    d = one.deployment
-    drafted = int(d.get("draft_tokens") or 1) if d.get("draft", "none") != "none" else 0
-    fitting = max(1, min(default, d["token_budget"] // (1 + drafted)))
-    own = one.count(setting, default=fitting) or fitting
-    return {"max_batch": own * d["attn_data_par"]}
-
-
-def sequences_of_rank(one: Writing) -> int:
-    """Return the sequences of each attention rank with requests of its own; SpecError where they are not whole."""
-    most, ranks = one["max_batch"], one["attn_data_par"]
-    if most % ranks:
-        hint = f"--set max_batch={max(1, most // ranks) * ranks}"
-        raise one.refuse("max_batch", f"a multiple of attn_data_par={ranks}", hint)
-    return int(most // ranks)

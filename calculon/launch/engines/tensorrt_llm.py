@@ -13,11 +13,12 @@ from typing import Any
 
 from calculon.launch.deepspeed import nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Writing, plain
-from calculon.launch.engines.engine_drafts import (
-    TENSORRT_LLM_DRAFTS,
-    sequences_of_rank,
+from calculon.launch.engines.engine_batches import (
     sequences_of_ranks,
+    written_budget,
+    written_sequences,
 )
+from calculon.launch.engines.engine_drafts import TENSORRT_LLM_DRAFTS
 from calculon.launch.engines.engine_files import BESIDE, beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import Degrees, TypeNames, always, passed_on, row
 from calculon.launch.engines.engine_words import TENSORRT_LLM_NO_EFFECT, TENSORRT_LLM_NOT_MODELLED
@@ -88,22 +89,8 @@ def _read_budget(one: Reading) -> Fields:
     return {"token_budget": one.count(_TOKENS, default=_TOKENS_DEFAULT) or _TOKENS_DEFAULT}
 
 
-def _write_budget(one: Writing) -> Fields:
-    if one["token_budget"] == 0:
-        hint = "--set token_budget=8192"
-        raise one.refuse("token_budget", "passes of decoding and parts of prompts", hint)
-    return {_TOKENS: one["token_budget"], _CHUNKED: True}
-
-
 def _read_sequences(one: Reading) -> Fields:
     return sequences_of_ranks(one, _SEQUENCES, _SEQUENCES_DEFAULT)
-
-
-def _write_sequences(one: Writing) -> Fields:
-    if one["max_batch"] == 0:
-        hint = "--set max_batch=N; calculon serve says how many fit"
-        raise one.refuse("max_batch", "1 at least", hint)
-    return {_SEQUENCES: sequences_of_rank(one)}
 
 
 def _read_admission(one: Reading) -> Fields:
@@ -131,8 +118,15 @@ ROWS = (
     Degrees(_TP, _PP, "", (_EP, _ATTENTION_DP), _read_split, _write_split).row(),
     _TYPES.row(),
     TENSORRT_LLM_DRAFTS,
-    row("token_budget", (_TOKENS, _CHUNKED), _read_budget, _write_budget),
-    row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
+    row(
+        "token_budget",
+        (_TOKENS, _CHUNKED),
+        _read_budget,
+        lambda one: written_budget(one, _TOKENS) | {_CHUNKED: True},
+    ),
+    row(
+        "max_batch", (_SEQUENCES,), _read_sequences, lambda one: written_sequences(one, _SEQUENCES)
+    ),
     row(
         "admission",
         (_POLICY,),

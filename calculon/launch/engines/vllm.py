@@ -12,7 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
-from calculon.launch.engines.engine_drafts import VLLM_DRAFTS, sequences_of_rank, sequences_of_ranks
+from calculon.launch.engines.engine_batches import (
+    sequences_of_ranks,
+    written_budget,
+    written_sequences,
+)
+from calculon.launch.engines.engine_drafts import VLLM_DRAFTS
 from calculon.launch.engines.engine_files import beside_in, parse_server, render_server
 from calculon.launch.engines.engine_rows import (
     Degrees,
@@ -117,23 +122,9 @@ def _read_budget(one: Reading) -> Fields:
     return {"token_budget": one.count(_TOKENS, default=tokens) or tokens}
 
 
-def _write_budget(one: Writing) -> Fields:
-    if one["token_budget"] == 0:
-        hint = "--set token_budget=8192"
-        raise one.refuse("token_budget", "passes of decoding and parts of prompts", hint)
-    return {_TOKENS: one["token_budget"]}
-
-
 def _read_sequences(one: Reading) -> Fields:
     _, most = _DEFAULTS[_large(one)]
     return sequences_of_ranks(one, _SEQUENCES, most)
-
-
-def _write_sequences(one: Writing) -> Fields:
-    if one["max_batch"] == 0:
-        hint = "--set max_batch=N; calculon serve says how many fit"
-        raise one.refuse("max_batch", "1 at least", hint)
-    return {_SEQUENCES: sequences_of_rank(one)}
 
 
 def _read_block(one: Reading) -> Fields:
@@ -144,8 +135,15 @@ ROWS = (
     Degrees(_TP, _PP, _DP, (_EP,), _read_split, _write_split).row(),
     _TYPES.row(),
     VLLM_DRAFTS,
-    row("token_budget", (_TOKENS, "--enable-chunked-prefill", _UNCUT), _read_budget, _write_budget),
-    row("max_batch", (_SEQUENCES,), _read_sequences, _write_sequences),
+    row(
+        "token_budget",
+        (_TOKENS, "--enable-chunked-prefill", _UNCUT),
+        _read_budget,
+        lambda one: written_budget(one, _TOKENS),
+    ),
+    row(
+        "max_batch", (_SEQUENCES,), _read_sequences, lambda one: written_sequences(one, _SEQUENCES)
+    ),
     always("admission", "mean"),
     always("prefill_graphs", value=False),
     row(

@@ -3,6 +3,7 @@
 import copy
 import html
 import json
+import math
 import re
 from pathlib import Path
 
@@ -94,6 +95,25 @@ def test_as_from_python(run, files, served):
         calculon.compare(one, calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"))
 
 
+def test_deployments_of_a_search_stand_side_by_side(run):
+    asked = ("llama3-8B", "1,2", "h100", "best.json", *LENGTHS, "--fix", "token_budget=2048")
+    assert run("sop", *asked, "-t", "2").code == 0
+    code, out, err = run("compare", "best.json#0", "second=best.json#1", "--format", "json")
+    assert (code, err) == (0, "")
+    found, searched = json.loads(out), json.loads(Path("best.json").read_text())
+    assert [one["label"] for one in found["results"]] == ["best.json#0", "second"]
+    for line in found["figures"]:
+        expected = [one["figures"][line["name"]] for one in searched["winners"]]
+        known = [math.nan if one is None else one for one in expected]
+        values = [math.nan if one is None else one for one in line["values"]]
+        assert values == pytest.approx(known, rel=1e-9, nan_ok=True)
+    for wrong, message in (("best.json#7", "7"), ("a.json#1", "a.json")):
+        write_json("a.json", calculon.serve("llama3-8B", 1, "h100", ASKED).to_dict())
+        code, _, err = run("compare", "best.json", wrong)
+        assert code == 2
+        assert message in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -144,8 +164,13 @@ def test_a_document_is_read_as_it_was_written(served):
 
 
 def test_a_damaged_document_says_where():
-    document = calculon.serve("llama3-8B", 1, "h100", ASKED, tpot_limit=0.02).to_dict()
+    drafts = {"draft": "ngram", "draft_tokens": 2, "acceptance": 0.5}
+    found = calculon.serve("llama3-8B", 1, "h100", ASKED, tpot_limit=0.02, changes=drafts)
+    document = found.to_dict()
+    assert read_document_of(json.loads(json.dumps(document)), "x.json") == document
     for place in (
+        ("speculation", "tokens"),
+        ("figures", "spec_speedup"),
         ("model",),
         ("deployment", "max_batch"),
         ("workload", "prompt"),

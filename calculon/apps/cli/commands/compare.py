@@ -25,7 +25,8 @@ def configure(parser: Parser) -> None:
         "its difference and ratio. The others are compared with the first result. In edition corrected it says "
         "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
         "the other, one change at a time: the largest first, as far as each can be made alone. Deployments "
-        "that serve a model are compared likewise: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a workload.",
+        "that serve a model are compared likewise: files of serve and serve-optimal, or MODEL,DEPLOYMENT,SYSTEM with "
+        "a workload.",
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
         "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
         "calculon compare before.json after.json\n"

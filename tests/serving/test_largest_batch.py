@@ -1,0 +1,97 @@
+"""The batch that is found for a limit or a rate is that which trying all batches finds."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from calculon import inputs
+from calculon.serving.asked import read_deployment, read_workload
+from calculon.serving.deployments import Deployments
+from calculon.serving.operating_point import Load
+from calculon.serving.replica import Replica
+from calculon.serving.serve import loaded, serve
+
+MOST = 5000
+MODELS = [inputs.model(name) for name in ("llama3-8B", "gpt-oss-20b", "deepseek-v2-lite")]
+SYSTEMS = [
+    inputs.system(name)
+    for name in ("a100_80g", "a100_80g_pcie", "h100_80g_sxm", "h200_141g_sxm", "mi300x")
+]
+
+
+@st.composite
+def asked(draw):
+    """A deployment of a model, and what is asked of it."""
+    split, stages = draw(st.sampled_from((1, 2))), draw(st.sampled_from((1, 1, 2)))
+    deployment = {
+        "num_procs": split * stages,
+        "tensor_par": split,
+        "pipeline_par": stages,
+        "weights_dtype": draw(st.sampled_from(("bfloat16", "float8", "int4_g128"))),
+        "token_budget": draw(st.sampled_from((0, 512, 2048, 8192))),
+        "batching": draw(st.sampled_from(("continuous", "continuous", "static"))),
+    }
+    load = {
+        "prompt": draw(st.integers(20, 9000)),
+        "output": draw(st.integers(2, 3000)),
+        "prompt_cv": draw(st.sampled_from((0, 0, 0.5))),
+    }
+    return draw(st.sampled_from(MODELS)), deployment, draw(st.sampled_from(SYSTEMS)), load
+
+
+def most_of(model, deployment, system, load):
+    """Return the most sequences that there is room for."""
+    asked_load = loaded(model, system, read_deployment(deployment), read_workload(load))
+    return int(asked_load.most()[0][0])
+
+
+def every_batch(model, deployment, system, load):
+    """Return all batches that there is room for, their states, and what prompts add."""
+    batches = np.arange(1.0, most_of(model, deployment, system, load) + 1)
+    each = Deployments.of(read_deployment(deployment)).take(np.zeros(len(batches), int))
+    state, prompts, _ = Load(Replica(model, system, each, read_workload(load))).state(batches)
+    return batches, state, prompts
+
+
+@settings(max_examples=15)
+@given(question=asked(), where=st.floats(0, 1), name=st.sampled_from(("tpot", "ttft")))
+def test_the_largest_that_keeps_a_limit(question, where, name):
+    model, deployment, system, load = question
+    assume(1 <= most_of(*question) < MOST)
+    batches, state, prompts = every_batch(*question)
+    figure = state.tpot if name == "tpot" else prompts.latency
+    highest = np.maximum.accumulate(figure)
+    fallen = np.flatnonzero(figure < highest * (1 - 1e-9))  # after a fall, where there is one
+    picked = fallen if len(fallen) else np.arange(len(batches))
+    limit = figure[picked[int(where * (len(picked) - 1))]]
+    expected = batches[figure <= limit][-1]
+    found = serve(model, deployment, system, load | {f"{name}_limit": float(limit)})
+    assert found.batch == expected
+
+
+@settings(max_examples=15)
+@given(question=asked(), where=st.floats(0, 1))
+def test_the_smallest_that_keeps_up_with_a_rate(question, where):
+    """Where rates rise with the batch; else one that does, up to the rate of the most sequences."""
+    model, deployment, system, load = question
+    assume(1 <= most_of(*question) < MOST)
+    batches, state, _ = every_batch(*question)
+    rate = float(min(state.rate[int(where * (len(batches) - 1))], state.rate[-1]))
+    expected = batches[state.rate >= rate][0]
+    found = serve(model, deployment, system, load | {"rate": rate}).batch
+    assert state.rate[found - 1] >= rate
+    if found != expected:  # a wave of tiles more may cost more than a sequence brings
+        assert np.any(np.diff(state.rate[int(expected) - 1 : found]) < 0)
+
+
+def test_a_batch_beside_which_prompts_are_cut_once_more():
+    """With 213 sequences a prompt of 300 tokens is taken in two chunks, and tokens come sooner than with 212."""
+    given_ = {"num_procs": 2, "tensor_par": 2, "weights_dtype": "int4_g128", "token_budget": 512}
+    question = (MODELS[0], given_ | {"kv_dtype": "float8"}, SYSTEMS[1])
+    load = {"prompt": 300, "output": 2000}
+    _, state, _ = every_batch(*question, load)
+    assert state.tpot[211] > state.tpot[212]
+    found = serve(*question, load | {"tpot_limit": float(state.tpot[212])})
+    assert found.batch == 213
+    assert found["tpot"] == pytest.approx(state.tpot[212])
