@@ -36,8 +36,8 @@ from calculon.units import Array, Count
 MOST_APART = 4_000_000
 """Pairs of pools of a space, which are held in memory."""
 
-ROWS = 2**17
-"""Deployments that are looked at together: bounds the memory of a search."""
+ROWS, ROWS_ALIKE = 2**16, 2**19
+"""Deployments that are looked at together, and those of so many kinds: bounds the memory of a search."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,16 @@ class Group:
             last = first + max(1, size // self.settings)
             yield (order[first:last, None] * self.settings + np.arange(self.settings)).ravel()
             first, size = last, min(most, 2 * size)
+
+    def parts_alike(self) -> Iterator[Array]:
+        """Yield the places of all deployments by splits of a replica, so many kinds and deployments at a time."""
+        order = np.argsort(self.engines, kind="stable")
+        kinds = np.cumsum(np.diff(self.engines[order], prepend=-1) != 0)
+        part = np.maximum(
+            kinds * self.settings // ROWS, np.arange(len(order)) * self.settings // ROWS_ALIKE
+        )
+        for splits in np.split(order, np.flatnonzero(np.diff(part)) + 1):
+            yield from self.parts(splits, len(splits) * self.settings, ROWS_ALIKE)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from calculon.campaign.money import NO_PRICE
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.search.deployments.deployment_rows import Rows, solve
+from calculon.search.deployments.deployment_rows import Rows, shares, solve
 from calculon.search.deployments.deployment_space import ROWS, DeploymentSpace, Group
 from calculon.search.deployments.deployment_words import checked
 from calculon.search.deployments.deployment_words import condition as read_condition
@@ -220,8 +220,13 @@ def run(
         _bound(space, group, ranking.objectives[0]) if prune else None for group in space.groups
     ]
     for group, bound in zip(space.groups, bounds, strict=True):
-        order = np.argsort(group.engines if bound is None else -bound, kind="stable")
-        for places in group.parts(order, ROWS if bound is None else FEW):
+        if bound is not None:
+            parts = group.parts(np.argsort(-bound, kind="stable"), FEW)
+        elif shares(space, group):
+            parts = group.parts_alike()
+        else:
+            parts = group.parts(np.argsort(group.engines, kind="stable"), ROWS)
+        for places in parts:
             kept = places
             if bound is not None:
                 best = bound[places // group.settings]
