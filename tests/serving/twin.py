@@ -27,11 +27,18 @@ STORED = {
     "int8": 1,
     "int4_g128": 66.5 / 128,
     "mxfp4": 17 / 32,
+    "mxfp4_mxfp8": 17 / 32,
     "nvfp4": 9 / 16,
 }
 """Bytes of a weight by type, with its share of scales."""
 
-OWN = {"float8": "float8", "float8_block": "float8", "mxfp4": "float4", "nvfp4": "float4"}
+OWN = {
+    "float8": "float8",
+    "float8_block": "float8",
+    "mxfp4": "float4",
+    "mxfp4_mxfp8": "float8",
+    "nvfp4": "float4",
+}
 """Types whose products convert their inputs, where an engine has them."""
 
 OPERAND = {"float8": 1, "float4": 0.5}

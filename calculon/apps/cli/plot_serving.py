@@ -28,4 +28,5 @@ def frontier(arguments: argparse.Namespace) -> dict[str, Any]:
         stated_by(OPTIONS, arguments) | changes["workload"],
         deployment_words.parsed("--fix", arguments.fix),
         deployment_words.parsed("--add", arguments.add),
+        apart=arguments.apart,
     )

@@ -72,6 +72,11 @@ def add_fields(parser: argparse.ArgumentParser) -> None:
         metavar="FIELD=VALUE[,VALUE...]",
         help="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
     )
+    parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="also try pools of their own that prefill, of every number of replicas and every split",
+    )
 
 
 def specs_of(arguments: argparse.Namespace) -> list[str]:

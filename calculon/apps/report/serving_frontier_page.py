@@ -87,6 +87,14 @@ def counts_words(counts: Sequence[int]) -> str:
     return several if len(counts) > 1 else counted(counts[0], "processor")
 
 
+def pools_words(d: Document) -> str:
+    """Say how replicas are split, and those of processors that only prefill."""
+    pool = d.get("prefill")
+    if pool is None:
+        return split_words(d)
+    return f"{split_words(d)} + {pool['num_procs']:,} prefill"
+
+
 def all_types(document: Document) -> list[str]:
     """Return the types of numbers of all points, in words."""
     every = (one["deployment"] for curve in document["curves"] for one in curve["points"])
@@ -117,7 +125,7 @@ def _rows(told: Sequence[tuple[str, str, Document]]) -> Iterator[dict[str, str]]
             "all": rate(one["output_rate"]),
             "ttft": duration_of(one["ttft"]),
             "num_procs": f"{d['num_procs']:,}",
-            "split": split_words(d),
+            "split": pools_words(d),
             "replicas": f"{d['replicas']:,}",
             "batch": f"{one['batch']:,.0f}",
             "budget": f"{d['token_budget']:,}",

@@ -31,12 +31,14 @@ def frontier_of(
     options: Mapping[str, Any],
     fix: Mapping[str, Any] | None = None,
     add: Mapping[str, Any] | None = None,
+    *,
+    apart: bool = False,
 ) -> dict[str, Any]:
     """Return the frontiers of machines as plain data: deployments that no other beats in both rates.
 
     Parameters
     ----------
-    model, num_procs, workload, options, fix, add
+    model, num_procs, workload, options, fix, add, apart
         As of :func:`~calculon.search.deployments.serving_search.search_deployments`.
     systems : sequence of source
         The machines.
@@ -52,7 +54,9 @@ def frontier_of(
     _check_saturated(load)
     return frontiers(
         [
-            search_deployments(shape, num_procs, one, load, pareto=AXES, fix=fix, add=add)
+            search_deployments(
+                shape, num_procs, one, load, pareto=AXES, fix=fix, add=add, apart=apart
+            )
             for one in systems
         ]
     )

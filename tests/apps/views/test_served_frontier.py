@@ -47,3 +47,20 @@ def test_every_point_is_an_answer_that_keeps_the_limits(points):
         for name in (*AXES, "tpot", "ttft", "output_rate"):
             assert one[name] == pytest.approx(found[name], rel=1e-9)
         assert one["tpot"] <= 0.01
+
+
+def test_pools_apart_are_on_it_where_they_win():
+    plain, apart = (
+        frontier_of(SMALL, "4", [H100], {"prompt": 900, "output": 300}, {}, apart=apart)["curves"][
+            0
+        ]
+        for apart in (False, True)
+    )
+    assert all("prefill" not in one["deployment"] for one in plain["points"])
+    assert any("prefill" in one["deployment"] for one in apart["points"])
+    for one in plain["points"]:  # none is lost
+        assert any(
+            other["output_rate_per_proc"] >= one["output_rate_per_proc"] * (1 - 1e-9)
+            and other["interactivity"] >= one["interactivity"] * (1 - 1e-9)
+            for other in apart["points"]
+        )

@@ -92,11 +92,6 @@ def _add_choices(parser: Parser) -> None:
     )
     add_fields(parser)
     parser.add_argument(
-        "--apart",
-        action="store_true",
-        help="also try pools of their own that prefill, of every number of replicas and every split",
-    )
-    parser.add_argument(
         "--where",
         action=And,
         metavar="EXPR",

@@ -14,8 +14,8 @@ from calculon.apps.report.pictures.canvas import (
     logarithmic_ticks,
     note_edition,
 )
-from calculon.apps.report.serving_frontier_page import all_types, counts_words
-from calculon.apps.report.serving_page import requests_words, split_words
+from calculon.apps.report.serving_frontier_page import all_types, counts_words, pools_words
+from calculon.apps.report.serving_page import requests_words
 from calculon.spec.named_values import CORRECTED
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _limit(axes: "Axes", workload: Document) -> None:
 def _split(one: Document, *, typed: bool) -> str:
     """Name the split of a point, with the type of its weights where these differ."""
     d = one["deployment"]
-    return ", ".join([split_words(d), *([d["weights_dtype"]] if typed else [])])
+    return ", ".join([pools_words(d), *([d["weights_dtype"]] if typed else [])])
 
 
 def _names(axes: "Axes", curves: Sequence[Document], *, typed: bool) -> None:
