@@ -100,9 +100,8 @@ class DeploymentsPage:
         yield Column("split", "of each")
         if any("prefill" in one["deployment"] for one in self.winners):
             yield Column("prefill", "prefill by")
-        if self._differs("token_budget"):
-            yield Column("budget", "budget", right=True, drop=4)
-        if any(self._differs(name) for name in ("weights_dtype", "kv_dtype", "experts_dtype")):
+        yield Column("budget", "budget", right=True, drop=4)
+        if any(len(tried) > 1 for tried in self.document["types"].values()):
             yield Column("types", "types", fold=True)
         if any(draft_mark(one["deployment"]) for one in self.winners):
             yield Column("drafts", "drafts", fold=True)
@@ -124,9 +123,6 @@ class DeploymentsPage:
         splits = [one["deployment"] for one in self.winners]
         spread = any(one["expert_par"] > 1 or one["attn_data_par"] > 1 for one in splits)
         return f"; {OF_EXPERTS}" if spread else ""
-
-    def _differs(self, name: str) -> bool:
-        return len({one["deployment"].get(name) for one in self.winners}) > 1
 
     def _rows(self, shown: Sequence[Document]) -> Iterator[dict[str, Any]]:
         behind = "rate" in self.document["workload"]
