@@ -9,9 +9,9 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Dialect
-from calculon.serving.asked import DeploymentSource, read_deployment, read_workload
 from calculon.serving.engine_scripts import deployment_text, server_of
-from calculon.serving.load import SATURATED, Workload
+from calculon.serving.records.asked import DeploymentSource, read_deployment, read_workload
+from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.serve import Served
 from calculon.spec import catalog
 from calculon.spec.files import read_document

@@ -20,7 +20,7 @@ from calculon.spec.files import STDIN
 from calculon.spec.model import Model
 
 if TYPE_CHECKING:
-    from calculon.serving.deployment import Deployment
+    from calculon.serving.records.deployment import Deployment
     from calculon.serving.serve import Served
 
 

@@ -10,16 +10,16 @@ import numpy as np
 from calculon.campaign.goals import TimeSpan
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
-from calculon.serving.batch_search import largest
-from calculon.serving.deployments import Deployments
-from calculon.serving.drafts import speculation_of
-from calculon.serving.load import SATURATED
-from calculon.serving.operating_point import Load
+from calculon.serving.passes.drafts import speculation_of
+from calculon.serving.passes.replica import Replica
+from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.plain_deployment import loaded
-from calculon.serving.replica import Replica
-from calculon.serving.row_times import CAUSES
+from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.load import SATURATED
 from calculon.serving.serve import Served, serve, with_replicas
-from calculon.serving.steady import budget_batch
+from calculon.serving.states.batch_search import largest
+from calculon.serving.states.operating_point import Load
+from calculon.serving.states.steady import budget_batch
 from calculon.units import Array, Count, Fraction, Seconds
 
 if TYPE_CHECKING:

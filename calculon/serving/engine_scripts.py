@@ -10,12 +10,12 @@ from calculon.launch.dialects import recognised_engine
 from calculon.launch.engines.engine_commands import command_text
 from calculon.launch.launch_files import launch_text
 from calculon.launch.server import RankBytes, Server
-from calculon.serving.asked import read_deployment, read_workload
-from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import Deployments
-from calculon.serving.load import Workload
-from calculon.serving.rank_memory import rank_memory
-from calculon.serving.replica import Replica
+from calculon.serving.caches.rank_memory import rank_memory
+from calculon.serving.passes.replica import Replica
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.load import Workload
 from calculon.spec.fields import optional_defaults, spec_fields
 from calculon.spec.files import STDIN
 from calculon.spec.model import Model

@@ -5,12 +5,12 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
-from calculon.serving.asked import read_deployment
-from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import POOL_SIZES, Deployments
-from calculon.serving.load import Workload
-from calculon.serving.operating_point import Load
-from calculon.serving.replica import Replica
+from calculon.serving.passes.replica import Replica
+from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployments import POOL_SIZES, Deployments
+from calculon.serving.records.load import Workload
+from calculon.serving.states.operating_point import Load
 from calculon.spec.model import Model
 
 PREFILL = "prefill"

@@ -16,15 +16,20 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.served_errors import published_errors
 from calculon.records import only_values
-from calculon.serving.asked import DeploymentSource, WorkloadSource, read_deployment, read_workload
-from calculon.serving.cache import check_served, copies_of_heads
-from calculon.serving.deployment import Deployment
-from calculon.serving.drafts import draft_of, speculation_of, unsplit
-from calculon.serving.load import SATURATED, Workload
+from calculon.serving.caches.cache import check_served, copies_of_heads
+from calculon.serving.passes.drafts import draft_of, speculation_of, unsplit
+from calculon.serving.passes.row_times import PassTimes
 from calculon.serving.plain_deployment import deployment_of, loaded
-from calculon.serving.pool import Pool
-from calculon.serving.row_times import PassTimes
-from calculon.serving.served_points import Limit, Point
+from calculon.serving.records.asked import (
+    DeploymentSource,
+    WorkloadSource,
+    read_deployment,
+    read_workload,
+)
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.pool import Pool
+from calculon.serving.states.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
 from calculon.spec.model import Model
 

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from calculon.errors import Infeasible
-from calculon.serving.deployment import ADMISSIONS, OVERLAPS
-from calculon.serving.expert_load import ROUTINGS
-from calculon.serving.number_types import CACHE_TYPES, WEIGHT_TYPES
+from calculon.serving.passes.expert_load import ROUTINGS
+from calculon.serving.records.deployment import ADMISSIONS, OVERLAPS
+from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.serve import Served, serve
 from tests.strategies import Document, divisors, extended_models, extensions, systems
 

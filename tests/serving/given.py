@@ -7,10 +7,10 @@ import numpy as np
 from calculon import inputs
 from calculon.hardware.extension import Extension
 from calculon.hardware.serving import Serving
-from calculon.serving.number_types import NumberTypes
-from calculon.serving.pass_rows import pass_rows
-from calculon.serving.pass_sizes import PassSizes
-from calculon.serving.row_times import PassTimes, pass_times
+from calculon.serving.passes.pass_rows import pass_rows
+from calculon.serving.passes.pass_sizes import PassSizes
+from calculon.serving.passes.row_times import PassTimes, pass_times
+from calculon.serving.records.number_types import NumberTypes
 from calculon.spec.model import Model
 
 H100 = inputs.system("h100_80g_sxm")

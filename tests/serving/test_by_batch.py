@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calculon.serving.by_batch import PLACES, by_batch
-from calculon.serving.row_times import CAUSES
+from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.serve import serve
 from tests.serving.given import H100, SMALL
 

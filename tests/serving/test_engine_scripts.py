@@ -9,8 +9,6 @@ import calculon
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.dialects import ENGINES
-from calculon.serving.asked import read_deployment, read_workload
-from calculon.serving.deployment import Deployment
 from calculon.serving.engine_scripts import (
     UNCUT_TOKENS,
     deployment_defaults,
@@ -19,6 +17,8 @@ from calculon.serving.engine_scripts import (
     launched_server,
     server_of,
 )
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.deployment import Deployment
 from calculon.spec.decode import SpecWarning
 from calculon.units import GIB
 

@@ -6,11 +6,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.serving.asked import read_deployment, read_workload
-from calculon.serving.deployments import Deployments
-from calculon.serving.operating_point import Load
-from calculon.serving.replica import Replica
+from calculon.serving.passes.replica import Replica
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import loaded, serve
+from calculon.serving.states.operating_point import Load
 
 MOST = 5000
 MODELS = [inputs.model(name) for name in ("llama3-8B", "gpt-oss-20b", "deepseek-v2-lite")]

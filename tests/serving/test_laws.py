@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import calculon
 from calculon import inputs
 from calculon.hardware.curve import Curve
-from calculon.serving.cache import CachedBlocks, cached_width
-from calculon.serving.number_types import WEIGHT_TYPES
+from calculon.serving.caches.cache import CachedBlocks, cached_width
+from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving_figures import SERVING_FIGURES
 from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.drawn import (

@@ -9,12 +9,12 @@ from calculon import inputs
 from calculon.campaign.money import quote
 from calculon.hardware.extension import Extension
 from calculon.hardware.serving import Serving
-from calculon.serving.all_replicas import AllReplicas
-from calculon.serving.asked import read_workload
-from calculon.serving.expert_load import touched_experts
-from calculon.serving.number_types import WEIGHT_TYPES
+from calculon.serving.passes.expert_load import touched_experts
+from calculon.serving.records.asked import read_workload
+from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving.serve import serve
-from calculon.serving.steady import own_passes, saturated
+from calculon.serving.states.all_replicas import AllReplicas
+from calculon.serving.states.steady import own_passes, saturated
 from tests.serving.given import H100, LLAMA_70B, rows_of, timed
 
 DEEPSEEK = inputs.model("deepseek-v3")

@@ -7,12 +7,12 @@ import pytest
 
 import calculon
 from calculon.errors import Infeasible, SpecError
-from calculon.serving.asked import read_deployment, read_workload
-from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import Deployments
-from calculon.serving.load import Workload
+from calculon.serving.passes.replica import Replica
 from calculon.serving.plain_deployment import deployment_of
-from calculon.serving.replica import Replica
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.load import Workload
 from calculon.serving.serve import serve
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec import catalog

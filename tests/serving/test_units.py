@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from calculon import inputs
 from calculon.records import columns
-from calculon.serving.asked import read_deployment, read_workload
-from calculon.serving.number_types import WEIGHT_TYPES
-from calculon.serving.pass_rows import pass_rows
-from calculon.serving.pass_sizes import PassSizes
-from calculon.serving.row_times import QUANTITIES, pass_times
+from calculon.serving.passes.pass_rows import pass_rows
+from calculon.serving.passes.pass_sizes import PassSizes
+from calculon.serving.passes.row_times import QUANTITIES, pass_times
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving.serve import loaded
 from calculon.serving_figures import ServingFigures
 from tests.properties.test_homogeneity import Units

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.serving.asked import read_deployment
+from calculon.serving.records.asked import read_deployment
 from calculon.spec.huggingface import about_of, from_huggingface, released_types
 from calculon.spec.quantised_weights import KEY, quantised_weights
 from tests.spec.configurations import DEEPSEEK_V2, MIXTRAL_8X7B

@@ -92,8 +92,8 @@ def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
 
         records["campaign"] = Campaign
     if "deployment" in kinds:
-        from calculon.serving.deployment import Deployment
-        from calculon.serving.load import Workload
+        from calculon.serving.records.deployment import Deployment
+        from calculon.serving.records.load import Workload
 
         records |= {"deployment": Deployment, "workload": Workload}
     return {kind: [one.key for one in spec_fields(record)] for kind, record in records.items()}

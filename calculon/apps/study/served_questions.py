@@ -11,9 +11,9 @@ from calculon.apps.study.study_file import Study
 from calculon.errors import CalculonError, Infeasible, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.serving.asked import read_deployment, read_workload
-from calculon.serving.deployment import Deployment
-from calculon.serving.load import Workload
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
 from calculon.serving.serve import serve
 from calculon.spec.model import Model
 from calculon.version import __version__

@@ -13,7 +13,7 @@ from calculon.apps.study.study_summary import checked_summary
 from calculon.apps.study.study_table import Table, column_of, column_type, listed, spelled, text_of
 from calculon.expression import Expression
 from calculon.frozen import dataclass
-from calculon.serving.deployment import Deployment
+from calculon.serving.records.deployment import Deployment
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import spec_fields
 from calculon.spec.files import document_suffix, write_json

@@ -17,8 +17,8 @@ from calculon.run_figures import RUN_FIGURES
 from calculon.search.objective import Objective
 from calculon.search.restrict import checked
 from calculon.search.where import Condition
-from calculon.serving.deployment import Deployment
-from calculon.serving.load import Workload
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
 from calculon.spec.fields import Declaration, shown, spec_fields
 from calculon.spec.model import Model
 from calculon.spec.named_values import DATATYPE_BYTES, EDITION_NAMES

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Self, cast
 from calculon.errors import Problem, nearest
 from calculon.expression import Expression
 from calculon.frozen import dataclass
-from calculon.serving.deployment import Deployment
-from calculon.serving.load import Workload
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Declaration, SpecField, shown, spec_fields
 from calculon.spec.model import Model

@@ -13,9 +13,9 @@ from calculon.apps.validate.study_rows import Row, values, with_derived
 from calculon.errors import Infeasible, SpecError
 from calculon.expression import Expression
 from calculon.hardware.system import System
-from calculon.serving.asked import read_deployment, read_workload
-from calculon.serving.deployment import Deployment
-from calculon.serving.load import Workload
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
 from calculon.serving.serve import serve
 from calculon.spec.model import Model
 

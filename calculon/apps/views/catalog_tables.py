@@ -11,7 +11,7 @@ from calculon.campaign.read import read_campaign
 from calculon.hardware.memory import Memory
 from calculon.inputs import execution, model, system
 from calculon.presets import find_preset
-from calculon.serving.asked import read_deployment, read_workload
+from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
 from calculon.spec.files import read_document

@@ -10,11 +10,11 @@ from calculon.apps.report.served_comparison import ServedComparison, ServedResul
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.inspect.served_errors import published_errors
-from calculon.serving.asked import read_deployment, read_workload
 from calculon.serving.by_batch import by_batch
-from calculon.serving.row_times import CAUSES, QUANTITIES
+from calculon.serving.passes.row_times import CAUSES, QUANTITIES
+from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.serve import Served, serve, with_replicas
-from calculon.serving.served_points import CUTS
+from calculon.serving.states.served_points import CUTS
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import shown
 

@@ -13,9 +13,9 @@ from calculon.inputs import Source
 from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.deployments.serving_search import search_deployments
 from calculon.search.search_counts import pareto_front
-from calculon.serving.asked import WorkloadSource, read_workload
 from calculon.serving.by_batch import ByBatch, by_batch
-from calculon.serving.load import SATURATED, Workload
+from calculon.serving.records.asked import WorkloadSource, read_workload
+from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.serve import serve, with_replicas
 from calculon.spec.model import Model
 

@@ -7,8 +7,8 @@ from calculon.campaign.rollout import Rollout
 from calculon.campaign.rungs import Rung
 from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate
-from calculon.serving.asked import read_deployment
-from calculon.serving.deployment import Deployment
+from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, serve
 
 

@@ -12,12 +12,12 @@ from calculon.frozen import dataclass
 from calculon.plan.choices import distinct
 from calculon.search.deployments.deployment_space import DeploymentSpace, Group
 from calculon.search.deployments.deployment_words import SCHEDULING, SPLIT, stated_default
-from calculon.serving.all_replicas import AllReplicas, price_of
-from calculon.serving.deployments import Deployments
-from calculon.serving.load import SATURATED
-from calculon.serving.operating_point import Load
-from calculon.serving.replica import Replica
-from calculon.serving.served_points import Points
+from calculon.serving.passes.replica import Replica
+from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.load import SATURATED
+from calculon.serving.states.all_replicas import AllReplicas, price_of
+from calculon.serving.states.operating_point import Load
+from calculon.serving.states.served_points import Points
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.units import Array, Count
 

@@ -23,13 +23,13 @@ from calculon.search.deployments.deployment_words import (
     Values,
     stated_default,
 )
-from calculon.serving.asked import read_deployment
-from calculon.serving.cache import copies_of_heads
-from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import COUNT, Deployments
-from calculon.serving.drafts import draft_of
-from calculon.serving.load import SATURATED, Workload
-from calculon.serving.speculation import NO_DRAFT
+from calculon.serving.caches.cache import copies_of_heads
+from calculon.serving.passes.drafts import draft_of
+from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployments import COUNT, Deployments
+from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.records.speculation import NO_DRAFT
 from calculon.spec.model import Model
 from calculon.units import Array, Count
 

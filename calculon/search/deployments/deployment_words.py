@@ -7,8 +7,8 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.records import Column
 from calculon.search.objective import Objective
 from calculon.search.where import Condition, Words
-from calculon.serving.deployment import Deployment
-from calculon.serving.deployments import COUNT, POOL_SIZES, SIZES
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployments import COUNT, POOL_SIZES, SIZES
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import SpecField, spec_fields
 from calculon.spec.parse import parse_value

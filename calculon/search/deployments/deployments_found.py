@@ -15,7 +15,7 @@ from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.objective import Objective
-from calculon.serving.deployment import Deployment
+from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, serve
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.result_selection import DEPLOYMENT, WINNERS

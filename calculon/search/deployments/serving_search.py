@@ -20,9 +20,9 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
 from calculon.search.where import Condition
-from calculon.serving.asked import WorkloadSource, read_workload
-from calculon.serving.cache import check_served
-from calculon.serving.load import Workload
+from calculon.serving.caches.cache import check_served
+from calculon.serving.records.asked import WorkloadSource, read_workload
+from calculon.serving.records.load import Workload
 from calculon.spec.model import Model
 from calculon.spec.spellings import processor_counts
 from calculon.units import Array

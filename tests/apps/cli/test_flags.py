@@ -12,7 +12,7 @@ import calculon
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.dialects import DIALECTS
-from calculon.serving.asked import read_deployment
+from calculon.serving.records.asked import read_deployment
 from tests.helpers import ROOT
 
 SCRIPT = ROOT / "examples/launch/llama3-8b.sh"

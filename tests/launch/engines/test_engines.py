@@ -10,9 +10,9 @@ from calculon.launch.dialect import read
 from calculon.launch.dialects import DIALECTS, ENGINES, read_launch, recognised, recognised_engine
 from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
 from calculon.launch.server import RankBytes, Server
-from calculon.serving.asked import read_deployment
-from calculon.serving.deployment import Deployment
 from calculon.serving.engine_scripts import deployment_defaults
+from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.deployment import Deployment
 from calculon.spec.fields import spec_fields
 from calculon.units import GIB
 from tests.launch.laws import SCRIPTS, of_all_settings

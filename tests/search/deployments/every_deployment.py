@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from calculon import inputs
 from calculon.errors import Infeasible
-from calculon.serving.deployment import Deployment
+from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, serve
 
 

@@ -9,10 +9,10 @@ import pandas as pd
 from calculon.apps.calibrate.kernels.fitted_part import held_out
 from calculon.apps.calibrate.steps import rounded
 from calculon.hardware.system import System
-from calculon.serving.number_types import NumberTypes
-from calculon.serving.pass_rows import pass_rows
-from calculon.serving.pass_sizes import PassSizes
-from calculon.serving.row_times import RowTime, pass_times
+from calculon.serving.passes.pass_rows import pass_rows
+from calculon.serving.passes.pass_sizes import PassSizes
+from calculon.serving.passes.row_times import RowTime, pass_times
+from calculon.serving.records.number_types import NumberTypes
 from calculon.spec.model import Model
 from calculon.units import Array, Seconds
 

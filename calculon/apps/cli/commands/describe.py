@@ -157,8 +157,8 @@ def _spec(subject: str) -> type:
     """Return the record class of a kind of spec."""
     from calculon.campaign.record import Campaign
     from calculon.hardware.system import System
-    from calculon.serving.deployment import Deployment
-    from calculon.serving.load import Workload
+    from calculon.serving.records.deployment import Deployment
+    from calculon.serving.records.load import Workload
     from calculon.spec.execution import Execution
     from calculon.spec.model import Model
 

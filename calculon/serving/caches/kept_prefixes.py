@@ -1,0 +1,178 @@
+"""Cached prefixes of a workload on replicas: how many there are room for, where hits are, what they take."""
+
+from functools import cached_property
+
+import numpy as np
+
+from calculon.frozen import dataclass
+from calculon.serving.caches.prefixes import (
+    NO_TIER,
+    HitPlaces,
+    SecondTier,
+    break_even,
+    fetched_beside,
+    hit_places,
+    idle_conversations,
+)
+from calculon.serving.caches.rank_memory import RankMemory, cached_bytes
+from calculon.serving.caches.sequence_room import SequenceRoom
+from calculon.serving.passes.replica import Replica
+from calculon.serving.states.steady import Prompts, Steady, at_rate, concurrency, of_users
+from calculon.serving_figures import PrefixFigures
+from calculon.units import Array, Bytes, Count, Seconds
+
+
+@dataclass(frozen=True)
+class KeptPrefixes:
+    """What replicas keep between requests, beside the sequences at hand; columns of shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    replica, memory
+        The replicas, and the memory of a rank of each.
+    tier : SecondTier or None
+        Where prefixes go that tier 1 has no room for; None where they are lost.
+    """
+
+    replica: Replica
+    memory: RankMemory
+    tier: SecondTier | None
+
+    @classmethod
+    def of(cls, replica: Replica, memory: RankMemory) -> "KeptPrefixes":
+        """Return what is kept where deployments say.
+
+        Raises
+        ------
+        SpecError
+            Where the system has no such place.
+        """
+        place = replica.deployments.record.cache_offload
+        return cls(replica, memory, None if place == NO_TIER else SecondTier(replica.system, place))
+
+    def take(self, places: Array) -> "KeptPrefixes":
+        """Return those of the deployments at some places, in that order."""
+        return KeptPrefixes(self.replica.take(places), self.memory.take(places), self.tier)
+
+    @property
+    def matter(self) -> bool:
+        """Whether hits may be anywhere but in tier 1; a pool of processors that only prefill is taken to have them."""
+        w = self.replica.workload
+        if self.replica.deployments.prefilling is not None:
+            return False
+        return w.kept > 0 and (self.tier is not None or (w.turns > 1 and w.think > 0))
+
+    @cached_property
+    def each(self) -> Bytes:
+        """Bytes of a prefix on a rank."""
+        r = self.replica
+        return cached_bytes(r, r.workload.kept)
+
+    def first(self, at_hand: Count) -> Count:
+        """Return the prefixes for which tier 1 has room beside so many sequences at hand."""
+        r, groups = self.replica, self.replica.deployments.attn_data_par
+        own = at_hand / groups
+        room = SequenceRoom(r, self.memory).of_prefixes(own)
+        return groups * room / self.each
+
+    @property
+    def second(self) -> Count:
+        """Prefixes for which tier 2 has room."""
+        capacity = 0.0 if self.tier is None else self.tier.capacity
+        return self.replica.deployments.attn_data_par * capacity / self.each
+
+    def places(self, at_hand: Count, rate: Array) -> HitPlaces:
+        """Return where the hits of replicas are that answer requests at a rate, with so many sequences at hand.
+
+        Where it is not known for how long a prefix waits, it is in tier 2 if there is one, else in tier 1.
+        """
+        w, zero = self.replica.workload, np.zeros_like(rate)
+        if w.turns > 1 and w.think > 0:
+            return hit_places(self.first(at_hand), self.second, rate, w.think, w.turns)
+        if self.tier is None:
+            return HitPlaces(zero + 1, zero, zero)
+        return HitPlaces(zero, zero + 1, zero)
+
+    def _rate(self, batch: Count, token: Seconds, prompts: Prompts, state: Steady) -> Array:
+        """Return the requests per second of a replica if no hit is lost: at most as many as the load has."""
+        w, replicas = self.replica.workload, self.replica.deployments.replicas
+        if w.rate is not None:
+            return np.minimum(state.rate, w.rate / replicas)
+        if w.users is None:
+            return state.rate
+        own = np.full_like(batch, w.users) / replicas
+        found = of_users(own, token, prompts, w.output, w.think, batch)
+        return np.minimum(state.rate, found.rate)
+
+    def prompts(self, batch: Count, decode: Seconds, prompts: Prompts, state: Steady) -> Prompts:
+        """Return what prompts add with hits where they are.
+
+        What is lost is computed again. A prefix is fetched layer by layer beside its prefill, which begins as soon as
+        the first is there (Gao et al., *CachedAttention*, USENIX ATC 2024, section 3.2). How many prefixes there are
+        follows from the rate without lost hits, which is the largest.
+
+        Parameters
+        ----------
+        batch, decode : array
+            Sequences at hand, and the time of a pass that decodes them.
+        prompts : Prompts
+            What prompts add if all hits are in tier 1.
+        state : Steady
+            The state of full batches with these.
+        """
+        w, found = self.replica.workload, prompts
+        token = decode / self.replica.per_pass
+        rate = self._rate(batch, token, prompts, state)
+        at_hand = np.minimum(batch, concurrency(at_rate(rate, token, prompts), w.output))
+        places = self.places(at_hand, rate)
+        if np.any(places.lost > 0):
+            found = self.replica.prompts(batch, decode, places.lost)
+        if self.tier is None:
+            return found
+        share, fetch = places.second * w.followed, self.fetch
+        decoding = (w.output - 1) * token / batch
+        each = share * fetch / self.replica.deployments.attn_data_par  # groups fetch by themselves
+        busy = fetched_beside(found.busy, each, decoding)
+        latency = (1 - share) * found.latency + share * np.maximum(found.latency, fetch)
+        return found._replace(added=busy / found.passes, latency=latency)
+
+    @property
+    def fetch(self) -> Seconds:
+        """Time to fetch a prefix from tier 2; nan without one."""
+        d = self.replica.deployments
+        if self.tier is None:
+            return np.full_like(self.each, np.nan)
+        return self.tier.time(self.each, d.tensor_par * d.pipeline_par)
+
+    @cached_property
+    def recompute(self) -> Seconds:
+        """Time by which prefill of a prompt alone is longer without its prefix."""
+        w, one = self.replica.workload, np.ones(self.replica.deployments.count)
+        hit, _ = self.replica.prefill_of(one, w.computed, w.common + w.kept)
+        lost, _ = self.replica.prefill_of(one, w.computed + w.kept, w.common)
+        return lost - hit
+
+    @property
+    def break_even(self) -> Array:
+        """Bandwidth of tier 2 from which fetching is sooner than recomputing, in B/s for each processor."""
+        return break_even(self.each, self.recompute)
+
+    def figures(self, batch: Count, state: Steady) -> PrefixFigures:
+        """Return the figures of prefixes in a state; nan where there are none."""
+        w, nothing = self.replica.workload, np.full_like(batch, np.nan)
+        at_hand = np.minimum(batch, concurrency(state, w.output))
+        lost, second = 0 * batch, 0 * batch
+        if self.matter:
+            _, second, lost = self.places(at_hand, state.rate)
+        own, waits = w.kept * w.followed / w.prompt, w.turns > 1 and w.think > 0
+        fetched = w.kept > 0 and self.tier is not None
+        return PrefixFigures(
+            hit_rate=w.hit - own * lost,
+            hit_offloaded=own * second,
+            kept_prefixes=self.first(at_hand) if w.kept else nothing,
+            offloaded_prefixes=self.second if fetched else nothing,
+            waiting_prefixes=idle_conversations(state.rate, w.think, w.turns) if waits else nothing,
+            hit_time=self.fetch if fetched else nothing,
+            recompute_time=self.recompute if w.kept else nothing,
+            hit_break_even=self.break_even if w.kept else nothing,
+        )

@@ -1,0 +1,157 @@
+"""Memory of a rank: weights, activations and reserve, and what a sequence has cached."""
+
+from dataclasses import fields
+
+import numpy as np
+
+from calculon.architecture.segments import EMBEDDING
+from calculon.frozen import dataclass
+from calculon.serving.caches.cache import cached_width, sequence_bytes
+from calculon.serving.passes.drafts import Draft
+from calculon.serving.passes.pass_rows import LOGIT_BYTES, chain_of, executed, pass_layers
+from calculon.serving.passes.pass_sizes import PassSizes
+from calculon.serving.passes.replica import Replica
+from calculon.serving.records.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
+from calculon.spec.model import Model
+from calculon.units import Array, Bytes, Count
+
+NO_DRAFT = Draft()
+"""Without speculation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankMemory:
+    """Bytes of the rank with the most, and what they leave for caches; all of shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    capacity : array
+        What a process gets.
+    weights, reserve, activation : array
+        What a rank holds whatever is asked of it.
+    free : array
+        What is left for sequences, their caches and logits; below 0 where the model does not fit.
+    room : array
+        What of it caches may take: ``memory_fraction``.
+    """
+
+    capacity: Bytes
+    weights: Bytes
+    reserve: Bytes
+    activation: Bytes
+    free: Bytes
+    room: Bytes
+
+    def take(self, places: Array) -> "RankMemory":
+        """Return the memory of the deployments at some places."""
+        return RankMemory(**{one.name: getattr(self, one.name)[places] for one in fields(self)})
+
+
+def weight_bytes(
+    model: Model, types: NumberTypes, sizes: PassSizes, stages: Count, draft: Draft = NO_DRAFT
+) -> Bytes:
+    """Return the bytes of the weights on a rank of the stage with the most.
+
+    Products have the types of the deployment; norms, router, biases of experts, embedding and what a model has beside
+    stay in 16 bits. A table that embedding and head share is there once, where one stage has both. What drafts is on
+    the last stage.
+    """
+    each = _block_bytes(model, types, sizes)
+    of_block, model = each / model.num_blocks, executed(model)
+    most = np.ceil(model.num_blocks / stages) * of_block
+    fewest = np.floor(model.num_blocks / stages) * of_block
+    rows = np.ceil(model.vocab / sizes.of_group.tensor_par)
+    first = sum(layer.weights * ACTIVATION_BYTES for layer in pass_layers(model, sizes, EMBEDDING))
+    head = rows * model.hidden * WEIGHT_TYPES[types.head].bytes
+    both = each + first + head * (not model.tied)
+    beside = _draft_bytes(draft, types, sizes)
+    last = fewest + head + beside + first * draft.module
+    return np.where(stages == 1, both + beside, np.maximum(most + first, last))
+
+
+def _block_bytes(
+    model: Model, types: NumberTypes, sizes: PassSizes, *, module: bool = False
+) -> Bytes:
+    """Return the bytes of the weights on a rank of all blocks of a model, or of one module that predicts a token."""
+    found: Bytes = np.zeros(sizes.count)
+    for kind in chain_of(model, module=module).segments:
+        for layer in pass_layers(executed(model), sizes, kind):
+            stored: Bytes | float = ACTIVATION_BYTES
+            if layer.kernel == "grouped_product":
+                copied = 1 + sizes.copies / model.num_experts
+                stored = copied * WEIGHT_TYPES[types.experts].bytes
+            elif layer.kernel == "product":
+                stored = WEIGHT_TYPES[types.weights].bytes
+            found = found + kind.count * layer.weights * stored
+    return found
+
+
+def _draft_bytes(draft: Draft, types: NumberTypes, sizes: PassSizes) -> Bytes:
+    """Return the bytes of the weights on a rank of what drafts; modules have embedding and head of the model."""
+    if draft.model is None:
+        return np.zeros(sizes.count)
+    if draft.module:
+        return draft.modules * _block_bytes(draft.model, types, sizes, module=True)
+    return weight_bytes(draft.model, types, draft.sizes(sizes), np.ones(sizes.count))
+
+
+def logit_bytes(model: Model, tensor_par: Count) -> Bytes:
+    """Return the bytes of a row of logits on a rank."""
+    return np.ceil(model.vocab / tensor_par) * LOGIT_BYTES
+
+
+def activation_bytes(model: Model, sizes: PassSizes, tokens: Count) -> Bytes:
+    """Return the largest live set of a pass of so many tokens, tensors of one block; logits are apart.
+
+    Those of a block are three of the residual stream, the MLP's (of experts: of those that a token passes) and queries,
+    keys and values; `tokens` are those of the ranks that share a sequence.
+    """
+    split = sizes.of_group.tensor_par
+    width = model.inner_width * (model.experts_per_token if model.mixes else 1)
+    if model.mixes_kinds:
+        width = max(width, model.feedforward)
+    width += model.shared_feedforward
+    queries = model.attn_heads * model.attn_size / split
+    values = cached_width(model, split)
+    block = (3 * model.hidden + 3 * width / split + queries + values) * ACTIVATION_BYTES
+    return tokens * block
+
+
+def rank_memory(replica: Replica, tokens: Count | float) -> RankMemory:
+    """Return the memory of a rank for passes of so many tokens, without what each sequence takes.
+
+    What drivers and others than the process take (``ext.memory.withheld``) is not part of the capacity.
+    """
+    model, draft, d = replica.model, replica.draft, replica.deployments
+    sizes = replica.sizes(decoded=1)
+    capacity = np.zeros(sizes.count) + replica.system.usable[0]
+    weights = weight_bytes(model, replica.types, sizes, d.pipeline_par, draft)
+    activation = activation_bytes(model, sizes, np.asarray(tokens, float))
+    if draft.model is not None:
+        drafting = activation_bytes(draft.model, draft.sizes(sizes), np.asarray(tokens, float))
+        activation = np.maximum(activation, drafting)
+    reserve = np.full(sizes.count, d.record.reserve)
+    free = capacity - weights - reserve - activation
+    return RankMemory(
+        capacity=capacity,
+        weights=weights,
+        reserve=reserve,
+        activation=activation,
+        free=free,
+        room=np.maximum(0.0, free) * d.record.memory_fraction,
+    )
+
+
+def cached_bytes(replica: Replica, length: Count | float) -> Bytes:
+    """Return the bytes that a rank of the stage with the most caches for a sequence of so many tokens.
+
+    The last block of the cache is half empty on average: ``(kv_block - 1) / 2`` tokens more. What drafts has its own
+    cache, on the last stage.
+    """
+    blocks, d, element = replica.model.num_blocks, replica.deployments, replica.types.cache
+    filled = np.asarray(length, float) + (d.kv_block - 1) / 2
+    split, stages = d.attention_par, d.pipeline_par
+    whole = sequence_bytes(replica.model, filled, split, element) / d.context_par
+    most = whole * (np.ceil(blocks / stages) / blocks)
+    last = whole * (np.floor(blocks / stages) / blocks)
+    return np.maximum(most, last + replica.draft.sequence_bytes(filled, split, element))

@@ -1,0 +1,196 @@
+"""Drafts: the passes, the weights and the cache of what drafts tokens, beside the model that verifies them.
+
+A smaller model has a pass for every drafted token, and a cache of its own. A module that predicts a further token has
+one block; it shares embedding and LM head with the model, and is applied again where more tokens are drafted than there
+are modules. Before it drafts, either takes the prompts that the model takes. Drafts come after the verification, on the
+ranks of the last stage, split like the model. What is found in the text so far needs no pass; the search for it is not
+counted.
+
+Sources: Leviathan et al., arXiv 2211.17192, algorithm 1; DeepSeek-V3, arXiv 2412.19437, section 2.2; TensorRT-LLM,
+*DeepSeek R1 MTP Implementation and Optimization*, 2025 (MTP Vanilla, MTP Eagle).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from calculon import inputs
+from calculon.errors import Problem, SpecError
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.serving.caches.cache import CachedBlocks, cached_width, check_served
+from calculon.serving.passes.pass_rows import ROWS, pass_rows
+from calculon.serving.passes.pass_sizes import PassSizes
+from calculon.serving.passes.row_times import QUANTITIES, PassTimes, RowTime, pass_times
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.number_types import NumberTypes
+from calculon.serving.records.speculation import MTP, Speculation, draft_name
+from calculon.spec.model import Model
+from calculon.units import Array, Bytes, Count
+
+PADDING = 0.01
+"""Share by which vocabularies of one tokenizer may differ: models of a family pad it to different multiples."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What drafts tokens, and in which passes.
+
+    Attributes
+    ----------
+    speculation : Speculation
+        How many tokens, and how much of them is accepted.
+    model : Model or None
+        A smaller model, or that which is served, whose modules draft; None without passes that draft.
+    modules : int
+        Modules that draft; 0 of a smaller model.
+    """
+
+    speculation: Speculation = Speculation()
+    model: Model | None = None
+    modules: int = 0
+
+    @property
+    def module(self) -> bool:
+        """Whether modules of the model that is served draft."""
+        return self.modules > 0
+
+    def sequence_bytes(
+        self, length: Count | float, tensor_par: Count, element_bytes: float
+    ) -> Bytes | float:
+        """Return the bytes that a rank caches for a sequence of so many tokens, beside those of the model."""
+        if self.model is None:
+            return 0.0
+        blocks = CachedBlocks.of_last(self.model) if self.module else CachedBlocks.of(self.model)
+        tokens = max(1, self.modules) * blocks.tokens(np.asarray(length, float))
+        return tokens * cached_width(self.model, tensor_par) * element_bytes
+
+    def sizes(self, step: PassSizes) -> PassSizes:
+        """Return the sizes of the first pass that drafts in a step: with the prompts that the step takes."""
+        assert self.model is not None
+        mixes = self.model.mixes
+        experts = step.expert_par if mixes else np.ones_like(step.expert_par)
+        copies = step.copies if mixes else np.zeros_like(step.copies)
+        rows = step.decoded + step.prompts
+        split = {
+            "expert_par": experts,
+            "copies": copies,
+            "context_par": np.ones_like(step.context_par),
+        }
+        return replace(step, **split, verified=np.ones_like(step.verified), logits=rows)
+
+    def passes(self, step: PassSizes) -> Iterator[tuple[PassSizes, Count]]:
+        """Yield the sizes of passes that draft in steps, each with how many of it there are."""
+        if self.model is None:
+            return
+        first, nothing = self.sizes(step), np.zeros(step.count)
+        yield first, np.ones(step.count)
+        if further := self.speculation.tokens - 1:
+            some = step.decoded > 0  # elsewhere there is none of these passes
+            decoded = np.where(some, step.decoded, 1.0)
+            alone = replace(
+                first,
+                decoded=decoded,
+                prompts=nothing,
+                chunk=nothing,
+                cached=nothing,
+                context=first.context + (further + 1) / 2,
+                logits=decoded,
+            )
+            yield alone, np.where(some, float(further), 0.0)
+
+    def after(
+        self,
+        times: PassTimes,
+        system: System,
+        types: NumberTypes,
+        step: PassSizes,
+        *,
+        graphs: bool | Array = True,
+        shared_heads: bool = True,
+        routing: str = "balanced",
+        overlap: str = "none",
+    ) -> PassTimes:
+        """Return the times of steps with their drafts, whose rows are those of the name ``draft``.
+
+        Parameters
+        ----------
+        times : PassTimes
+            Of the verifications, and what else the steps take.
+        system, types, step, graphs, shared_heads, routing, overlap
+            As of the verifications.
+        """
+        added, rows = np.zeros(step.count), list(times.rows)
+        for sizes, count in self.passes(step):
+            assert self.model is not None
+            own = pass_rows(
+                self.model,
+                types,
+                sizes,
+                shared_heads=shared_heads,
+                routing=routing,
+                overlap=overlap,
+                module=self.module,
+            )
+            drafted = pass_times(
+                self.model, system, own, sizes, graphs=graphs, overlap=overlap, step=False
+            )
+            added = added + count * drafted.time
+            rows += [_drafting(row, count) for row in drafted.rows]
+        return replace(
+            times,
+            rows=tuple(sorted(rows, key=lambda row: ROWS.index(row.name))),
+            time=times.time + added,
+            last=times.last + added,
+        )
+
+
+def _drafting(row: RowTime, count: Count) -> RowTime:
+    """Return a row of drafts, so many times; what the host adds stays its own."""
+    many = {name: count * getattr(row, name) for name in QUANTITIES}
+    name = row.name if row.name == "host" else "draft"
+    return replace(row, name=name, stage="last", **many)
+
+
+def speculation_of(model: Model, deployment: Deployment) -> Speculation:
+    """Return what a deployment drafts, and how much of it is accepted; errors as of :meth:`Speculation.of`."""
+    d = deployment
+    return Speculation.of(d.draft, d.draft_tokens, d.acceptance, d.accepted, model.mtp_layers)
+
+
+def draft_of(model: Model, deployment: Deployment) -> Draft:
+    """Return what drafts tokens of a deployment.
+
+    Raises
+    ------
+    SpecError
+        As :func:`speculation_of`; where there is no such model, or one that does not go with that which is served.
+    """
+    speculation = speculation_of(model, deployment)
+    if speculation.draft == MTP:
+        return Draft(speculation, model, min(speculation.tokens, model.mtp_layers))
+    name = draft_name(speculation.draft)
+    if not name:
+        return Draft(speculation)
+    draft = inputs.model(name)
+    check_served(draft)
+    if abs(draft.vocab / model.vocab - 1) > PADDING:
+        wanted = f"a model with the words of {model.name} (vocab={model.vocab})"
+        found = f"{draft.name} with vocab={draft.vocab}"
+        raise SpecError(deployment.name, Problem("draft", wanted, found))
+    return Draft(speculation, draft)
+
+
+def unsplit(draft: Draft, deployment: Deployment) -> Iterator[Problem]:
+    """Yield why what drafts cannot be split as the model is."""
+    own = draft.model
+    if own is None or draft.module:
+        return
+    if own.attn_heads % deployment.attention_par:
+        name = "tensor_par" if deployment.attn_data_par == 1 else "tensor_par / attn_data_par"
+        wanted = f"a model whose attn_heads {name}={deployment.attention_par} divides"
+        yield Problem("draft", wanted, f"{own.name} with attn_heads={own.attn_heads}")
+    if own.mixes and own.num_experts % deployment.expert_par:
+        wanted = f"a model whose num_experts expert_par={deployment.expert_par} divides"
+        yield Problem("draft", wanted, f"{own.name} with num_experts={own.num_experts}")

@@ -1,0 +1,490 @@
+"""The rows of a pass: layers of a model for so many rows of tokens, on one rank.
+
+Everything but attention is as in training, of sequences of one token: products, norms and activations as a compiler
+fuses them, experts, projections of latents. For a token with a cache these projections are those of training, too: the
+products that absorb the projection up of keys and values have its weights and its FLOP (DeepSeek-V2, arXiv 2405.04434,
+section 2.1.2).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.architecture.layer import Flags, Layer
+from calculon.architecture.layer_sizes import Sizes
+from calculon.architecture.layers import flash_attention
+from calculon.architecture.segments import (
+    EMBEDDING,
+    HEAD,
+    ONE_RANK,
+    Segment,
+    kinds_of_block,
+    prediction_module,
+)
+from calculon.architecture.shape import BlockShape
+from calculon.editions import CORRECTED
+from calculon.serving.caches.cache import CachedBlocks, cached_width, heads_of_rank
+from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange
+from calculon.serving.passes.expert_load import imbalance, touched_experts
+from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
+from calculon.serving.passes.split_cache import SplitCache
+from calculon.serving.records.number_types import (
+    ACTIVATION_BYTES,
+    QUANTISED,
+    WEIGHT_TYPES,
+    WIDE,
+    NumberTypes,
+)
+from calculon.spec.model import Model
+from calculon.spec.named_values import ENGINE_BYTES
+from calculon.units import Array, Bytes, Count, Flops
+
+LAYOUT = replace(
+    ONE_RANK,
+    datatype="bfloat16",
+    attn_impl="flash",
+    fusion="compile",
+    fused_activation=True,
+)
+"""Layers of inference: attention in one kernel, and chains of elementwise operators in one each."""
+
+ROWS = (
+    "embedding",
+    "qkv",
+    "attention",
+    "decode attention",
+    "split cache",
+    "output",
+    "mlp",
+    "router",
+    DISPATCH,
+    "experts",
+    COMBINE,
+    "small kernels",
+    "quantise",
+    "reduce",
+    "head",
+    "sampling",
+    "draft",
+    "host",
+)
+"""Rows of a pass in the order of pages."""
+
+LOGIT_BYTES = 4
+"""Bytes of a logit, which is sampled from in 32 bits (vLLM, ``vllm/v1/sample/sampler.py``)."""
+
+SORTS = ("MlpBlock_Sort", "MlpBlock_Unsort")
+"""Copies of the rows of several ranks in the order of experts, which inference does without: ranks with the same tokens
+choose their own rows, and an exchange hands rows over in that order (DeepEP, ``low_latency_dispatch``)."""
+
+JOINED = ("sum",)
+"""Operators that run in the kernel of the next norm (vLLM and TensorRT-LLM, fused add and RMSNorm): no floor."""
+
+
+class Row(NamedTuple):
+    """A row of a pass, on one rank.
+
+    Attributes
+    ----------
+    name : str
+        One of :data:`ROWS`.
+    layer : Layer or None
+        FLOP, bytes and shape; None of a reduction, decode attention and what only has bytes.
+    times : int
+        How often it occurs in a pass through all stages.
+    stage : str
+        ``block``, ``first`` or ``last``: where.
+    engine : str
+        Type of the arithmetic, where it is a product with weights.
+    flops, moved : array
+        FLOP, and bytes in tier-1 memory, of one occurrence.
+    weights, cache : array
+        Bytes of weights and of the cache among these.
+    message : array or None
+        Bytes of an all-reduce over the ranks that have the same tokens.
+    keys : array or None
+        Keys of each sequence that are read, of decode attention.
+    kernels : int
+        Kernels that it launches.
+    exchange : Exchange or None
+        What is sent to experts, or comes back.
+    parts : array or float
+        Parts of the batch, each of which has the row.
+    split : SplitCache or None
+        What ranks exchange that have parts of the tokens of a cache.
+    """
+
+    name: str
+    layer: Layer | None
+    times: int
+    stage: str
+    flops: Flops
+    moved: Bytes
+    engine: str = ""
+    weights: Bytes | float = 0.0
+    cache: Bytes | float = 0.0
+    message: Bytes | None = None
+    keys: Count | None = None
+    kernels: int = 1
+    exchange: Exchange | None = None
+    parts: Count | float = 1.0
+    split: SplitCache | None = None
+
+
+class Chain(NamedTuple):
+    """What a pass goes through between embedding and LM head.
+
+    Attributes
+    ----------
+    segments : tuple of Segment
+        Kinds of block, each with its number.
+    cached : CachedBlocks
+        The same by what they cache.
+    reductions : int
+        All-reduces over the ranks of ``tensor_par``.
+    """
+
+    segments: tuple[Segment, ...]
+    cached: CachedBlocks
+    reductions: int
+
+
+def chain_of(model: Model, *, module: bool = False) -> Chain:
+    """Return the blocks of a model, or one module that predicts a further token.
+
+    A module joins hidden states with embeddings in a product, whose output is gathered, and has one block, of the kind
+    of the last (DeepSeek-V3, arXiv 2412.19437, section 2.2).
+    """
+    halves = 1 if model.parallel_attention else 2
+    if not module:
+        of_all = CachedBlocks.of(model)
+        return Chain(kinds_of_block(executed(model)), of_all, halves * model.num_blocks)
+    one = prediction_module(model)
+    assert one is not None
+    return Chain((replace(one, count=1),), CachedBlocks.of_last(model), halves + 1)
+
+
+def pass_rows(
+    model: Model,
+    types: NumberTypes,
+    sizes: PassSizes,
+    *,
+    shared_heads: bool = True,
+    routing: str = "balanced",
+    overlap: str = "none",
+    module: bool = False,
+) -> list[Row]:
+    """Return the rows of passes in order of execution.
+
+    Parameters
+    ----------
+    model : Model
+        Its blocks have attention with softmax (:func:`~calculon.serving.cache.check_served`).
+    types : NumberTypes
+        Types of weights and of the cache.
+    sizes : PassSizes
+        Columns.
+    shared_heads : bool
+        Whether a key/value head is read once for all query heads that share it.
+    routing : str
+        How tokens choose experts: one of :data:`~calculon.serving.expert_load.ROUTINGS`.
+    overlap : str
+        What hides the exchange with experts: with ``two_batches`` each block has two parts of the batch in turn.
+    module : bool
+        Through a module that predicts a further token in place of the blocks.
+    """
+    chain, model, own = chain_of(model, module=module), executed(model), sizes.of_group
+    rows = [*_ends(model, types, sizes, own.tokens, "first")]
+    parts: Count | float = 1.0
+    if overlap == "two_batches" and model.mixes and np.any(sizes.attn_data_par > 1):
+        parts = np.where(sizes.attn_data_par > 1, 2.0, 1.0)
+    of_parts = _blocks(
+        model, types, sizes.parts(parts), chain, routing=routing, shared_heads=shared_heads
+    )
+    rows += (row._replace(parts=parts) for row in of_parts)
+    rows += _ends(model, types, sizes, own.logits, "last")
+    rows.append(_sampling(model, own))
+    return sorted(rows, key=lambda row: ROWS.index(row.name))
+
+
+def _blocks(
+    model: Model,
+    types: NumberTypes,
+    sizes: PassSizes,
+    chain: Chain,
+    *,
+    routing: str,
+    shared_heads: bool,
+) -> Iterator[Row]:
+    """Yield the rows between embedding and LM head."""
+    fullest = _fullest(model, sizes, routing)
+    for kind in chain.segments:
+        has_experts = False
+        for layer in pass_layers(model, sizes, kind, fullest):
+            yield from _of_layer(model, types, sizes, layer, kind.count, routing)
+            has_experts |= layer.kernel == "grouped_product"
+        if has_experts:
+            yield from _exchange(model, types, sizes, kind.count, routing)
+    own = sizes.of_group
+    yield from _attention(model, types, own, chain.cached, shared_heads=shared_heads)
+    message = own.tokens * model.hidden * ACTIVATION_BYTES
+    yield _reduce(message, chain.reductions, "block")
+
+
+def _fullest(model: Model, sizes: PassSizes, routing: str) -> Array | float:
+    """Return the tokens of the fullest rank of experts over those if all groups had as many as the fullest group."""
+    if not model.mixes:
+        return 1.0
+    uneven = imbalance(routing, model.num_experts, sizes.expert_par, sizes.copies)
+    return uneven * sizes.filled
+
+
+def _exchange(
+    model: Model, types: NumberTypes, sizes: PassSizes, count: int, routing: str
+) -> Iterator[Row]:
+    """Yield dispatch and combine of blocks with experts, where ranks have different tokens."""
+    if np.any(sizes.attn_data_par > 1):
+        exchange = Exchange.of(model, types, sizes, routing)
+        nothing = np.zeros(sizes.count)
+        for name in (DISPATCH, COMBINE):
+            yield Row(name, None, count, "block", nothing, nothing, exchange=exchange)
+
+
+def pass_layers(
+    model: Model, sizes: PassSizes, segment: Segment, fullest: Array | float = 1.0
+) -> Iterable[Layer]:
+    """Return the layers of a segment of an executed model in passes, on the rank with the most tokens of experts."""
+    return segment.layers(_shape(model, sizes, sizes.of_group.tokens, fullest))
+
+
+def executed(model: Model) -> Model:
+    """Return what of a model is executed in inference: no dropout, and no modules that predict further tokens."""
+    return replace(model.executed(training=False), dropout=False)
+
+
+def _shape(
+    model: Model, sizes: PassSizes, tokens: Count, fullest: Array | float = 1.0
+) -> BlockShape:
+    """Return the shape of layers with so many rows on a rank, each a sequence of one token."""
+    one, zero = np.ones_like(tokens), np.zeros(tokens.shape, np.int64)
+    plain = Sizes(
+        tensor_par=sizes.of_group.tensor_par,
+        microbatch_size=tokens,
+        tensor_par_net=zero,
+        vocab_pad_multiple=one,
+        seq_length=one,
+        moe_imbalance_percent=100 * fullest * one,
+    )
+    further = dict(plain.further)
+    further |= {
+        "expert_par": sizes.expert_par,
+        "expert_tensor_par": sizes.tensor_par / sizes.expert_par,
+    }
+    return BlockShape.of(model, LAYOUT, replace(plain, further=further), CORRECTED)
+
+
+def _of_layer(
+    model: Model, types: NumberTypes, sizes: PassSizes, layer: Layer, count: int, routing: str
+) -> Iterator[Row]:
+    """Yield the rows of a layer of a block; none of attention and of collectives, which serving has its own of."""
+    apart = layer.collective is not None or layer.kernel == "attention" or layer.name in SORTS
+    if apart or not np.any(layer.accessed[0]):
+        return
+    if layer.product is None:
+        yield _small(layer, count, "block")
+        return
+    if layer.kernel == "router":  # in 16 bits: vLLM, ``GateLinear``
+        yield from _product("router", layer, count, "block", WIDE, types.wide)
+        return
+    experts = layer.kernel == "grouped_product"
+    stored, engine = (
+        (types.experts, types.engines[1]) if experts else (types.weights, types.engines[0])
+    )
+    if experts:
+        layer = _touched(model, sizes, layer, routing)
+    yield from _product(_name(layer), layer, count, "block", stored, engine)
+
+
+def _name(layer: Layer) -> str:
+    """Return the row of a product of a block."""
+    if layer.kernel == "grouped_product":
+        return "experts"
+    if not layer.name.startswith("AttnBlock"):
+        return "mlp"
+    return "output" if layer.name == "AttnBlock_MLP" else "qkv"
+
+
+def _flops(layer: Layer) -> Flops:
+    return np.asarray(layer.flops[0], float)
+
+
+def _product(
+    name: str, layer: Layer, count: int, stage: str, stored: str, engine: str
+) -> Iterator[Row]:
+    """Yield a product with weights of a type, and before it the conversion of its inputs where its engine needs one.
+
+    Inputs are read once more and written in the type of the engine, one kernel for each product. Source: DeepSeek-V3,
+    arXiv 2412.19437, section 3.3.1.
+    """
+    operand = ENGINE_BYTES[engine] if engine in QUANTISED else ACTIVATION_BYTES
+    if engine in QUANTISED:
+        moved = np.asarray(layer.inputs * (ACTIVATION_BYTES + operand), float)
+        yield Row("quantise", _plain(layer, moved), count, stage, 0.0 * _flops(layer), moved)
+    weights = layer.weights * WEIGHT_TYPES[stored].bytes
+    moved = np.asarray(layer.inputs * operand + layer.outputs * ACTIVATION_BYTES + weights, float)
+    yield Row(name, layer, count, stage, _flops(layer), moved, engine, weights)
+
+
+def _plain(layer: Layer, moved: Bytes) -> Layer:
+    """Return the layer of a conversion that moves so many bytes."""
+    return Layer(
+        name=f"{layer.name}_Cast",
+        kernel="cast",
+        flops=(0.0, 0.0, 0.0),
+        accessed=(moved, 0.0, 0.0),
+        inputs=layer.inputs,
+    )
+
+
+def _small(layer: Layer, count: int, stage: str) -> Row:
+    """Return a row of an elementwise operator or a reduction."""
+    name = "embedding" if layer.kernel == "embedding" else "small kernels"
+    kernels = 0 if layer.kernel in JOINED else 1
+    moved = np.asarray(layer.accessed[0], float)
+    weights = 0.0 if layer.kernel == "embedding" else layer.weight_bytes
+    return Row(name, layer, count, stage, _flops(layer), moved, weights=weights, kernels=kernels)
+
+
+def _touched(model: Model, sizes: PassSizes, layer: Layer, routing: str) -> Layer:
+    """Return the product of experts of which a pass reads those that some of its tokens pass."""
+    assert layer.product is not None
+    local = model.num_experts / sizes.expert_par
+    touched = touched_experts(model, sizes.expert_par, sizes.copies, sizes.tokens, routing)
+    touched = np.maximum(touched, np.where(sizes.tokens > 0, 1.0, 0.0))
+    product = layer.product
+    rows = product.batch * product.m / np.maximum(touched, 1.0)
+    return layer._replace(
+        weights=layer.weights * (touched / local),
+        product=product._replace(batch=touched, m=rows),
+    )
+
+
+def _attention(
+    model: Model, types: NumberTypes, sizes: PassSizes, blocks: CachedBlocks, *, shared_heads: bool
+) -> Iterator[Row]:
+    """Yield attention of chunks of prompts, and of new tokens, by what blocks cache."""
+    for count, window in ((blocks.full, 0), (blocks.windowed, blocks.window)):
+        if count:
+            yield _prefill_attention(model, types, sizes, count, window)
+            yield _decode_attention(model, types, sizes, count, window, shared_heads=shared_heads)
+            if np.any(sizes.context_par > 1):
+                nothing, split = np.zeros(sizes.count), SplitCache.of(model, types, sizes, window)
+                yield Row("split cache", None, count, "block", nothing, nothing, split=split)
+
+
+def _prefill_attention(
+    model: Model, types: NumberTypes, sizes: PassSizes, count: int, window: int
+) -> Row:
+    """Return attention of chunks of prompts to their prompts, from the cache and from the chunk."""
+    tokens = sizes.prompts * sizes.chunk
+    keys = seen_keys(sizes.cached, sizes.chunk, window, chunked=model.chunked_window)
+    mean = keys / np.maximum(sizes.chunk, 1.0)
+    seen = np.minimum(sizes.cached, float(window) if window else np.inf)
+    heads = np.ceil(model.attn_heads / sizes.tensor_par)
+    shared = heads if model.latent else heads_of_rank(model, sizes.tensor_par)
+    layer = flash_attention(
+        "Attention",
+        tokens,
+        heads,
+        shared,
+        model.attn_size,
+        value_size=model.value_size,
+        key_tokens=sizes.prompts * (sizes.chunk + seen),
+        keys=np.maximum(mean, 1.0),
+        causal=model.causal,
+        dtype_bytes=ACTIVATION_BYTES,
+        flags=Flags(),
+    )
+    elements = sizes.prompts * seen * cached_width(model, sizes.tensor_par)
+    read, moved = elements * types.cache, np.asarray(layer.accessed[0], float)
+    if not model.latent:  # whose heads are made of latents again
+        moved = moved - elements * ACTIVATION_BYTES + read
+    return Row("attention", layer, count, "block", _flops(layer), moved, cache=read)
+
+
+def _decode_attention(
+    model: Model,
+    types: NumberTypes,
+    sizes: PassSizes,
+    count: int,
+    window: int,
+    *,
+    shared_heads: bool,
+) -> Row:
+    """Return attention of new tokens to their caches: of latent attention to the latents, as wide keys and values.
+
+    All rows of a sequence share one reading of its cache. Ranks that share a cache have all its queries, and tokens of
+    their own.
+    """
+    widest, further = float(window) if window else np.inf, sizes.verified - 1
+    parts = sizes.context_par
+    seen = np.minimum(sizes.context + further / 2, widest) / parts
+    keys = (np.minimum(sizes.context, widest) + further) / parts
+    heads = np.ceil(model.attn_heads * parts / sizes.tensor_par)
+    widths = model.attn_size + model.value_size
+    if model.latent:
+        widths = 2 * model.kv_lora_rank + model.qk_rope_head_dim
+    width = cached_width(model, sizes.tensor_par)
+    if not shared_heads and not model.latent:
+        width = width * (heads / heads_of_rank(model, sizes.tensor_par))
+    cache = sizes.decoded * keys * width * types.cache
+    beside = sizes.decoded * sizes.verified * heads * widths * ACTIVATION_BYTES
+    flops = 2.0 * sizes.decoded * sizes.verified * seen * heads * widths
+    return Row(
+        "decode attention",
+        None,
+        count,
+        "block",
+        flops,
+        np.where(keys > 0, cache + beside, 0.0),
+        cache=cache,
+        keys=keys,
+    )
+
+
+def _reduce(message: Bytes, count: int, stage: str) -> Row:
+    """Return all-reduces of results of row-parallel products."""
+    nothing = np.zeros_like(message)
+    return Row("reduce", None, count, stage, nothing, nothing, message=message)
+
+
+def _ends(
+    model: Model, types: NumberTypes, sizes: PassSizes, tokens: Count, stage: str
+) -> Iterator[Row]:
+    """Yield embedding, or final norm and LM head, of so many rows."""
+    segment = EMBEDDING if stage == "first" else HEAD
+    for layer in segment.layers(_shape(model, sizes, tokens)):
+        if layer.kernel == "loss" or not np.any(layer.accessed[0]):
+            continue
+        if layer.collective is not None:
+            if stage == "first":
+                yield _reduce(tokens * model.hidden * ACTIVATION_BYTES, 1, stage)
+        elif layer.product is not None:
+            yield from _product("head", layer, 1, stage, types.head, types.engines[2])
+        else:
+            yield _small(layer, 1, stage)
+
+
+def _sampling(model: Model, sizes: PassSizes) -> Row:
+    """Return the choice of tokens from the logits, each rank of its part of the vocabulary."""
+    moved = sizes.logits * np.ceil(model.vocab / sizes.tensor_par) * LOGIT_BYTES
+    layer = Layer(
+        name="Sampling",
+        kernel="cast",
+        flops=(0.0, 0.0, 0.0),
+        accessed=(moved, 0.0, 0.0),
+        inputs=moved,
+    )
+    return Row("sampling", layer, 1, "last", np.zeros_like(moved), moved)

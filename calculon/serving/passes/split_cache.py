@@ -1,0 +1,78 @@
+"""Caches that ranks share token by token, where they would have copies of the same heads (decode context parallelism).
+
+Ranks beyond the key/value heads, and all ranks of latent attention, have copies of the cache. With ``context_par`` each
+of so many of them has a part of the tokens: all gather the queries of their heads, attend to their own tokens, and join
+the results, each with its largest score and its sum. Prompts gather what is cached of them.
+
+Source: Dao et al., *Flash-Decoding for long-context inference*, 2023, for the merge; vLLM,
+``--decode-context-parallel-size``.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from calculon.hardware.collectives.group_times import AUTO, group_time
+from calculon.hardware.collectives.placement import Group
+from calculon.hardware.system import System
+from calculon.serving.caches.cache import cached_width
+from calculon.serving.passes.pass_sizes import PassSizes
+from calculon.serving.records.number_types import ACTIVATION_BYTES, NumberTypes
+from calculon.spec.model import Model
+from calculon.units import Bytes, Count, Seconds
+
+SUM_BYTES = 4
+"""Bytes of an element of a result that is not yet joined, of its largest score and of its sum."""
+
+
+class SplitCache(NamedTuple):
+    """What ranks that share a cache exchange in one block; arrays of shape ``(passes,)``.
+
+    Attributes
+    ----------
+    ranks : array
+        Ranks that have parts of the tokens.
+    queries, results : array
+        Bytes that are gathered of the queries of new tokens, and summed up of their results.
+    keys : array
+        Bytes of keys and values of prompts that are gathered.
+    """
+
+    ranks: Count
+    queries: Bytes
+    results: Bytes
+    keys: Bytes
+
+    @classmethod
+    def of(cls, model: Model, types: NumberTypes, sizes: PassSizes, window: int) -> "SplitCache":
+        """Return the exchange of a block of passes of one group of ranks, with attention to a window (0: to all)."""
+        ranks = sizes.context_par
+        heads = np.ceil(model.attn_heads * ranks / sizes.tensor_par)
+        asked, found = model.attn_size, model.value_size
+        if model.latent:
+            asked, found = model.kv_lora_rank + model.qk_rope_head_dim, model.kv_lora_rank
+        rows = sizes.decoded * sizes.verified * heads
+        seen = np.minimum(sizes.cached, float(window) if window else np.inf)
+        elements = sizes.prompts * seen * cached_width(model, sizes.tensor_par)
+        return cls(
+            ranks=ranks,
+            queries=rows * asked * ACTIVATION_BYTES,
+            results=rows * (found + 2) * SUM_BYTES,
+            keys=elements * types.cache,
+        )
+
+    def time(self, system: System) -> Seconds:
+        """Return the time of its collectives."""
+        members = np.maximum(self.ranks, 2).astype(np.int64)
+        group = Group.in_mesh(system, members, np.ones_like(members))
+        time: Seconds = np.zeros_like(self.ranks)
+        for size, operation in (
+            (self.queries, "all_gather"),
+            (self.results, "all_reduce"),
+            (self.keys, "all_gather"),
+        ):
+            taken = group_time(system, operation, np.maximum(size, 1.0), group, AUTO)
+            if operation == "all_reduce":
+                taken = np.minimum(taken, system.small_reduce(size, members))
+            time = time + np.where(size > 0, taken, 0.0)
+        return np.where(self.ranks > 1, time, 0.0)

@@ -1,0 +1,65 @@
+"""Read deployments and workloads: a name of the catalog, a file, a mapping, with options over it."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from calculon import inputs
+from calculon.errors import Problem, SpecError
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import Workload
+from calculon.spec import catalog
+from calculon.spec.decode import decode
+from calculon.spec.fields import shown
+from calculon.spec.override import override
+
+R = TypeVar("R", Deployment, Workload)
+DeploymentSource = str | os.PathLike[str] | Mapping[str, Any] | Deployment
+WorkloadSource = str | os.PathLike[str] | Mapping[str, Any] | Workload
+
+
+def read_deployment(
+    source: DeploymentSource, options: Mapping[str, Any] | None = None
+) -> Deployment:
+    """Return a deployment.
+
+    Parameters
+    ----------
+    source : str, path, mapping or Deployment
+        A name of the catalog, a file, the fields of one, or a record.
+    options : mapping, optional
+        Values by field that count instead of those of the source, as a file would state them.
+
+    Raises
+    ------
+    SpecError
+        When there is no such deployment, and for everything wrong with it.
+    """
+    return _read(Deployment, "deployment", source, options)
+
+
+def read_workload(
+    source: WorkloadSource | None = None, options: Mapping[str, Any] | None = None
+) -> Workload:
+    """Return a workload; arguments and errors as of :func:`read_deployment`, and without a source of options alone."""
+    return _read(Workload, "workload", {} if source is None else source, options)
+
+
+def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | None) -> R:
+    changes = {name: value for name, value in (options or {}).items() if value is not None}
+    name, file = kind, kind
+    raw: Mapping[Any, Any]
+    if isinstance(source, cls):
+        if not changes:
+            return source
+        name, raw = source.name, source.to_dict()
+    elif (fields := inputs.as_mapping(source)) is not None:
+        raw = dict(fields)
+    else:
+        file = os.fsdecode(source)
+        name, found = catalog.load(kind, file)
+        if not isinstance(found, Mapping):
+            raise SpecError(file, Problem("", "an object with named fields", shown(found)))
+        raw = found
+    whole = override(raw, changes, file, cls) if changes else raw
+    return decode(cls, whole, file, name=name, document=whole)

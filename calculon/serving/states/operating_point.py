@@ -1,0 +1,497 @@
+"""The points at which replicas work under a load: their batches, and all that follows from these."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from calculon.campaign.money import Quote
+from calculon.errors import Infeasible
+from calculon.plan.choices import distinct
+from calculon.serving.caches.cache import CachedBlocks
+from calculon.serving.caches.kept_prefixes import KeptPrefixes
+from calculon.serving.caches.rank_memory import RankMemory, cached_bytes, rank_memory
+from calculon.serving.caches.sequence_room import SequenceRoom
+from calculon.serving.passes.replica import Replica
+from calculon.serving.records.load import SATURATED
+from calculon.serving.records.output_lengths import PARTS, running_out
+from calculon.serving.states.all_replicas import AllReplicas, price_of
+from calculon.serving.states.apart import Prefilling, balanced, prefilling
+from calculon.serving.states.batch_search import largest, least
+from calculon.serving.states.known_states import KnownStates, State
+from calculon.serving.states.queueing import Wait, batch_percentile, wait
+from calculon.serving.states.served_energy import energy_words, joules_per_token
+from calculon.serving.states.served_points import CUTS, LimitColumn, Point, Points
+from calculon.serving.states.steady import (
+    Prompts,
+    Steady,
+    at_rate,
+    budget_batch,
+    concurrency,
+    elsewhere,
+    of_users,
+    pass_at_work,
+    queue_of_users,
+    run_time,
+    saturated,
+    static_rate,
+    users_of,
+    waves,
+)
+from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
+from calculon.units import GIB, Array, Count, Seconds
+
+MOST_SEQUENCES = 2.0**20
+"""Sequences of a replica beyond which none are looked for."""
+
+
+class Load:
+    """Replicas with their memory and their load, and the search for the batch that this leads to.
+
+    Attributes
+    ----------
+    room : array of float
+        Sequences that fit into the memory of a replica.
+    """
+
+    def __init__(self, replica: Replica):
+        self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
+        self.memory = self._memory()
+        self.sequences = SequenceRoom(replica, self.memory)
+        self.room = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
+        self.prefixes = KeptPrefixes.of(replica, self.memory)
+        self.pool = prefilling(replica)
+        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
+        self._states = KnownStates(self._timed)
+
+    def _memory(self) -> RankMemory:
+        """Return the memory of a rank, with activations of the largest pass."""
+        d, w = self.deployments, self.load
+        tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
+        if d.prefilling is not None:  # passes have a token of each sequence alone
+            tokens = d.token_budget
+        return rank_memory(self.replica, tokens)
+
+    def most(self) -> tuple[Count, Array]:
+        """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
+        allowed = self.deployments.max_batch
+        bounds = [np.where(allowed > 0, allowed, np.inf), *self._rooms()]
+        return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
+
+    def _rooms(self) -> list[Count]:
+        """Return the sequences for which there is room in memory, and in a pass that mixes."""
+        d, w = self.deployments, self.load
+        if not d.mixes:
+            return [self.room]
+        rows, tokens = self.replica.rows, self.replica.per_pass
+        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
+
+    def answer(self) -> Point:
+        """Find the batch of a single deployment, and state all that follows from it.
+
+        Raises
+        ------
+        Infeasible
+            Where not a single sequence has room in memory, or in a pass.
+        """
+        w = self.load
+        if self.room[0] < 1:
+            raise self._unfit(self.memory, self.replica, w.prompt + w.output)
+        if self.pool is not None and self.pool.room[0] < 1:
+            raise self._unfit(self.pool.memory, self.pool.replica, w.prompt)
+        most, cut = self.most()
+        if most[0] < 1:
+            name = CUTS[cut[0]]
+            raise Infeasible(
+                name, f"{name}: no pass has room for a token of a sequence and its prompt"
+            )
+        points = self.solve()
+        return Point(
+            figures=points.figures,
+            batch=int(points.batch[0]),
+            cut=CUTS[points.cut[0]],
+            decode=self.replica.decode_pass(points.batch),
+            prefill=(self.pool or self).replica.prefill_pass(np.ones(1)),
+            limits=tuple(one.of(0) for one in points.limits),
+            run_time=None if points.run_time is None else float(points.run_time[0]),
+            price=points.price,
+            power=points.power,
+        )
+
+    def solve(self) -> Points:
+        """Find the batch of each deployment, and state all that follows from it."""
+        d, w = self.deployments, self.load
+        most, cut = self.most()
+        room = most >= 1
+        most = np.maximum(most, 1.0)
+        alone = self._decoded(most)[0].rate
+        if self.pool is not None:
+            room = room & (self.pool.room >= 1)
+            most, cut = self._prefilled(self.pool, most, cut)
+        batch, cut = self._batch(most, cut)
+        full, prompts, decode = self.state(batch)
+        best, _, _ = self.state(most)
+        state, queue = self._loaded(full, prompts, decode, best, batch)
+        price = price_of(self.replica.system, d.record)
+        ends = None
+        if w.requests is not None:
+            ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state)
+        figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
+        if self.pool is not None:
+            figures = self._of_pools(self.pool, figures, batch, decode, alone)
+        joules = joules_per_token(self.replica.system, d, figures, w.output)
+        figures = replace(figures, joules_per_token=joules)
+        return Points(
+            figures=figures,
+            batch=batch,
+            cut=cut,
+            limits=self._limits(figures, best, most),
+            run_time=ends,
+            room=room,
+            price="" if price is None else price.words,
+            power=energy_words(self.replica.system),
+        )
+
+    def _unfit(self, memory: RankMemory, replica: Replica, length: int) -> Infeasible:
+        """Say by how much memory does not do for a sequence of so many tokens."""
+        held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
+        available = float(memory.capacity[0])
+        one = float(cached_bytes(replica, length)[0])
+        needed = held + one / replica.deployments.record.memory_fraction
+        pool = "" if replica is self.replica else "prefill: "
+        return Infeasible(
+            "mem1_capacity",
+            f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
+            f"{float(memory.weights[0]) / GIB:.1f}, activations {float(memory.activation[0]) / GIB:.1f}, reserve "
+            f"{float(memory.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
+            needed,
+            available,
+            1,
+        )
+
+    def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
+        """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
+        each = pool.rate / self.deployments.replicas
+        enough = least(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
+        return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "prefill")
+
+    def _of_pools(
+        self,
+        pool: Prefilling,
+        figures: ServingFigures,
+        batch: Count,
+        decode: Seconds,
+        alone: Array,
+    ) -> ServingFigures:
+        """Fill the figures of pools; `alone` is the rate of a replica that decodes as much as it can."""
+        w, replicas = self.load, self.deployments.replicas
+        return replace(
+            figures,
+            prefill_time=pool.time,
+            transfer_time=pool.moved,
+            prefill_busy=figures.request_rate / pool.rate,
+            decode_busy=figures.request_rate / (replicas * alone),
+            balanced_prefill=balanced(pool.busy, decode / self.replica.per_pass, batch, w.output),
+        )
+
+    def _batch(self, most: Count, cut: Array) -> tuple[Count, Array]:
+        """Return the sequences that a replica decodes, and what bounds them."""
+        d, w = self.deployments, self.load
+        if w.users is not None:
+            return _at_most(self._at_hand(most), most, cut, "users")
+        if w.rate is not None:
+            each = w.rate / d.replicas
+            enough = least(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
+            return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "rate")
+        if w.requests is not None:
+            most, cut = _lower(np.ceil(w.requests / d.replicas), most, cut, "requests")
+        for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
+            if limit is not None:
+                keeps = partial(self._keeps, name=name, limit=limit)
+                kept = largest(most, keeps, self.replica.more_chunks if d.mixes else None)
+                most, cut = _lower(kept, most, cut, name)
+        return most, cut
+
+    def _at_hand(self, most: Count) -> Count:
+        """Return the sequences that users have at a time, infinite where they are more than there may be."""
+        d, w = self.deployments, self.load
+        assert w.users is not None
+        own = w.users / d.replicas
+        if not w.think or d.record.batching == "static":
+            return np.ceil(own)
+
+        def enough(at: Array, batch: Count) -> Array:
+            _, prompts, decode = self.state(batch, at)
+            token = decode / self.replica.per_pass
+            return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+
+        found = least(most, enough)
+        return np.where(found > 0, found, np.inf)
+
+    def _keeps(self, places: Array, batch: Count, name: str, limit: float) -> Array:
+        """Return which batches keep a limit, each of the deployment at a place."""
+        state, prompts, _ = self.state(batch, places)
+        found = state.tpot if name == "tpot" else prompts.latency
+        return found <= limit
+
+    def state(self, batch: Count, places: Array | None = None) -> State:
+        """Return the steady state of full batches, what prompts add, and the time of a decode pass.
+
+        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
+        their rates.
+        """
+        state, prompts, decode = self._decoded(batch, places)
+        if self.pool is not None:
+            most = self.pool.rate / self.deployments.replicas
+            latency = self.pool.time + self.pool.moved
+            if places is not None:
+                most, latency = most[places], latency[places]
+            state = state._replace(rate=np.minimum(state.rate, most))
+            prompts = elsewhere(latency, decode)
+        return state, prompts, decode
+
+    def _decoded(self, batch: Count, places: Array | None = None) -> State:
+        """Return the same, where prompts are prefilled as fast as they are decoded."""
+        return self._states.of(self._alike if places is None else self._alike[places], batch)
+
+    def _timed(self, kinds: Array, batch: Count) -> State:
+        """Return the same, of kinds of replicas."""
+        replica = self.replica.take(self._firsts[kinds])
+        if self.deployments.record.batching == "static":
+            prefill, _ = replica.prefill(batch)
+            mean = replica.mean_decode(batch)
+            rate = static_rate(batch, prefill, mean, replica.steps(batch))
+            alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
+            return Steady(rate, mean, rate * prefill / batch), alone, mean
+        decode = replica.decode(batch)
+        each = decode / replica.per_pass
+        if self.pool is not None:
+            prompts = elsewhere(np.zeros_like(decode), decode)
+            return saturated(batch, each, prompts, self.load.output), prompts, decode
+        prompts = replica.prompts(batch, decode)
+        full = saturated(batch, each, prompts, self.load.output)
+        prefixes = self.prefixes.take(self._firsts[kinds])
+        if not prefixes.matter:
+            return full, prompts, decode
+        prompts = prefixes.prompts(batch, decode, prompts, full)
+        return saturated(batch, each, prompts, self.load.output), prompts, decode
+
+    def _loaded(
+        self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
+    ) -> tuple[Steady, Wait]:
+        """Return the state under the load of the workload, and the wait before prefill."""
+        d, w = self.deployments, self.load
+        if w.users is not None:
+            return self._of_users(full, prompts, decode, batch)
+        if w.rate is None:
+            return full, no_wait(decode)
+        each = w.rate / d.replicas
+        busy, servers, varied = prompts.busy, d.replicas, prompts.variation
+        half = decode / 2  # of the pass that runs when a request comes
+        if self.pool is not None:
+            busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
+            varied = w.prompt_cv
+        asked = np.full_like(each, w.rate)
+        found = wait(asked, busy, servers, w.arrival_cv, varied, w.percentile)
+        late = each > best.rate
+        queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
+        static = d.record.batching == "static"
+        token = decode / self.replica.per_pass
+        state = full._replace(rate=each) if static else at_rate(each, token, prompts)
+        return _where(late, full, state), queue
+
+    def _of_users(
+        self, full: Steady, prompts: Prompts, decode: Seconds, batch: Count
+    ) -> tuple[Steady, Wait]:
+        """Return the state with users, and the wait of those for whom there is no room."""
+        d, w = self.deployments, self.load
+        assert w.users is not None
+        own = w.users / d.replicas
+        if d.record.batching == "static":
+            late = np.maximum(0.0, own - batch) / full.rate
+            return full, Wait(late, late)
+        room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
+        if w.think:
+            room, hand = users_of(batch, token, prompts, w.output, w.think), batch
+        load = (hand, token, prompts, w.output)
+        fits = own <= room
+        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate) + queue_of_users(*load)
+        if self.pool is None:  # which decodes nothing
+            late = late + self.replica.per_pass * pass_at_work(*load)
+        state = of_users(own, token, prompts, w.output, w.think, hand)
+        whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
+        return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
+
+    def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
+        """Return the time in which a replica answers so many requests: in waves, or as they come."""
+        if self.load.kind != SATURATED:
+            return requests / state.rate + self.load.output * state.tpot
+        if self.load.output_cv and self.deployments.record.batching == "continuous":
+            return self._run_out(requests, batch)
+        left = waves(requests, batch)[1]
+        last = self.state(np.maximum(left, 1.0))[0].rate
+        return run_time(requests, batch, state.rate, last)
+
+    def _run_out(self, requests: Count, batch: Count) -> Seconds:
+        """Return the time in which a replica answers so many requests with outputs of different lengths.
+
+        Until nobody waits any more, batches are full; then they run out. Where all have room at once they run out from
+        the beginning.
+        """
+        w, replica = self.load, self.replica
+        steps, fresh = w.output - 1, requests <= batch
+        _, prompts, decode = self.state(batch)
+        begun = batch * steps * (1 + w.output_cv**2) / 2  # what is left of those under way
+        full = np.where(fresh, 0.0, np.maximum(0.0, requests * steps - begun))
+        each = np.repeat(np.arange(len(batch)), PARTS)
+        ends = []
+        for under_way in (False, True):
+            out = running_out(batch, steps, w.output_cv, under_way=under_way)
+            made = w.context if under_way else w.prompt + 1 + out.made.ravel()
+            times = replica.take(each).decode(np.maximum(1.0, out.left.ravel()), made)
+            ends.append((out.passes * times.reshape(out.passes.shape)).sum(axis=1))
+        decoding = full * decode / batch + np.where(fresh, *ends)
+        return requests * prompts.busy + decoding / replica.per_pass
+
+    def _figures(
+        self,
+        batch: Count,
+        most: Count,
+        best: Steady,
+        state: Steady,
+        prompts: Prompts,
+        decode: Seconds,
+        queue: Wait,
+        price: Quote | None,
+        ends: Seconds | None,
+    ) -> ServingFigures:
+        """Fill the figures of states."""
+        d, w, replica = self.deployments, self.load, self.replica
+        held, open_loop = self._held(batch), w.rate is not None
+        nothing, none = np.zeros_like(batch), np.full_like(batch, np.nan)
+        busiest = concurrency(state, w.output)
+        tpot_p = state.tpot
+        if open_loop:
+            crowd = np.clip(batch_percentile(busiest, w.percentile), 1.0, most)
+            token = replica.decode(crowd) / replica.per_pass
+            tpot_p = np.maximum(tpot_p, token / (1 - state.prefill_share))
+        ttft, slow = queue.mean + prompts.latency, prompts.latency
+        if open_loop and w.prompt_cv and self.pool is None:
+            long = replica.prompts_of(batch, decode, w.prompt_at(w.percentile))
+            slow = np.maximum(slow, long.latency)
+        ttft_p = queue.percentile + slow
+        alone, _ = replica.take(self._firsts).prefill(np.ones(len(self._firsts)))
+        used = held.weights + held.reserve + held.activation + held.cache
+        own = AllReplicas.of(w, state.rate, best.rate, d.replicas, d.num_procs, price, ends)
+        return ServingFigures(
+            ttft=ttft,
+            ttft_p=ttft_p if open_loop else ttft,
+            tpot=state.tpot,
+            tpot_p=tpot_p,
+            itl_max=np.maximum(prompts.longest, state.tpot),
+            request_latency=ttft + (w.output - 1) * state.tpot,
+            interactivity=1 / state.tpot,
+            **own._asdict(),
+            concurrency=busiest,
+            max_concurrency=np.minimum(self.room, np.where(d.max_batch > 0, d.max_batch, np.inf)),
+            max_context=self._longest_context(),
+            even_context=self._even_context(batch),
+            prefill_share=state.prefill_share,
+            queue_time=queue.mean,
+            prefill_time=alone[self._alike],
+            transfer_time=nothing,
+            joules_per_token=none,
+            prefill_busy=none,
+            decode_busy=none,
+            balanced_prefill=none,
+            decode_time=decode,
+            mem_used=used,
+            mem_free=self.memory.capacity - used,
+            memory=held,
+            prefixes=self.prefixes.figures(batch, state),
+            speculation=self._speculation(batch),
+        )
+
+    def _speculation(self, batch: Count) -> SpeculationFigures:
+        """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""
+        tokens = np.full_like(batch, self.replica.per_pass)
+        if self.replica.rows == 1:
+            nothing = np.full_like(batch, np.nan)
+            return SpeculationFigures(tokens=tokens, speedup=nothing, break_even=nothing)
+        drafted, plain = self.replica, self.replica.without_draft()
+
+        def pays(places: Array, batch: Count) -> Array:
+            token = drafted.take(places).decode(batch) / drafted.per_pass
+            return token < plain.take(places).decode(batch)
+
+        without, _, _ = Load(plain).state(batch)
+        return SpeculationFigures(
+            tokens=tokens,
+            speedup=without.tpot / self.state(batch)[0].tpot,
+            break_even=largest(np.maximum(1.0, np.min(self._rooms(), axis=0)), pays),
+        )
+
+    def _longest_context(self) -> Count:
+        """Return the tokens of the longest sequence that fits alone."""
+        firsts = self.replica.take(self._firsts), self.memory.take(self._firsts)
+        return SequenceRoom(*firsts).longest[self._alike]
+
+    def _even_context(self, batch: Count) -> Count:
+        """Return the context at which a decode pass reads as many bytes of caches as of weights."""
+        _, alike, first = distinct([self._alike, batch])
+        times, blocks = (
+            self.replica.take(first).decode_pass(batch[first]),
+            CachedBlocks.of(self.replica.model),
+        )
+        each = times.total("cache") / blocks.tokens(np.full(len(first), self.load.context))
+        return blocks.length(times.total("weights") / each)[alike]
+
+    def _held(self, batch: Count) -> ServingMemory:
+        """Return what a rank holds with so many sequences, each in the middle of its output."""
+        m, own = self.memory, self.deployments.of_group(batch)
+        cache = own * self.sequences.held + self.sequences.shared
+        logits = own * self.sequences.logits
+        return ServingMemory(
+            weights=m.weights, reserve=m.reserve, activation=m.activation + logits, cache=cache
+        )
+
+    def _limits(
+        self, figures: ServingFigures, best: Steady, most: Count
+    ) -> tuple[LimitColumn, ...]:
+        """Return the limits of the workload, and whether figures keep them."""
+        w, found = self.load, []
+        if w.rate is not None:
+            rate, asked = best.rate * self.deployments.replicas, np.full_like(most, w.rate)
+            found.append(LimitColumn(name="rate", unit="requests/s", most=rate, found=asked))
+            crowd = batch_percentile(figures.concurrency, w.percentile)
+            name = f"sequences of a replica at {100 * w.percentile:g} %"
+            found.append(LimitColumn(name=name, unit="", most=most, found=crowd))
+        for name, limit, figure in (
+            ("ttft", w.ttft_limit, figures.ttft_p),
+            ("tpot", w.tpot_limit, figures.tpot_p),
+        ):
+            if limit is not None:
+                at_most = np.full_like(most, limit)
+                found.append(LimitColumn(name=name, unit="s", most=at_most, found=figure))
+        return tuple(found)
+
+
+def no_wait(like: Seconds) -> Wait:
+    """Return the wait where nobody waits."""
+    return Wait(np.zeros_like(like), np.zeros_like(like))
+
+
+def _where(first: Array, one: Steady, other: Steady) -> Steady:
+    """Return one state where a condition holds, and the other elsewhere."""
+    return Steady(*(np.where(first, *both) for both in zip(one, other, strict=True)))
+
+
+def _at_most(wanted: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
+    """Return the batch that a load takes, named as its bound, where there is room for it, else the most."""
+    return np.minimum(wanted, most), np.where(wanted <= most, CUTS.index(name), cut)
+
+
+def _lower(bound: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
+    """Return the most sequences, one at least, under a further bound, and what bounds them."""
+    return np.maximum(1.0, np.minimum(bound, most)), np.where(bound < most, CUTS.index(name), cut)

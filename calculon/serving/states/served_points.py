@@ -1,0 +1,152 @@
+"""What is found of deployments under a load: the batch of each, its figures, and the limits that it keeps."""
+
+import math
+
+from calculon.frozen import dataclass
+from calculon.serving.passes.row_times import PassTimes
+from calculon.serving_figures import ServingFigures
+from calculon.units import Array, Count, Seconds
+
+CUTS = (
+    "max_batch",
+    "memory",
+    "token_budget",
+    "users",
+    "rate",
+    "requests",
+    "tpot",
+    "ttft",
+    "prefill",
+)
+"""What bounds the sequences of a replica."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit of the workload, and what there is.
+
+    Attributes
+    ----------
+    name, unit : str
+        The figure that is limited, and its unit.
+    most, found : float
+        The limit and the figure.
+    """
+
+    name: str
+    unit: str
+    most: float
+    found: float
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure keeps the limit."""
+        return self.found <= self.most
+
+    @property
+    def in_words(self) -> str:
+        """Say the figure and the limit, and by how much it is missed."""
+        name = self.name.upper() if len(self.unit) == 1 else self.name
+        unit = f" {self.unit}".rstrip()
+        if not math.isfinite(self.found):
+            return f"{name}: without end, of {self.most:.3g}{unit}"
+        said = f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
+        return said if self.met else f"{said}, {self.found / self.most:.3g} times as much"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitColumn:
+    """A limit of the workload, and what there is in each deployment; attributes as of :class:`Limit`."""
+
+    name: str
+    unit: str
+    most: Array
+    found: Array
+
+    @property
+    def met(self) -> Array:
+        """Which deployments keep the limit."""
+        return self.found <= self.most
+
+    def of(self, place: int) -> Limit:
+        """Return the limit of one deployment."""
+        return Limit(
+            name=self.name,
+            unit=self.unit,
+            most=float(self.most[place]),
+            found=float(self.found[place]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A point at which a deployment works.
+
+    Attributes
+    ----------
+    figures : ServingFigures
+        Arrays of one entry.
+    batch : int
+        Sequences that a replica decodes at a time; for a rate what it takes to keep up.
+    cut : str
+        What bounds the sequences of a replica: ``memory``, ``max_batch``, ``token_budget``, ``users``, ``rate``,
+        ``requests``, ``tpot``, ``ttft`` or ``prefill``.
+    decode, prefill : PassTimes
+        The pass that decodes the batch, and that of one whole prompt.
+    limits : tuple of Limit
+        Those that the workload states.
+    run_time : float or None
+        Seconds of a finite run.
+    price, power : str
+        Source of the price, and of the power with what is assumed of it; empty without one.
+    """
+
+    figures: ServingFigures
+    batch: int
+    cut: str
+    decode: PassTimes
+    prefill: PassTimes
+    limits: tuple[Limit, ...]
+    run_time: float | None
+    price: str
+    power: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """The points at which deployments work; columns of shape ``(deployments,)``.
+
+    Attributes
+    ----------
+    figures : ServingFigures
+        Meaningless where not a single sequence has room.
+    batch : array of float
+        As of :class:`Point`.
+    cut : array of int
+        What bounds them, as places in :data:`CUTS`.
+    limits : tuple of LimitColumn
+        Those that the workload states.
+    run_time : array or None
+        Seconds of a finite run.
+    room : array of bool
+        Where a sequence has room in memory, and in a pass.
+    price, power : str
+        Source of the price, and of the power with what is assumed of it; empty without one.
+    """
+
+    figures: ServingFigures
+    batch: Count
+    cut: Array
+    limits: tuple[LimitColumn, ...]
+    run_time: Seconds | None
+    room: Array
+    price: str
+    power: str
+
+    @property
+    def feasible(self) -> Array:
+        """Which deployments have room, and keep all limits."""
+        kept = self.room
+        for one in self.limits:
+            kept = kept & one.met
+        return kept

@@ -1,0 +1,24 @@
+"""Types of weights: their bytes, and the arithmetic that a machine has for them."""
+
+import pytest
+
+from calculon import inputs
+from calculon.serving.records.number_types import WEIGHT_TYPES, engine_of
+
+
+def test_inputs_of_8_bits_leave_weights_of_4_bits_as_they_are():
+    narrow, mixed = WEIGHT_TYPES["mxfp4"], WEIGHT_TYPES["mxfp4_mxfp8"]
+    assert mixed.bytes == narrow.bytes == 4 / 8 + 1 / 32
+
+
+@pytest.mark.parametrize(
+    ("machine", "weights", "engine"),
+    [
+        ("b200_sxm", "mxfp4", "float4"),
+        ("b200_sxm", "mxfp4_mxfp8", "float8"),
+        ("h100_80g_sxm", "mxfp4", "bfloat16"),
+        ("a100_80g_sxm", "mxfp4_mxfp8", "bfloat16"),
+    ],
+)
+def test_a_machine_multiplies_in_the_type_of_the_inputs_or_in_16_bits(machine, weights, engine):
+    assert engine_of(inputs.system(machine), weights) == engine

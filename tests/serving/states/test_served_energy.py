@@ -1,0 +1,80 @@
+"""Energy of a generated token: power of what processors do, over the rate of tokens."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.campaign.energy import OVERHEAD_SHARE, STEPPING_SHARE, WAITING_SHARE
+from calculon.hardware.power import Power
+from calculon.serving.states.served_energy import DECODING_SHARE, energy_words
+
+SYSTEM = inputs.system("h100_80g_sxm")
+LOAD = {"prompt": 1000, "output": 200}
+TDP = 700.0
+
+
+def _system(power):
+    return replace(SYSTEM, ext=replace(SYSTEM.ext, power=power))
+
+
+def _power(**figures):
+    return Power(tdp=TDP, source="a data sheet", date="2023", **figures)
+
+
+def test_saturated_processors_prefill_or_decode():
+    found = calculon.serve("llama3-8B", 2, _system(_power()), **LOAD)
+    prompts = found["prefill_share"]
+    watts = STEPPING_SHARE * TDP * (prompts + DECODING_SHARE * (1 - prompts))
+    whole = 2 * watts * (1 + OVERHEAD_SHARE)
+    assert found["joules_per_token"] == pytest.approx(whole / found["output_rate"])
+
+
+def test_processors_without_requests_wait():
+    rate = 1e-4
+    found = calculon.serve("llama3-8B", 1, _system(_power()), rate=rate, **LOAD)
+    waiting = WAITING_SHARE * TDP * (1 + OVERHEAD_SHARE) / (rate * LOAD["output"])
+    assert found["joules_per_token"] == pytest.approx(waiting, rel=1e-3)
+
+
+def test_measured_power_of_nodes_counts_for_each_processor():
+    plain, nodes = (
+        calculon.serve("llama3-8B", 1, _system(_power(overhead=overhead)), **LOAD)
+        for overhead in (0.0, 800.0)
+    )
+    more = nodes["joules_per_token"] - plain["joules_per_token"]
+    assert more == pytest.approx(800 / SYSTEM.networks[0].size / plain["output_rate"])
+
+
+def test_replicas_need_as_much_each():
+    one, four = (
+        calculon.serve("llama3-8B", n, SYSTEM, changes={"tensor_par": 1}, **LOAD) for n in (1, 4)
+    )
+    assert four["joules_per_token"] == pytest.approx(one["joules_per_token"])
+
+
+def test_processors_that_only_prefill_count():
+    together = {"num_procs": 2, "tensor_par": 1}
+    apart = {"num_procs": 2, "prefill": {"num_procs": 1}}
+    for deployment in (together, apart):
+        found = calculon.serve("llama3-8B", deployment, _system(_power()), **LOAD)
+        least = 2 * WAITING_SHARE * TDP * (1 + OVERHEAD_SHARE) / found["output_rate"]
+        most = 2 * STEPPING_SHARE * TDP * (1 + OVERHEAD_SHARE) / found["output_rate"]
+        assert least <= found["joules_per_token"] <= most
+
+
+def test_without_a_power_there_is_no_energy():
+    found = calculon.serve("llama3-8B", 1, _system(None), **LOAD)
+    assert math.isnan(found["joules_per_token"])
+    assert found.stats["joules_per_token"] is None
+    assert energy_words(_system(None)) == ""
+    assert found.to_dict()["power"] == ""
+
+
+def test_what_decoding_draws_is_called_an_assumption():
+    for power in (_power(), _power(idle=80, load=600, spin=300, overhead=10)):
+        words = energy_words(_system(power))
+        assert "without a source" in words
+        assert words.endswith(f"decoding draws {DECODING_SHARE:g} of what steps of training draw")
