@@ -9,16 +9,15 @@ from calculon.campaign.money import Quote
 from calculon.errors import Infeasible
 from calculon.plan.choices import distinct
 from calculon.serving.caches.cache import CachedBlocks
-from calculon.serving.caches.kept_prefixes import KeptPrefixes
-from calculon.serving.caches.rank_memory import RankMemory, cached_bytes, rank_memory
+from calculon.serving.caches.rank_memory import RankMemory, cached_bytes
 from calculon.serving.caches.sequence_room import SequenceRoom
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.load import SATURATED
 from calculon.serving.records.output_lengths import PARTS, running_out
 from calculon.serving.states.all_replicas import AllReplicas, price_of
-from calculon.serving.states.apart import Prefilling, balanced, prefilling
+from calculon.serving.states.apart import Prefilling, balanced
 from calculon.serving.states.batch_search import largest, least
-from calculon.serving.states.known_states import KnownStates, State
+from calculon.serving.states.full_batches import FullBatches
 from calculon.serving.states.queueing import Wait, batch_percentile, wait
 from calculon.serving.states.served_energy import energy_words, joules_per_token
 from calculon.serving.states.served_points import CUTS, LimitColumn, Point, Points
@@ -26,66 +25,20 @@ from calculon.serving.states.steady import (
     Prompts,
     Steady,
     at_rate,
-    budget_batch,
     concurrency,
-    elsewhere,
     of_users,
     pass_at_work,
     queue_of_users,
     run_time,
-    saturated,
-    static_rate,
     users_of,
     waves,
 )
 from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.units import GIB, Array, Count, Seconds
 
-MOST_SEQUENCES = 2.0**20
-"""Sequences of a replica beyond which none are looked for."""
 
-
-class Load:
-    """Replicas with their memory and their load, and the search for the batch that this leads to.
-
-    Attributes
-    ----------
-    room : array of float
-        Sequences that fit into the memory of a replica.
-    """
-
-    def __init__(self, replica: Replica):
-        self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
-        self.memory = self._memory()
-        self.sequences = SequenceRoom(replica, self.memory)
-        self.room = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
-        self.prefixes = KeptPrefixes.of(replica, self.memory)
-        self.pool = prefilling(replica)
-        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
-        self._states = KnownStates(self._timed)
-
-    def _memory(self) -> RankMemory:
-        """Return the memory of a rank, with activations of the largest pass."""
-        d, w = self.deployments, self.load
-        tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
-        if d.prefilling is not None:  # passes have a token of each sequence alone
-            tokens = d.token_budget
-        return rank_memory(self.replica, tokens)
-
-    def most(self) -> tuple[Count, Array]:
-        """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
-        allowed = self.deployments.max_batch
-        bounds = [np.where(allowed > 0, allowed, np.inf), *self._rooms()]
-        return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
-
-    def _rooms(self) -> list[Count]:
-        """Return the sequences for which there is room in memory, and in a pass that mixes."""
-        d, w = self.deployments, self.load
-        if not d.mixes:
-            return [self.room]
-        rows, tokens = self.replica.rows, self.replica.per_pass
-        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
-        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
+class Load(FullBatches):
+    """Replicas under their load: the batch that it leads to, and all that follows."""
 
     def answer(self) -> Point:
         """Find the batch of a single deployment, and state all that follows from it.
@@ -234,48 +187,6 @@ class Load:
         state, prompts, _ = self.state(batch, places)
         found = state.tpot if name == "tpot" else prompts.latency
         return found <= limit
-
-    def state(self, batch: Count, places: Array | None = None) -> State:
-        """Return the steady state of full batches, what prompts add, and the time of a decode pass.
-
-        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
-        their rates.
-        """
-        state, prompts, decode = self._decoded(batch, places)
-        if self.pool is not None:
-            most = self.pool.rate / self.deployments.replicas
-            latency = self.pool.time + self.pool.moved
-            if places is not None:
-                most, latency = most[places], latency[places]
-            state = state._replace(rate=np.minimum(state.rate, most))
-            prompts = elsewhere(latency, decode)
-        return state, prompts, decode
-
-    def _decoded(self, batch: Count, places: Array | None = None) -> State:
-        """Return the same, where prompts are prefilled as fast as they are decoded."""
-        return self._states.of(self._alike if places is None else self._alike[places], batch)
-
-    def _timed(self, kinds: Array, batch: Count) -> State:
-        """Return the same, of kinds of replicas."""
-        replica = self.replica.take(self._firsts[kinds])
-        if self.deployments.record.batching == "static":
-            prefill, _ = replica.prefill(batch)
-            mean = replica.mean_decode(batch)
-            rate = static_rate(batch, prefill, mean, replica.steps(batch))
-            alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
-            return Steady(rate, mean, rate * prefill / batch), alone, mean
-        decode = replica.decode(batch)
-        each = decode / replica.per_pass
-        if self.pool is not None:
-            prompts = elsewhere(np.zeros_like(decode), decode)
-            return saturated(batch, each, prompts, self.load.output), prompts, decode
-        prompts = replica.prompts(batch, decode)
-        full = saturated(batch, each, prompts, self.load.output)
-        prefixes = self.prefixes.take(self._firsts[kinds])
-        if not prefixes.matter:
-            return full, prompts, decode
-        prompts = prefixes.prompts(batch, decode, prompts, full)
-        return saturated(batch, each, prompts, self.load.output), prompts, decode
 
     def _loaded(
         self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count

@@ -1,0 +1,117 @@
+"""Replicas with their memory, and their steady states with full batches."""
+
+import numpy as np
+
+from calculon.serving.caches.kept_prefixes import KeptPrefixes
+from calculon.serving.caches.rank_memory import RankMemory, rank_memory
+from calculon.serving.caches.sequence_room import SequenceRoom
+from calculon.serving.passes.replica import Replica
+from calculon.serving.states.apart import prefilling
+from calculon.serving.states.known_states import KnownStates, State
+from calculon.serving.states.steady import (
+    Prompts,
+    Steady,
+    budget_batch,
+    elsewhere,
+    saturated,
+    static_rate,
+)
+from calculon.units import Array, Count
+
+MOST_SEQUENCES = 2.0**20
+"""Sequences of a replica beyond which none are looked for."""
+
+
+class FullBatches:
+    """Replicas that always have as many sequences as they may.
+
+    Attributes
+    ----------
+    replica, load, deployments
+        The replicas, their workload, and their deployments.
+    memory : RankMemory
+        Of a rank of each.
+    sequences : SequenceRoom
+        What of it sequences take.
+    room : array of float
+        Sequences that fit into the memory of a replica.
+    prefixes : KeptPrefixes
+        What replicas keep between requests.
+    pool : Prefilling or None
+        The pools that only prefill, where there are any.
+    """
+
+    def __init__(self, replica: Replica):
+        self.replica, self.load, self.deployments = replica, replica.workload, replica.deployments
+        self.memory = self._memory()
+        self.sequences = SequenceRoom(replica, self.memory)
+        self.room = np.minimum(self.sequences.fitting, MOST_SEQUENCES)
+        self.prefixes = KeptPrefixes.of(replica, self.memory)
+        self.pool = prefilling(replica)
+        self._firsts, self._alike = self.deployments.alike(counted=self.prefixes.matter)
+        self._states = KnownStates(self._timed)
+
+    def _memory(self) -> RankMemory:
+        """Return the memory of a rank, with activations of the largest pass."""
+        d, w = self.deployments, self.load
+        tokens: Count | float = d.token_budget if d.mixes else w.longest_computed
+        if d.prefilling is not None:  # passes have a token of each sequence alone
+            tokens = d.token_budget
+        return rank_memory(self.replica, tokens)
+
+    def most(self) -> tuple[Count, Array]:
+        """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
+        allowed = self.deployments.max_batch
+        bounds = [np.where(allowed > 0, allowed, np.inf), *self._rooms()]
+        return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
+
+    def _rooms(self) -> list[Count]:
+        """Return the sequences for which there is room in memory, and in a pass that mixes."""
+        d, w = self.deployments, self.load
+        if not d.mixes:
+            return [self.room]
+        rows, tokens = self.replica.rows, self.replica.per_pass
+        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
+
+    def state(self, batch: Count, places: Array | None = None) -> State:
+        """Return the steady state of full batches, what prompts add, and the time of a decode pass.
+
+        Each batch is one of the deployment at a place; by default there is one of each. A pool that prefills bounds
+        their rates.
+        """
+        state, prompts, decode = self._decoded(batch, places)
+        if self.pool is not None:
+            most = self.pool.rate / self.deployments.replicas
+            latency = self.pool.time + self.pool.moved
+            if places is not None:
+                most, latency = most[places], latency[places]
+            state = state._replace(rate=np.minimum(state.rate, most))
+            prompts = elsewhere(latency, decode)
+        return state, prompts, decode
+
+    def _decoded(self, batch: Count, places: Array | None = None) -> State:
+        """Return the same, where prompts are prefilled as fast as they are decoded."""
+        return self._states.of(self._alike if places is None else self._alike[places], batch)
+
+    def _timed(self, kinds: Array, batch: Count) -> State:
+        """Return the same, of kinds of replicas."""
+        replica = self.replica.take(self._firsts[kinds])
+        if self.deployments.record.batching == "static":
+            prefill, _ = replica.prefill(batch)
+            mean = replica.mean_decode(batch)
+            rate = static_rate(batch, prefill, mean, replica.steps(batch))
+            alone = Prompts(np.ones_like(prefill) / batch, prefill, prefill, mean)
+            return Steady(rate, mean, rate * prefill / batch), alone, mean
+        decode = replica.decode(batch)
+        each = decode / replica.per_pass
+        if self.pool is not None:
+            prompts = elsewhere(np.zeros_like(decode), decode)
+            return saturated(batch, each, prompts, self.load.output), prompts, decode
+        prompts = replica.prompts(batch, decode)
+        full = saturated(batch, each, prompts, self.load.output)
+        prefixes = self.prefixes.take(self._firsts[kinds])
+        if not prefixes.matter:
+            return full, prompts, decode
+        prompts = prefixes.prompts(batch, decode, prompts, full)
+        return saturated(batch, each, prompts, self.load.output), prompts, decode
