@@ -113,11 +113,14 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     """
     problems, found = [], dict[str, Values]()
     for name, given in values.items():
-        if hint := _ASKED.get(name, ""):
+        if hint := _ASKED.get(name.partition(".")[0], ""):
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
         if (field := FIELDS.get(name)) is None:
-            hint = nearest(name, [*FIELDS]) or "see: calculon describe deployment"
+            hint = (
+                nearest(name, [one for one in FIELDS if one not in _ASKED])
+                or "see: calculon describe deployment"
+            )
             problems.append(Problem(name, "a field of a deployment", repr(name), hint))
             continue
         several = isinstance(given, Sequence) and not isinstance(given, str)
