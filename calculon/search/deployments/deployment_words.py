@@ -43,9 +43,12 @@ BUDGETS = (0, *(2**power for power in range(9, 15)))
 CAPS = (0, *(2**power for power in range(13)))
 """Batches that a frontier tries where the load does not say it: as many as keep the limits, and powers of two."""
 
+POOL_WORDS = "pools of their own are an option of their own: --apart, or apart=True in Python"
+"""How pools that prefill are asked for."""
+
 _ASKED = {
     COUNT: "the processor counts are an argument of their own",
-    POOL: "pools of their own are an option of their own: --apart, or apart=True in Python",
+    POOL: POOL_WORDS,
 }
 """Why some fields are no matter of restriction."""
 
