@@ -186,6 +186,8 @@ class DeploymentSearch(Displayed):
             "num_procs": list(space.counts),
             "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],
             "types": {name: list(space.tried(name)) for name in TYPES},
+            "asked": {name: list(values) for name, values in space.asked.items()},
+            "left_out": {name: list(values) for name, values in space.left_out.items()},
             "counts": self.counts.to_dict(),
             WINNERS: winners,
         }
