@@ -13,9 +13,7 @@ NO_POWER = "no power is known of {system}: give ext.power of the system file"
 _APART = f"only deployments with a pool that prefills have it; {POOL_WORDS}"
 _KEPT = "only prompts have it whose prefix is cached between requests: --prefix-hit 0.5"
 _OFFLOADED = f"{_KEPT}, and --fix cache_offload=host"
-_DRAFTED = (
-    "only deployments with drafts have it: --fix draft=mtp, or ngram with draft_tokens and acceptance"
-)
+_DRAFTED = "only deployments with drafts have it: --fix draft=mtp, or ngram with draft_tokens and acceptance"
 
 HINTS: Mapping[str, str] = {
     "usd_per_mtoken": NO_PRICE.replace("--price 2.5", "--fix price=2.5"),
