@@ -344,7 +344,7 @@ def owner(
     place : str
         What messages name.
     further : mapping of str to collection of str, optional
-        Kinds of specs beside these three, with the fields of each.
+        Kinds of specs beside these three, with the fields of each; one that is not among `kinds` is known to messages.
 
     Raises
     ------
@@ -367,7 +367,7 @@ def owner(
     if owners:
         both = " or ".join(f"{kind}.{path}" for kind in owners)
         raise SpecError(place, Problem(path, both, "a field of each"))
-    for kind, known in fields.items():
+    for kind, known in {**(further or {}), **_FIELDS_OF}.items():
         if name in known:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
@@ -378,8 +378,22 @@ def owner(
 
 def _not_here(path: str, kind: str, inside: str, kinds: Sequence[str]) -> Problem:
     """Return the problem with a path into a spec that the command does not take."""
-    hint = f"in a search: --fix {inside}=VALUE" if kind == "execution" else ""
-    return Problem(path, f"a field of the {_listed(kinds)}", f"one of the {kind}", hint)
+    searched = kind in ("execution", "deployment") and "deployment" not in kinds
+    first = str(steps_of(inside)[0])
+    hint = _IN_A_SEARCH.get(first, f"--fix {inside}=VALUE") if searched else ""
+    return Problem(
+        path,
+        f"a field of the {_listed(kinds)}",
+        f"one of the {kind}",
+        hint and f"in a search: {hint}",
+    )
+
+
+_IN_A_SEARCH = {
+    "num_procs": "the number of processors is an argument of its own",
+    "prefill": "--apart tries pools of their own that prefill",
+}
+"""Fields that no option of a search fixes, with what states them."""
 
 
 def _listed(kinds: Sequence[str]) -> str:

@@ -83,7 +83,7 @@ def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, ob
 
 
 def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
-    """Return the fields of the specs among some kinds that only some commands take."""
+    """Return the fields of the specs that only some commands take; of deployments also where a search chooses them."""
     from calculon.spec.fields import spec_fields
 
     records: dict[str, type] = {}
@@ -91,7 +91,7 @@ def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
         from calculon.campaign.record import Campaign
 
         records["campaign"] = Campaign
-    if "deployment" in kinds:
+    if "workload" in kinds:
         from calculon.serving.records.deployment import Deployment
         from calculon.serving.records.load import Workload
 

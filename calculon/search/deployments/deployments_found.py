@@ -75,6 +75,8 @@ class DeploymentSearch(Displayed):
     nearest : int or None
         Where none keeps all limits: the number of the one that misses its worst limit by the least, of those with room
         if there are any.
+    unknown : tuple of str
+        Figures that the ranking or the condition reads and that none of the deployments that keep the limits has.
     """
 
     space: DeploymentSpace
@@ -82,6 +84,7 @@ class DeploymentSearch(Displayed):
     counts: DeploymentCounts
     numbers: Array
     nearest: int | None
+    unknown: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -183,6 +186,8 @@ class DeploymentSearch(Displayed):
             "num_procs": list(space.counts),
             "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],
             "types": {name: list(space.tried(name)) for name in TYPES},
+            "asked": {name: list(values) for name, values in space.asked.items()},
+            "left_out": {name: list(values) for name, values in space.left_out.items()},
             "counts": self.counts.to_dict(),
             WINNERS: winners,
         }

@@ -78,6 +78,13 @@ def test_what_does_not_fit(run):
         ((*ASKED, *LENGTHS, "--set", "kv_dtype=int3"), "kv_dtype: expected one of"),
         (("llama3-70B", "nothing", "h100", *LENGTHS), "nothing: expected a deployment"),
         (("llama3-70B", "0", "h100", *LENGTHS), "0"),
+        *(
+            (
+                ("llama3-70B", number, "h100", *LENGTHS),
+                f"num_procs: expected a whole number of processors, such as 8 or 1k, found '{number}'",
+            )
+            for number in ("-1", "1.5", "1e3", "+4", "1,000", ".5")
+        ),
         ((*ASKED, *LENGTHS, "--rate", "1", "--users", "1"), "one of rate and users"),
         ((*ASKED, *LENGTHS, "--workload", "llama3-8B_h100x64"), "workload"),
     ],
