@@ -356,10 +356,14 @@ def owner(
         raise SpecError(place, no_path(path))
     fields: Mapping[str, Collection[str]] = {**_FIELDS_OF, **(further or {})}
     first, _, rest = path.partition(".")
-    if first in fields and rest:
-        if first in kinds:
+    if first in fields:
+        if first not in kinds:
+            raise SpecError(place, _not_here(path, first, rest, kinds))
+        if rest:
             return first, rest
-        raise SpecError(place, _not_here(path, first, rest, kinds))
+        some = next(iter(fields[first]))
+        wanted = f"one of its fields, such as {first}.{some}"
+        raise SpecError(place, Problem(path, wanted, f"the whole {first}"))
     name = str(steps_of(path)[0])
     owners = [kind for kind in kinds if name in fields[kind]]
     if len(owners) == 1:
@@ -367,8 +371,8 @@ def owner(
     if owners:
         both = " or ".join(f"{kind}.{path}" for kind in owners)
         raise SpecError(place, Problem(path, both, "a field of each"))
-    for kind, known in fields.items():
-        if name in known:
+    for kind in (*(further or ()), *_FIELDS_OF):
+        if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
     hint = nearest(name, known) or "see: calculon describe " + kinds[0]
@@ -378,7 +382,9 @@ def owner(
 
 def _not_here(path: str, kind: str, inside: str, kinds: Sequence[str]) -> Problem:
     """Return the problem with a path into a spec that the command does not take."""
-    hint = f"in a search: --fix {inside}=VALUE" if kind == "execution" else ""
+    searched = inside and kind in ("execution", "deployment")
+    stated = "NUM_PROCS states it" if inside == "num_procs" else f"--fix {inside}=VALUE"
+    hint = f"in a search: {stated}" if searched else ""
     return Problem(path, f"a field of the {_listed(kinds)}", f"one of the {kind}", hint)
 
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,8 +219,8 @@ def serve(
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)
     load = read_workload(workload, options)
-    if isinstance(deployment, int):
-        asked = deployment_of(asked_model, asked_system, deployment, load, changes)
+    if isinstance(deployment, Integral) and not isinstance(deployment, bool):
+        asked = deployment_of(asked_model, asked_system, int(deployment), load, changes)
     else:
         asked = _asked(asked_model, asked_system, deployment, load, changes)
     for one in (asked, asked.prefilling):

@@ -220,3 +220,26 @@ def test_the_answer_as_plain_values():
     assert set(found.to_dict()["figures"]) == set(SERVING_FIGURES)
     assert calculon.serve is serve
     assert Workload(prompt=8, output=8).kind == "saturated"
+
+
+@pytest.mark.parametrize("given", [None, 1.5, True, "", [8]])
+def test_what_is_no_deployment_is_named(given):
+    with pytest.raises(SpecError, match="deployment: expected a name of the catalog, a path") as e:
+        serve(SMALL, given, H100, LOAD)
+    assert "a whole number of processors stands for a plain one" in str(e.value)
+
+
+def test_a_whole_number_of_numpy_is_one():
+    assert serve(SMALL, np.int64(2), H100, LOAD).deployment.num_procs == 2
+
+
+@pytest.mark.parametrize("given", [3, 1.5, ["chat"]])
+def test_what_is_no_workload_is_named(given):
+    with pytest.raises(SpecError, match="workload: expected a name of the catalog, a path"):
+        serve(SMALL, 1, H100, given)
+
+
+@pytest.mark.parametrize("given", [None, 1.5, [1.5], True])
+def test_a_search_names_what_is_no_number_of_processors(given):
+    with pytest.raises(SpecError, match="num_procs: expected a whole number of at least 1"):
+        calculon.search_deployments(SMALL, given, H100, **LOAD)

@@ -1,6 +1,6 @@
 """The search for deployments: the best by a figure, or all that no other beats in several."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,12 +165,11 @@ def make_space(
 
 
 def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
-    text = (
-        asked
-        if isinstance(asked, str)
-        else ",".join(map(str, [asked] if isinstance(asked, int) else asked))
-    )
-    return processor_counts(text)
+    if isinstance(asked, str):
+        return processor_counts(asked)
+    several = asked if isinstance(asked, Iterable) else [asked]
+    counts = [inputs.count(one, "num_procs", "search_deployments") for one in several]
+    return processor_counts(",".join(map(str, counts)))
 
 
 def make_ranking(

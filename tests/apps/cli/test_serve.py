@@ -87,3 +87,36 @@ def test_bad_input(run, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("tensor_par=abc", "tensor_par: expected a whole number of at least 1, found 'abc'"),
+        ("tensor_par=0", "tensor_par: expected a whole number of at least 1, found 0"),
+        ("pipeline_par=0", "pipeline_par: expected a whole number of at least 1, found 0"),
+        ("pipeline_par=true", "pipeline_par: expected a whole number"),
+        ("prefill=4", "prefill: expected an object with named fields, found 4. Hint: prefill.num"),
+        ("deployment.prefill=4", "prefill: expected an object with named fields, found 4"),
+        ("prefill.num_procs=abc", "prefill.num_procs: expected a whole number of at least 1"),
+        ("prefill.num_procs=8", "prefill.num_procs: expected the processors of 8 that only"),
+        ("prefill.num_proc=4", "found the unknown field 'num_proc'. Hint: did you mean 'num_procs"),
+        ("prefill.tensor_par=0", "prefill.tensor_par: expected a whole number of at least 1"),
+        ("prefill.tensor_par=2", "only prefill: 1 to 7, found none"),
+        ("draft=model:", "draft: expected one of none, mtp, ngram, model:NAME, found 'model:'"),
+    ],
+)
+def test_a_change_of_a_number_of_processors_that_is_none(run, change, message):
+    code, out, err = run("serve", "llama3-8B", "8", "h100", *LENGTHS, "--set", change)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_missing_workload_says_how_it_is_stated(run):
+    code, _, err = run("serve", *ASKED)
+    assert code == 2
+    for name in ("prompt", "output"):
+        assert f"workload: {name}: expected a number of tokens, found none" in err
+    assert "--prompt 2k --output 500, or name a workload that has them: --workload chat" in err
+    code, _, err = run("serve", *ASKED, "--prompt", "2k")
+    assert (code, "prompt: " in err, "output: " in err) == (2, False, True)
