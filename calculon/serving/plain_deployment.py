@@ -79,7 +79,7 @@ def _pools(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] |
     return own, dict(whole or {}) | parts
 
 
-def _wrong(record: type[Pool], stated: Mapping[str, Any], place: str = "") -> Iterator[Problem]:
+def _wrong(record: type, stated: Mapping[str, Any], place: str = "") -> Iterator[Problem]:
     """Yield unknown fields of a pool, and numbers of its split that are none, from which the plain split follows."""
     known = {one.key: one for one in spec_fields(record)}
     for name, value in stated.items():

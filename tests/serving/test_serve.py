@@ -233,6 +233,24 @@ def test_a_whole_number_of_numpy_is_one():
     assert serve(SMALL, np.int64(2), H100, LOAD).deployment.num_procs == 2
 
 
+def test_a_frame_of_one_row_as_that_of_a_search():
+    found = small({"max_batch": 8, "token_budget": 2048}, procs=2)
+    options = {"fix": {"max_batch": 8, "token_budget": 2048, "pipeline_par": 1}, "top": 9}
+    search = calculon.search_deployments(SMALL, 2, H100, **LOAD, **options).to_frame()
+    frame = found.to_frame()
+    assert set(frame.columns) == set(search.columns)
+    assert frame.loc[0, "tpot"] == found["tpot"]
+    assert frame.loc[0, "tensor_par"] == found.deployment.tensor_par
+
+
+def test_one_line_tells_what_is_served():
+    text = repr(small({"max_batch": 8}, tpot_limit=1e-6))
+    assert text.startswith(f"<Served: {SMALL.name} on 1 x {H100.name}, 1 replica of TP 1, batch 1,")
+    assert text.endswith(", misses tpot>")
+    assert "\n" not in text
+    assert len(text) < 200
+
+
 @pytest.mark.parametrize("given", [3, 1.5, ["chat"]])
 def test_what_is_no_workload_is_named(given):
     with pytest.raises(SpecError, match="workload: expected a name of the catalog, a path"):

@@ -20,7 +20,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
 from calculon.search.where import Condition
-from calculon.serving.caches.cache import check_served
+from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload
 from calculon.spec.model import Model
@@ -152,10 +152,12 @@ def make_space(
         raise SpecError(
             named[1], Problem(both, f"a field that is not in {named[0]}", repr(both), hint)
         )
+    load = read_workload(workload, options)
+    check_length(found, load)
     return DeploymentSpace(
         model=found,
         system=inputs.system(system),
-        workload=read_workload(workload, options),
+        workload=load,
         counts=_counts(num_procs),
         fix=fixed,
         add=added,

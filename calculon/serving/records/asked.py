@@ -62,7 +62,7 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
         raw = dict(fields)
     elif not isinstance(source, (str, os.PathLike)) or not str(source):
         wanted = f"a name of the catalog, a path, a mapping with the fields of a file, or a {cls.__name__}"
-        hint = "a whole number of processors stands for a plain one" if cls is Deployment else ""
+        hint = "a whole number of processors stands for a plain one" if kind == "deployment" else ""
         raise SpecError(kind, Problem("", wanted, inputs.found(source), hint))
     else:
         file = os.fsdecode(source)
