@@ -248,7 +248,8 @@ def serve(
     load = read_workload(workload, options)
     check_length(asked_model, load)
     source: Any = deployment
-    if type(source) is not bool and isinstance(source, Integral):
+    counted = not isinstance(deployment, bool) and isinstance(source, Integral)
+    if counted:
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     else:
         asked = _asked(asked_model, asked_system, source, load, changes)
