@@ -356,10 +356,14 @@ def owner(
         raise SpecError(place, no_path(path))
     fields: Mapping[str, Collection[str]] = {**_FIELDS_OF, **(further or {})}
     first, _, rest = path.partition(".")
-    if first in fields and rest:
-        if first in kinds:
+    if first in fields:
+        if first not in kinds:
+            raise SpecError(place, _not_here(path, first, rest, kinds))
+        if rest:
             return first, rest
-        raise SpecError(place, _not_here(path, first, rest, kinds))
+        some = next(iter(fields[first]))
+        wanted = f"one of its fields, such as {first}.{some}"
+        raise SpecError(place, Problem(path, wanted, f"the whole {first}"))
     name = str(steps_of(path)[0])
     owners = [kind for kind in kinds if name in fields[kind]]
     if len(owners) == 1:
@@ -367,8 +371,8 @@ def owner(
     if owners:
         both = " or ".join(f"{kind}.{path}" for kind in owners)
         raise SpecError(place, Problem(path, both, "a field of each"))
-    for kind, known in {**(further or {}), **_FIELDS_OF}.items():
-        if name in known:
+    for kind in (*(further or ()), *_FIELDS_OF):
+        if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
     hint = nearest(name, known) or "see: calculon describe " + kinds[0]
@@ -378,15 +382,11 @@ def owner(
 
 def _not_here(path: str, kind: str, inside: str, kinds: Sequence[str]) -> Problem:
     """Return the problem with a path into a spec that the command does not take."""
-    searched = kind in ("execution", "deployment") and "deployment" not in kinds
-    first = str(steps_of(inside)[0])
+    searched = inside and kind in ("execution", "deployment") and "deployment" not in kinds
+    first = inside.partition(".")[0]
     hint = _IN_A_SEARCH.get(first, f"--fix {inside}=VALUE") if searched else ""
-    return Problem(
-        path,
-        f"a field of the {_listed(kinds)}",
-        f"one of the {kind}",
-        hint and f"in a search: {hint}",
-    )
+    wanted = f"a field of the {_listed(kinds)}"
+    return Problem(path, wanted, f"one of the {kind}", hint and f"in a search: {hint}")
 
 
 _IN_A_SEARCH = {

@@ -16,7 +16,7 @@ from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.records.deployment import Deployment
-from calculon.serving.serve import Served, serve
+from calculon.serving.serve import Served, flat, serve
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.result_selection import DEPLOYMENT, WINNERS
 from calculon.units import Array
@@ -223,17 +223,6 @@ class DeploymentSearch(Displayed):
             first = self.objectives[0].statistic.name
             text += f", best {first} {self.columns[first][0]:.6g}"
         return f"<DeploymentSearch: {text}>"
-
-
-def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with those of records inside by path: ``prefill.num_procs``."""
-    found: dict[str, Any] = {}
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": own for inner, own in flat(value).items()}
-        else:
-            found[name] = value
-    return found
 
 
 def _nullable(value: float) -> float | None:

@@ -1,6 +1,6 @@
 """The search for deployments: the best by a figure, or all that no other beats in several."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
 from calculon.search.where import Condition
-from calculon.serving.caches.cache import check_served
+from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload
 from calculon.spec.model import Model
@@ -148,10 +148,12 @@ def make_space(
         raise SpecError(
             named[1], Problem(both, f"a field that is not in {named[0]}", repr(both), hint)
         )
+    load = read_workload(workload, options)
+    check_length(found, load)
     return DeploymentSpace(
         model=found,
         system=inputs.system(system),
-        workload=read_workload(workload, options),
+        workload=load,
         counts=_counts(num_procs),
         fix=fixed,
         add=added,
@@ -161,12 +163,11 @@ def make_space(
 
 
 def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
-    text = (
-        asked
-        if isinstance(asked, str)
-        else ",".join(map(str, [asked] if isinstance(asked, int) else asked))
-    )
-    return processor_counts(text)
+    if isinstance(asked, str):
+        return processor_counts(asked)
+    several = asked if isinstance(asked, Iterable) else [asked]
+    counts = [inputs.count(one, "num_procs", "search_deployments") for one in several]
+    return processor_counts(",".join(map(str, counts)))
 
 
 def make_ranking(

@@ -36,6 +36,9 @@ from calculon.serving.states.steady import (
 from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.units import GIB, Array, Count, Seconds
 
+_FEW = 0.9
+"""Share of the memory below which messages tell what drivers and others take of it."""
+
 
 class Load(FullBatches):
     """Replicas under their load: the batch that it leads to, and all that follows."""
@@ -111,13 +114,28 @@ class Load(FullBatches):
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
         one = float(cached_bytes(replica, length)[0])
-        needed = held + one / replica.deployments.record.memory_fraction
+        fraction = replica.deployments.record.memory_fraction
+        needed, whole = held + one / fraction, replica.system.mem1.capacity
+        left = f" that a process gets of {whole / GIB:,.1f}" if available < _FEW * whole else ""
         pool = "" if replica is self.replica else "prefill: "
+        begin = f"{pool}a sequence of {length:,} tokens does not fit"
+        if held + one <= available:
+            caches = f"memory_fraction={fraction:g} leaves {float(memory.room[0]) / GIB:,.2g} GiB"
+            message = f"{begin}: {caches}, and its cache takes {one / GIB:,.2g}"
+            return Infeasible("memory_fraction", message)
+        parts = ", ".join(
+            f"{name} {float(size) / GIB:,.1f}"
+            for name, size in (
+                ("weights", memory.weights[0]),
+                ("activations", memory.activation[0]),
+                ("reserve", memory.reserve[0]),
+                ("cache", one),
+            )
+        )
+        shared = f" / {fraction:g} (memory_fraction)" if fraction != 1 else ""
         return Infeasible(
             "mem1_capacity",
-            f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
-            f"{float(memory.weights[0]) / GIB:.1f}, activations {float(memory.activation[0]) / GIB:.1f}, reserve "
-            f"{float(memory.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
+            f"{begin}: a rank needs {needed / GIB:,.1f} GiB ({parts}{shared}) of {available / GIB:,.1f} GiB{left}",
             needed,
             available,
             1,

@@ -176,3 +176,37 @@ def test_a_change_that_cannot_be_is_one_message(run, arguments, said):
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+SEARCH = ("workload", "model", "system")
+DEPLOYMENT = ("deployment", *SEARCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "said"),
+    [
+        ("max_batch=4", SEARCH, "found one of the deployment. Hint: in a search: --fix max_batch="),
+        ("deployment.tensor_par=2", SEARCH, "in a search: --fix tensor_par=VALUE"),
+        ("tensor_par=2", SEARCH, "found one of the deployment"),
+        ("num_procs=2", SEARCH, "in a search: NUM_PROCS states it"),
+        ("nope=3", SEARCH, "expected a field of the workload, model or system, found 'nope'"),
+        ("prompt_vc=3", SEARCH, "did you mean 'prompt_cv'?"),
+        ("workload=3", SEARCH, "workload: expected one of its fields, such as workload.prompt"),
+        ("model=3", DEPLOYMENT, "expected one of its fields, such as model."),
+        ("execution=3", SEARCH, "found one of the execution"),
+    ],
+)
+def test_a_change_of_a_search_for_deployments_says_why(text, kinds, said):
+    with pytest.raises(SpecError) as caught:
+        parsed([text], kinds)
+    assert said in str(caught.value)
+
+
+def test_a_change_of_the_workload_of_a_search():
+    found = parsed(["workload.prompt_cv=1", "rate=2"], SEARCH)
+    assert found["workload"] == {"prompt_cv": 1, "rate": 2}
+
+
+def test_a_text_with_a_colon_stays_a_text():
+    found = parsed(["draft=model:", "prefill={num_procs: 2}"], DEPLOYMENT)["deployment"]
+    assert found == {"draft": "model:", "prefill": {"num_procs": 2}}
