@@ -38,6 +38,9 @@ _TELLING = {
 """Fields that only one kind of spec has."""
 
 _CONFIGURATION = "config.json"
+_NUMBER = re.compile(r"-?\d*\.?\d+([eE][+-]?\d+)?")
+"""A number that is no count of processors, in place of a name."""
+
 _COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?)( [x*] ?|[*])\d+")
 """A system with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
 
@@ -107,6 +110,11 @@ def find(kind: str, source: str) -> str:
     elif others:
         found = f"{_a(others[0])} of the catalog"
         hint = _swapped(kind, others[0])
+    elif source.endswith("#") and os.path.isfile(source[:-1]):  # noqa: PTH113
+        found = "a file with an empty rank"
+        hint = f"state it after #, the best is {source}0"
+    elif kind == "deployment" and _NUMBER.fullmatch(source):
+        found, hint = "a number", "that of processors is a whole one of at least 1, such as 8"
     elif kind == "system" and (one := _COUNTED.fullmatch(source.strip())):
         inside = meaning(kind, one["before"] or one["after"], known)
         word = f"the system alone: {inside.names[0]}; " if len(inside.names) == 1 else ""

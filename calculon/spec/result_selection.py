@@ -25,8 +25,18 @@ _SEPARATOR = re.compile("[:/]")
 
 
 def split(source: str) -> tuple[str, str]:
-    """Return the file, and what is selected of it, of a text such as ``best.json#2`` or ``best.json#1024:2``."""
-    path, _, selector = source.partition("#")
+    """Return the file, and what is selected of it, of a text such as ``best.json#2`` or ``best.json#1024:2``.
+
+    Raises
+    ------
+    SpecError
+        For a file with a ``#`` and nothing behind it.
+    """
+    path, mark, selector = source.partition("#")
+    if mark and not selector and Path(path).is_file() and not Path(source).exists():
+        raise SpecError(
+            source, Problem("", f"a rank or a row after #, such as {path}#0", "nothing")
+        )
     return (source, "") if not selector or Path(source).exists() else (path, selector)
 
 

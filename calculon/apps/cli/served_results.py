@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.apps.cli.field_options import processors_in_place
 from calculon.apps.cli.result_files import DOCUMENTS, file_document, short_name
 from calculon.apps.cli.serving_options import served
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.spec import catalog
 from calculon.spec.files import document_suffix, read_document
 from calculon.spec.named_values import CORRECTED
@@ -51,7 +51,7 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
         raise SpecError("--edition", Problem("", f"{CORRECTED}, which serving exists in", found))
     from calculon.apps.views.served_documents import named
 
-    return named([_read(text, arguments) for text in texts])
+    return named([_named_read(text, arguments) for text in texts])
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -99,6 +99,15 @@ def _is_deployment(source: str) -> bool:
     except SpecError:
         return False
     return isinstance(raw, Mapping) and "num_procs" in raw and "data_par" not in raw
+
+
+def _named_read(text: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Read or estimate one of several deployments, of which a message names the one that cannot run."""
+    try:
+        return _read(text, arguments)
+    except Infeasible as error:
+        rest = (error.needed, error.available, error.tier)
+        raise Infeasible(error.reason, f"{text}: {error}", *rest) from None
 
 
 def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
