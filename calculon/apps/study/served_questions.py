@@ -130,8 +130,8 @@ def plan_questions(study: Study) -> Questions:
     Raises
     ------
     SpecError
-        For unknown names and files, for models that none can serve, and for everything wrong with a record. What some combinations of a line have that
-        contradicts itself or does not fit a model is answered with the reason.
+        For unknown names and files, for models that none can serve, and for everything wrong with a record. What some
+        combinations of a line have that contradicts itself or does not fit a model is answered with the reason.
     """
     total = 1
     for axis in study.axes:
