@@ -32,8 +32,14 @@ _MARKS = "marks: ends, and where another split begins; B: sequences of a replica
 _LEAST = 3
 """Points that follow each other with one split from which its begin has a mark."""
 
-_SIDES = ((5, 4, "left"), (-5, 4, "right"), (5, -10, "left"), (-5, -10, "right"), (5, 12, "left"))
-"""Points of labels from their marks, and what of them stands there, as long as there is no room."""
+_SIDES: tuple[tuple[int, int, str], ...] = (
+    (5, 4, "left"),
+    (-5, 4, "right"),
+    (5, -10, "left"),
+    (-5, -10, "right"),
+    (5, 12, "left"),
+)
+"""Offsets of a label from its mark in points, and its alignment, tried in this order until there is room."""
 
 _ROOM = 1.5
 """Dots that are free around a label."""
