@@ -83,7 +83,8 @@ class ServingFigures:
     tpot: Seconds = stat("time per token after the first, on average")
     tpot_p: Seconds = stat("the same at the percentile of the workload")
     itl_max: Seconds = stat(
-        "longest time between two tokens, or of speculation between those of two passes: one that also takes a prompt"
+        "longest time between two tokens, or of speculation between those of two passes: of one that also takes the "
+        "last chunk of another prompt, where there is one"
     )
     request_latency: Seconds = stat("time from arrival to the last token")
     interactivity: TokensPerSecond = stat("tokens that a user sees in a second: 1 / tpot")

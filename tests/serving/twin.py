@@ -377,6 +377,9 @@ class Twin:
             longest = slow if self.p == 1 else decode + slow - self._slowest(plain, part)
             latency = both.time + (self.p - 1) * self._handed(tokens) + (count - 1) * slow
             passes, added = count / together, longest - decode
+            last = self.one_pass(part, seen, together, chunk, self.cached + (count - 1) * chunk)
+            grown = last.time if self.p == 1 else decode + self._slowest(last, tokens)
+            longest = grown if self.p == 1 else grown - self._slowest(plain, part)
         rate = 1 / (passes * added + steps * decode / batch)
         share = rate * passes * added
         tpot = decode / (1 - share)

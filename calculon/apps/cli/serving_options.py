@@ -33,7 +33,9 @@ OPTIONS = (
     Option("--users", "users", "N", "users, each with one request at a time"),
     Option("--ttft", "ttft_limit", "TIME", "longest time to the first token, in s (1, 500ms)"),
     Option("--tpot", "tpot_limit", "TIME", "longest time per token after that, in s (0.05, 50ms)"),
-    Option("--percentile", "percentile", "P", "share of the requests that keep both (0.99)"),
+    Option(
+        "--percentile", "percentile", "P", "requests of a --rate that keep both: a share (0.99)"
+    ),
     Option("--prefix-hit", "prefix_hit", "SHARE", "share of prompts that the cache has (0.5)"),
     Option("--requests", "requests", "N", "requests of a finite run, whose time is told"),
 )

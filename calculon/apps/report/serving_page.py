@@ -324,6 +324,16 @@ class ServingPage:
                 table.add_row(_BETTER.get(part, part), f"+{100 * (1.1**elasticity - 1):.1f} %")
         yield indented(table)
 
+    def _router(self) -> Iterator[str]:
+        """Say how requests at a rate find one of several replicas that prefill."""
+        pool = self.deployment.get("prefill", self.deployment)
+        if pool["replicas"] > 1 and "rate" in self.workload:
+            yield (
+                f"One queue for all {pool['replicas']:,} replicas: a request goes to the first that is free. With a "
+                "queue for each, as where requests are dealt in turn, it waits longer: as for one replica at its share "
+                "of the rate."
+            )
+
     def _assumed(self) -> Iterator[RenderableType]:
         d = self.deployment
         yield heading("Assumed")
@@ -333,6 +343,7 @@ class ServingPage:
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
             *self._beyond_training(),
+            *self._router(),
             *prefix_notes(self.served),
             *draft_notes(self.served),
         ]

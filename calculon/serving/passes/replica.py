@@ -237,25 +237,36 @@ class Replica:
 
     def prompts_of(self, batch: Count, decode: Seconds, length: PromptLength) -> Prompts:
         """Return what prompts of one length add."""
-        w, computed = self.workload, length.computed
+        computed = length.computed
         if not self.deployments.mixes:
             together = self._abreast(batch)
             whole, busy = self.prefill_of(together, computed, length.cached)
             return own_passes(whole, busy, decode, together)
-        own = self._part(batch) / self.deployments.attn_data_par
-        count = chunks(own * self.rows, self.deployments.token_budget, computed)
-        together = self._abreast(batch) * prompts_together(own, count, w.output, self.per_pass)
-        times = self._mixed_pass(batch, count, together, length)
+        count, together = self._taken(batch, length)
+        times = self._mixed_pass(batch, count, together, length, before=(count - 1) / 2)
         if not self.deployments.staged:
             return mixed_passes(count, together, times.time, decode, count * times.time)
+        tokens = self._part(batch) * self.rows + together * computed / count
+        latency = self._through(times, tokens) + (count - 1) * self._slowest(times, tokens)
+        latency = np.where(self.deployments.pipeline_par > 1, latency, count * times.time)
+        mixed = self._between(batch, decode, tokens, times)
+        return mixed_passes(count, together, mixed, decode, latency)
+
+    def _taken(self, batch: Count, length: PromptLength) -> tuple[Count, Count]:
+        """Return in how many chunks mixed passes take prompts of a length, and of how many prompts at a time."""
+        own = self._part(batch) / self.deployments.attn_data_par
+        count = chunks(own * self.rows, self.deployments.token_budget, length.computed)
+        several = prompts_together(own, count, self.workload.output, self.per_pass)
+        return count, self._abreast(batch) * several
+
+    def _between(self, batch: Count, decode: Seconds, tokens: Count, times: PassSpans) -> Seconds:
+        """Return the time between two passes that decode, of which one is a mixed pass of so many tokens."""
+        if not self.deployments.staged:
+            return times.time
         part = self._part(batch) * self.rows
-        tokens = part + together * computed / count
-        slow = self._slowest(times, tokens)
-        latency = self._through(times, tokens) + (count - 1) * slow
-        mixed = decode + slow - self._slowest(self.spans(self._decoded(batch)), part)
+        plain = self._slowest(self.spans(self._decoded(batch)), part)
         several = self.deployments.pipeline_par > 1
-        latency = np.where(several, latency, count * times.time)
-        return mixed_passes(count, together, np.where(several, mixed, times.time), decode, latency)
+        return np.where(several, decode + self._slowest(times, tokens) - plain, times.time)
 
     def more_chunks(self, places: Array, batch: Count) -> Count:
         """Return the next larger batch beside which a prompt is taken in one more chunk, of the deployment at a place.
@@ -271,10 +282,20 @@ class Replica:
             found.append(np.floor(room * (1 + 1e-12)) + 1)
         return np.maximum(np.min(found, axis=0), batch + 1)
 
+    def longest_gap(self, batch: Count, decode: Seconds) -> Seconds:
+        """Return the longest time between two passes that decode beside prompts: with the last of their chunks."""
+        longest = decode
+        for length in self.workload.lengths if self.deployments.mixes else ():
+            count, together = self._taken(batch, length)
+            last = self._mixed_pass(batch, count, together, length, before=count - 1)
+            tokens = self._part(batch) * self.rows + together * length.computed / count
+            longest = np.maximum(longest, self._between(batch, decode, tokens, last))
+        return longest
+
     def _mixed_pass(
-        self, batch: Count, count: Count, together: Count, length: PromptLength
+        self, batch: Count, count: Count, together: Count, length: PromptLength, before: Count
     ) -> PassSpans:
-        """Time passes that decode all sequences and take a chunk of a prompt, or of several."""
+        """Time passes that decode all sequences and take a chunk of a prompt, or of several, of so many `before`."""
         chunk = length.computed / count
         return self.spans(
             self.sizes(
@@ -283,7 +304,7 @@ class Replica:
                 context=self.workload.context,
                 prompts=together,
                 chunk=chunk,
-                cached=length.cached + (count - 1) / 2 * chunk,
+                cached=length.cached + before * chunk,
             )
         )
 

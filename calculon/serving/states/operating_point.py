@@ -12,13 +12,20 @@ from calculon.serving.caches.cache import CachedBlocks
 from calculon.serving.caches.rank_memory import RankMemory, cached_bytes
 from calculon.serving.caches.sequence_room import SequenceRoom
 from calculon.serving.passes.replica import Replica
-from calculon.serving.records.load import SATURATED
 from calculon.serving.records.output_lengths import PARTS, running_out
 from calculon.serving.states.all_replicas import AllReplicas, price_of
 from calculon.serving.states.apart import Prefilling, balanced
 from calculon.serving.states.batch_search import largest, least
 from calculon.serving.states.full_batches import FullBatches
-from calculon.serving.states.queueing import Wait, batch_percentile, wait
+from calculon.serving.states.queueing import (
+    Wait,
+    batch_percentile,
+    both,
+    closed_rate,
+    pass_left,
+    wait,
+    wait_for_batch,
+)
 from calculon.serving.states.served_energy import energy_words, joules_per_token
 from calculon.serving.states.served_points import CUTS, LimitColumn, Point, Points
 from calculon.serving.states.steady import (
@@ -38,6 +45,8 @@ from calculon.units import GIB, Array, Count, Seconds
 
 _FEW = 0.9
 """Share of the memory below which messages tell what drivers and others take of it."""
+
+_ALL = slice(None)
 
 
 class Load(FullBatches):
@@ -88,11 +97,11 @@ class Load(FullBatches):
         batch, cut = self._batch(most, cut)
         full, prompts, decode = self.state(batch)
         best, _, _ = self.state(most)
-        state, queue = self._loaded(full, prompts, decode, best, batch)
+        state, queue = self._loaded(full, prompts, decode, best, batch, most)
         price = price_of(self.replica.system, d.record)
         ends = None
         if w.requests is not None:
-            ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state)
+            ends = self._run_time(np.ceil(w.requests / d.replicas), batch, state, prompts, queue)
         figures = self._figures(batch, most, best, state, prompts, decode, queue, price, ends)
         if self.pool is not None:
             figures = self._of_pools(self.pool, figures, batch, decode, alone)
@@ -187,8 +196,9 @@ class Load(FullBatches):
     def _at_hand(self, most: Count) -> Count:
         """Return the sequences that users have at a time, infinite where they are more than there may be."""
         d, w = self.deployments, self.load
-        assert w.users is not None
-        own = w.users / d.replicas
+        own = self._users / d.replicas
+        if self.pool is not None:
+            return self._at_hand_apart(self.pool, most)
         if not w.think or d.record.batching == "static":
             return np.ceil(own)
 
@@ -196,6 +206,19 @@ class Load(FullBatches):
             _, prompts, decode = self.state(batch, at)
             token = decode / self.replica.per_pass
             return users_of(batch, token, prompts, w.output, w.think) >= own[at]
+
+        found = least(most, enough)
+        return np.where(found > 0, found, np.inf)
+
+    def _at_hand_apart(self, pool: Prefilling, most: Count) -> Count:
+        """Return the same of users whose prompts have processors of their own: those that these do not hold."""
+
+        def enough(at: Array, batch: Count) -> Array:
+            _, prompts, decode = self.state(batch, at)
+            token = decode / self.replica.per_pass
+            rate = self._closed(pool, self._without_wait(prompts, token), at)
+            decoded = rate * (self.load.output - 1) * token / self.deployments.replicas[at]
+            return (decoded <= batch) & (rate < pool.rate[at])
 
         found = least(most, enough)
         return np.where(found > 0, found, np.inf)
@@ -221,37 +244,81 @@ class Load(FullBatches):
         return queue_of_users(*load) + self.replica.per_pass * pass_at_work(*load)
 
     def _loaded(
-        self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
+        self,
+        full: Steady,
+        prompts: Prompts,
+        decode: Seconds,
+        best: Steady,
+        batch: Count,
+        most: Count,
     ) -> tuple[Steady, Wait]:
         """Return the state under the load of the workload, and the wait before prefill."""
         d, w = self.deployments, self.load
         if w.users is not None:
+            if self.pool is not None:
+                return self._of_users_apart(self.pool, full, prompts, decode)
             return self._of_users(full, prompts, decode, batch)
         if w.rate is None:
             late = self._collisions(batch, prompts, decode)
             return full, Wait(late, late)
-        each = w.rate / d.replicas
-        busy, servers, varied = prompts.busy, d.replicas, prompts.variation
-        half = decode / 2  # of the pass that runs when a request comes
-        if self.pool is not None:
-            busy, servers, half = self.pool.busy, self.pool.replicas, np.zeros_like(decode)
-            varied = w.prompt_cv
-        asked = np.full_like(each, w.rate)
-        found = wait(asked, busy, servers, w.arrival_cv, varied, w.percentile)
+        each, asked = w.rate / d.replicas, np.full_like(decode, w.rate)
         late = each > best.rate
-        queue = Wait(*(np.where(late, np.inf, one + half) for one in found))
-        static = d.record.batching == "static"
-        token = decode / self.replica.per_pass
-        state = full._replace(rate=each) if static else at_rate(each, token, prompts)
-        return _where(late, full, state), queue
+        if d.record.batching == "static":
+            state = full._replace(rate=each)
+            ends = (batch / full.rate, most, most / best.rate)
+            queue = wait_for_batch(asked, d.replicas, *ends, w.arrival_cv, w.percentile)
+        else:
+            state = at_rate(each, decode / self.replica.per_pass, prompts)
+            queue = self._wait_at_rate(asked, _where(late, full, state), prompts, decode, most)
+        return _where(late, full, state), Wait(*(np.where(late, np.inf, one) for one in queue))
+
+    def _wait_at_rate(
+        self, asked: Array, state: Steady, prompts: Prompts, decode: Seconds, most: Count
+    ) -> Wait:
+        """Return the wait for a place among the sequences, for prompts before, and for the pass at work."""
+        d, w = self.deployments, self.load
+        held = (w.output - 1) * state.tpot
+        places = d.replicas * most
+        found = wait(asked, held, places, w.arrival_cv, w.output_cv, w.percentile)
+        if self.pool is not None:
+            pool = self.pool.busy, self.pool.replicas, w.arrival_cv, w.prompt_cv
+            return both(found, wait(asked, *pool, w.percentile))
+        before = prompts.busy, d.replicas, w.arrival_cv, prompts.variation
+        found = both(found, wait(asked, *before, w.percentile))
+        return both(found, pass_left(concurrency(state, w.output), decode, w.percentile))
+
+    def _of_users_apart(
+        self, pool: Prefilling, full: Steady, prompts: Prompts, decode: Seconds
+    ) -> tuple[Steady, Wait]:
+        """Return the state with users whose prompts have processors of their own, and the wait for these."""
+        replicas, token = self.deployments.replicas, decode / self.replica.per_pass
+        whole = self._without_wait(prompts, token)
+        rate = np.minimum(self._closed(pool, whole), replicas * full.rate)
+        queue = np.maximum(0.0, self._users / rate - whole)
+        return Steady(rate / replicas, token, 0 * token), Wait(queue, queue)
+
+    @property
+    def _users(self) -> int:
+        """Users with a request at a time; in a finite run no more than there are requests."""
+        w = self.load
+        assert w.users is not None
+        return w.users if w.requests is None else min(w.users, w.requests)
+
+    def _without_wait(self, prompts: Prompts, token: Seconds) -> Seconds:
+        """Return the time from one request of a user to the next, without any wait."""
+        return prompts.latency + (self.load.output - 1) * token + self.load.think
+
+    def _closed(self, pool: Prefilling, whole: Seconds, at: Array | slice = _ALL) -> Array:
+        """Return the requests per second of users by the wait for processors that prefill."""
+        users = np.full_like(whole, self._users)
+        return closed_rate(users, pool.busy[at], pool.replicas[at], self.load.prompt_cv, whole)
 
     def _of_users(
         self, full: Steady, prompts: Prompts, decode: Seconds, batch: Count
     ) -> tuple[Steady, Wait]:
         """Return the state with users, and the wait of those for whom there is no room."""
         d, w = self.deployments, self.load
-        assert w.users is not None
-        own = w.users / d.replicas
+        own = self._users / d.replicas
         if d.record.batching == "static":
             late = np.maximum(0.0, own - batch) / full.rate
             return full, Wait(late, late)
@@ -265,10 +332,22 @@ class Load(FullBatches):
         whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
         return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
 
-    def _run_time(self, requests: Count, batch: Count, state: Steady) -> Seconds:
-        """Return the time in which a replica answers so many requests: in waves, or as they come."""
-        if self.load.kind != SATURATED:
-            return requests / state.rate + self.load.output * state.tpot
+    def _run_time(
+        self, requests: Count, batch: Count, state: Steady, prompts: Prompts, queue: Wait
+    ) -> Seconds:
+        """Return the time in which a replica answers so many requests: in waves, or as they come.
+
+        Users ask one after the other until all are answered, and nobody thinks after the last; of a rate the last
+        request comes after all others, and waits no longer than the mean where that is finite.
+        """
+        w = self.load
+        if w.users is not None:
+            own = np.maximum(1.0, self._users / self.deployments.replicas)
+            return np.ceil(requests / own) * own / state.rate - w.think
+        if w.rate is not None:
+            queued = np.where(np.isfinite(queue.mean), queue.mean, 0.0)
+            last = queued + prompts.latency + (w.output - 1) * state.tpot
+            return (requests - 1) / state.rate + last
         if self.load.output_cv and self.deployments.record.batching == "continuous":
             return self._run_out(requests, batch)
         left = waves(requests, batch)[1]
@@ -331,7 +410,7 @@ class Load(FullBatches):
             ttft_p=ttft_p if open_loop else ttft,
             tpot=state.tpot,
             tpot_p=tpot_p,
-            itl_max=np.maximum(prompts.longest, state.tpot),
+            itl_max=self._longest_gap(batch, state, prompts, decode),
             request_latency=ttft + (w.output - 1) * state.tpot,
             interactivity=1 / state.tpot,
             **own._asdict(),
@@ -354,6 +433,21 @@ class Load(FullBatches):
             prefixes=self.prefixes.figures(batch, state),
             speculation=self._speculation(batch),
         )
+
+    def _longest_gap(
+        self, batch: Count, state: Steady, prompts: Prompts, decode: Seconds
+    ) -> Seconds:
+        """Return the longest time between two tokens; no prompts come between those of a single request."""
+        longest = prompts.longest
+        if self.pool is None:
+            longest = np.maximum(longest, self.replica.longest_gap(batch, decode))
+        w, most = self.load, np.full_like(batch, np.inf)
+        if w.users is not None:
+            most = np.full_like(batch, self._users)
+        elif w.requests is not None:
+            most = np.full_like(batch, w.requests)
+        alone = np.ceil(most / self.deployments.replicas) <= 1
+        return np.maximum(np.where(alone, decode, longest), state.tpot)
 
     def _speculation(self, batch: Count) -> SpeculationFigures:
         """Return what drafts are worth with full batches: at hand, and up to which their passes pay."""

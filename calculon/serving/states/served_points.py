@@ -21,6 +21,23 @@ CUTS = (
 """What bounds the sequences of a replica."""
 
 
+_MANY = 1.1
+"""Ratio from which a figure is said to be so many times its limit."""
+
+
+def _apart(one: float, other: float) -> tuple[str, str]:
+    """Write two numbers with as many digits, three at least, as tell them apart.
+
+    >>> _apart(7.6, 7.57), _apart(7.5701, 7.57)
+    (('7.6', '7.57'), ('7.5701', '7.57'))
+    """
+    for digits in range(3, 17):
+        said = f"{one:.{digits}g}", f"{other:.{digits}g}"
+        if said[0] != said[1]:
+            break
+    return said
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
     """A limit of the workload, and what there is.
@@ -50,8 +67,12 @@ class Limit:
         unit = f" {self.unit}".rstrip()
         if not math.isfinite(self.found):
             return f"{name}: without end, of {self.most:.3g}{unit}"
-        said = f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
-        return said if self.met else f"{said}, {self.found / self.most:.3g} times as much"
+        if self.met:
+            return f"{name}: {self.found:.3g} of {self.most:.3g}{unit}"
+        found, most = _apart(self.found, self.most)
+        ratio = self.found / self.most
+        more = f"{ratio:.3g} times as much" if ratio >= _MANY else f"{100 * (ratio - 1):.2g} % more"
+        return f"{name}: {found} of {most}{unit}, {more}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ class Prompts(NamedTuple):
         Longest time between two tokens of another request, or of speculation between those of two passes.
     variation : array or float
         Standard deviation over mean of the time that a prompt takes.
+    together : array or float
+        Prompts that such a pass takes, whose requests have the same latency.
     """
 
     passes: Count
@@ -42,6 +44,7 @@ class Prompts(NamedTuple):
     latency: Seconds
     longest: Seconds
     variation: Array | float = 0.0
+    together: Count | float = 1.0
 
     @property
     def busy(self) -> Seconds:
@@ -87,13 +90,13 @@ def of_users(
 ) -> Steady:
     """Return the state of a replica with users of whom each has one request at a time, all of which fit.
 
-    From one request of a user to the next the prompts of all others come once: ``(users - 1)`` times what they add.
+    From one request of a user to the next the prompts of all others come once, of which some are taken with its own.
     Those that a request waits for (:func:`queue_of_users`) are before its tokens, the rest is spread over them. Of
     users who think only those `at_hand` are others.
     """
     hand = users if at_hand is None else at_hand
     steps = output - 1
-    others = _others(hand) * prompts.busy
+    others = _others(hand, prompts) * prompts.busy
     tpot = decode + (others - queue_of_users(hand, decode, prompts, output)) / steps
     rate = users / (_cycle(hand, decode, prompts, output) + think)
     return Steady(rate, tpot, rate * prompts.busy)
@@ -115,13 +118,14 @@ def queue_of_users(
     replica busy for a share `u` of the time, and the one at work is half done, if all are alike. With the work `s` of a
     prompt of relative variation `c`
 
-    .. math:: W = s \frac{u}{1 - u} \frac{1 + c^2}{2}, \qquad u = \frac{(U - 1) s}{C}
+    .. math:: W = s \frac{u}{1 - u} \frac{1 + c^2}{2}, \qquad u = \frac{(U - m) s}{C}
 
-    where C is the time from one request of a user to the next; it does not depend on W, since what is done before a
-    request's tokens is not done between them. Source: Reiser and Lavenberg, *Mean-value analysis of closed multichain
-    queuing networks*, JACM 27(2), 1980; residual times: Wolff, *Stochastic Modeling and the Theory of Queues*, 1989.
+    where `m` prompts are taken in a pass and C is the time from one request of a user to the next; it does not depend
+    on W, since what is done before a request's tokens is not done between them. Source: Reiser and Lavenberg,
+    *Mean-value analysis of closed multichain queuing networks*, JACM 27(2), 1980; residual times: Wolff, *Stochastic
+    Modeling and the Theory of Queues*, 1989.
     """
-    others = _others(users) * prompts.busy
+    others = _others(users, prompts) * prompts.busy
     share = others / _cycle(users, decode, prompts, output)
     queue = prompts.busy * share / (1 - share) * (1 + prompts.variation**2) / 2
     return np.minimum(queue, others)  # all of them, at most
@@ -132,20 +136,23 @@ def pass_at_work(users: Count, decode: Seconds, prompts: Prompts, output: Count 
 
     Passes that take prompts are part of :func:`queue_of_users`.
     """
-    others = _others(users)
+    others = _others(users, prompts)
     share = others * prompts.busy / _cycle(users, decode, prompts, output)
     return np.minimum(others, 1.0) * (1 - share) * decode / 2
 
 
-def _others(users: Count) -> Count:
-    """Return the users beside one; of fewer users than replicas some are idle."""
-    return np.maximum(users - 1, 0.0)
+def _others(users: Count, prompts: Prompts) -> Count:
+    """Return the users whose prompts come beside the passes of one, which take some of them along.
+
+    Of fewer users than replicas some are idle.
+    """
+    return np.maximum(users - prompts.together, 0.0)
 
 
 def _cycle(users: Count, decode: Seconds, prompts: Prompts, output: Count | float) -> Seconds:
     """Return the time from one request of a user to the next: its own, and the prompts of all others."""
     work = prompts.latency + (output - 1) * decode
-    return work + _others(users) * prompts.busy
+    return work + _others(users, prompts) * prompts.busy
 
 
 def at_rate(rate: Array, decode: Seconds, prompts: Prompts) -> Steady:
@@ -188,7 +195,7 @@ def own_passes(
     prefill: Seconds, busy: Seconds, decode: Seconds, together: Count | float = 1.0
 ) -> Prompts:
     """Return what prompts do that have passes of their own, not cut, `together`: they stop decoding for that time."""
-    return Prompts(np.ones_like(busy) / together, busy, prefill, busy + decode)
+    return Prompts(np.ones_like(busy) / together, busy, prefill, busy + decode, together=together)
 
 
 def elsewhere(latency: Seconds, decode: Seconds) -> Prompts:
@@ -213,6 +220,7 @@ def mixture(shares: Sequence[Fraction | float], kinds: Sequence[Prompts]) -> Pro
         latency=_mean(shares, [one.latency for one in kinds]),
         longest=np.max([one.longest for one in kinds], axis=0),
         variation=np.sqrt(np.maximum(0.0, square - busy**2)) / busy,
+        together=_mean(shares, [np.asarray(one.together) for one in kinds]),
     )
 
 
@@ -255,4 +263,4 @@ def mixed_passes(
 
     Source: Agrawal et al., *Sarathi-Serve*, arXiv 2403.02310, section 4.
     """
-    return Prompts(count / together, mixed - decode, latency, mixed)
+    return Prompts(count / together, mixed - decode, latency, mixed, together=together)

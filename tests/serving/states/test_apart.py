@@ -1,6 +1,7 @@
 """Prefill and decode in processors of their own."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -82,12 +83,26 @@ def test_requests_at_a_rate_wait_for_the_processors_that_prefill():
 
 
 def test_users_wait_where_prefill_does_not_keep_up():
-    within, beyond = apart(users=4), apart(users=4000)
-    assert within["queue_time"] == 0
+    beyond = apart(users=4000)
     assert beyond.cut == "prefill"
     assert beyond["request_rate"] == pytest.approx(apart()["request_rate"])
     whole = beyond["ttft"] + 299 * beyond["tpot"]
-    assert 4000 / whole == pytest.approx(beyond["request_rate"], rel=0.05)
+    assert 4000 / whole == pytest.approx(beyond["request_rate"], rel=1e-9)
+
+
+def test_users_queue_for_the_processors_that_prefill():
+    """More of them wait longer and get no less; one never waits; all are somewhere, and a pool is at most busy."""
+    found = [apart(users=users) for users in (1, 2, 5, 20, 60, 150, 400, 1000)]
+    waits, rates = ([one[name] for one in found] for name in ("queue_time", "request_rate"))
+    assert waits[0] == pytest.approx(0, abs=1e-12)
+    assert waits == sorted(waits)
+    assert waits[2] > 0
+    assert all(more >= less * (1 - 1e-9) for less, more in pairwise(rates))
+    for one in found:
+        assert one["prefill_busy"] <= 1 + 1e-12
+        whole = one["ttft"] + 299 * one["tpot"]
+        assert one.workload.users == pytest.approx(one["request_rate"] * whole, rel=1e-9)
+        assert one["concurrency"] <= one.batch * (1 + 1e-9)
 
 
 def test_a_slow_network_delays_the_first_token():

@@ -166,3 +166,14 @@ def test_kinds_of_prompts_mix_by_their_time():
     # two values with these shares: a variance of 3/16 of the square of their distance
     np.testing.assert_allclose(both.variation * 1.5, 2 * np.sqrt(3 / 16))
     assert short.variation == 0
+
+
+def test_prompts_taken_together_are_not_those_of_others():
+    """All users in one pass do the same at the same time: each has it once, and nobody waits."""
+    users = np.arange(1.0, 9)
+    decode, whole = np.full(8, 0.01), 0.1 + 0.2 * users
+    together = own_passes(whole, whole, decode, users)
+    state = of_users(users, decode, together, 20.0)
+    np.testing.assert_allclose(state.rate, users / (whole + 19 * decode))
+    np.testing.assert_allclose(state.tpot, decode)
+    np.testing.assert_array_equal(queue_of_users(users, decode, together, 20.0), 0)

@@ -1,0 +1,95 @@
+"""Where a load leads to: waits, gaps, and finite runs."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from calculon.serving.passes.replica import Replica
+from calculon.serving.records.asked import read_deployment, read_workload
+from calculon.serving.records.deployments import Deployments
+from calculon.serving.records.load import PromptLength
+from calculon.serving.serve import serve
+from tests.serving.given import H100, SMALL
+
+LOAD = {"prompt": 900, "output": 300}
+ONE = {"tensor_par": 1, "max_batch": 64}
+
+
+def small(changes=None, procs=1, **load):
+    return serve(SMALL, procs, H100, LOAD | load, changes=ONE | (changes or {}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "procs"), [({}, 1), ({}, 4), ({"token_budget": 0}, 1), ({"batching": "static"}, 2)]
+)
+def test_waits_grow_with_the_rate_from_none_to_no_end(changes, procs):
+    most = small(changes, procs)["capacity_rate"]
+    shares = (1e-6, 1e-3, 0.05, 0.3, 0.6, 0.9, 0.99, 0.9999, 1.01)
+    found = [small(changes, procs, rate=share * most) for share in shares]
+    waits = [one["queue_time"] for one in found]
+    assert waits[0] < 1e-4 * found[0]["prefill_time"]
+    assert waits == sorted(waits)
+    assert waits[-2] > found[-2]["request_latency"] / 4  # for a place among the sequences
+    assert np.isinf(waits[-1])
+    assert all(one["ttft_p"] >= one["ttft"] for one in found)
+
+
+def test_a_static_batch_ends_before_the_next_begins():
+    """A random request has half a batch before it, and at the percentile nearly all of one."""
+    most = small({"batching": "static"})["capacity_rate"]
+    found = small({"batching": "static"}, rate=0.6 * most)
+    alone = small({"batching": "static", "max_batch": found.batch})
+    lasts = found.batch / alone["capacity_rate"]
+    assert found["queue_time"] == pytest.approx(lasts / 2, rel=1e-3)
+    assert found["ttft_p"] == pytest.approx(0.99 * lasts + alone["ttft"], rel=1e-3)
+
+
+@pytest.mark.parametrize("output", [2, 5, 300])
+@pytest.mark.parametrize("budget", [0, 1024, 8192])
+def test_more_users_get_no_less(budget, output):
+    """Prompts that a pass takes together are in the latency of a request, and not among those of others."""
+    changes = {"token_budget": budget}
+    found = [small(changes, output=output, users=users) for users in (1, 2, 3, 4, 6, 9, 20, 60)]
+    rates = [one["request_rate"] for one in found]
+    assert all(more >= less * (1 - 1e-9) for less, more in pairwise(rates))
+    assert found[0]["queue_time"] == 0
+    alone = found[0]["ttft"] + (output - 1) * found[0]["tpot"]
+    assert rates[0] == pytest.approx(1 / alone)
+
+
+def test_the_longest_gap_has_the_last_chunk():
+    """Which sees all chunks before it; a single request has nobody's prompts between its tokens."""
+    long = {"prompt": 60_000, "output": 200}
+    found = small({"token_budget": 2048}, **long, users=4)
+    replica = small_replica(2048, long)
+    batch, length = np.full(1, 4.0), PromptLength(1.0, 60_000, 60_000)
+    count, together = replica._taken(batch, length)
+    chunk = 60_000 / count
+    sizes = {"decoded": batch, "context": replica.workload.context, "prompts": together}
+    last = replica.passes(replica.sizes(**sizes, chunk=chunk, cached=60_000 - chunk))
+    assert found["itl_max"] == pytest.approx(last.time[0], rel=1e-12)
+    for alone in ({"users": 1}, {"users": 3, "requests": 1}, {"requests": 1}):
+        one = small({"token_budget": 2048}, **long, **alone)
+        assert one["itl_max"] == one["tpot"]
+
+
+def small_replica(budget, load):
+    """Return a replica of a deployment that mixes."""
+    record = read_deployment({"num_procs": 1, "token_budget": budget})
+    return Replica(SMALL, H100, Deployments.of(record), read_workload(load))
+
+
+def test_a_run_of_users_ends_with_the_answer_to_the_last():
+    alone = small(users=1)
+    assert small(users=8, requests=1).run_time == pytest.approx(alone["request_latency"])
+    assert small(users=8, requests=1).batch == 1
+    whole = small(users=8)["request_latency"]
+    for requests, turns in ((8, 1), (9, 2), (16, 2), (17, 3)):
+        assert small(users=8, requests=requests).run_time == pytest.approx(turns * whole)
+    thinking = small(users=8, think=3, requests=16)
+    cycle = thinking["request_latency"] + 3
+    assert thinking.run_time == pytest.approx(2 * cycle - 3, rel=0.02)
+    one = small(rate=0.1, requests=1)
+    assert one.run_time == pytest.approx(one["request_latency"])
+    assert small(rate=0.1, requests=11).run_time == pytest.approx(100 + one["request_latency"])
