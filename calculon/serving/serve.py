@@ -31,7 +31,9 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.states.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
+from calculon.spec.files import document_suffix, read_document
 from calculon.spec.model import Model
+from calculon.spec.result_selection import WORKLOAD, split
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -218,7 +220,8 @@ def serve(
         TensorRT-LLM, or the command itself, of which what is not modelled is a warning; or a number of processors, of
         which each node is a replica (:func:`deployment_of`).
     workload : str, path, mapping or Workload, optional
-        Likewise.
+        Likewise, or the document of a result of this function, which has one. Where `deployment` is such a file and
+        prompt and output are not both said, its workload counts.
     changes : mapping, optional
         Fields of the deployment that count instead of its own.
     **options
@@ -245,7 +248,7 @@ def serve(
     """
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)
-    load = read_workload(workload, options)
+    load = read_workload(_workload_beside(deployment, workload, options), options)
     check_length(asked_model, load)
     source: Any = deployment
     counted = not isinstance(deployment, bool) and isinstance(source, Integral)
@@ -270,19 +273,37 @@ def _asked(
     """Return the deployment that a source says, which may be a script that starts an engine."""
     if not _may_start_engine(source):
         return read_deployment(source, changes)
-    from calculon.launch.launch_files import tell_lost  # rarely needed
+    from calculon.launch.launch_files import is_launch_file, tell_lost  # rarely needed
     from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
     procs = stated.get("num_procs")
     server = server_of(model, system, workload)
     launch = launched_server(source, server, procs if type(procs) is int else None)
-    if launch is None:
-        return read_deployment(source, changes)
     path = str(source)
+    if launch is None:
+        if is_launch_file(path):
+            hint = "calculon llm takes it as an execution"
+            wanted = "a deployment: how a model is served"
+            raise SpecError(path, Problem("", wanted, "a launcher of training", hint))
+        return read_deployment(source, changes)
     tell_lost(path, launch)
     own = {name: value for name, value in stated.items() if name != "num_procs"}
     return read_deployment({"about": path, **launch.deployment}, own)
+
+
+def _workload_beside(
+    deployment: DeploymentSource | int, workload: WorkloadSource | None, options: Mapping[str, Any]
+) -> WorkloadSource | None:
+    """Return the source of a workload: where too little is asked, the file of the deployment if it is a result."""
+    asked = workload is not None or all(options.get(name) for name in ("prompt", "output"))
+    if asked or not isinstance(deployment, (str, os.PathLike)):
+        return workload
+    path = split(os.fsdecode(deployment))[0]
+    if document_suffix(path) != ".json" or not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+        return workload
+    raw = read_document(path)
+    return deployment if isinstance(raw, Mapping) and WORKLOAD in raw else workload
 
 
 def _may_start_engine(source: object) -> bool:

@@ -361,7 +361,7 @@ class Twin:
         decode = self.decode(batch)
         if not budget:
             latency, busy = self.prefill()
-            passes, longest = 1.0, decode + busy
+            passes, together, longest = 1.0, 1.0, decode + busy
             added = busy
         else:
             part = self._part(batch)
@@ -383,7 +383,9 @@ class Twin:
         rate = 1 / (passes * added + steps * decode / batch)
         share = rate * passes * added
         tpot = decode / (1 - share)
-        latency += self._collisions(batch, latency, passes * added, decode, steps)
+        latency += self._collisions(
+            max(batch - together, 0), latency, passes * added, decode, steps
+        )
         return {
             "decode_time": decode,
             "ttft": latency,
@@ -396,12 +398,12 @@ class Twin:
         }
 
     @staticmethod
-    def _collisions(batch: int, latency: float, busy: float, decode: float, steps: int) -> float:
+    def _collisions(beside: float, latency: float, busy: float, decode: float, steps: int) -> float:
         """Prompts of others before one's own, by the arrival theorem, and half of the pass that decodes."""
-        others = (batch - 1) * busy
+        others = beside * busy
         share = others / (latency + steps * decode + others)
         queue = min(others, busy * share / (1 - share) / 2)
-        return queue + min(batch - 1, 1) * (1 - share) * decode / 2
+        return queue + min(beside, 1) * (1 - share) * decode / 2
 
     def _static(self, batch: int, steps: int) -> dict[str, float]:
         parts = min(FRACTIONS, steps)

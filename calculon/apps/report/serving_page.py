@@ -342,8 +342,8 @@ class ServingPage:
             *self._evidence(),
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
-            *self._router(),
             *self._beyond_training(),
+            *self._router(),
             *prefix_notes(self.served),
             *draft_notes(self.served),
         ]

@@ -43,10 +43,10 @@ from calculon.serving.states.steady import (
 from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.units import GIB, Array, Count, Seconds
 
-_ALL = slice(None)
-
 _FEW = 0.9
 """Share of the memory below which messages tell what drivers and others take of it."""
+
+_ALL = slice(None)
 
 
 class Load(FullBatches):

@@ -1,10 +1,12 @@
 """``calculon serve``: pages, files and exit codes."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import calculon
+from calculon.spec.catalog import root
 
 ASKED = ("llama-3.1-70b", "8", "h100")
 LENGTHS = ("--prompt", "2000", "--output", "500")
@@ -237,3 +239,52 @@ def test_a_missing_workload_says_how_it_is_stated(run):
     assert "--prompt 2k --output 500, or name a workload that has them: --workload chat" in err
     code, _, err = run("serve", *ASKED, "--prompt", "2k")
     assert (code, "prompt: " in err, "output: " in err) == (2, False, True)
+
+
+@pytest.fixture
+def served_file(run):
+    asked = ("llama3-8B", "1", "h100", "--prompt", "900", "--output", "300", "--tpot", "20ms")
+    assert run("serve", *asked, "-o", "served.json").code == 0
+    return "served.json"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("llama3-8B", "served.json", "h100"),
+        ("llama3-8B", "1", "h100", "--workload", "served.json"),
+        ("llama3-8B", "served.json", "h100", "--workload", "served.json"),
+    ],
+)
+def test_a_result_says_its_workload(run, served_file, arguments):
+    code, out, _ = run("serve", *arguments, "--format", "json", "--users", "4")
+    assert code == 0
+    found = json.loads(out)["workload"]
+    assert found == json.loads(Path(served_file).read_text())["workload"] | {"users": 4}
+
+
+def test_a_prompt_and_an_output_are_a_workload_of_their_own(run, served_file):
+    asked = ("llama3-8B", served_file, "h100", "--prompt", "800", "--output", "100")
+    found = json.loads(run("serve", *asked, "--format", "json").out)["workload"]
+    assert (found["prompt"], found["output"]) == (800, 100)
+    assert "tpot_limit" not in found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("llama3-8B", "table.csv", "h100", *LENGTHS), "table.csv: expected a deployment, found a"),
+        (("llama3-8B", "1", "h100", "--workload", "table.csv"), "expected a workload, found a"),
+        (("llama3-8B", "1", "h100", "--workload", "d.yaml"), "a workload, found a deployment"),
+        (("d.yaml", "1", "h100", *LENGTHS), "d.yaml: expected a model, found a deployment"),
+        (("llama3-8B", "train.sh", "h100", *LENGTHS), "served, found a launcher of training"),
+    ],
+)
+def test_files_of_another_kind_are_named(run, arguments, message):
+    Path("table.csv").write_text("num_procs,tpot\n8,0.1\n")
+    Path("d.yaml").write_text("num_procs: 8\ntensor_par: 4\n")
+    Path("train.sh").write_bytes((root() / "examples/launch/llama3-8b.sh").read_bytes())
+    code, out, err = run("serve", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
