@@ -288,3 +288,13 @@ def test_files_of_another_kind_are_named(run, arguments, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("procs", "load", "told"), [(2, "--rate", 1), (1, "--rate", 0), (2, "--users", 0)]
+)
+def test_replicas_with_one_queue(procs, load, told, run):
+    """Requests at a rate find the replica that is free; one replica has no choice, and users wait in each."""
+    options = ("--prompt", "100", "--output", "20", load, "1", "--set", "tensor_par=1")
+    _, out, _ = run("serve", "llama3-8B", str(procs), "h100_80g_sxm", *options)
+    assert out.count("One queue for all 2 replicas") == told
