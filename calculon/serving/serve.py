@@ -224,7 +224,7 @@ def serve(
         asked = _asked(asked_model, asked_system, deployment, load, changes)
     for one in (asked, asked.prefilling):
         if one is not None:
-            _check(asked_model, one)
+            check_split(asked_model, one)
     point = loaded(asked_model, asked_system, asked, load).answer()
     return Served(asked_model, asked_system, asked, load, point)
 
@@ -262,7 +262,7 @@ def _is_other_file(source: object) -> bool:
     return path.suffix != ".json" and path.is_file()
 
 
-def _check(model: Model, deployment: Deployment) -> None:
+def check_split(model: Model, deployment: Deployment) -> None:
     """Raise SpecError where a model cannot be split as a deployment says."""
     problems = list(_wrong_split(model, deployment))
     if deployment.prefill is not None:

@@ -145,6 +145,7 @@ def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions
 
 
 BOTH = ("--edition", "sc23,corrected")
+CORRECTED_ALONE = ("--edition", "corrected")
 
 
 def _tab5(run, edition):
@@ -154,8 +155,21 @@ def _tab5(run, edition):
     return quantity["mean"], quantity["bias"]
 
 
-def test_without_an_edition_it_is_the_published_one(run):
-    assert run("lv", "--edition", "sc23") == run("lv")
+def test_without_an_edition_it_is_the_published_one_of_studies_that_it_knows(run):
+    assert run("lv", "--study", "seqsel", "--edition", "sc23") == run("lv", "--study", "seqsel")
+    found = json.loads(run("lv", "--format", "json").out)["studies"]
+    beyond = {one["name"] for one in found if one["edition"] == "corrected"}
+    assert beyond == {name for name in NAMES if name.startswith(("serving/", "campaign/"))}
+    assert [one["name"] for one in found] == list(NAMES)
+
+
+def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(run):
+    usual, stated = (run("lv", "--study", "serving/mtp", *more) for more in ((), CORRECTED_ALONE))
+    assert usual == stated
+    mean = _comparisons("serving/mtp", "corrected")[0].score.mean
+    _, table = run("lv").out.split("and bias (edition corrected)\n")
+    (line,) = [one for one in table.splitlines() if one.startswith("serving/mtp")]
+    assert f"{mean:.2f}" in line.split()
 
 
 def test_another_edition_says_its_name(run):
@@ -302,9 +316,11 @@ def test_sources_stand_in_every_format(run):
 
 
 def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
-    told = "under --edition corrected only"
-    assert told in run("lv", "--study", "campaign").out
-    compared = run("lv", "--study", "campaign", "--edition", "corrected").out
+    told = "exist in edition corrected alone; here n is 0"
+    published = ("--edition", "sc23")
+    assert f"Whole runs {told}" in run("lv", "--study", "campaign", *published).out
+    assert f"Served models {told}" in run("lv", "--study", "serving", *published).out
+    compared = run("lv", "--study", "campaign").out
     assert told not in compared
     assert "ok: hours of a whole run" in compared
-    assert told not in run("lv", "--study", "tab5").out
+    assert told not in run("lv", "--study", "tab5", *published).out
