@@ -87,6 +87,7 @@ class DeploymentsPage:
             "limits": limits_words(found["workload"]),
             "tried": f"{counted(counts['total'], 'deployment')}, each with its batch; "
             f"{counts['feasible']:,} of {counts['solved']:,} solved keep the limits",
+            "splits": found["bounds"],
             "types": tried_types(found["types"]),
         }
         for label, words in rows.items():

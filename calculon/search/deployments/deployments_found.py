@@ -182,6 +182,7 @@ class DeploymentSearch(Displayed):
             "workload": space.workload.to_dict(),
             "num_procs": list(space.counts),
             "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],
+            "bounds": space.bounds,
             "types": {name: list(space.tried(name)) for name in TYPES},
             "counts": self.counts.to_dict(),
             WINNERS: winners,
