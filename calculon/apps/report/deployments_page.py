@@ -73,6 +73,8 @@ class DeploymentsPage:
         if front and len(shown) >= _LEAST_POINTS:
             yield from (Text(), indented(self._picture(shown)))
         yield from (Text(), indented(Text(MEANING + self._of_experts(), "dim")))
+        if hint := self._between():
+            yield indented(Text(hint, "dim"))
 
     def _question(self) -> Iterator[RenderableType]:
         found, counts = self.document, self.document["counts"]
@@ -118,6 +120,17 @@ class DeploymentsPage:
 
     def _others(self) -> Iterator[Figure]:
         return (one for one in self.objectives if one.name not in _TOLD)
+
+    def _between(self) -> str:
+        """Say which counts that were not tried may do with less than the best, where the load says what is needed."""
+        document, best = self.document, self.winners[0]["deployment"]
+        most, each = best["num_procs"], best["tensor_par"] * best["pipeline_par"]
+        fewer = [one for one in document["num_procs"] if one < most]
+        sized = "rate" in document["workload"] or "users" in document["workload"]
+        if len(self.objectives) > 1 or not (sized and fewer) or most - max(fewer) <= each:
+            return ""
+        last = max(fewer)
+        return f"Counts between {last:,} and {most:,} were not tried, and may do: {last}:{most}:{each}."
 
     def _of_experts(self) -> str:
         """Return the meaning of the words for experts, where there are any."""
