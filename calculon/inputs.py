@@ -344,7 +344,7 @@ def owner(
     place : str
         What messages name.
     further : mapping of str to collection of str, optional
-        Kinds of specs beside these three, with the fields of each.
+        Kinds of specs beside these three, with the fields of each; one that is not among `kinds` is known to messages.
 
     Raises
     ------
@@ -356,10 +356,14 @@ def owner(
         raise SpecError(place, no_path(path))
     fields: Mapping[str, Collection[str]] = {**_FIELDS_OF, **(further or {})}
     first, _, rest = path.partition(".")
-    if first in fields and rest:
-        if first in kinds:
+    if first in fields:
+        if first not in kinds:
+            raise SpecError(place, _not_here(path, first, rest, kinds))
+        if rest:
             return first, rest
-        raise SpecError(place, _not_here(path, first, rest, kinds))
+        some = next(iter(fields[first]))
+        wanted = f"one of its fields, such as {first}.{some}"
+        raise SpecError(place, Problem(path, wanted, f"the whole {first}"))
     name = str(steps_of(path)[0])
     owners = [kind for kind in kinds if name in fields[kind]]
     if len(owners) == 1:
@@ -367,8 +371,8 @@ def owner(
     if owners:
         both = " or ".join(f"{kind}.{path}" for kind in owners)
         raise SpecError(place, Problem(path, both, "a field of each"))
-    for kind, known in fields.items():
-        if name in known:
+    for kind in (*(further or ()), *_FIELDS_OF):
+        if name in fields[kind]:
             raise SpecError(place, _not_here(path, kind, path, kinds))
     known = [*kinds, *(one for kind in kinds for one in fields[kind])]
     hint = nearest(name, known) or "see: calculon describe " + kinds[0]
@@ -378,8 +382,18 @@ def owner(
 
 def _not_here(path: str, kind: str, inside: str, kinds: Sequence[str]) -> Problem:
     """Return the problem with a path into a spec that the command does not take."""
-    hint = f"in a search: --fix {inside}=VALUE" if kind == "execution" else ""
-    return Problem(path, f"a field of the {_listed(kinds)}", f"one of the {kind}", hint)
+    searched = inside and kind in ("execution", "deployment") and "deployment" not in kinds
+    first = inside.partition(".")[0]
+    hint = _IN_A_SEARCH.get(first, f"--fix {inside}=VALUE") if searched else ""
+    wanted = f"a field of the {_listed(kinds)}"
+    return Problem(path, wanted, f"one of the {kind}", hint and f"in a search: {hint}")
+
+
+_IN_A_SEARCH = {
+    "num_procs": "the number of processors is an argument of its own",
+    "prefill": "--apart tries pools of their own that prefill",
+}
+"""Fields that no option of a search fixes, with what states them."""
 
 
 def _listed(kinds: Sequence[str]) -> str:

@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from calculon import inputs
+from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Dialect
-from calculon.serving.engine_scripts import deployment_text, server_of
+from calculon.serving.engine_scripts import UNCUT_TOKENS, deployment_text, server_of
+from calculon.serving.plain_deployment import deployment_of
 from calculon.serving.records.asked import DeploymentSource, read_deployment, read_workload
+from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.serve import Served
 from calculon.spec import catalog
@@ -44,7 +47,7 @@ class Known:
 
 def engine_text(
     dialect: Dialect,
-    source: Served | DeploymentSource,
+    source: Served | DeploymentSource | int,
     *,
     model: Source | Model | None = None,
     system: Source | System | None = None,
@@ -56,8 +59,9 @@ def engine_text(
     ----------
     dialect : Dialect
         The engine.
-    source : Served, Deployment, str, path or mapping
-        What is to run: of a result with the batch that keeps its limits, where the deployment states none.
+    source : Served, Deployment, str, path, mapping or int
+        What is to run: of a result with the batch that keeps its limits, where the deployment states none; of a number
+        of processors the plain deployment that :func:`calculon.serve` takes, which needs model and system.
     model, system
         Both make shares of the free memory shares of all memory; by default those of the result.
     changes : mapping, optional
@@ -72,6 +76,8 @@ def engine_text(
         batch = source.batch if source.cut in LIMITED else 0
         known = Known(source.model, source.system, batch, source.workload)
         one = read_deployment(source.deployment, changes)
+    elif isinstance(source, int):
+        known, one = Known(), _plain(source, model, system, changes)
     else:
         known = _known(source)
         one = read_deployment(source, changes)
@@ -82,6 +88,23 @@ def engine_text(
     if model is not None and system is not None:
         server = server_of(inputs.model(model), inputs.system(system), known.workload)
     return deployment_text(dialect, one, server)
+
+
+def _plain(
+    procs: int,
+    model: Source | Model | None,
+    system: Source | System | None,
+    changes: Mapping[str, Any] | None,
+) -> Deployment:
+    """Return the plain deployment on so many processors."""
+    if model is None or system is None:
+        wanted = "a model and a system, from which the split of a number of processors follows"
+        missing = " and no ".join(
+            name for name, one in (("model", model), ("system", system)) if one is None
+        )
+        raise SpecError(str(procs), Problem("", wanted, f"no {missing}", "name it: --system h100"))
+    load = read_workload({"prompt": UNCUT_TOKENS, "output": 2})
+    return deployment_of(inputs.model(model), inputs.system(system), procs, load, changes)
 
 
 def _known(source: DeploymentSource) -> Known:

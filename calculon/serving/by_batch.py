@@ -152,7 +152,7 @@ def by_batch(served: Served) -> ByBatch:
     batch = _places(most, [one.batch for one in cuts])
     each = Deployments.of(served.deployment).take(np.zeros(len(batch), int))
     load = Load(Replica(served.model, served.system, each, served.workload))
-    state, prompts, decode = load.state(batch)
+    state, _, decode = load.state(batch)
     times = load.replica.decode_pass(batch)
     shares = np.stack([one / times.time for one in times.causes().values()])
     static = served.deployment.batching == "static"
@@ -162,7 +162,7 @@ def by_batch(served: Served) -> ByBatch:
         batch=batch,
         tpot=state.tpot,
         decode=decode,
-        ttft=prompts.latency,
+        ttft=load.limited("ttft", batch),
         prefill_share=state.prefill_share,
         request_rate=state.rate,
         causes=shares * decoding,
@@ -210,15 +210,13 @@ def _limits(served: Served, most: int) -> Iterator[Cut]:
     single = loaded(served.model, served.system, served.deployment, served.workload)
     most_of_it = np.full(1, float(most))
 
-    def keeps(places: Array, batch: Count, name: str, limit: float) -> Array:
-        state, prompts, _ = single.state(batch, places)
-        found = state.tpot if name == "tpot" else prompts.latency
-        return found <= limit
+    def keeps(name: str, limit: float, places: Array, batch: Count) -> Array:
+        return single.limited(name, batch, places) <= limit
 
     for name in ("tpot", "ttft"):
         limit: float | None = getattr(served.workload, f"{name}_limit")
         if limit is None:
             continue
-        kept = largest(most_of_it, partial(keeps, name=name, limit=limit))
+        kept = largest(most_of_it, partial(keeps, name, limit))
         if kept[0] < most:
             yield Cut(name, int(kept[0]))

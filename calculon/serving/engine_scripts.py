@@ -8,7 +8,7 @@ from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.dialects import recognised_engine
 from calculon.launch.engines.engine_commands import command_text
-from calculon.launch.launch_files import launch_text
+from calculon.launch.launch_files import is_command, launch_text
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.caches.rank_memory import rank_memory
 from calculon.serving.passes.replica import Replica
@@ -66,7 +66,7 @@ def server_of(model: Model, system: System, workload: Workload | None = None) ->
 def launched_server(
     source: Any, server: Server | None = None, num_procs: int | None = None
 ) -> Launch | None:
-    """Return what a file says that starts an engine; nothing for any other source of a deployment.
+    """Return what a file or a command says that starts an engine; nothing for any other source of a deployment.
 
     Parameters
     ----------
@@ -85,9 +85,12 @@ def launched_server(
     if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
         return None
     path = os.fspath(source)
-    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+    if is_command(path):
+        text, path = path, "command"
+    elif os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+        text = launch_text(path)
+    else:
         return None
-    text = launch_text(path)
     engine = recognised_engine(text, path)
     return None if engine is None else read(engine, text, path, num_procs=num_procs, server=server)
 

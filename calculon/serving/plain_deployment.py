@@ -1,16 +1,18 @@
 """A plain deployment on so many processors, where none is stated."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.system import System
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import POOL_SIZES, Deployments
 from calculon.serving.records.load import Workload
+from calculon.serving.records.pool import Pool
 from calculon.serving.states.operating_point import Load
+from calculon.spec.fields import shown, spec_fields
 from calculon.spec.model import Model
 
 PREFILL = "prefill"
@@ -44,12 +46,16 @@ def deployment_of(
             "deployment", Problem("", "a deployment, or 1 processor at least", str(procs))
         )
     given, pool = _pools(changes or {})
+    if problems := [*_wrong(Deployment, given), *_wrong(Pool, pool or {}, f"{PREFILL}.")]:
+        raise SpecError("deployment", problems)
     if pool is None:
         return _plain(model, system, procs, workload, given)
-    apart = int(pool.get("num_procs", 0))
-    if not 0 < apart < procs:
+    apart = pool.get("num_procs")
+    if apart is None or apart >= procs:
         wanted = f"the processors of {procs} that only prefill: 1 to {procs - 1}"
-        raise SpecError("deployment", Problem(f"{PREFILL}.num_procs", wanted, str(apart)))
+        raise SpecError(
+            "deployment", Problem(f"{PREFILL}.num_procs", wanted, shown(apart) if apart else "none")
+        )
     choices = {name: value for name, value in given.items() if name not in POOL_SIZES}
     decodes = _plain(model, system, procs - apart, workload, given)
     prefills = _plain(model, system, apart, workload, choices | pool)
@@ -66,20 +72,39 @@ def _pools(changes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] |
     whole = own.pop(PREFILL, None)
     if whole is None and not parts:
         return own, None
+    if not isinstance(whole, Mapping | None):
+        hint = f"{PREFILL}.num_procs=N states how many processors only prefill"
+        wanted = "an object with named fields"
+        raise SpecError("deployment", Problem(PREFILL, wanted, shown(whole), hint))
     return own, dict(whole or {}) | parts
+
+
+def _wrong(record: type, stated: Mapping[str, Any], place: str = "") -> Iterator[Problem]:
+    """Yield unknown fields of a pool, and numbers of its split that are none, from which the plain split follows."""
+    known = {one.key: one for one in spec_fields(record)}
+    for name, value in stated.items():
+        if name not in known:
+            hint = nearest(name, list(known))
+            found = f"the unknown field {shown(name)}"
+            wanted = f"a field of {PREFILL if place else 'a deployment'}"
+            yield Problem(f"{place}{name}", wanted, found, hint)
+        elif name in POOL_SIZES or name == "num_procs":
+            problem = known[name].declaration.problem(int, value, f"{place}{name}")
+            if problem is not None:
+                yield problem
 
 
 def _plain(
     model: Model, system: System, procs: int, workload: Workload, given: Mapping[str, Any]
 ) -> Deployment:
     """Return a plain deployment of one pool."""
-    each = procs // int(given.get("pipeline_par", 1))
+    each = procs // given.get("pipeline_par", 1)
     widest = [
         t for t in range(1, min(each, system.networks[0].size) + 1)
         if each % t == 0 and model.attn_heads % t == 0
     ] or [1]  # fmt: skip
     plain = {"num_procs": procs, "tensor_par": widest[-1], **given}
-    split = int(plain["tensor_par"])
+    split = plain["tensor_par"]
     stages = [p for p in range(1, procs // split + 1) if procs % (split * p) == 0] or [1]
     found = read_deployment(plain)
     for stage in stages:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import cached_property
-from pathlib import Path
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
@@ -16,7 +16,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.inspect.served_errors import published_errors
 from calculon.records import only_values
-from calculon.serving.caches.cache import check_served, copies_of_heads
+from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
 from calculon.serving.passes.drafts import draft_of, speculation_of, unsplit
 from calculon.serving.passes.row_times import PassTimes
 from calculon.serving.plain_deployment import deployment_of, loaded
@@ -31,9 +31,12 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.states.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
+from calculon.spec.files import document_suffix, read_document
 from calculon.spec.model import Model
+from calculon.spec.result_selection import WORKLOAD, split
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
 
@@ -122,6 +125,21 @@ class Served(Displayed):
         """
         return drawn(self, kind)
 
+    def to_frame(self) -> "pd.DataFrame":
+        """Return fields, batch and figures of the deployment as a DataFrame of one row."""
+        import pandas as pd  # only for people who want frames
+
+        fields = flat(self.deployment.to_dict())
+        row = fields | {"batch": self.batch} | {name: self[name] for name in self.stats}
+        return pd.DataFrame([row | {"model": self.model.name, "system": self.system.name}])
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name} {self[name]:.6g}" for name in ("ttft", "tpot", "output_rate"))
+        missed = [one.name for one in self.limits if not one.met]
+        text = f"{self.model.name} on {self.deployment.num_procs:,} x {self.system.name}"
+        text += f", {self.deployment.in_words}, batch {self.batch:,}, {figures}"
+        return f"<Served: {text}{', misses ' + ' and '.join(missed) if missed else ''}>"
+
     @property
     def _speculation(self) -> dict[str, Any] | None:
         """What is drafted, and how much of it is accepted; None without speculation."""
@@ -134,6 +152,7 @@ class Served(Displayed):
         """Return everything as plain values."""
         return {
             "model": self.model.name,
+            "seq_size": self.model.seq_size,
             "system": self.system.name,
             "deployment": with_replicas(self.deployment),
             "workload": self.workload.to_dict(),
@@ -162,6 +181,17 @@ class Served(Displayed):
         }
 
 
+def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields with those of records inside by path: ``prefill.num_procs``."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{inner}": own for inner, own in flat(value).items()}
+        else:
+            found[name] = value
+    return found
+
+
 def with_replicas(deployment: Deployment) -> dict[str, Any]:
     """Return the fields of a deployment, and how many replicas each pool has."""
     found = deployment.to_dict() | {"replicas": deployment.replicas}
@@ -187,10 +217,11 @@ def serve(
         As in :func:`calculon.estimate`.
     deployment : str, path, mapping, Deployment or int
         A name of the catalog, a file, the fields of one, or a record; a script that starts vLLM, SGLang or
-        TensorRT-LLM, of which what is not modelled is a warning; or a number of processors, of which each node is a
-        replica (:func:`deployment_of`).
+        TensorRT-LLM, or the command itself, of which what is not modelled is a warning; or a number of processors, of
+        which each node is a replica (:func:`deployment_of`).
     workload : str, path, mapping or Workload, optional
-        Likewise.
+        Likewise, or the document of a result of this function, which has one. Where `deployment` is such a file and
+        prompt and output are not both said, its workload counts.
     changes : mapping, optional
         Fields of the deployment that count instead of its own.
     **options
@@ -217,11 +248,14 @@ def serve(
     """
     asked_model, asked_system = inputs.model(model), inputs.system(system)
     check_served(asked_model)
-    load = read_workload(workload, options)
-    if isinstance(deployment, int):
-        asked = deployment_of(asked_model, asked_system, deployment, load, changes)
+    load = read_workload(_workload_beside(deployment, workload, options), options)
+    check_length(asked_model, load)
+    source: Any = deployment
+    counted = not isinstance(deployment, bool) and isinstance(source, Integral)
+    if counted:
+        asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     else:
-        asked = _asked(asked_model, asked_system, deployment, load, changes)
+        asked = _asked(asked_model, asked_system, source, load, changes)
     for one in (asked, asked.prefilling):
         if one is not None:
             check_split(asked_model, one)
@@ -237,29 +271,49 @@ def _asked(
     changes: Mapping[str, Any] | None,
 ) -> Deployment:
     """Return the deployment that a source says, which may be a script that starts an engine."""
-    if not _is_other_file(source):
+    if not _may_start_engine(source):
         return read_deployment(source, changes)
-    from calculon.launch.launch_files import tell_lost  # rarely needed
+    from calculon.launch.launch_files import is_launch_file, tell_lost  # rarely needed
     from calculon.serving.engine_scripts import launched_server, server_of
 
     stated = changes or {}
     procs = stated.get("num_procs")
     server = server_of(model, system, workload)
     launch = launched_server(source, server, procs if type(procs) is int else None)
-    if launch is None:
-        return read_deployment(source, changes)
     path = str(source)
+    if launch is None:
+        if is_launch_file(path):
+            hint = "calculon llm takes it as an execution"
+            wanted = "a deployment: how a model is served"
+            raise SpecError(path, Problem("", wanted, "a launcher of training", hint))
+        return read_deployment(source, changes)
     tell_lost(path, launch)
     own = {name: value for name, value in stated.items() if name != "num_procs"}
     return read_deployment({"about": path, **launch.deployment}, own)
 
 
-def _is_other_file(source: object) -> bool:
-    """Return whether a source of a deployment is a file that may be a script."""
+def _workload_beside(
+    deployment: DeploymentSource | int, workload: WorkloadSource | None, options: Mapping[str, Any]
+) -> WorkloadSource | None:
+    """Return the source of a workload: where too little is asked, the file of the deployment if it is a result."""
+    asked = workload is not None or all(options.get(name) for name in ("prompt", "output"))
+    if asked or not isinstance(deployment, (str, os.PathLike)):
+        return workload
+    path = split(os.fsdecode(deployment))[0]
+    if document_suffix(path) != ".json" or not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+        return workload
+    raw = read_document(path)
+    return deployment if isinstance(raw, Mapping) and WORKLOAD in raw else workload
+
+
+def _may_start_engine(source: object) -> bool:
+    """Return whether a source of a deployment is a file that may be a script, or a text that may be a command."""
     if not isinstance(source, (str, os.PathLike)):
         return False
-    path = Path(os.fsdecode(source))
-    return path.suffix != ".json" and path.is_file()
+    path = os.fsdecode(source)
+    if os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+        return not path.endswith(".json")
+    return " " in path
 
 
 def check_split(model: Model, deployment: Deployment) -> None:
@@ -297,6 +351,14 @@ def _unshared_caches(model: Model, deployment: Pool) -> Iterator[Problem]:
         yield Problem("context_par", f"a divisor of {alike}", str(parts), hint)
 
 
+def _exchange_of_none(deployment: Deployment, hint: str) -> Iterator[Problem]:
+    """Yield what a deployment says of the exchange with experts where a model has none."""
+    for name in ("routing", "overlap", "dispatch_dtype"):
+        plain = Deployment.__dataclass_fields__[name].default
+        if (found := getattr(deployment, name)) != plain:
+            yield Problem(name, str(plain), found, hint)
+
+
 def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
     """Yield why the experts of a model cannot be split as a deployment says, or that it has none."""
     groups, copies = deployment.expert_par, deployment.redundant_experts
@@ -305,6 +367,8 @@ def _misplaced_experts(model: Model, deployment: Pool) -> Iterator[Problem]:
         for name, plain in (("expert_par", 1), ("redundant_experts", 0)):
             if (found := getattr(deployment, name)) != plain:
                 yield Problem(name, str(plain), str(found), hint)
+        if isinstance(deployment, Deployment):
+            yield from _exchange_of_none(deployment, hint)
         if deployment.attn_data_par > 1:
             more = f"{hint}: replicas have requests of their own, too"
             yield Problem("attn_data_par", "1", str(deployment.attn_data_par), more)

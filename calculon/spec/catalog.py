@@ -37,7 +37,17 @@ _TELLING = {
 }
 """Fields that only one kind of spec has."""
 
+_OF_SERVED = {
+    "deployment": result_selection.deployment_in,
+    "workload": result_selection.workload_in,
+}
+"""How specs are found in the document of a deployment that serves, or of a search for one."""
+
+_TABLES = (".csv", ".parquet")
 _CONFIGURATION = "config.json"
+_NUMBER = re.compile(r"-?\d*\.?\d+([eE][+-]?\d+)?")
+"""A number that is no count of processors, in place of a name."""
+
 _COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?)( [x*] ?|[*])\d+")
 """A system with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
 
@@ -107,6 +117,11 @@ def find(kind: str, source: str) -> str:
     elif others:
         found = f"{_a(others[0])} of the catalog"
         hint = _swapped(kind, others[0])
+    elif source.endswith("#") and os.path.isfile(source[:-1]):  # noqa: PTH113
+        found = "a file with an empty rank"
+        hint = f"state it after #, the best is {source}0"
+    elif kind == "deployment" and _NUMBER.fullmatch(source):
+        found, hint = "a number", "that of processors is a whole one of at least 1, such as 8"
     elif kind == "system" and (one := _COUNTED.fullmatch(source.strip())):
         inside = meaning(kind, one["before"] or one["after"], known)
         word = f"the system alone: {inside.names[0]}; " if len(inside.names) == 1 else ""
@@ -151,25 +166,29 @@ def load(kind: str, source: str) -> tuple[str, object]:
 def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
     """Read a spec, and the question where it is the execution of a result.
 
-    An execution or a deployment may be that of a result (``best.json#2``, see :mod:`calculon.spec.result_selection`).
+    An execution, a deployment or a workload may be that of a result (``best.json#2``, see
+    :mod:`calculon.spec.result_selection`).
     Arguments and errors as :func:`load`.
     """
-    chosen = kind in ("execution", "deployment")
+    chosen = kind in ("execution", *_OF_SERVED)
     place, selector = result_selection.split(source) if chosen else (source, "")
     if kind == "execution" and result_selection.is_table(place):
         found = result_selection.row_of_table(place, selector)
         return f"{Path(place).stem}#{selector or 0}", *found
     path = find(kind, place)
+    if kind in _OF_SERVED and document_suffix(path) in _TABLES:
+        hint = "the deployments of a search are read from its .json"
+        raise SpecError(source, Problem("", _a(kind), "a table", hint))
     document = read_document(path)
     if kind == "execution" and result_selection.is_result(document):
         found = result_selection.execution_in(document, selector, place)
         return f"{document_stem(place)}#{selector}".rstrip("#"), *found
     if (
-        kind == "deployment"
+        kind in _OF_SERVED
         and isinstance(document, Mapping)
         and result_selection.is_served(document)
     ):
-        own = result_selection.deployment_in(document, selector, place)
+        own = _OF_SERVED[kind](document, selector, place)
         return f"{document_stem(place)}#{selector}".rstrip("#"), own, {}
     if selector:
         wanted = "the result of a search, of which # selects one"
@@ -220,6 +239,8 @@ def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
     if counts.get(kind):
         return None
     likely = max(counts, key=counts.__getitem__)
+    if kind not in ("deployment", "execution") and _is_split(raw):
+        return Problem("", _a(kind), "a deployment", _swapped(kind, "deployment"))
     if counts[likely] > 1:
         return Problem("", _a(kind), _a(likely), _swapped(kind, likely))
     if "total_time" in raw:
@@ -229,6 +250,11 @@ def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
         hint = "" if kind == "study" else "they are executions"
         return Problem("", _a(kind), "the results of a search", hint)
     return None
+
+
+def _is_split(raw: Mapping[object, object]) -> bool:
+    """Return whether a document is a deployment of few fields: processors, but no replicas that train together."""
+    return "num_procs" in raw and not {"data_par", "microbatch_size"} & set(raw)
 
 
 def _a(kind: str) -> str:

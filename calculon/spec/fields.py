@@ -202,6 +202,8 @@ class Declaration:
         hint = _type_hint(kind, value)
         if hint is None:
             hint = self._value_hint(kind, value)
+        elif self._is_share and isinstance(value, str) and _is_number(value.rstrip("% ")):
+            hint = f"write {float(value.rstrip('% ')) / 100:g}" if "%" in value else hint
         return None if hint is None else Problem(path, self.wanted(kind), shown(value), hint)
 
     def schema(self, kind: type) -> dict[str, Any]:
@@ -220,6 +222,11 @@ class Declaration:
         }
         return result | {name: limit for name, limit in limits.items() if limit is not None}
 
+    @property
+    def _is_share(self) -> bool:
+        """Whether the value is a share of something, which people say in percent."""
+        return self.at_most == 1 or (self.below == 1 and self.at_least is not None)
+
     def _value_hint(self, kind: type, value: Any) -> str | None:
         """Return None for an allowed value of the right type, else a hint (which may be empty)."""
         if self.choices:
@@ -236,7 +243,7 @@ class Declaration:
         )
         if not outside:
             return None
-        percent = self.at_most == 1 and 1 < value <= 100
+        percent = self._is_share and 1 < value <= 100
         return f"write {value / 100:g} for {value:g} %" if percent else ""
 
 

@@ -17,16 +17,26 @@ QUESTION = "question"
 PLANS = "plans"
 """Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
 
-WINNERS, DEPLOYMENT = "winners", "deployment"
-"""Members of the result of a search for deployments, and of each of its winners, as of a deployment that serves."""
+WINNERS, DEPLOYMENT, WORKLOAD = "winners", "deployment", "workload"
+"""Members of the result of a search for deployments, and of a deployment that serves; a winner has a deployment."""
 
 TABLE = ".csv"
 _SEPARATOR = re.compile("[:/]")
 
 
 def split(source: str) -> tuple[str, str]:
-    """Return the file, and what is selected of it, of a text such as ``best.json#2`` or ``best.json#1024:2``."""
-    path, _, selector = source.partition("#")
+    """Return the file, and what is selected of it, of a text such as ``best.json#2`` or ``best.json#1024:2``.
+
+    Raises
+    ------
+    SpecError
+        For a file with a ``#`` and nothing behind it.
+    """
+    path, mark, selector = source.partition("#")
+    if mark and not selector and Path(path).is_file() and not Path(source).exists():
+        raise SpecError(
+            source, Problem("", f"a rank or a row after #, such as {path}#0", "nothing")
+        )
     return (source, "") if not selector or Path(source).exists() else (path, selector)
 
 
@@ -78,6 +88,21 @@ def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[s
     if not isinstance(found, Mapping):
         raise SpecError(path, Problem(f"#{selector or 0}", "a deployment", shown(found)))
     return {name: value for name, value in found.items() if name != "replicas"}
+
+
+def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
+    """Return the workload of a document for which :func:`is_served` holds: one for all deployments of a search.
+
+    Raises
+    ------
+    SpecError
+        When nothing is selected, or the document does not say its workload.
+    """
+    deployment_in(raw, selector, path)
+    found = raw.get(WORKLOAD)
+    if not isinstance(found, Mapping):
+        raise SpecError(path, Problem(WORKLOAD, "a workload", shown(found)))
+    return found
 
 
 def execution_in(

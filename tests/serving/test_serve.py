@@ -223,3 +223,44 @@ def test_the_answer_as_plain_values():
     assert set(found.to_dict()["figures"]) == set(SERVING_FIGURES)
     assert calculon.serve is serve
     assert Workload(prompt=8, output=8).kind == "saturated"
+
+
+@pytest.mark.parametrize("given", [None, 1.5, True, "", [8]])
+def test_what_is_no_deployment_is_named(given):
+    with pytest.raises(SpecError, match="deployment: expected a name of the catalog, a path") as e:
+        serve(SMALL, given, H100, LOAD)
+    assert "a whole number of processors stands for a plain one" in str(e.value)
+
+
+def test_a_whole_number_of_numpy_is_one():
+    assert serve(SMALL, np.int64(2), H100, LOAD).deployment.num_procs == 2
+
+
+def test_a_frame_of_one_row_as_that_of_a_search():
+    found = small({"max_batch": 8, "token_budget": 2048}, procs=2)
+    options = {"fix": {"max_batch": 8, "token_budget": 2048, "pipeline_par": 1}, "top": 9}
+    search = calculon.search_deployments(SMALL, 2, H100, **LOAD, **options).to_frame()
+    frame = found.to_frame()
+    assert set(frame.columns) == set(search.columns)
+    assert frame.loc[0, "tpot"] == found["tpot"]
+    assert frame.loc[0, "tensor_par"] == found.deployment.tensor_par
+
+
+def test_one_line_tells_what_is_served():
+    text = repr(small({"max_batch": 8}, tpot_limit=1e-6))
+    assert text.startswith(f"<Served: {SMALL.name} on 1 x {H100.name}, 1 replica of TP 1, batch 1,")
+    assert text.endswith(", misses tpot>")
+    assert "\n" not in text
+    assert len(text) < 200
+
+
+@pytest.mark.parametrize("given", [3, 1.5, ["chat"]])
+def test_what_is_no_workload_is_named(given):
+    with pytest.raises(SpecError, match="workload: expected a name of the catalog, a path"):
+        serve(SMALL, 1, H100, given)
+
+
+@pytest.mark.parametrize("given", [None, 1.5, [1.5], True])
+def test_a_search_names_what_is_no_number_of_processors(given):
+    with pytest.raises(SpecError, match="num_procs: expected a whole number of at least 1"):
+        calculon.search_deployments(SMALL, given, H100, **LOAD)

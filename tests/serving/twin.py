@@ -380,6 +380,7 @@ class Twin:
         rate = 1 / (passes * added + steps * decode / batch)
         share = rate * passes * added
         tpot = decode / (1 - share)
+        latency += self._collisions(batch, latency, passes * added, decode, steps)
         return {
             "decode_time": decode,
             "ttft": latency,
@@ -390,6 +391,14 @@ class Twin:
             "prefill_share": share,
             "request_latency": latency + steps * tpot,
         }
+
+    @staticmethod
+    def _collisions(batch: int, latency: float, busy: float, decode: float, steps: int) -> float:
+        """Prompts of others before one's own, by the arrival theorem, and half of the pass that decodes."""
+        others = (batch - 1) * busy
+        share = others / (latency + steps * decode + others)
+        queue = min(others, busy * share / (1 - share) / 2)
+        return queue + min(batch - 1, 1) * (1 - share) * decode / 2
 
     def _static(self, batch: int, steps: int) -> dict[str, float]:
         parts = min(FRACTIONS, steps)

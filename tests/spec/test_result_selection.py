@@ -114,6 +114,17 @@ def test_a_number_sign_may_be_in_the_name_of_a_file(write):
     assert result_selection.split("best.json") == ("best.json", "")
 
 
+def test_a_number_sign_needs_a_number(write):
+    write("best.json", WINNERS)
+    with pytest.raises(
+        SpecError, match=r"best\.json#: expected a rank or a row after #, such as best\.json#0"
+    ):
+        inputs.execution("best.json#")
+    assert result_selection.split("nothing.json#") == ("nothing.json#", "")
+    write("odd.json#", RUNS[0])
+    assert result_selection.split("odd.json#") == ("odd.json#", "")
+
+
 def test_only_an_execution_is_a_result(write):
     write("best.json", WINNERS)
     with pytest.raises(SpecError, match="expected a model, found the results of a search"):

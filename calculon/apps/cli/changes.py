@@ -76,14 +76,16 @@ def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, ob
             raise SpecError(OPTION, no_path(path))
         kind, inside = owner(path, kinds, OPTION, further)
         try:
-            changes[kind][inside] = parse_value(value)
+            meant = parse_value(value)
         except SpecError as error:
             raise SpecError(OPTION, Problem(path, error.expected, error.found)) from None
+        # "model:" is an object in YAML; here it is a text, unless it has the braces of one
+        changes[kind][inside] = value if isinstance(meant, dict) and value[0] != "{" else meant
     return changes
 
 
 def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
-    """Return the fields of the specs among some kinds that only some commands take."""
+    """Return the fields of the specs that only some commands take; of deployments also where a search chooses them."""
     from calculon.spec.fields import spec_fields
 
     records: dict[str, type] = {}
@@ -91,7 +93,7 @@ def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
         from calculon.campaign.record import Campaign
 
         records["campaign"] = Campaign
-    if "deployment" in kinds:
+    if {"deployment", "workload"} & {*kinds}:
         from calculon.serving.records.deployment import Deployment
         from calculon.serving.records.load import Workload
 

@@ -12,6 +12,9 @@ from calculon.frozen import dataclass
 COUNT = r"\d+[kK]?"
 """A number of processors that stands for what runs on them."""
 
+_NUMBER = r"[+-]?(\d[\d_,]*\.?\d*|\.\d+)([eE][+-]?\d+)?"
+"""Texts that are meant as a number, of which no name and hardly a file consists."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -51,9 +54,19 @@ def stated_by(options: Iterable[Option], arguments: argparse.Namespace) -> dict[
 
 
 def processors_in_place(text: str) -> int | None:
-    """Return the number of processors that a text states in place of a name or a file; None for any other."""
-    if not re.fullmatch(COUNT, text) or Path(text).exists():
+    """Return the number of processors that a text states in place of a name or a file; None for any other.
+
+    Raises
+    ------
+    SpecError
+        For numbers that are no count of processors.
+    """
+    counted = re.fullmatch(COUNT, text)
+    if not (counted or re.fullmatch(_NUMBER, text)) or Path(text).exists():
         return None
+    if not counted:
+        wanted = "a whole number of processors, such as 8 or 1k"
+        raise SpecError("num_procs", Problem("", wanted, repr(text)))
     from calculon.spec.spellings import processor_counts
 
     (count,) = processor_counts(text)

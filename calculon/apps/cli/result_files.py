@@ -22,6 +22,7 @@ from calculon.inspect.layer_list import LayerStats
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 from calculon.records import columns
+from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import nearest_choice, shown
@@ -184,6 +185,9 @@ def _row(row: Any, number: int, path: str) -> Result:
     plain = {str(name): plain_cell(value) for name, value in row.items()}
     if plain.get("total_time", 0) is None:
         raise SpecError(path, Problem(place, "an execution", "a search without any"))
+    if "total_time" not in plain and set(SERVING_FIGURES) <= set(plain):
+        hint = "deployments are read from the JSON of serve or serve-optimal (best.json#0)"
+        raise SpecError(path, Problem("", _RESULTS, "a table of deployments that serve", hint))
     execution = None
     if set(PUBLISHED_NAMES) <= set(plain):
         stated = {name: plain[name] for name in NAMES if plain.get(name) is not None}

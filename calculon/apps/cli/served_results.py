@@ -7,19 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.field_options import processors_in_place
-from calculon.apps.cli.result_files import DOCUMENTS, file_document, short_name
+from calculon.apps.cli.result_files import (
+    DOCUMENTS,
+    TABLES,
+    file_document,
+    results_in,
+    short_name,
+)
 from calculon.apps.cli.serving_options import served
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
 from calculon.spec import catalog
 from calculon.spec.files import document_suffix, read_document
 from calculon.spec.named_values import CORRECTED
-from calculon.spec.result_selection import WINNERS, check_single, split
+from calculon.spec.result_selection import WINNERS, check_single, is_result, split
 
 if TYPE_CHECKING:
     from calculon.apps.report.result import Document
     from calculon.apps.report.served_comparison import ServedResult
 
 _NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
+
+_SOURCES = ("MODEL", "DEPLOYMENT", "SYSTEM")
 
 _LARGEST = 2**20
 """Bytes of a file that may be the result of ``serve``."""
@@ -40,8 +48,7 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
     if not any(about):
         return []
     if not all(about):
-        other = texts[about.index("")]
-        raise SpecError(other, Problem("", "a deployment, as the others are", "an execution"))
+        raise _no_deployment(texts[about.index("")])
     for option in ("model", "system", "preset"):
         if getattr(arguments, option):
             wanted = "executions: a deployment has none" if option == "preset" else "executions"
@@ -51,7 +58,7 @@ def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
         raise SpecError("--edition", Problem("", f"{CORRECTED}, which serving exists in", found))
     from calculon.apps.views.served_documents import named
 
-    return named([_read(text, arguments) for text in texts])
+    return named([_named_read(text, arguments) for text in texts])
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -83,6 +90,30 @@ def _deployment_in(text: str) -> str:
     return "sources" if processors_in_place(middle) is not None or _is_deployment(middle) else ""
 
 
+def _no_deployment(text: str) -> SpecError:
+    """Return what is wrong with an argument beside deployments that is none, as whoever reads it says it."""
+    rest = _split(text)[1]
+    path = split(rest)[0]
+    parts = [source.strip() for source in rest.split(",")]
+    found = "an execution"
+    try:
+        if len(parts) == len(_SOURCES) and not Path(path).is_file():
+            if parts[1] not in catalog.names("execution"):
+                catalog.load("deployment", parts[1])
+        elif document_suffix(path) in TABLES:
+            next(results_in(path))
+        elif document_suffix(path) in DOCUMENTS or Path(path).exists():
+            raw = read_document(path)
+            catalog.check_kind("deployment", raw, path)
+            found = found if is_result(raw) else "another document"
+        else:
+            found = repr(rest)
+    except SpecError as error:
+        return error
+    wanted = f"a deployment, as the others are: the JSON of serve, or {','.join(_SOURCES)}"
+    return SpecError(text, Problem("", wanted, found))
+
+
 def _is_deployment(source: str) -> bool:
     """Return whether a text names a deployment: of the catalog, a file of one or of several, a script of an engine."""
     path = split(source)[0]
@@ -99,6 +130,15 @@ def _is_deployment(source: str) -> bool:
     except SpecError:
         return False
     return isinstance(raw, Mapping) and "num_procs" in raw and "data_par" not in raw
+
+
+def _named_read(text: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Read or estimate one of several deployments, of which a message names the one that cannot run."""
+    try:
+        return _read(text, arguments)
+    except Infeasible as error:
+        rest = (error.needed, error.available, error.tier)
+        raise Infeasible(error.reason, f"{text}: {error}", *rest) from None
 
 
 def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":

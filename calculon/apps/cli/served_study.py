@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
     """Check everything, run what is not finished, write the table and show the summary."""
+    from calculon.apps.report.texts import counted
     from calculon.apps.study.engines import make_engine
     from calculon.apps.study.journal import Journal
     from calculon.apps.study.served_questions import Answer, answer, plan_questions
@@ -45,7 +46,7 @@ def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
         rows = of_outcomes(questions.searches, journal.outcomes)
     count = write_served(output, rows)
     winners.add(rows)
-    _tell(study, winners, rows, log, f"Output: {output} ({count:,} rows)")
+    _tell(study, winners, rows, log, f"Output: {output} ({counted(count, 'row')})")
     return 0
 
 
@@ -61,10 +62,12 @@ def _tell(study: "Study", winners: "Winners", rows: "ServedRows", log: Log, outp
     log("")
     if study.about:
         log.show(study.about)
-    for group in winners.columns:
+    once = study.summary is None  # each row is one deployment
+    for group in winners.columns if winners.best else ():
         log("" if group is None else f"\n{winners.summary.columns}: {group}")
-        log.table(summary_table(winners, group), "text")
+        log.table(summary_table(winners, group, once=once), "text")
     if winners.champions():
-        log("\n* best of its column; 'at' is the number of processors it takes")
+        each = "" if once else "; 'at' is the number of processors it takes"
+        log(f"\n* best of its column{each}")
     for line in undefined(winners):
         log(line)

@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 from calculon.apps.cli.changes import add_changes, parsed
 from calculon.apps.cli.field_options import Option, processors_in_place, stated_by
 from calculon.apps.cli.options import Parser, check_inputs
+from calculon.errors import Infeasible
 
 if TYPE_CHECKING:
     from calculon.serving.serve import Served
+
+MEMORY = "mem1_capacity"
+"""Why a deployment has no room."""
+
+_SMALLER = (
+    "narrower weights (--set weights_dtype=float8), more processors, or calculon serve-optimal, "
+    "which tries every split"
+)
 
 KINDS = ("deployment", "workload", "model", "system")
 """What ``--set`` changes."""
@@ -49,7 +58,8 @@ def add_deployment(parser: Parser) -> None:
     parser.add_argument(
         "deployment",
         metavar="DEPLOYMENT",
-        help="how it is served: a name, a file, a script of an engine (import-flags), or a number of processors",
+        help="how it is served: a name, a file, a script or a quoted command of an engine (import-flags), or a number "
+        "of processors",
     )
     parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
     add_workload(parser)
@@ -105,11 +115,17 @@ def served(
 
     changes = parsed(arguments.changes, KINDS)
     count = processors_in_place(deployment)
-    return serve(
-        Changed.of(model, changes["model"]),
-        deployment if count is None else count,
-        Changed.of(system, changes["system"]),
-        arguments.workload if workload is None else workload,
-        changes=changes["deployment"],
-        **stated_by(OPTIONS, arguments) | changes["workload"],
-    )
+    try:
+        return serve(
+            Changed.of(model, changes["model"]),
+            deployment if count is None else count,
+            Changed.of(system, changes["system"]),
+            arguments.workload if workload is None else workload,
+            changes=changes["deployment"],
+            **stated_by(OPTIONS, arguments) | changes["workload"],
+        )
+    except Infeasible as error:
+        if error.reason != MEMORY:
+            raise
+        message = f"{error}. Hint: {_SMALLER}"
+        raise Infeasible(MEMORY, message, error.needed, error.available, error.tier) from None

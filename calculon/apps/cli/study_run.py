@@ -62,25 +62,33 @@ def undefined(winners: "Winners") -> "Iterator[str]":
             yield f"{title} is undefined for {of}: {formula.text} divides by 0, or is no finite number"
 
 
-def summary_table(winners: "Winners", group: object) -> "Table":
-    """Return the summary of one group: figures side by side, each with the processors it takes."""
+def summary_table(winners: "Winners", group: object, *, once: bool = False) -> "Table":
+    """Return the summary of one group: figures side by side, each with the processors it takes.
+
+    With `once` those of a row are of one deployment, and so take the same processors, which stand before them.
+    """
     from calculon.apps.report.digits import Digits
     from calculon.apps.report.text_tables import Column, Table
 
     titles, champions = list(winners.summary.best), winners.champions()
     columns = [Column(f"row.{name}", name, right=True) for name in winners.summary.rows]
+    if once and "num_procs" not in winners.summary.rows:
+        columns.append(Column("num_procs", "processors", right=True))
     for number, title in enumerate(titles):
         last = 2 * number  # the first figure stays
         columns.append(Column(title, f"{title} ", right=True, drop=last))
-        columns.append(Column(f"{title}.at", "at", right=True, drop=last + 1))
+        if not once:
+            columns.append(Column(f"{title}.at", "at", right=True, drop=last + 1))
     rows = []
     for key in winners.rows:
         row = {f"row.{n}": v for n, v in zip(winners.summary.rows, key, strict=True)}
+        row["num_procs"] = None
         for title in titles:
             best = winners.best.get((key, group, title))
             star = "*" if champions.get((group, title)) == key else " "
             none = "undefined " if (key, group, title) in winners.undefined else "- "
             row[title] = f"{Digits(best.spread).rate(best.value)}{star}" if best else none
             row[f"{title}.at"] = best.num_procs if best else None
+            row["num_procs"] = best.num_procs if best else row["num_procs"]
         rows.append(row)
     return Table(tuple(columns), rows, "a wider screen")

@@ -74,7 +74,7 @@ class ServingFrontierPage:
         yield indented(Table(tuple(columns), [*_rows(told)]))
         for curve in curves:
             if not curve["points"]:
-                yield indented(Text(f"{curve['system']}: no deployment keeps the limits."))
+                yield indented(Text(f"{curve['system']}: {curve['none']}."))
 
 
 def counts_words(counts: Sequence[int]) -> str:

@@ -114,6 +114,10 @@ class ServingPage:
     def _cut(self) -> str:
         """Say what bounds the sequences of a replica."""
         cut = self.served["cut"]
+        if cut in ("tpot", "ttft") and self.served["batch"] == 1:
+            met = {one["name"]: one["met"] for one in self.served["limits"]}
+            if not met.get(cut, True):
+                return f"even one misses the limit of {cut.upper()}"
         thinks = cut == "users" and self.workload["think"]
         return "as many as users wait for at a time" if thinks else CUTS[cut]
 
@@ -160,6 +164,8 @@ class ServingPage:
             )
             blended = f"{f['usd_per_mtoken_blended']:.3g}"
             rows.append(("USD for 1M tokens", blended, "prompts and generated together"))
+        elif not self.served["price"]:
+            rows.append(("USD for 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"))
         if f["joules_per_token"] is not None:
             energy = f"{f['joules_per_token']:.3g}"
             rows.append(("J for a token", energy, "estimate; what it assumes stands below"))
@@ -341,6 +347,7 @@ class ServingPage:
             *self._evidence(),
             f"Admission by {d['admission']}, {d['memory_fraction']:g} of the free memory for the cache, a reserve of "
             f"{d['reserve_gib']:g} GiB; {length_note(self.workload)}.",
+            *self._beyond_training(),
             *prefix_notes(self.served),
             *draft_notes(self.served),
         ]
@@ -348,6 +355,15 @@ class ServingPage:
             notes.append(f"Energy: {self.served['power']}.")
         for note in notes:
             yield indented(Text(note, "dim"))
+
+    def _beyond_training(self) -> Iterator[str]:
+        """Say that requests are longer than what the model was trained with, where they are."""
+        length, trained = self.workload["prompt"] + self.workload["output"], self.served["seq_size"]
+        if 0 < trained < length:
+            yield (
+                f"Prompt and output have {length:,} tokens, and the model is one of {trained:,} (seq_size): longer "
+                "contexts take the time and memory told here, but whether it answers well is not known."
+            )
 
 
 def _joined(*remarks: str) -> str:

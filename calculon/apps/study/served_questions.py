@@ -11,6 +11,7 @@ from calculon.apps.study.study_file import Study
 from calculon.errors import CalculonError, Infeasible, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
+from calculon.serving.caches.cache import check_served
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
@@ -129,8 +130,8 @@ def plan_questions(study: Study) -> Questions:
     Raises
     ------
     SpecError
-        For unknown names and files, and for everything wrong with a record. What some combinations of a line have that
-        contradicts itself or does not fit a model is answered with the reason.
+        For unknown names and files, for models that none can serve, and for everything wrong with a record. What some
+        combinations of a line have that contradicts itself or does not fit a model is answered with the reason.
     """
     total = 1
     for axis in study.axes:
@@ -142,6 +143,7 @@ def plan_questions(study: Study) -> Questions:
     lines = _Lines()
     for point, places in points(study):
         model, model_digest = specs.get("model", Model, point, places)
+        check_served(model)
         system, system_digest = specs.get("system", System, point, places)
         deployment, changes = lines.deployment(specs, point, places)
         _, raw = specs.document("workload", point, places)

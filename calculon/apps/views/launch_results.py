@@ -18,8 +18,8 @@ def launch_page(launch: Launch, file: str = "") -> LaunchPage:
     """Return the page of a launch file; errors as :func:`_summary`."""
     fields = launch.deployment or launch.execution
     processors = fields.get("num_procs")
-    counted = f", {processors:,} processors" if isinstance(processors, int) else ""
-    title = f"{launch.dialect.title}{counted}"
+    told = f", {counted(processors, 'processor')}" if isinstance(processors, int) else ""
+    title = f"{launch.dialect.title}{told}"
     summary = _served(launch) if launch.deployment else _summary(launch, file or title)
     return LaunchPage(launch.to_dict(), f"{file}: {title}" if file else title, summary)
 

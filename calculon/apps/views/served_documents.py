@@ -125,6 +125,7 @@ def read_document_of(raw: Any, path: str) -> dict[str, Any]:
     figures = {name: reader.figure(given, name) for name in SERVING_FIGURES}
     found = dict(raw) | {
         "model": reader.text(raw, "model"),
+        "seq_size": reader.number(raw, "seq_size", "seq_size") if "seq_size" in raw else 0,
         "system": reader.text(raw, "system"),
         "deployment": with_replicas(deployment),
         "workload": workload.to_dict(),

@@ -41,7 +41,7 @@ def frontier_of(
     model, num_procs, workload, options, fix, add, apart
         As of :func:`~calculon.search.deployments.serving_search.search_deployments`.
     systems : sequence of source
-        The machines.
+        The machines, of which each counts once.
 
     Raises
     ------
@@ -52,12 +52,16 @@ def frontier_of(
     """
     shape, load = inputs.model(model), read_workload(workload, options)
     _check_saturated(load)
+    machines: dict[object, System] = {}
+    for one in map(inputs.system, systems):
+        content = None if one.origin is None else one.origin.digest
+        machines.setdefault((one.name, content or id(one)), one)
     return frontiers(
         [
             search_deployments(
                 shape, num_procs, one, load, pareto=AXES, fix=fix, add=add, apart=apart
             )
-            for one in systems
+            for one in machines.values()
         ]
     )
 
@@ -79,7 +83,9 @@ def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
         space = found.space
         free = {replace(one, max_batch=0): None for one in found.deployments}
         own = [by_batch(serve(space.model, one, space.system, space.workload)) for one in free]
-        curves.append({"system": space.system.name, "points": _points(own, space.workload)})
+        points = _points(own, space.workload)
+        none = None if points else _none(found)
+        curves.append({"system": space.system.name, "points": points, "none": none})
     if not any(curve["points"] for curve in curves):
         raise Infeasible(
             "nothing", "; ".join(f"{one.space.system.name}: {one.why}" for one in several)
@@ -91,6 +97,13 @@ def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
         "workload": space.workload.to_dict(),
         "curves": curves,
     }
+
+
+def _none(found: DeploymentSearch) -> str:
+    """Say why no deployment of a search is on the frontier."""
+    if found.why.needed is not None:
+        return "none has room"
+    return "none keeps the limits" if found.why.reason == "limits" else "no split divides the model"
 
 
 def _check_saturated(load: Workload) -> None:

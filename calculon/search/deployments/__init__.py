@@ -4,6 +4,7 @@
 ``deployment_words``  names of fields and figures that a question may use, and their values
 ``deployment_space``  the deployments of a question, numbered: replicas that do all, and pools that prefill apart
 ``deployment_rows``   their figures, in parts of bounded size; replicas that are alike are solved once
+``unknown_figures``   figures that only some deployments have, and what they need
 ``serving_search``    the search itself, exact; ``deployments_found`` what it returns
 ====================  =========================================================================================
 

@@ -205,6 +205,34 @@ class DeploymentSpace:
         return sorted(self._values(name, usual))
 
     @cached_property
+    def asked(self) -> Mapping[str, Values]:
+        """Fields but those of splits of which several values were asked for, and all values that are tried."""
+        found = {name: self.tried(name) for name in (*self.fix, *self.add) if name not in SPLIT}
+        return {name: values for name, values in found.items() if len(values) > 1}
+
+    @cached_property
+    def left_out(self) -> Mapping[str, Values]:
+        """Values that were asked for and that no deployment can have, by field; of pools that prefill True."""
+        found = {name: self._never(name, one) for name, one in {**self.fix, **self.add}.items()}
+        if self.apart and all(group.pools is None for group in self.groups):
+            found[POOL] = (True,)
+        return {name: values for name, values in found.items() if values}
+
+    def _never(self, name: str, values: Values) -> Values:
+        """Return those of the values of a field that no deployment has; none where there are no deployments at all."""
+        had: set[Any] = set()
+        for group in self.groups:
+            if name in SPLIT:
+                every = (group.splits, *(() if group.pools is None else (group.pools,)))
+                for splits in every:
+                    had.update(np.unique(splits[SPLIT.index(name)]).tolist())
+            elif name in SCHEDULING:
+                had.update(group.scheduling[SCHEDULING.index(name)].tolist())
+            else:
+                had.add(group.record.to_dict().get(name, stated_default(name)))
+        return tuple(value for value in values if had and value not in had)
+
+    @cached_property
     def _together(self) -> "_Splits":
         """The splits of all counts into whole replicas."""
         engines = self._engines

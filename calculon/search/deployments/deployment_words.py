@@ -43,9 +43,12 @@ BUDGETS = (0, *(2**power for power in range(9, 15)))
 CAPS = (0, *(2**power for power in range(13)))
 """Batches that a frontier tries where the load does not say it: as many as keep the limits, and powers of two."""
 
+POOL_WORDS = "pools of their own are an option of their own: --apart, or apart=True in Python"
+"""How pools that prefill are asked for."""
+
 _ASKED = {
     COUNT: "the processor counts are an argument of their own",
-    POOL: "pools of their own are an option of their own: --apart, or apart=True in Python",
+    POOL: POOL_WORDS,
 }
 """Why some fields are no matter of restriction."""
 
@@ -113,11 +116,14 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     """
     problems, found = [], dict[str, Values]()
     for name, given in values.items():
-        if hint := _ASKED.get(name, ""):
+        if hint := _ASKED.get(name.partition(".")[0], ""):
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
         if (field := FIELDS.get(name)) is None:
-            hint = nearest(name, [*FIELDS]) or "see: calculon describe deployment"
+            hint = (
+                nearest(name, [one for one in FIELDS if one not in _ASKED])
+                or "see: calculon describe deployment"
+            )
             problems.append(Problem(name, "a field of a deployment", repr(name), hint))
             continue
         several = isinstance(given, Sequence) and not isinstance(given, str)

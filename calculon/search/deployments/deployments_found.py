@@ -16,7 +16,7 @@ from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.records.deployment import Deployment
-from calculon.serving.serve import Served, serve
+from calculon.serving.serve import Served, flat, serve
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.result_selection import DEPLOYMENT, WINNERS
 from calculon.units import Array
@@ -75,6 +75,8 @@ class DeploymentSearch(Displayed):
     nearest : int or None
         Where none keeps all limits: the number of the one that misses its worst limit by the least, of those with room
         if there are any.
+    unknown : tuple of str
+        Figures that the ranking or the condition reads and that none of the deployments that keep the limits has.
     """
 
     space: DeploymentSpace
@@ -82,6 +84,7 @@ class DeploymentSearch(Displayed):
     counts: DeploymentCounts
     numbers: Array
     nearest: int | None
+    unknown: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -184,6 +187,8 @@ class DeploymentSearch(Displayed):
             "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],
             "bounds": space.bounds,
             "types": {name: list(space.tried(name)) for name in TYPES},
+            "asked": {name: list(values) for name, values in space.asked.items()},
+            "left_out": {name: list(values) for name, values in space.left_out.items()},
             "counts": self.counts.to_dict(),
             WINNERS: winners,
         }
@@ -219,17 +224,6 @@ class DeploymentSearch(Displayed):
             first = self.objectives[0].statistic.name
             text += f", best {first} {self.columns[first][0]:.6g}"
         return f"<DeploymentSearch: {text}>"
-
-
-def flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields with those of records inside by path: ``prefill.num_procs``."""
-    found: dict[str, Any] = {}
-    for name, value in fields.items():
-        if isinstance(value, Mapping):
-            found |= {f"{name}.{inner}": own for inner, own in flat(value).items()}
-        else:
-            found[name] = value
-    return found
 
 
 def _nullable(value: float) -> float | None:

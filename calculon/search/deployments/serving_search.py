@@ -1,12 +1,11 @@
 """The search for deployments: the best by a figure, or all that no other beats in several."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from calculon import inputs
-from calculon.campaign.money import NO_PRICE
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 from calculon.inputs import Source
@@ -16,11 +15,12 @@ from calculon.search.deployments.deployment_words import checked
 from calculon.search.deployments.deployment_words import condition as read_condition
 from calculon.search.deployments.deployment_words import objective as read_objective
 from calculon.search.deployments.deployments_found import DeploymentCounts, DeploymentSearch
+from calculon.search.deployments.unknown_figures import may_be_unknown, unknown_figure
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.search.request import stated_fields
 from calculon.search.where import Condition
-from calculon.serving.caches.cache import check_served
+from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload
 from calculon.spec.model import Model
@@ -116,14 +116,10 @@ def searched(
     condition = None if where is None else read_condition(where)
     ranking = make_ranking(objective, top, pareto)
     found = run(space, ranking, condition)
-    unknown = [
-        one.statistic.name
-        for one in found.objectives
-        if one.statistic.nullable and not len(found) and found.counts.feasible and where is None
-    ]
-    if unknown:
-        hint = NO_PRICE.format(system=space.system.name).replace("--price 2.5", "--fix price=2.5")
-        raise SpecError("objective", Problem("", "a figure that is known", unknown[0], hint))
+    if found.unknown and not len(found):
+        ranked = [one.statistic.name for one in found.objectives]
+        asked = "objective" if found.unknown[0] in ranked else "where"
+        raise unknown_figure(asked, found.unknown[0], space.system.name)
     return found
 
 
@@ -152,10 +148,12 @@ def make_space(
         raise SpecError(
             named[1], Problem(both, f"a field that is not in {named[0]}", repr(both), hint)
         )
+    load = read_workload(workload, options)
+    check_length(found, load)
     return DeploymentSpace(
         model=found,
         system=inputs.system(system),
-        workload=read_workload(workload, options),
+        workload=load,
         counts=_counts(num_procs),
         fix=fixed,
         add=added,
@@ -165,12 +163,11 @@ def make_space(
 
 
 def _counts(asked: int | str | Sequence[int]) -> tuple[int, ...]:
-    text = (
-        asked
-        if isinstance(asked, str)
-        else ",".join(map(str, [asked] if isinstance(asked, int) else asked))
-    )
-    return processor_counts(text)
+    if isinstance(asked, str):
+        return processor_counts(asked)
+    several = asked if isinstance(asked, Iterable) else [asked]
+    counts = [inputs.count(one, "num_procs", "search_deployments") for one in several]
+    return processor_counts(",".join(map(str, counts)))
 
 
 def make_ranking(
@@ -243,6 +240,9 @@ class _Search:
         self._space, self._ranking, self._where = space, ranking, where
         self._solved = self._unfit = self._missing = 0
         self._nearest: tuple[bool, float, int] | None = None
+        named = [one.statistic.name for one in ranking.objectives]
+        named += sorted(where.names) if where is not None else []
+        self._unknown = {name: True for name in named if may_be_unknown(name)}
 
     def consider(self, rows: Rows) -> None:
         """Take in solved deployments."""
@@ -253,6 +253,8 @@ class _Search:
         if not feasible.any():
             self._note(rows)
             return
+        for name, unknown in self._unknown.items():
+            self._unknown[name] = unknown and bool(np.isnan(rows.value(name)[feasible]).all())
         kept = feasible
         if self._where is not None:
             kept = kept & np.broadcast_to(self._where.mask(rows.value), kept.shape)
@@ -274,7 +276,8 @@ class _Search:
         nearest = self._nearest[2] if self._nearest and not counts.feasible else None
         asked = self._ranking.objectives
         objectives = asked[:1] if isinstance(self._ranking, Best) else asked
-        return DeploymentSearch(self._space, objectives, counts, numbers, nearest)
+        unknown = tuple(name for name, none in self._unknown.items() if none and counts.feasible)
+        return DeploymentSearch(self._space, objectives, counts, numbers, nearest, unknown)
 
 
 def rounded(scores: Array) -> Array:

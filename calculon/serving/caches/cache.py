@@ -6,6 +6,7 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.serving.records.load import Workload
 from calculon.spec.model import Model
 from calculon.units import Bytes, Count
 
@@ -73,6 +74,15 @@ def check_served(model: Model) -> None:
         problems.append(Problem("causal", "true, as tokens are generated in order", "false"))
     if problems:
         raise SpecError(model.name, problems)
+
+
+def check_length(model: Model, workload: Workload) -> None:
+    """Raise SpecError where requests are longer than a table of learned positions: no position is beyond its end."""
+    length = workload.prompt + workload.output
+    if 0 < model.positions < length:
+        hint = f"prompt and output have {length:,} tokens"
+        wanted = f"at least {length:,}, as positions are learned, or 0"
+        raise SpecError(model.name, Problem("positions", wanted, f"{model.positions:,}", hint))
 
 
 def heads_of_rank(model: Model, tensor_par: Count) -> Count:

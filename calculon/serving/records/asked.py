@@ -42,6 +42,11 @@ def read_workload(
     source: WorkloadSource | None = None, options: Mapping[str, Any] | None = None
 ) -> Workload:
     """Return a workload; arguments and errors as of :func:`read_deployment`, and without a source of options alone."""
+    stated = {name: value for name, value in (options or {}).items() if value is not None}
+    if source is None and (missing := [one for one in ("prompt", "output") if one not in stated]):
+        hint = "as --prompt 2k --output 500, or name a workload that has them: --workload chat"
+        problems = [Problem(name, "a number of tokens", "none", hint) for name in missing]
+        raise SpecError("workload", problems)
     return _read(Workload, "workload", {} if source is None else source, options)
 
 
@@ -55,6 +60,10 @@ def _read(cls: type[R], kind: str, source: Any, options: Mapping[str, Any] | Non
         name, raw = source.name, source.to_dict()
     elif (fields := inputs.as_mapping(source)) is not None:
         raw = dict(fields)
+    elif not isinstance(source, (str, os.PathLike)) or not str(source):
+        wanted = f"a name of the catalog, a path, a mapping with the fields of a file, or a {cls.__name__}"
+        hint = "a whole number of processors stands for a plain one" if kind == "deployment" else ""
+        raise SpecError(kind, Problem("", wanted, inputs.found(source), hint))
     else:
         file = os.fsdecode(source)
         name, found = catalog.load(kind, file)

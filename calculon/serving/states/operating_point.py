@@ -36,6 +36,9 @@ from calculon.serving.states.steady import (
 from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.units import GIB, Array, Count, Seconds
 
+_FEW = 0.9
+"""Share of the memory below which messages tell what drivers and others take of it."""
+
 
 class Load(FullBatches):
     """Replicas under their load: the batch that it leads to, and all that follows."""
@@ -111,13 +114,28 @@ class Load(FullBatches):
         held = float(memory.weights[0] + memory.reserve[0] + memory.activation[0])
         available = float(memory.capacity[0])
         one = float(cached_bytes(replica, length)[0])
-        needed = held + one / replica.deployments.record.memory_fraction
+        fraction = replica.deployments.record.memory_fraction
+        needed, whole = held + one / fraction, replica.system.mem1.capacity
+        left = f" that a process gets of {whole / GIB:,.1f}" if available < _FEW * whole else ""
         pool = "" if replica is self.replica else "prefill: "
+        begin = f"{pool}a sequence of {length:,} tokens does not fit"
+        if held + one <= available:
+            caches = f"memory_fraction={fraction:g} leaves {float(memory.room[0]) / GIB:,.2g} GiB"
+            message = f"{begin}: {caches}, and its cache takes {one / GIB:,.2g}"
+            return Infeasible("memory_fraction", message)
+        parts = ", ".join(
+            f"{name} {float(size) / GIB:,.1f}"
+            for name, size in (
+                ("weights", memory.weights[0]),
+                ("activations", memory.activation[0]),
+                ("reserve", memory.reserve[0]),
+                ("cache", one),
+            )
+        )
+        shared = f" / {fraction:g} (memory_fraction)" if fraction != 1 else ""
         return Infeasible(
             "mem1_capacity",
-            f"{pool}a sequence of {length:,} tokens does not fit: a rank needs {needed / GIB:.1f} GiB (weights "
-            f"{float(memory.weights[0]) / GIB:.1f}, activations {float(memory.activation[0]) / GIB:.1f}, reserve "
-            f"{float(memory.reserve[0]) / GIB:.1f}, cache {one / GIB:.1f}) of {available / GIB:.1f} GiB",
+            f"{begin}: a rank needs {needed / GIB:,.1f} GiB ({parts}{shared}) of {available / GIB:,.1f} GiB{left}",
             needed,
             available,
             1,
@@ -161,7 +179,7 @@ class Load(FullBatches):
             most, cut = _lower(np.ceil(w.requests / d.replicas), most, cut, "requests")
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
             if limit is not None:
-                keeps = partial(self._keeps, name=name, limit=limit)
+                keeps = partial(self._keeps, name, limit)
                 kept = largest(most, keeps, self.replica.more_chunks if d.mixes else None)
                 most, cut = _lower(kept, most, cut, name)
         return most, cut
@@ -182,11 +200,25 @@ class Load(FullBatches):
         found = least(most, enough)
         return np.where(found > 0, found, np.inf)
 
-    def _keeps(self, places: Array, batch: Count, name: str, limit: float) -> Array:
+    def _keeps(self, name: str, limit: float, places: Array, batch: Count) -> Array:
         """Return which batches keep a limit, each of the deployment at a place."""
-        state, prompts, _ = self.state(batch, places)
-        found = state.tpot if name == "tpot" else prompts.latency
-        return found <= limit
+        return self.limited(name, batch, places) <= limit
+
+    def limited(self, name: str, batch: Count, places: Array | None = None) -> Seconds:
+        """Return the time that a limit of the workload bounds, ``tpot`` or ``ttft``, of full batches."""
+        state, prompts, decode = self.state(batch, places)
+        if name == "tpot":
+            return state.tpot
+        return prompts.latency + self._collisions(batch, prompts, decode)
+
+    def _collisions(self, batch: Count, prompts: Prompts, decode: Seconds) -> Seconds:
+        """Return the wait of prompts for those of others, and for the pass at work, with so many sequences at hand."""
+        if self.deployments.record.batching == "static":
+            return np.zeros_like(decode)
+        load = (batch, decode / self.replica.per_pass, prompts, self.load.output)
+        if self.pool is not None:  # which decodes nothing
+            return queue_of_users(*load)
+        return queue_of_users(*load) + self.replica.per_pass * pass_at_work(*load)
 
     def _loaded(
         self, full: Steady, prompts: Prompts, decode: Seconds, best: Steady, batch: Count
@@ -196,7 +228,8 @@ class Load(FullBatches):
         if w.users is not None:
             return self._of_users(full, prompts, decode, batch)
         if w.rate is None:
-            return full, no_wait(decode)
+            late = self._collisions(batch, prompts, decode)
+            return full, Wait(late, late)
         each = w.rate / d.replicas
         busy, servers, varied = prompts.busy, d.replicas, prompts.variation
         half = decode / 2  # of the pass that runs when a request comes
@@ -225,11 +258,9 @@ class Load(FullBatches):
         room, hand, token = batch, np.minimum(own, batch), decode / self.replica.per_pass
         if w.think:
             room, hand = users_of(batch, token, prompts, w.output, w.think), batch
-        load = (hand, token, prompts, w.output)
         fits = own <= room
-        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate) + queue_of_users(*load)
-        if self.pool is None:  # which decodes nothing
-            late = late + self.replica.per_pass * pass_at_work(*load)
+        late = np.where(fits, 0.0, np.maximum(0.0, own - room) / full.rate)
+        late = late + self._collisions(hand, prompts, decode)
         state = of_users(own, token, prompts, w.output, w.think, hand)
         whole = late + prompts.latency + (w.output - 1) * state.tpot + w.think
         return _where(fits, state._replace(rate=own / whole), full), Wait(late, late)
@@ -386,11 +417,6 @@ class Load(FullBatches):
                 at_most = np.full_like(most, limit)
                 found.append(LimitColumn(name=name, unit="s", most=at_most, found=figure))
         return tuple(found)
-
-
-def no_wait(like: Seconds) -> Wait:
-    """Return the wait where nobody waits."""
-    return Wait(np.zeros_like(like), np.zeros_like(like))
 
 
 def _where(first: Array, one: Steady, other: Steady) -> Steady:

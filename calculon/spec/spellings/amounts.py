@@ -179,7 +179,8 @@ def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text[:_LONGEST])
     rest = re.sub(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)|[\s,]|and", "", text)
     if not parts or rest or any(unit.lower() not in _SECONDS for _, unit in parts):
-        hint = "" if parts else "say the unit: ms, s, min, h, d or w"
+        unknown = any(unit.lower() not in _SECONDS for _, unit in parts)
+        hint = "say the unit: ms, s, min, h, d or w" if unknown or not parts else ""
         if any(unit in ("m", "M") for _, unit in parts):
             hint = "m may be minutes (write min) or months (write days: 30d)"
         raise _refused(text, name, wanted, hint)

@@ -9,6 +9,9 @@ from calculon.errors import SpecError
 from calculon.inputs import Changed
 
 KINDS = ("model", "execution", "system")
+DEPLOYMENTS = ("workload", "model", "system")
+"""Of a search for deployments."""
+
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 SPACE = ("llama3-8B", 64, 512, "bfloat16", "h100_80g_sxm")
 
@@ -45,6 +48,21 @@ def test_a_path_finds_its_spec_and_a_value_its_type(text, kind, path, value):
         ("tensor_paar=4", KINDS, "did you mean 'tensor_par'?"),
         ("tensor_par=4", ("model", "system"), "in a search: --fix tensor_par=VALUE"),
         ("execution.tensor_par=4", ("model", "system"), "in a search: --fix tensor_par=VALUE"),
+        (
+            "max_batch=4",
+            DEPLOYMENTS,
+            "one of the deployment. Hint: in a search: --fix max_batch=VALUE",
+        ),
+        ("deployment.tensor_par=2", DEPLOYMENTS, "in a search: --fix tensor_par=VALUE"),
+        ("num_procs=3", DEPLOYMENTS, "the number of processors is an argument of its own"),
+        ("num_procs=3", ("model", "system"), "the number of processors is an argument of its own"),
+        ("prefill.num_procs=3", DEPLOYMENTS, "--apart tries pools of their own that prefill"),
+        (
+            "promt=5",
+            DEPLOYMENTS,
+            "expected a field of the workload, model or system, found 'promt'",
+        ),
+        ("promt=5", DEPLOYMENTS, "did you mean 'prompt'?"),
         ("hidden=4", ("system",), "expected a field of the system, found one of the model"),
     ],
 )
@@ -52,6 +70,21 @@ def test_what_is_no_change_says_why(text, kinds, said):
     with pytest.raises(SpecError) as caught:
         parsed([text], kinds)
     assert said in str(caught.value)
+
+
+def test_a_path_of_a_workload_finds_it():
+    changes = parsed(["workload.rate=2", "prompt_cv=1", "hidden=512"], DEPLOYMENTS)
+    assert changes == {
+        "workload": {"rate": 2, "prompt_cv": 1},
+        "model": {"hidden": 512},
+        "system": {},
+    }
+
+
+def test_what_serve_does_not_take_is_no_matter_of_a_search():
+    with pytest.raises(SpecError) as caught:
+        parsed(["microbatch_size=2"], ("deployment", *DEPLOYMENTS))
+    assert str(caught.value).endswith("found one of the execution")
 
 
 def test_a_field_of_two_specs_needs_the_name_of_one(monkeypatch):
@@ -143,3 +176,37 @@ def test_a_change_that_cannot_be_is_one_message(run, arguments, said):
     assert (code, out) == (2, "")
     assert said in err
     assert len(err.splitlines()) == 1
+
+
+SEARCH = ("workload", "model", "system")
+DEPLOYMENT = ("deployment", *SEARCH)
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds", "said"),
+    [
+        ("max_batch=4", SEARCH, "found one of the deployment. Hint: in a search: --fix max_batch="),
+        ("deployment.tensor_par=2", SEARCH, "in a search: --fix tensor_par=VALUE"),
+        ("tensor_par=2", SEARCH, "found one of the deployment"),
+        ("num_procs=2", SEARCH, "in a search: NUM_PROCS states it"),
+        ("nope=3", SEARCH, "expected a field of the workload, model or system, found 'nope'"),
+        ("prompt_vc=3", SEARCH, "did you mean 'prompt_cv'?"),
+        ("workload=3", SEARCH, "workload: expected one of its fields, such as workload.prompt"),
+        ("model=3", DEPLOYMENT, "expected one of its fields, such as model."),
+        ("execution=3", SEARCH, "found one of the execution"),
+    ],
+)
+def test_a_change_of_a_search_for_deployments_says_why(text, kinds, said):
+    with pytest.raises(SpecError) as caught:
+        parsed([text], kinds)
+    assert said in str(caught.value)
+
+
+def test_a_change_of_the_workload_of_a_search():
+    found = parsed(["workload.prompt_cv=1", "rate=2"], SEARCH)
+    assert found["workload"] == {"prompt_cv": 1, "rate": 2}
+
+
+def test_a_text_with_a_colon_stays_a_text():
+    found = parsed(["draft=model:", "prefill={num_procs: 2}"], DEPLOYMENT)["deployment"]
+    assert found == {"draft": "model:", "prefill": {"num_procs": 2}}

@@ -223,3 +223,13 @@ def test_a_script_stands_beside_a_deployment(run):
     code, out, _ = run("compare", "llama3-8B,run.sh,h100", "llama3-8B,1,h100", *load)
     assert code == 0
     assert "16" in out
+
+
+def test_a_number_of_processors_is_written_for_an_engine(run):
+    code, out, _ = run("export-flags", "vllm", "8", "llama3-70B", "--system", "h100")
+    assert code == 0
+    assert "--tensor-parallel-size 8" in out
+    code, _, err = run("export-flags", "vllm", "8", "llama3-70B")
+    assert code == 2
+    assert "8: expected a model and a system" in err
+    assert "found no system. Hint: name it: --system h100" in err

@@ -189,3 +189,38 @@ def test_a_damaged_document_says_where():
         with pytest.raises(SpecError) as error:
             read_document_of(damaged, "x.json")
         assert place[-1] in error.value.problems[0].field
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ("bad.json", "bad.json: expected a JSON document, found "),
+        ("empty.json", "empty.json: expected a JSON document, found an empty file"),
+        ("missing.json", "missing.json: expected a readable file, found no such file"),
+        ("folder", "folder: expected a readable file, found is a directory"),
+        ("table.csv", "table.csv: expected the JSON of llm, loe, plan or study, found a table of"),
+        ("plain.json", "found another document"),
+        ("llama3-8B,1", "the JSON of serve, or MODEL,DEPLOYMENT,SYSTEM, found 'llama3-8B,1'"),
+        ("llama3-8B,no,h100", "no: expected a deployment file"),
+        ("llama3-8B,llama3-8B_h100x64,h100", "MODEL,DEPLOYMENT,SYSTEM, found an execution"),
+    ],
+)
+def test_what_is_no_deployment_is_named(run, files, other, message):
+    Path("bad.json").write_text("{")
+    Path("empty.json").write_text("")
+    Path("plain.json").write_text('{"num_procs": 8}')
+    Path("folder").mkdir()
+    names = [*SERVING_FIGURES]
+    Path("table.csv").write_text(f"{','.join(names)}\n{','.join('1' for _ in names)}\n")
+    code, out, err = run("compare", "a.json", other)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_table_of_deployments_has_no_report(run, files):
+    names = [*SERVING_FIGURES]
+    Path("table.csv").write_text(f"{','.join(names)}\n{','.join('1' for _ in names)}\n")
+    code, _, err = run("report", "table.csv", "-o", "x.html")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "deployments are read from the JSON of serve or serve-optimal" in err

@@ -81,3 +81,39 @@ def test_what_is_finished_is_not_run_again(run, study, monkeypatch):
 )
 def test_serving_is_of_one_edition(run, study, options, code):
     assert run("study", study, "-o", "x.csv", "--debug", *options).code == code
+
+
+PLAIN = {
+    "models": ["llama3-8B"],
+    "systems": ["h100_80g_sxm"],
+    "deployments": [1, 2],
+    "workloads": [{"prompt": 900, "output": 300}],
+}
+
+
+def test_a_summary_that_is_not_asked_for_says_processors_once(run):
+    Path("plain.json").write_text(json.dumps(PLAIN))
+    out = run("study", "plain.json", "-o", "x.csv", "-q", "--engine", "serial").out
+    assert "(2 rows)" in out
+    (heading,) = (line.split() for line in out.splitlines() if "output_rate_per_proc" in line)
+    assert "at" not in heading
+    assert heading.count("processors") == 1
+    rows = [line.split() for line in out.splitlines() if line.split()[:1] in (["1"], ["2"])]
+    assert [row[:2] for row in rows] == [["1", "1"], ["2", "2"]]
+    assert "'at' is" not in out
+
+
+def test_a_summary_of_nothing_is_not_printed(run):
+    Path("none.json").write_text(json.dumps(PLAIN | {"models": ["llama3-70B"], "deployments": [1]}))
+    found = run("study", "none.json", "-o", "x.csv", "-q", "--engine", "serial")
+    assert found.code == 0
+    assert "Cannot run: 1 (column reason)" in found.out
+    assert "(1 row)" in found.out
+    assert "output_rate" not in found.out
+
+
+def test_a_model_that_cannot_be_served_is_refused(run):
+    Path("mlp.json").write_text(json.dumps(PLAIN | {"models": ["mlp-2x1024"]}))
+    found = run("study", "mlp.json", "-o", "x.csv", "-q", "--engine", "serial")
+    assert (found.code, Path("x.csv").exists()) == (2, False)
+    assert "mlp-2x1024: part: expected block: a whole model" in found.err

@@ -122,3 +122,36 @@ def test_the_table_of_a_frontier_has_its_ends(frontier, width):
         assert [row[0] for row in rows] == [f"{letter}{i}" for i in range(1, len(few) + 1)]
         assert {row[1] for row in rows} == {curve["system"]}
     assert max(map(len, lines)) <= width
+
+
+def test_ends_have_a_mark_and_a_label_within_the_axes(frontier):
+    figure = serving_frontier.draw(frontier)
+    (axes,) = figure.axes
+    marked = {
+        place
+        for line in axes.lines
+        if line.get_linestyle() == "None"
+        for place in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    }
+    labels = {one.xy: one.get_window_extent() for one in axes.texts if ", B " in one.get_text()}
+    for curve in frontier["curves"]:
+        for one in (curve["points"][0], curve["points"][-1]):
+            place = one["interactivity"], one["output_rate_per_proc"]
+            assert place in marked
+            assert place in labels
+    assert all(axes.bbox.x0 <= one.x0 and one.x1 <= axes.bbox.x1 for one in labels.values())
+
+
+def test_a_curve_that_is_not_there_says_why(frontier):
+    none = {"system": "x", "points": [], "none": "none has room"}
+    document = frontier | {"curves": [*frontier["curves"], none]}
+    (axes,) = serving_frontier.draw(document).axes
+    assert "x: none has room" in axes.get_legend_handles_labels()[1]
+    assert "x: none has room." in printed(ServingFrontierPage(document))
+
+
+def test_a_limit_that_every_batch_misses_is_told():
+    served = calculon.serve("llama3-8B", 1, "h100", LOAD, tpot_limit=1e-4, ttft_limit=1)
+    upper, _, lower = batch_curves.draw(calculon.by_batch(served).to_dict()).axes
+    assert "TPOT limit of 0.1 ms: missed at every batch" in texts(upper)
+    assert not any("missed" in text for text in texts(lower))

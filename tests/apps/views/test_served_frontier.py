@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from calculon.apps.views.served_frontier import AXES, frontier_of
+from calculon.inputs import Changed
 from calculon.search.deployments.serving_search import search_deployments
 from calculon.serving.serve import serve
 from tests.serving.given import H100, SMALL
@@ -64,3 +65,23 @@ def test_pools_apart_are_on_it_where_they_win():
             and other["interactivity"] >= one["interactivity"] * (1 - 1e-9)
             for other in apart["points"]
         )
+
+
+def test_a_machine_counts_once():
+    asked = (LOAD, {}, {"token_budget": [2048]})
+    again = Changed("h100", {"mem1.GiB": 40})
+    machines = ["h100", "h100_80g_sxm", again, "h100"]
+    curves = frontier_of("llama3-8B", 1, machines, *asked)["curves"]
+    assert [one["system"] for one in curves] == ["h100_80g_sxm", "h100_80g_sxm (mem1.GiB=40)"]
+
+
+def test_a_machine_without_a_frontier_says_why():
+    free = {"prompt": 900, "output": 300}
+    fix = {"token_budget": [2048]}
+    curves = frontier_of("llama3-70B", 1, ["h100", "b200"], free, {}, fix)["curves"]
+    assert [one["none"] for one in curves] == ["none has room", None]
+    one = search_deployments("llama3-70B", 1, "b200", free, fix=fix, objective="interactivity")[0]
+    limit = one["tpot"] * 1.05
+    machines = ["b200", Changed("b200", {"mem1.GBps": 1000})]
+    curves = frontier_of("llama3-70B", 1, machines, free | {"tpot_limit": limit}, {}, fix)["curves"]
+    assert [one["none"] for one in curves] == [None, "none keeps the limits"]

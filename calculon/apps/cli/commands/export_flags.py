@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.changes import add_changes, parsed, with_changes
 from calculon.apps.cli.emission import check_launch_file
+from calculon.apps.cli.field_options import processors_in_place
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, naming
 from calculon.apps.cli.streams import tell
 from calculon.errors import Problem, SpecError
@@ -36,7 +37,8 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "execution",
         metavar="EXE",
-        help="the execution, or the deployment: of the catalog, a file, or of a result (best.json#0)",
+        help="the execution, or the deployment: of the catalog, a file, of a result (best.json#0), or with --system a "
+        "number of processors",
     )
     parser.add_argument(
         "model",
@@ -107,9 +109,14 @@ def _engine(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str
     from calculon.planner.engine_flags import engine_text
 
     source = arguments.execution
+    count = processors_in_place(source)
     changes = parsed(arguments.changes, ("deployment",))["deployment"]
     with naming(source):
         text = engine_text(
-            dialect, source, model=arguments.model, system=arguments.system, changes=changes
+            dialect,
+            source if count is None else count,
+            model=arguments.model,
+            system=arguments.system,
+            changes=changes,
         )
     return text, ""

@@ -178,7 +178,8 @@ def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
             hint = f"leave out {option}: a front has all its deployments"
             raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
     names = tuple(name.strip() for name in arguments.pareto.split(","))
-    if len(names) < LEAST_FIGURES:
+    different = {name.partition(":")[0].strip() for name in names}
+    if "" in different or not LEAST_FIGURES <= len(different) == len(names):
         wanted = "two different figures or more, such as output_rate_per_proc,interactivity"
         raise SpecError("--pareto", Problem("", wanted, repr(arguments.pareto)))
     return names

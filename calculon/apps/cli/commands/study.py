@@ -131,6 +131,7 @@ def _finish(
     log: Log,
 ) -> int:
     """Write the table and show the best figures."""
+    from calculon.apps.report.texts import counted
     from calculon.apps.study.study_table import parts, write_result
 
     result = winners.watch(parts(plans.searches, journal.outcomes))
@@ -138,7 +139,7 @@ def _finish(
     nothing = sum(1 for outcome in journal.outcomes.values() if not outcome.numbers)
     if nothing:
         log(f"Searches that found nothing: {nothing:,}")
-    log(f"Output: {output} ({rows:,} rows)")
+    log(f"Output: {output} ({counted(rows, 'row')})")
     log("")
     if study.about:
         log.show(study.about)

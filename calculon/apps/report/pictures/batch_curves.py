@@ -131,12 +131,25 @@ def _batches(panels: Any, batch: Any) -> None:
 
 def _limits(upper: "Axes", lower: "Axes", document: Document, columns: Mapping[str, Any]) -> None:
     """Draw the limits of times as lines across, where they are within the panel."""
+    from matplotlib.patheffects import withStroke
+
     w = document["workload"]
     for axes, name, times in ((upper, "tpot", columns["tpot"]), (lower, "ttft", columns["ttft"])):
         limit = w.get(f"{name}_limit")
         factor = time_unit(float(times.max()))[1]
-        if limit is not None and limit * factor < axes.get_ylim()[1]:
-            axes.axhline(limit * factor, color=BLACK, lw=0.9, ls="--", label=_LIMIT)
+        if limit is None or limit * factor >= axes.get_ylim()[1]:
+            continue
+        axes.axhline(limit * factor, color=BLACK, lw=0.9, ls="--", label=_LIMIT)
+        if limit < times.min():
+            axes.text(
+                0.015,
+                0.93,
+                f"{name.upper()} limit of {limit * 1e3:,g} ms: missed at every batch",
+                transform=axes.transAxes,
+                va="top",
+                fontsize=7,
+                path_effects=[withStroke(linewidth=2.0, foreground="white")],
+            )
 
 
 def _cuts(panels: Any, document: Document) -> int:

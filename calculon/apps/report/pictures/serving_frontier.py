@@ -27,10 +27,19 @@ Document = Mapping[str, Any]
 _SPREAD = 20.0
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
-_MARKS = "marks: another split begins; B: sequences of a replica"
+_MARKS = "marks: ends, and where another split begins; B: sequences of a replica"
 
 _LEAST = 3
 """Points that follow each other with one split from which its begin has a mark."""
+
+_SIDES: tuple[tuple[int, int, str], ...] = (
+    (5, 4, "left"),
+    (-5, 4, "right"),
+    (5, -10, "left"),
+    (-5, -10, "right"),
+    (5, 12, "left"),
+)
+"""Offsets of a label from its mark in points, and its alignment, tried in this order until there is room."""
 
 _ROOM = 1.5
 """Dots that are free around a label."""
@@ -43,7 +52,8 @@ def draw(document: Document) -> "Figure":
     ----------
     document : mapping
         ``model``, ``num_procs``, ``workload``, and ``curves``: each with its ``system``, and its ``points`` in order
-        of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``.
+        of falling ``interactivity`` with ``output_rate_per_proc``, ``batch`` and ``deployment``; where it has none,
+        ``none`` says why.
     """
     curves = [curve for curve in document["curves"] if curve["points"]]
     types = all_types(document)
@@ -56,11 +66,13 @@ def draw(document: Document) -> "Figure":
             x, y = _places(curve["points"])
             axes.plot(x, y, color=color, lw=1.4)
             starts = [own[0] for own in _splits(curve["points"], typed=len(types) > 1)]
-            axes.plot(*_places(starts), color=color, marker=marker, ls="none")
+            axes.plot(
+                *_places([*starts, curve["points"][-1]]), color=color, marker=marker, ls="none"
+            )
             axes.plot([], [], color=color, marker=marker, label=curve["system"])
         for curve in document["curves"]:
             if not curve["points"]:
-                axes.plot([], [], ls="none", label=f"{curve['system']}: none keeps the limits")
+                axes.plot([], [], ls="none", label=f"{curve['system']}: {curve['none']}")
         _scale(axes, curves)
         _limit(axes, document["workload"])
         picture.draw_without_rendering()
@@ -125,24 +137,28 @@ def _names(axes: "Axes", curves: Sequence[Document], *, typed: bool) -> None:
 
     halo = [withStroke(linewidth=2.0, foreground="white")]
     every = [(number, _splits(curve["points"], typed=typed)) for number, curve in enumerate(curves)]
-    marks = [(number, several[0][0]) for number, several in every]
-    marks += [(number, curves[number]["points"][-1]) for number, _ in every]
+    marks = [(number, several[0][0], _SIDES) for number, several in every]
+    marks += [(number, curves[number]["points"][-1], _SIDES) for number, _ in every]
     inner = [(number, own) for number, several in every for own in several[1:]]
-    marks += [(number, own[0]) for number, own in sorted(inner, key=lambda one: -len(one[1]))]
+    inner.sort(key=lambda one: -len(one[1]))
+    marks += [(number, own[0], _SIDES[:1]) for number, own in inner]
     taken: list[Any] = []
-    edge = axes.figure.bbox.x1
-    for number, one in marks:
-        label = axes.annotate(
-            f"{_split(one, typed=typed)}, B {one['batch']:,.0f}",
-            (one["interactivity"], one["output_rate_per_proc"]),
-            xytext=(5, 4),
-            textcoords="offset points",
-            fontsize=6.5,
-            color=SERIES[number % len(SERIES)],
-            path_effects=halo,
-        )
-        box = label.get_window_extent().padded(_ROOM)
-        if box.x1 > edge or any(box.overlaps(other) for other in taken):
+    panel = axes.bbox
+    for number, one, sides in marks:
+        for right, up, side in sides:
+            label = axes.annotate(
+                f"{_split(one, typed=typed)}, B {one['batch']:,.0f}",
+                (one["interactivity"], one["output_rate_per_proc"]),
+                xytext=(right, up),
+                textcoords="offset points",
+                ha=side,
+                fontsize=6.5,
+                color=SERIES[number % len(SERIES)],
+                path_effects=halo,
+            )
+            box = label.get_window_extent().padded(_ROOM)
+            inside = panel.x0 <= box.x0 and box.x1 <= panel.x1 and box.y0 >= panel.y0
+            if inside and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
             label.remove()
-        else:
-            taken.append(box)
