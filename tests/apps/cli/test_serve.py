@@ -28,6 +28,21 @@ def test_the_first_question_in_one_line(run):
         assert words in out
 
 
+def test_the_page_tells_what_passes_leave_out(run):
+    staged = run(
+        "serve", *ASKED, *LENGTHS, "--set", "pipeline_par=2", "--users", "64", "--format", "json"
+    )
+    found = json.loads(staged.out)
+    assert found["figures"]["decode_time"] > found["passes"]["decode"]["time"]
+    said = "more: hand-overs between stages, and waits for the slowest."
+    for stages, tells in ((1, False), (2, True)):
+        out = run("serve", *ASKED, *LENGTHS, "--set", f"pipeline_par={stages}", "--users", "64").out
+        assert (said in " ".join(out.split())) is tells
+        assert "prefill alone, in one pass" not in out  # of 2,000 tokens with a budget of 8,192
+    long = ("--prompt", "20k", "--output", "500", "--users", "1")
+    assert "prefill alone, in one pass" in run("serve", *ASKED, *long).out
+
+
 def test_the_file_has_what_the_call_returns(run, tmp_path):
     path = tmp_path / "served.json"
     options = ("--users", "16", "--set", "token_budget=0", "--set", "workload.prompt_cv=1")
