@@ -123,6 +123,10 @@ class ServingFigures:
     usd_per_mtoken: DollarsPerMillion = stat(
         "US dollars for a million generated tokens, where there is a price", nullable=True
     )
+    usd_per_mtoken_blended: DollarsPerMillion = stat(
+        "US dollars for a million tokens of prompts and generated ones together, where there is a price",
+        nullable=True,
+    )
     joules_per_token: JoulesPerToken = stat(
         "energy of a generated token, of processors and the rest of their nodes, where a power is known: an estimate, "
         "which assumes what decoding draws",

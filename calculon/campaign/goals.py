@@ -30,7 +30,8 @@ class TimeSpan(float):
         """Decode a time."""
         number: Any = raw
         if isinstance(raw, str):
-            number, scale = _read(lambda: duration(raw), path, problems), 1.0
+            zero = cls.limits.above is None
+            number, scale = _read(lambda: duration(raw, zero=zero), path, problems), 1.0
         if cls.limits.problem(float, number, path) is not None:
             problems.append(Problem(path, cls.WANTED, shown(raw)))
             return cls(1.0)

@@ -258,7 +258,7 @@ def serve(
         asked = _asked(asked_model, asked_system, source, load, changes)
     for one in (asked, asked.prefilling):
         if one is not None:
-            _check(asked_model, one)
+            check_split(asked_model, one)
     point = loaded(asked_model, asked_system, asked, load).answer()
     return Served(asked_model, asked_system, asked, load, point)
 
@@ -316,7 +316,7 @@ def _may_start_engine(source: object) -> bool:
     return " " in path
 
 
-def _check(model: Model, deployment: Deployment) -> None:
+def check_split(model: Model, deployment: Deployment) -> None:
     """Raise SpecError where a model cannot be split as a deployment says."""
     problems = list(_wrong_split(model, deployment))
     if deployment.prefill is not None:

@@ -99,6 +99,8 @@ def test_price_of_a_million_tokens():
     found = AllReplicas.of(load, rate, rate, one, one, quote(None, given=2.0), None)
     assert found.usd_per_mtoken[0] == pytest.approx(2 / 3600 / 1850 * 1e6)
     assert round(found.usd_per_mtoken[0], 2) == 0.30
+    tokens = (load.prompt + load.output) / load.output
+    assert found.usd_per_mtoken_blended[0] * tokens == pytest.approx(found.usd_per_mtoken[0])
 
 
 def test_caches_as_large_as_the_weights():

@@ -213,6 +213,9 @@ def test_records_are_read_as_they_are_written():
         assert read_workload(load.to_dict()) == load
     words = read_workload({"prompt": "8k", "output": 100, "tpot_limit": "50ms"})
     assert (words.prompt, words.tpot_limit) == (8192, 0.05)
+    assert read_workload({"prompt": 10, "output": 10, "think": "0s"}).think == 0
+    with pytest.raises(SpecError, match="tpot_limit: expected"):
+        read_workload({"prompt": 10, "output": 10, "tpot_limit": "0s"})
 
 
 def test_the_answer_as_plain_values():

@@ -92,6 +92,8 @@ class DeploymentsPage:
         if front and len(shown) >= _LEAST_POINTS:
             yield from (Text(), indented(self._picture(shown)))
         yield from (Text(), indented(Text("; ".join(self._meanings(differ)), "dim")))
+        if hint := self._between():
+            yield indented(Text(hint, "dim"))
 
     def _question(self) -> Iterator[RenderableType]:
         found, counts = self.document, self.document["counts"]
@@ -106,6 +108,7 @@ class DeploymentsPage:
             "limits": limits_words(found["workload"]),
             "tried": f"{counted(counts['total'], 'deployment')}, each with its batch; "
             f"{counts['feasible']:,} of {counts['solved']:,} solved keep the limits",
+            "splits": found["bounds"],
             "types": tried_types(found["types"]),
             "left out": left_out_words(found["left_out"]),
             "price": self._price_words(),
@@ -177,6 +180,17 @@ class DeploymentsPage:
         """Return the figures of the ranking that have no column in any case."""
         told = {f"{name}_p" for name in ("ttft", "tpot")} if self._tail else set(_MEANS)
         return (one for one in self.objectives if one.name not in {*_TOLD, *told})
+
+    def _between(self) -> str:
+        """Say which counts that were not tried may do with less than the best, where the load says what is needed."""
+        document, best = self.document, self.winners[0]["deployment"]
+        most, each = best["num_procs"], best["tensor_par"] * best["pipeline_par"]
+        fewer = [one for one in document["num_procs"] if one < most]
+        sized = "rate" in document["workload"] or "users" in document["workload"]
+        if len(self.objectives) > 1 or not (sized and fewer) or most - max(fewer) <= each:
+            return ""
+        last = max(fewer)
+        return f"Counts between {last:,} and {most:,} were not tried, and may do: {last}:{most}:{each}."
 
     def _meanings(self, differ: Sequence[str]) -> Iterator[str]:
         """Yield the meaning of the short words that there are."""

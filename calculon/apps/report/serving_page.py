@@ -162,6 +162,8 @@ class ServingPage:
             rows.append(
                 ("USD for 1M generated", f"{f['usd_per_mtoken']:.3g}", self.served["price"])
             )
+            blended = f"{f['usd_per_mtoken_blended']:.3g}"
+            rows.append(("USD for 1M tokens", blended, "prompts and generated together"))
         elif not self.served["price"]:
             rows.append(("USD for 1M generated", "?", "no price is known: --set price=2.5 (USD/h)"))
         if f["joules_per_token"] is not None:
@@ -270,13 +272,22 @@ class ServingPage:
             ("sequences decoded in a replica", f"{f['concurrency']:,.1f}"),
             ("wait before prefill", duration_of(f["queue_time"])),
             *self._pools(),
-            ("prefill alone", duration_of(f["prefill_time"])),
+            (self._alone(), duration_of(f["prefill_time"])),
             ("decode pass", duration_of(f["decode_time"])),
             ("whole request", duration_of(f["request_latency"])),
         )
         for label, value in rows:
             table.add_row(label, value)
         yield indented(table)
+
+    def _alone(self) -> str:
+        """Say what prefill alone is: a pass of the whole prompt, which with others comes in chunks if it is long."""
+        budget = 0 if "prefill" in self.deployment else self.deployment["token_budget"]
+        return (
+            "prefill alone, in one pass"
+            if 0 < budget < self.workload["prompt"]
+            else "prefill alone"
+        )
 
     def _pools(self) -> Iterator[tuple[str, str]]:
         """Yield how busy processors are that only prefill, and those that only decode."""
@@ -310,6 +321,10 @@ class ServingPage:
             if own["time"] > 0
         ]
         yield indented(Table(columns, rows))
+        beyond = self.figures["decode_time"] - one["time"]
+        if name == "decode" and beyond > _LATENT:
+            said = f"A token takes {duration_of(beyond)} more: hand-overs between stages, and waits for the slowest."
+            yield indented(Text(said, "dim"))
 
     def _helps(self) -> Iterator[RenderableType]:
         """Tell the parts of the machine that are worth the most."""

@@ -22,7 +22,7 @@ from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.decode import decode
 from calculon.spec.fields import declare
 from calculon.spec.files import read_document
-from calculon.spec.named_values import EDITION_NAMES
+from calculon.spec.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
 from calculon.statistics import Stats
 from calculon.units import GIB, GIGA
 
@@ -267,6 +267,12 @@ class Study(Recipe):
     def serves(self) -> bool:
         """Whether its rows are deployments, and not steps of training."""
         return bool(self.deployment.source or self.deployment.values)
+
+    @property
+    def usual_edition(self) -> str:
+        """The edition where none is asked for: the published one, unless that knows none of the figures."""
+        beyond = self.serves or all(one.is_run for one in self.quantities)
+        return CORRECTED if beyond else PUBLISHED
 
     def problems(self, path: str) -> list[Problem]:
         """Return a missing system, which only an alternative may leave out, and figures of other rows than it has."""

@@ -1,6 +1,6 @@
 """Estimates of measured rows of served models: each row is a model, a deployment, a system and a workload."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,10 +13,15 @@ from calculon.apps.validate.study_rows import Row, values, with_derived
 from calculon.errors import Infeasible, SpecError
 from calculon.expression import Expression
 from calculon.hardware.system import System
+from calculon.serving.caches.cache import check_served
+from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.deployments import grouped
 from calculon.serving.records.load import Workload
-from calculon.serving.serve import serve
+from calculon.serving.serve import check_split, serve
+from calculon.serving.states.operating_point import Load
+from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.model import Model
 
 R = TypeVar("R", Deployment, Workload)
@@ -27,36 +32,62 @@ def predict_served(
 ) -> Prediction:
     """Estimate the rows of a study of deployments; arguments and errors as of ``predict``.
 
-    Rows that cannot run by the model have no figures, and a reason. Equal rows are estimated once.
+    Rows that cannot run by the model have no figures, and a reason. Equal rows are estimated once, and those that
+    differ in sizes of their deployments alone together.
     """
     wanted = list(dict.fromkeys(names))
     found = {name: np.full(len(rows), np.nan) for name in wanted}
     reasons = [""] * len(rows)
-    known: dict[Hashable, tuple[dict[str, float | None], str]] = {}
     derived = with_derived(study, rows)
     models = [Model(**one) for one in named_specs(library, study, study.model, "model", derived)]
     systems = row_systems(library, study, derived)
     deployments = _records(study, study.deployment, derived, read_deployment)
     workloads = _records(study, study.workload, derived, read_workload)
-    for i, asked in enumerate(zip(models, deployments, systems, workloads, strict=True)):
-        model, deployment, system, workload = asked
-        key = (model, deployment, workload, system.name)
-        if key not in known:
-            known[key] = _figures(*asked)
-        figures, reasons[i] = known[key]
-        for name in wanted if figures else ():
-            found[name][i] = figures[name]
+    alike: dict[tuple[Model, str, Workload], dict[Deployment, list[int]]] = {}
+    for i, deployment in enumerate(deployments):
+        own = alike.setdefault((models[i], systems[i].name, workloads[i]), {})
+        own.setdefault(deployment, []).append(i)
+    for (model, _, workload), members in alike.items():
+        system = systems[next(iter(members.values()))[0]]
+        answers = _answers(model, system, workload, [*members], wanted)
+        for (figures, why), places in zip(answers, members.values(), strict=True):
+            for i in places:
+                reasons[i] = why
+                for name, value in figures.items():
+                    found[name][i] = value
     return Prediction(found, reasons, np.zeros(len(rows), bool), [])
 
 
-def _figures(
-    model: Model, deployment: Deployment, system: System, workload: Workload
-) -> tuple[dict[str, float | None], str]:
-    """Return the figures of a deployment, or none of them and why it cannot run."""
+def _answers(
+    model: Model,
+    system: System,
+    workload: Workload,
+    deployments: Sequence[Deployment],
+    names: Iterable[str],
+) -> list[tuple[Mapping[str, float], str]]:
+    """Return figures of deployments as :func:`serve` has them, or none of them and why one cannot run."""
+    check_served(model)
+    for one in deployments:
+        check_split(model, one)
+    found: list[tuple[Mapping[str, float], str]] = [({}, "")] * len(deployments)
+    for columns, places in grouped(deployments):
+        points = Load(Replica(model, system, columns, workload)).solve()
+        values = {name: SERVING_FIGURES[name].of(points.figures) for name in names}
+        for row, place in enumerate(places):
+            if points.room[row]:
+                found[place] = {name: float(one[row]) for name, one in values.items()}, ""
+            else:
+                found[place] = {}, _refusal(model, deployments[place], system, workload)
+    return found
+
+
+def _refusal(model: Model, deployment: Deployment, system: System, workload: Workload) -> str:
+    """Return why a deployment cannot run, which has no room for a sequence."""
     try:
-        return serve(model, deployment, system, workload).stats, ""
+        serve(model, deployment, system, workload)
     except Infeasible as error:
-        return {}, error.reason
+        return error.reason
+    raise AssertionError("a deployment without room for a sequence is answered")
 
 
 def _records(study: Study, form: Fields, rows: Sequence[Row], read: Callable[[Any], R]) -> list[R]:

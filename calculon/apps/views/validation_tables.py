@@ -144,7 +144,7 @@ JUDGED = (
 )
 """Rule of the column ``ok`` of processor-hours."""
 
-NOT_COMPARED = f"Processor-hours of whole runs (campaign) are compared under --edition {CORRECTED} only; here n is 0."
+NOT_COMPARED = "{} exist in edition {} alone; here n is 0."
 
 
 def _hours(value: float | None) -> str:
@@ -389,19 +389,39 @@ def forms(editions: Sequence[str]) -> tuple[Form, ...]:
 def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Section]:
     """Yield the tables of some studies that have rows; each is made when it is asked for.
 
-    A short list has errors by study, all together, and by source.
+    A short list has errors by study, all together, and by source. Studies of other editions have tables of their own.
     """
-    editions = summary.editions(results)
-    for title, columns, rows in main_forms(editions) if brief else forms(editions):
-        if found := rows(results):
-            notes = (JUDGED,) if title == RUNS_BESIDE[0][0] else ()
-            yield Section(title, Table(columns, found, "--format markdown"), notes)
+    alike = _by_editions(results)
+    for editions, shown in alike.items():
+        own = f" (edition {', '.join(editions)})" if len(alike) > 1 else ""
+        for title, columns, rows in main_forms(editions) if brief else forms(editions):
+            if found := rows(shown):
+                notes = (JUDGED,) if title == RUNS_BESIDE[0][0] else ()
+                yield Section(title + own, Table(columns, found, "--format markdown"), notes)
+
+
+def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:
+    """Return the results of studies that are compared under the same editions."""
+    of_study: dict[str, list[Result]] = {}
+    for one in results:
+        of_study.setdefault(one.study.name, []).append(one)
+    found: dict[tuple[str, ...], list[Result]] = {}
+    for own in of_study.values():
+        found.setdefault(summary.editions(own), []).extend(own)
+    return found
 
 
 def not_compared(results: Sequence[Result]) -> str:
-    """Say where studies of whole runs are compared, if they are among some that are not; else nothing."""
-    studies = [one for one in results if one.study.origin == published_runs.ROOM]
-    return NOT_COMPARED if studies and not published_runs.trainings(results) else ""
+    """Say which studies exist in edition corrected alone, if results are of another one; else nothing."""
+    compared = {one.study.name for one in results if one.edition == CORRECTED}
+    waiting = [
+        one.study
+        for one in results
+        if one.study.usual_edition == CORRECTED and one.study.name not in compared
+    ]
+    kinds = {"Served models": True, "Whole runs": False}
+    named = [kind for kind, serves in kinds.items() if any(s.serves is serves for s in waiting)]
+    return NOT_COMPARED.format(" and ".join(named).capitalize(), CORRECTED) if named else ""
 
 
 def runs_file(results: Sequence[Result]) -> str:
@@ -421,8 +441,10 @@ def served_file(results: Sequence[Result]) -> str:
 
 def heading(results: Sequence[Result]) -> str:
     """Return the editions of the results in words."""
-    editions = summary.editions(results)
-    return f"Edition{'s' * (len(editions) > 1)} of the cost model: {', '.join(editions)}"
+    first, *others = _by_editions(results)
+    said = f"Edition{'s' * (len(first) > 1)} of the cost model: {', '.join(first)}"
+    beside = ", ".join(name for one in others for name in one)
+    return f"{said}; {beside} of studies that exist there alone" if beside else said
 
 
 def markdown(results: Sequence[Result]) -> str:

@@ -282,11 +282,12 @@ class DeploymentSpace:
     def _engines(self) -> Array:
         """The splits of a replica: heads and blocks that can be divided, experts in whole groups."""
         model, networks = self.model, self.system.networks
-        node = range(1, networks[0].size + 1)
-        ranks = self._sizes("tensor_par", node) if model.mixes else [1]
+        node = networks[0].size
+        usual_ranks = [*range(1, node + 1), *self._nodes]
+        ranks = self._sizes("tensor_par", usual_ranks) if model.mixes else [1]
         groups = [one for one in range(1, max(ranks) + 1) if any(t % one == 0 for t in ranks)]
         usual: dict[str, Sequence[int]] = {
-            "tensor_par": node,
+            "tensor_par": usual_ranks,
             "pipeline_par": range(1, model.num_blocks + 1),
             "attn_data_par": groups,
             "expert_par": groups,
@@ -303,8 +304,41 @@ class DeploymentSpace:
         fits &= (parts == 1) | model.mixes
         fits &= copies_of_heads(model, np.maximum(tensor // parts, 1)) % shared == 0
         fits &= tensor * stages <= max(network.size for network in networks)
+        within = node % np.maximum(tensor // parts, 1) == 0
+        stated = (*self.fix.get("tensor_par", ()), *self.add.get("tensor_par", ()))
+        fits &= (tensor <= node) | within | np.isin(tensor, stated)
         split = np.stack([tensor, stages, parts, experts, copies, shared])
         return split[:, fits].astype(np.int64)
+
+    @cached_property
+    def _nodes(self) -> list[int]:
+        """Ranks of whole nodes, several, of which the attention of a mixture makes groups that stay in a node each."""
+        node = self.system.networks[0].size
+        most = max(network.size for network in self.system.networks)
+        if not self.model.mixes:
+            return []
+        divisors = {
+            ranks
+            for count in self.counts
+            for ranks in range(2 * node, min(count, most) + 1, node)
+            if count % ranks == 0
+        }
+        return sorted(divisors)
+
+    @property
+    def bounds(self) -> str:
+        """What bounds the splits that are tried, in words."""
+        node = self.system.networks[0].size
+        if "tensor_par" in self.fix:
+            return f"tensor parallelism of {', '.join(map(str, sorted(self.fix['tensor_par'])))}"
+        more = ", ".join(map(str, sorted(self.add.get("tensor_par", ()))))
+        beside = f" or {more}" if more else ""
+        if self.model.mixes:
+            return (
+                f"ranks that share attention within a node of {node:,}{beside}; experts over whole nodes that divide "
+                "the processors"
+            )
+        return f"tensor parallelism within a node of {node:,}{beside}"
 
     def _scheduling(self, record: Deployment, *, of_pools: bool) -> Iterator[Array]:
         """Yield settings of the scheduler: those with prompts in passes of their own, then those of mixed passes.

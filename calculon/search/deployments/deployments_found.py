@@ -185,6 +185,7 @@ class DeploymentSearch(Displayed):
             "workload": space.workload.to_dict(),
             "num_procs": list(space.counts),
             "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],
+            "bounds": space.bounds,
             "types": {name: list(space.tried(name)) for name in TYPES},
             "asked": {name: list(values) for name, values in space.asked.items()},
             "left_out": {name: list(values) for name, values in space.left_out.items()},

@@ -25,6 +25,7 @@ class AllReplicas(NamedTuple):
     capacity_rate: Array
     utilisation: Array
     usd_per_mtoken: Array
+    usd_per_mtoken_blended: Array
 
     @classmethod
     def of(
@@ -54,7 +55,7 @@ class AllReplicas(NamedTuple):
         """
         w = workload
         output = rate * w.output * replicas
-        per_proc = output / num_procs
+        per_proc, each = output / num_procs, 1 + w.prompt / w.output
         answered, capacity = rate * replicas, most * replicas
         asked = answered if w.rate is None else np.full_like(answered, w.rate)
         dollars = np.full_like(output, np.nan)
@@ -64,11 +65,12 @@ class AllReplicas(NamedTuple):
             output_rate=output,
             run_output_rate=output if ends is None else (w.requests or 0) * w.output / ends,
             output_rate_per_proc=per_proc,
-            total_rate_per_proc=per_proc * (1 + w.prompt / w.output),
+            total_rate_per_proc=per_proc * each,
             request_rate=answered,
             capacity_rate=capacity,
             utilisation=asked / capacity,
             usd_per_mtoken=dollars,
+            usd_per_mtoken_blended=dollars / each,
         )
 
 

@@ -162,8 +162,8 @@ def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
     return GlobalBatch(_whole(sequences, text, name, wanted, LARGEST_INTEGER), seq_size)
 
 
-def duration(text: str, name: str = "time") -> float:
-    """Return the seconds of a time: ``60d``, ``12h``, ``90 min``, ``1d 12h``.
+def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
+    """Return the seconds of a time: ``60d``, ``12h``, ``90 min``, ``1d 12h``; none only where that is one.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def duration(text: str, name: str = "time") -> float:
             hint = "m may be minutes (write min) or months (write days: 30d)"
         raise _refused(text, name, wanted, hint)
     seconds = sum(Fraction(number) * _SECONDS[unit.lower()] for number, unit in parts)
-    if not seconds:
+    if not (seconds or zero):
         raise _refused(text, name, wanted)
     return float(seconds)
 

@@ -28,6 +28,21 @@ def test_the_first_question_in_one_line(run):
         assert words in out
 
 
+def test_the_page_tells_what_passes_leave_out(run):
+    staged = run(
+        "serve", *ASKED, *LENGTHS, "--set", "pipeline_par=2", "--users", "64", "--format", "json"
+    )
+    found = json.loads(staged.out)
+    assert found["figures"]["decode_time"] > found["passes"]["decode"]["time"]
+    said = "more: hand-overs between stages, and waits for the slowest."
+    for stages, tells in ((1, False), (2, True)):
+        out = run("serve", *ASKED, *LENGTHS, "--set", f"pipeline_par={stages}", "--users", "64").out
+        assert (said in " ".join(out.split())) is tells
+        assert "prefill alone, in one pass" not in out  # of 2,000 tokens with a budget of 8,192
+    long = ("--prompt", "20k", "--output", "500", "--users", "1")
+    assert "prefill alone, in one pass" in run("serve", *ASKED, *long).out
+
+
 def test_the_file_has_what_the_call_returns(run, tmp_path):
     path = tmp_path / "served.json"
     options = ("--users", "16", "--set", "token_budget=0", "--set", "workload.prompt_cv=1")
@@ -89,15 +104,14 @@ def test_what_does_not_fit_because_of_a_share_or_of_what_drivers_take(run):
 def test_what_is_no_number_of_processors(run, number):
     code, _, err = run("serve", "llama3-8B", number, "h100", *LENGTHS)
     assert code == 2
-    assert f"{number}: expected a deployment" in err
-    assert "found a number. Hint: that of processors is a whole one of at least 1" in err
+    assert f"expected a whole number of processors, such as 8 or 1k, found '{number}'" in err
 
 
 def test_an_empty_rank(run, tmp_path):
     (tmp_path / "best.json").write_text("{}")
     code, _, err = run("serve", "llama3-8B", "best.json#", "h100", *LENGTHS)
     assert code == 2
-    assert "found a file with an empty rank. Hint: state it after #, the best is best.json#0" in err
+    assert "expected a rank or a row after #, such as best.json#0, found nothing" in err
 
 
 @pytest.mark.parametrize(

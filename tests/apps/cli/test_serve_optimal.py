@@ -36,6 +36,16 @@ def test_the_cheapest_for_a_rate(run):
     assert best[:2] == ["0", str(same.best.deployment.num_procs)]
 
 
+def test_counts_that_were_not_tried_are_named_where_they_may_do(run):
+    alone = calculon.search_deployments(*ASKED[:1], 1, ASKED[2], **OPTIONS).best["request_rate"]
+    asked = (*FEW, "--fix", "tensor_par=1", "--rate", str(1.2 * alone))
+    skipped, every = (
+        run("sop", ASKED[0], counts, *ASKED[2:], *asked).out for counts in ("1,4", "1,2")
+    )
+    assert "Counts between 1 and 4 were not tried, and may do: 1:4:1." in skipped
+    assert "were not tried" not in every
+
+
 def test_a_winner_is_a_deployment_that_serve_reads(run, tmp_path):
     path = tmp_path / "best.json"
     code, out, _ = run("sop", *ASKED[:3], str(path), *ASKED[4:], *FEW, "-t", "3")

@@ -80,7 +80,8 @@ def _comparisons(name, edition):
 
 def test_csv_has_a_line_per_value(run):
     rows = list(csv.DictReader(io.StringIO(run("lv", "--format", "csv").out)))
-    represented = {name for name in NAMES if any(one.rows for one in _comparisons(name, "sc23"))}
+    usual = {study.name: study.usual_edition for study in Library.at().studies()}
+    represented = {n for n in NAMES if any(one.rows for one in _comparisons(n, usual[n]))}
     assert {row["study"] for row in rows} == represented
     assert {"seqsel/tab5", "bigscience"} < represented
     assert sum(row["study"] == "vtrain/single" for row in rows) == 720
@@ -101,7 +102,7 @@ def test_html_is_one_page_that_needs_nothing_else(run):
             assert not {"src", "href"} & {name for name, _ in attrs}
 
     Reader().feed(out)
-    assert found.count("table") == 10
+    assert found.count("table") == found.count("h2") > 10
     assert all(name in out for name in NAMES)
 
 
@@ -145,6 +146,7 @@ def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions
 
 
 BOTH = ("--edition", "sc23,corrected")
+CORRECTED_ALONE = ("--edition", "corrected")
 
 
 def _tab5(run, edition):
@@ -154,8 +156,21 @@ def _tab5(run, edition):
     return quantity["mean"], quantity["bias"]
 
 
-def test_without_an_edition_it_is_the_published_one(run):
-    assert run("lv", "--edition", "sc23") == run("lv")
+def test_without_an_edition_it_is_the_published_one_of_studies_that_it_knows(run):
+    assert run("lv", "--study", "seqsel", "--edition", "sc23") == run("lv", "--study", "seqsel")
+    found = json.loads(run("lv", "--format", "json").out)["studies"]
+    beyond = {one["name"] for one in found if one["edition"] == "corrected"}
+    assert beyond == {name for name in NAMES if name.startswith(("serving/", "campaign/"))}
+    assert [one["name"] for one in found] == list(NAMES)
+
+
+def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(run):
+    usual, stated = (run("lv", "--study", "serving/mtp", *more) for more in ((), CORRECTED_ALONE))
+    assert usual == stated
+    mean = _comparisons("serving/mtp", "corrected")[0].score.mean
+    _, table = run("lv").out.split("and bias (edition corrected)\n")
+    (line,) = [one for one in table.splitlines() if one.startswith("serving/mtp")]
+    assert f"{mean:.2f}" in line.split()
 
 
 def test_another_edition_says_its_name(run):
@@ -217,7 +232,11 @@ def test_every_format_says_the_edition(run):
     assert found["editions"] == ["sc23", "corrected"]
     assert [study["edition"] for study in found["studies"]] == ["sc23", "corrected"]
     assert [total["edition"] for total in found["totals"]] == ["sc23", "corrected"]
-    assert run("lv", "--format", "markdown").out.startswith("Edition of the cost model: sc23\n")
+    known = run("lv", "--study", "tab5", "--format", "markdown").out
+    assert known.startswith("Edition of the cost model: sc23\n")
+    beside = "; corrected of studies that exist there alone\n"
+    every = run("lv", "--format", "markdown").out
+    assert every.startswith("Edition of the cost model: sc23" + beside)
     page = run("lv", *BOTH, "--study", "tab5", "--format", "html").out
     assert "<p>Editions of the cost model: sc23, corrected</p>" in page
     assert "<th>edition</th>" in page
@@ -302,9 +321,11 @@ def test_sources_stand_in_every_format(run):
 
 
 def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
-    told = "under --edition corrected only"
-    assert told in run("lv", "--study", "campaign").out
-    compared = run("lv", "--study", "campaign", "--edition", "corrected").out
+    told = "exist in edition corrected alone; here n is 0"
+    published = ("--edition", "sc23")
+    assert f"Whole runs {told}" in run("lv", "--study", "campaign", *published).out
+    assert f"Served models {told}" in run("lv", "--study", "serving", *published).out
+    compared = run("lv", "--study", "campaign").out
     assert told not in compared
     assert "ok: hours of a whole run" in compared
-    assert told not in run("lv", "--study", "tab5").out
+    assert told not in run("lv", "--study", "tab5", *published).out

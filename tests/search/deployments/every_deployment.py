@@ -35,15 +35,18 @@ def every(
     """Return all deployments with these values of their fields."""
     shape, node = inputs.model(model), inputs.system(system).networks[0].size
     experts = shape.num_experts if shape.mixes else 1
-    groups = range(1, node + 1) if shape.mixes else (1,)
+    most = max(node, *counts) if shape.mixes else node
+    groups = range(1, most + 1) if shape.mixes else (1,)
     found = []
     for weights, mixed in product(types, (False, True)):
         for count, split, stage, parts, group in product(
-            counts, range(1, node + 1), stages, groups, groups
+            counts, range(1, most + 1), stages, groups, groups
         ):
             if count % (split * stage) or split % parts or split % group or experts % group:
                 continue
             if shape.attn_heads % (split // parts):
+                continue
+            if split > node and (split % node or node % (split // parts)):
                 continue
             for budget, cap in product(budgets, caps):
                 if (budget > 0) != mixed or (budget and cap > budget):

@@ -135,15 +135,35 @@ def test_pools_apart_are_all_tried(load):
                 np.testing.assert_equal(found.columns[name][place], one.served[name])
 
 
+MIXTURE = {
+    **{"hidden": 512, "feedforward": 1024, "seq_size": 1024, "attn_heads": 8, "attn_size": 64},
+    **{"num_blocks": 2, "kv_heads": 4, "activation": "swiglu", "vocab": 32000},
+    **{"num_experts": 8, "experts_per_token": 2, "dropout": False},
+}
+
+
+def test_experts_are_split_over_nodes_where_attention_stays_in_one():
+    fix = {"pipeline_par": 1, "token_budget": 2048}
+    asked = make_space(MIXTURE, 16, H100, LENGTHS, fix=fix)
+    ones = every(MIXTURE, (16,), H100, LENGTHS, stages=(1,), budgets=(2048,))
+    tried = [fields_of(asked.deployment(number)) for number in range(len(asked))]
+    assert tried == [one.fields for one in ones]
+    wide = {one["attn_data_par"] for one in tried if one["tensor_par"] == 16}
+    assert wide == {2, 4, 8, 16}  # 8, 4, 2 and 1 of the 8 processors of a node share attention
+    assert "within a node of 8" in asked.bounds
+    heads = MIXTURE | {"attn_heads": 16, "attn_size": 32}  # which 16 ranks can share
+    usual = make_space(heads, 16, H100, LENGTHS, fix=fix)
+    added = make_space(heads, 16, H100, LENGTHS, fix=fix, add={"tensor_par": 16})
+    beyond = {added.deployment(number) for number in range(len(added))}
+    beyond -= {usual.deployment(number) for number in range(len(usual))}
+    assert {(one.tensor_par, one.attn_data_par) for one in beyond} == {(16, 1)}
+    assert "of 8 or 16" in added.bounds
+
+
 def test_experts_are_split_in_every_way():
-    mixture = {
-        **{"hidden": 512, "feedforward": 1024, "seq_size": 1024, "attn_heads": 8, "attn_size": 64},
-        **{"num_blocks": 2, "kv_heads": 4, "activation": "swiglu", "vocab": 32000},
-        **{"num_experts": 8, "experts_per_token": 2, "dropout": False},
-    }
     load = LENGTHS | {"tpot_limit": 0.01}
-    ones = every(mixture, (4,), H100, load, budgets=(2048,))
-    asked = make_space(mixture, 4, H100, load, fix={"pipeline_par": (1, 2), "token_budget": 2048})
+    ones = every(MIXTURE, (4,), H100, load, budgets=(2048,))
+    asked = make_space(MIXTURE, 4, H100, load, fix={"pipeline_par": (1, 2), "token_budget": 2048})
     assert [fields_of(asked.deployment(number)) for number in range(len(asked))] == [
         one.fields for one in ones
     ]

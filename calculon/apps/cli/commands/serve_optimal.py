@@ -31,9 +31,10 @@ LEAST_FIGURES = 2
 def configure(parser: Parser) -> None:
     """Declare the arguments."""
     parser.explain(
-        "Find the best deployments that serve a model, exactly: every count of processors, every split into replicas, "
-        "tensor and pipeline parallelism and groups of experts, budgets of tokens from 512 to 16,384 and prompts in "
-        "passes of their own; of each the batch is solved as `calculon serve` does, and must keep the limits.\n"
+        "Find the best deployments that serve a model, exactly, among those tried: each stated count of processors, "
+        "each split into replicas, tensor and pipeline parallelism and groups of experts, budgets of tokens from 512 "
+        "to 16,384 and prompts in passes of their own; of each the batch is solved as `calculon serve` does, and must "
+        "keep the limits. Ranks that share attention stay in a node; --add tensor_par=16 tries more.\n"
         "Weights and caches have 16 bits unless --add or --fix says otherwise: whether narrower types answer as well "
         "is not a matter of time.\n"
         "Each winner of a .json file is a deployment: calculon serve MODEL best.json#0 SYSTEM ... tells all of it. "

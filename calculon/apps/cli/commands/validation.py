@@ -34,12 +34,13 @@ def configure(parser: Parser) -> None:
         "measured value; a bias below 0 is a model that is too fast, or that needs too little memory. A study whose "
         "mean error exceeds its bound in any edition shown makes the exit code 1. Edition sc23 sees the published "
         "fields of a study's models and executions, edition corrected all of them: vocabulary, flash attention, ... "
-        "Whole runs (campaign) are shown by themselves: processor-hours of trainings, failures, energy and cost.",
+        "Served models (serving) and whole runs (campaign: processor-hours, failures, energy and cost) exist in "
+        "edition corrected alone.",
         "calculon llm-validation\n"
         "calculon lv --study tab5\n"
         "calculon lv --edition sc23,corrected\n"
         "calculon lv --edition corrected --study nemotron4_15b\n"
-        "calculon lv --edition corrected --study campaign\n"
+        "calculon lv --study serving\n"
         "calculon lv --format markdown\n"
         "calculon lv --format csv > rows.csv\n"
         "calculon lv --edition corrected --runs runs.csv",
@@ -59,7 +60,8 @@ def configure(parser: Parser) -> None:
         default="",
         help="only this study, in detail; or a group of studies",
     )
-    add_edition(parser, several=True, absent=PUBLISHED)
+    absent = f"{PUBLISHED}; of studies that exist in edition {CORRECTED} alone that one"
+    add_edition(parser, several=True, absent=absent)
     parser.add_argument(
         "--format",
         choices=FORMATS,
@@ -77,11 +79,11 @@ def configure(parser: Parser) -> None:
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Run the studies, print their errors, and return whether all are within their bounds."""
     library = Library.at(arguments.base_dir)
-    editions = arguments.edition or (PUBLISHED,)
     if arguments.runs:
-        _check_runs(arguments.runs, editions)
+        _check_runs(arguments.runs, arguments.edition or (PUBLISHED,))
     results = []
     for study in library.studies(arguments.study):
+        editions = arguments.edition or (study.usual_edition,)
         results += [compare(study, library, edition) for edition in editions]
         if arguments.verbose:
             log(f"Now running test: {study.name}")
@@ -134,14 +136,15 @@ def _print(results: Sequence[Result], form: str, *, detailed: bool, log: Log) ->
 
 def _print_text(results: Sequence[Result], *, detailed: bool, log: Log) -> None:
     """Print the published tables of each edition, and the errors of the studies: in detail, or the totals."""
-    editions = summary.editions(results)
+    tables = [(result, published_tables(result)) for result in results]
+    with_tables = [result for result, lines in tables if lines]
+    editions = summary.editions(with_tables)
     for edition in editions:
-        shown = summary.of_edition(results, edition)
-        lines = [line for result in shown for line in published_tables(result)]
-        if lines and editions != (PUBLISHED,):
-            log(heading(shown))
-        for line in lines:
-            log(line)
+        if editions != (PUBLISHED,):
+            log(heading(summary.of_edition(with_tables, edition)))
+        for result, lines in tables:
+            for line in lines if result.edition == edition else ():
+                log(line)
     for section in sections(results, brief=not detailed):
         log(f"\n{section.title}")
         log.table(section.table, "text")
