@@ -251,7 +251,7 @@ def serve(
     load = read_workload(_workload_beside(deployment, workload, options), options)
     check_length(asked_model, load)
     source: Any = deployment
-    if isinstance(source, Integral) and not isinstance(source, bool):
+    if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     else:
         asked = _asked(asked_model, asked_system, source, load, changes)
