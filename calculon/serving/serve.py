@@ -251,8 +251,7 @@ def serve(
     load = read_workload(_workload_beside(deployment, workload, options), options)
     check_length(asked_model, load)
     source: Any = deployment
-    counted = not isinstance(deployment, bool) and isinstance(source, Integral)
-    if counted:
+    if not isinstance(deployment, bool) and isinstance(source, Integral):
         asked = deployment_of(asked_model, asked_system, int(source), load, changes)
     else:
         asked = _asked(asked_model, asked_system, source, load, changes)

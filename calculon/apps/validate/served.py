@@ -13,7 +13,7 @@ from calculon.apps.validate.study_rows import Row, values, with_derived
 from calculon.errors import Infeasible, SpecError
 from calculon.expression import Expression
 from calculon.hardware.system import System
-from calculon.serving.caches.cache import check_served
+from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
@@ -67,6 +67,7 @@ def _answers(
 ) -> list[tuple[Mapping[str, float], str]]:
     """Return figures of deployments as :func:`serve` has them, or none of them and why one cannot run."""
     check_served(model)
+    check_length(model, workload)
     for one in deployments:
         check_split(model, one)
     found: list[tuple[Mapping[str, float], str]] = [({}, "")] * len(deployments)
