@@ -188,7 +188,7 @@ DEPLOYMENT = ("deployment", *SEARCH)
         ("max_batch=4", SEARCH, "found one of the deployment. Hint: in a search: --fix max_batch="),
         ("deployment.tensor_par=2", SEARCH, "in a search: --fix tensor_par=VALUE"),
         ("tensor_par=2", SEARCH, "found one of the deployment"),
-        ("num_procs=2", SEARCH, "in a search: NUM_PROCS states it"),
+        ("num_procs=2", SEARCH, "in a search: the number of processors is an argument of its own"),
         ("nope=3", SEARCH, "expected a field of the workload, model or system, found 'nope'"),
         ("prompt_vc=3", SEARCH, "did you mean 'prompt_cv'?"),
         ("workload=3", SEARCH, "workload: expected one of its fields, such as workload.prompt"),
