@@ -15,6 +15,9 @@ from tests.strategies import Document, divisors, extended_models, extensions, sy
 MOST_RANKS = 64
 """Ranks of tensor parallelism up to which deployments are drawn."""
 
+SENT = ("same", "bfloat16", "float8")
+"""Types in which tokens are sent to their experts."""
+
 FLOORS = ("matrix_floor", "attention_floor", "vector_floor", "routing_floor", "step_host")
 
 
@@ -22,6 +25,8 @@ FLOORS = ("matrix_floor", "attention_floor", "vector_floor", "routing_floor", "s
 def served_models(draw: st.DrawFn) -> Document:
     """Models with attention to all tokens before, or to those of a window, of any other kind."""
     found = draw(extended_models(patterns=False).filter(lambda one: "linear_attention" not in one))
+    if found.get("positions"):
+        found["positions"] = 16_384  # longer than any request that is drawn
     return {"vocab": draw(st.integers(1, 150_000)), **found, "causal": True}
 
 
@@ -90,9 +95,9 @@ def deployments(draw: st.DrawFn, model: Document, **fixed: Any) -> Document:
         "context_par": draw(st.sampled_from(divisors(alike))),
         "expert_par": apart,
         "redundant_experts": copies,
-        "routing": draw(st.sampled_from(sorted(ROUTINGS))),
-        "dispatch_dtype": draw(st.sampled_from(("same", "bfloat16", "float8"))),
-        "overlap": draw(st.sampled_from(sorted(OVERLAPS))),
+        "routing": draw(st.sampled_from(sorted(ROUTINGS))) if experts > 1 else "balanced",
+        "dispatch_dtype": draw(st.sampled_from(SENT)) if experts > 1 else "same",
+        "overlap": draw(st.sampled_from(sorted(OVERLAPS))) if experts > 1 else "none",
         "weights_dtype": draw(st.sampled_from(sorted(WEIGHT_TYPES))),
         "head_dtype": draw(st.sampled_from(("bfloat16", "float8"))),
         "kv_dtype": draw(st.sampled_from(sorted(CACHE_TYPES))),

@@ -16,7 +16,10 @@ _OFFLOADED = f"{_KEPT}, and --fix cache_offload=host"
 _DRAFTED = "only deployments with drafts have it: --fix draft=mtp, or ngram with draft_tokens and acceptance"
 
 HINTS: Mapping[str, str] = {
-    "usd_per_mtoken": NO_PRICE.replace("--price 2.5", "--fix price=2.5"),
+    **dict.fromkeys(
+        ("usd_per_mtoken", "usd_per_mtoken_blended"),
+        NO_PRICE.replace("--price 2.5", "--fix price=2.5"),
+    ),
     "joules_per_token": NO_POWER,
     **dict.fromkeys(("prefill_busy", "decode_busy", "balanced_prefill"), _APART),
     **dict.fromkeys(("kept_prefixes", "recompute_time", "hit_break_even"), _KEPT),

@@ -17,8 +17,8 @@ from calculon.apps.study.study_file import Study
 from calculon.apps.study.study_summary import make_summary
 from calculon.apps.study.study_table import (
     COUNTS,
-    _column,
-    _type,
+    column_of,
+    column_type,
     parts,
     shown_names,
     study_names,
@@ -533,7 +533,7 @@ def test_evaluate_knows_the_columns_that_every_study_may_have():
 
 
 def test_a_column_takes_whole_numbers_of_any_size():
-    column = _column([10**30, None, 1], _type([10**30, None, 1]))
+    column = column_of([10**30, None, 1], column_type([10**30, None, 1]))
     assert column.tolist()[::2] == [1e30, 1]
     assert np.isnan(column[1])
 
