@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +9,14 @@ import numpy as np
 from calculon.campaign.goals import TimeSpan
 from calculon.display import Displayed, drawn
 from calculon.frozen import dataclass
-from calculon.serving.passes.drafts import speculation_of
 from calculon.serving.passes.replica import Replica
 from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.plain_deployment import loaded
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
-from calculon.serving.serve import Served, serve, with_replicas
-from calculon.serving.states.batch_search import largest
+from calculon.serving.serve import Served, with_replicas
 from calculon.serving.states.operating_point import Load
-from calculon.serving.states.steady import budget_batch
-from calculon.units import Array, Count, Fraction, Seconds
+from calculon.units import Array, Fraction, Seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -191,16 +187,12 @@ def _bounds(served: Served) -> Iterator[Cut]:
     load = replace(
         w, rate=None, users=None, think=TimeSpan(0), requests=None, ttft_limit=None, tpot_limit=None
     )
-    free = serve(served.model, every, served.system, load)
-    yield Cut("memory", int(free["max_concurrency"]))
-    if free.cut == "prefill":
-        yield Cut(free.cut, free.batch)
-    if d.mixes:
-        budget = np.array([float(d.token_budget)])
-        drafted = speculation_of(served.model, d)
-        room = budget_batch(budget, w.computed, w.output, drafted.rows, drafted.per_pass)
-        own = np.floor(d.pipeline_par * room)
-        yield Cut("token_budget", int(own[0]) * d.attn_data_par)
+    free = loaded(served.model, served.system, every, load)
+    for name, room in free.rooms().items():
+        yield Cut(name, int(room[0]))
+    found = free.answer()
+    if found.cut == "prefill":
+        yield Cut(found.cut, found.batch)
     if d.max_batch:
         yield Cut("max_batch", d.max_batch)
 
@@ -208,15 +200,10 @@ def _bounds(served: Served) -> Iterator[Cut]:
 def _limits(served: Served, most: int) -> Iterator[Cut]:
     """Yield the limits of the workload that not every batch keeps."""
     single = loaded(served.model, served.system, served.deployment, served.workload)
-    most_of_it = np.full(1, float(most))
-
-    def keeps(name: str, limit: float, places: Array, batch: Count) -> Array:
-        return single.limited(name, batch, places) <= limit
-
     for name in ("tpot", "ttft"):
         limit: float | None = getattr(served.workload, f"{name}_limit")
         if limit is None:
             continue
-        kept = largest(most_of_it, partial(keeps, name, limit))
+        kept = single.kept(name, limit, np.full(1, float(most)))
         if kept[0] < most:
             yield Cut(name, int(kept[0]))

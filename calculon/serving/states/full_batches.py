@@ -62,17 +62,18 @@ class FullBatches:
     def most(self) -> tuple[Count, Array]:
         """Return the most sequences of a replica, and what bounds them, as places in :data:`CUTS`."""
         allowed = self.deployments.max_batch
-        bounds = [np.where(allowed > 0, allowed, np.inf), *self._rooms()]
+        bounds = [np.where(allowed > 0, allowed, np.inf), *self.rooms().values()]
         return np.min(bounds, axis=0), np.argmin(bounds, axis=0)
 
-    def _rooms(self) -> list[Count]:
+    def rooms(self) -> dict[str, Count]:
         """Return the sequences for which there is room in memory, and in a pass that mixes."""
         d, w = self.deployments, self.load
-        if not d.mixes:
-            return [self.room]
-        rows, tokens = self.replica.rows, self.replica.per_pass
-        budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
-        return [self.room, np.floor(d.pipeline_par * budget) * d.attn_data_par]
+        found = {"memory": self.room}
+        if d.mixes:
+            rows, tokens = self.replica.rows, self.replica.per_pass
+            budget = budget_batch(d.token_budget, w.computed, w.output, rows, tokens)
+            found["token_budget"] = np.floor(d.pipeline_par * budget) * d.attn_data_par
+        return found
 
     def state(self, batch: Count, places: Array | None = None) -> State:
         """Return the steady state of full batches, what prompts add, and the time of a decode pass.

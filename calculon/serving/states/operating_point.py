@@ -1,7 +1,6 @@
 """The points at which replicas work under a load: their batches, and all that follows from these."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from calculon.serving.passes.replica import Replica
 from calculon.serving.records.output_lengths import PARTS, running_out
 from calculon.serving.states.all_replicas import AllReplicas, price_of
 from calculon.serving.states.apart import Prefilling, balanced
-from calculon.serving.states.batch_search import largest, least
+from calculon.serving.states.batch_search import Condition, largest, least
 from calculon.serving.states.full_batches import FullBatches
 from calculon.serving.states.queueing import (
     Wait,
@@ -153,8 +152,8 @@ class Load(FullBatches):
     def _prefilled(self, pool: Prefilling, most: Count, cut: Array) -> tuple[Count, Array]:
         """Return the most sequences where no more are decoded than a pool prefills, and what bounds them."""
         each = pool.rate / self.deployments.replicas
-        enough = least(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
-        return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "prefill")
+        enough = _fewest(most, lambda at, b: self._decoded(b, at)[0].rate >= each[at])
+        return _at_most(enough, most, cut, "prefill")
 
     def _of_pools(
         self,
@@ -182,15 +181,13 @@ class Load(FullBatches):
             return _at_most(self._at_hand(most), most, cut, "users")
         if w.rate is not None:
             each = w.rate / d.replicas
-            enough = least(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
-            return _at_most(np.where(enough > 0, enough, np.inf), most, cut, "rate")
+            enough = _fewest(most, lambda at, b: self.state(b, at)[0].rate >= each[at])
+            return _at_most(enough, most, cut, "rate")
         if w.requests is not None:
             most, cut = _lower(np.ceil(w.requests / d.replicas), most, cut, "requests")
         for name, limit in (("tpot", w.tpot_limit), ("ttft", w.ttft_limit)):
             if limit is not None:
-                keeps = partial(self._keeps, name, limit)
-                kept = largest(most, keeps, self.replica.more_chunks if d.mixes else None)
-                most, cut = _lower(kept, most, cut, name)
+                most, cut = _lower(self.kept(name, limit, most), most, cut, name)
         return most, cut
 
     def _at_hand(self, most: Count) -> Count:
@@ -207,8 +204,7 @@ class Load(FullBatches):
             token = decode / self.replica.per_pass
             return users_of(batch, token, prompts, w.output, w.think) >= own[at]
 
-        found = least(most, enough)
-        return np.where(found > 0, found, np.inf)
+        return _fewest(most, enough)
 
     def _at_hand_apart(self, pool: Prefilling, most: Count) -> Count:
         """Return the same of users whose prompts have processors of their own: those that these do not hold."""
@@ -220,12 +216,15 @@ class Load(FullBatches):
             decoded = rate * (self.load.output - 1) * token / self.deployments.replicas[at]
             return (decoded <= batch) & (rate < pool.rate[at])
 
-        found = least(most, enough)
-        return np.where(found > 0, found, np.inf)
+        return _fewest(most, enough)
 
-    def _keeps(self, name: str, limit: float, places: Array, batch: Count) -> Array:
-        """Return which batches keep a limit, each of the deployment at a place."""
-        return self.limited(name, batch, places) <= limit
+    def kept(self, name: str, limit: float, most: Count) -> Count:
+        """Return the most sequences that keep a limit of the workload, ``tpot`` or ``ttft``; 0 where none does."""
+
+        def keeps(places: Array, batch: Count) -> Array:
+            return self.limited(name, batch, places) <= limit
+
+        return largest(most, keeps, self.replica.more_chunks if self.deployments.mixes else None)
 
     def limited(self, name: str, batch: Count, places: Array | None = None) -> Seconds:
         """Return the time that a limit of the workload bounds, ``tpot`` or ``ttft``, of full batches."""
@@ -465,7 +464,7 @@ class Load(FullBatches):
         return SpeculationFigures(
             tokens=tokens,
             speedup=without.tpot / self.state(batch)[0].tpot,
-            break_even=largest(np.maximum(1.0, np.min(self._rooms(), axis=0)), pays),
+            break_even=largest(np.maximum(1.0, np.min([*self.rooms().values()], axis=0)), pays),
         )
 
     def _longest_context(self) -> Count:
@@ -516,6 +515,12 @@ class Load(FullBatches):
 def _where(first: Array, one: Steady, other: Steady) -> Steady:
     """Return one state where a condition holds, and the other elsewhere."""
     return Steady(*(np.where(first, *both) for both in zip(one, other, strict=True)))
+
+
+def _fewest(most: Count, holds: Condition) -> Count:
+    """Return the fewest sequences for which a condition holds; infinite where it holds for none up to the most."""
+    found = least(most, holds)
+    return np.where(found > 0, found, np.inf)
 
 
 def _at_most(wanted: Count, most: Count, cut: Array, name: str) -> tuple[Count, Array]:
