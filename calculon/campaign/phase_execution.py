@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from calculon.campaign.stated_document import StatedDocument
 from calculon.errors import Problem, nearest
 from calculon.frozen import dataclass
 from calculon.spec.fields import shown
@@ -19,7 +20,7 @@ OF_PHASES = ("batch_size", "seq_length")
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseExecution:
+class PhaseExecution(StatedDocument):
     """What runs a phase, as its file has it.
 
     Attributes
@@ -30,8 +31,6 @@ class PhaseExecution:
     """
 
     WANTED: ClassVar = f"an execution of the catalog, a file, its fields, or {SEARCH}"
-
-    text: str
 
     @classmethod
     def decode(
@@ -46,17 +45,6 @@ class PhaseExecution:
         if SEARCH in raw:
             problems += _option_problems(raw, path)
         return cls(json.dumps(dict(raw), default=str))
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of all forms."""
-        return {"type": ["string", "object"]}
-
-    @property
-    def raw(self) -> str | dict[str, Any]:
-        """The document."""
-        found: str | dict[str, Any] = json.loads(self.text)
-        return found
 
     @property
     def searched(self) -> bool:

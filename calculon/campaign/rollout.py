@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from calculon.campaign.goals import Length, TimeSpan
+from calculon.campaign.stated_document import StatedDocument
 from calculon.errors import Problem
 from calculon.frozen import dataclass
 from calculon.spec.fields import declare, shown
 
 
 @dataclass(frozen=True, slots=True)
-class ServedBy:
+class ServedBy(StatedDocument):
     """The deployment that generates, as its file has it.
 
     Attributes
@@ -21,8 +22,6 @@ class ServedBy:
     """
 
     WANTED: ClassVar = "a deployment of the catalog, a file, or its fields"
-
-    text: str
 
     @classmethod
     def decode(
@@ -35,17 +34,6 @@ class ServedBy:
             return cls(json.dumps(dict(raw), default=str))
         problems.append(Problem(path, cls.WANTED, shown(raw)))
         return None
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        """Return the JSON Schema of both forms."""
-        return {"type": ["string", "object"]}
-
-    @property
-    def raw(self) -> str | dict[str, Any]:
-        """The document."""
-        found: str | dict[str, Any] = json.loads(self.text)
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
