@@ -8,6 +8,7 @@ from typing import Any, Self
 from calculon.apps.study.points import Scope, Specs, check_number, points
 from calculon.apps.study.study_fields import Point, inside
 from calculon.apps.study.study_file import Study
+from calculon.apps.study.worker_version import check_version
 from calculon.errors import CalculonError, Infeasible, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -221,9 +222,7 @@ def answer(asked: Question) -> Answer:
     CalculonError
         When the worker has another version of the package.
     """
-    if asked.version != __version__:
-        message = f"a worker has calculon {__version__}, but {asked.version} asks"
-        raise CalculonError(message)
+    check_version(asked.version)
     deployment, load = asked.deployment, asked.workload
     try:
         found = serve(asked.model, deployment, asked.system, load, changes=asked.changes or None)

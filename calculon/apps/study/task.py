@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from calculon.errors import CalculonError
+from calculon.apps.study.worker_version import check_version
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
@@ -194,9 +194,7 @@ def run_search(search: Search) -> Outcome:
     CalculonError
         When the worker has another version of the package.
     """
-    if search.version != __version__:
-        message = f"a worker has calculon {__version__}, but {search.version} asks"
-        raise CalculonError(message)
+    check_version(search.version)
     found = run(search.space(), search.ranking(), mbs_break=search.mbs_break)
     scores = tuple(tuple(row) for row in found.scores.tolist())
     return Outcome(search.number, found.counts, tuple(found.numbers.tolist()), scores)
