@@ -7,6 +7,7 @@ from calculon.errors import Problem, SpecError, nearest
 from calculon.plan.columns import FIELDS, field_of
 from calculon.plan.plan import NAMES
 from calculon.search.space import LOOPS, Values
+from calculon.spec.fields import SpecField
 
 FIXABLE = (*LOOPS, "data_par")
 """Fields that a search can be restricted in."""
@@ -51,15 +52,24 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
             hint = hint or "known are " + ", ".join(allowed)
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
-        several = isinstance(given, Sequence) and not isinstance(given, str)
         field = field_of(name)
-        values_given = given if several else (given,)
-        result[name] = tuple(field.declaration.plain(value) for value in values_given)
-        found = (field.declaration.problem(field.annotation, v, name) for v in result[name])
-        problems += [problem for problem in found if problem is not None]
+        result[name] = listed(field, given)
+        problems += problems_of(field, name, result[name])
     if problems:
         raise SpecError(option, problems)
     return result
+
+
+def listed(field: SpecField, given: Any) -> Values:
+    """Return one value of a field, or a sequence of them, as plain values."""
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    return tuple(field.declaration.plain(value) for value in (given if several else (given,)))
+
+
+def problems_of(field: SpecField, name: str, values: Values) -> list[Problem]:
+    """Return what is wrong with values of a field, of this name in messages."""
+    found = (field.declaration.problem(field.annotation, value, name) for value in values)
+    return [problem for problem in found if problem is not None]
 
 
 def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:

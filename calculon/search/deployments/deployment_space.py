@@ -20,9 +20,9 @@ from calculon.search.deployments.deployment_words import (
     SCHEDULING,
     SPLIT,
     STATIC,
-    Values,
     stated_default,
 )
+from calculon.search.space import Values
 from calculon.serving.caches.cache import copies_of_heads
 from calculon.serving.passes.drafts import draft_of
 from calculon.serving.records.asked import read_deployment

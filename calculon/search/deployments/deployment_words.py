@@ -6,14 +6,14 @@ from typing import Any
 from calculon.errors import Problem, SpecError, nearest
 from calculon.records import Column
 from calculon.search.objective import Objective
+from calculon.search.restrict import listed, problems_of
+from calculon.search.space import Values
 from calculon.search.where import Condition, Words
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import COUNT, POOL_SIZES, SIZES
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.fields import SpecField, spec_fields
 from calculon.spec.parse import parse_value
-
-Values = tuple[Any, ...]
 
 FIELDS: Mapping[str, SpecField] = {one.key: one for one in spec_fields(Deployment)}
 """Fields of a deployment, by their names in files."""
@@ -126,12 +126,8 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
             )
             problems.append(Problem(name, "a field of a deployment", repr(name), hint))
             continue
-        several = isinstance(given, Sequence) and not isinstance(given, str)
-        found[name] = tuple(
-            dict.fromkeys(field.declaration.plain(v) for v in (given if several else (given,)))
-        )
-        tried = (field.declaration.problem(field.annotation, v, name) for v in found[name])
-        problems += [problem for problem in tried if problem is not None]
+        found[name] = tuple(dict.fromkeys(listed(field, given)))
+        problems += problems_of(field, name, found[name])
     if problems:
         raise SpecError(option, problems)
     return found
