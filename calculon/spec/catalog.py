@@ -117,9 +117,6 @@ def find(kind: str, source: str) -> str:
     elif others:
         found = f"{_a(others[0])} of the catalog"
         hint = _swapped(kind, others[0])
-    elif source.endswith("#") and os.path.isfile(source[:-1]):  # noqa: PTH113
-        found = "a file with an empty rank"
-        hint = f"state it after #, the best is {source}0"
     elif kind == "deployment" and _NUMBER.fullmatch(source):
         found, hint = "a number", "that of processors is a whole one of at least 1, such as 8"
     elif kind == "system" and (one := _COUNTED.fullmatch(source.strip())):
