@@ -41,7 +41,9 @@ APPLICATIONS = (
     ("validate", "calibrate"),
     ("study",),
     ("views",),
-    ("notebook", "cli"),
+    ("notebook",),
+    ("explore",),
+    ("cli",),
 )
 """The rooms behind the wall, likewise; a report is made of records and plain data only."""
 

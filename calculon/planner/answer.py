@@ -337,7 +337,7 @@ def answer(question: Question) -> Answer:
     """Answer a question."""
     first = question.num_procs[0]
     results = {
-        count: _search(question, count) for count in dict.fromkeys((first, *question.counts))
+        count: plans_on(question, count) for count in dict.fromkeys((first, *question.counts))
     }
     found = results[first]
     return Answer(
@@ -345,7 +345,7 @@ def answer(question: Question) -> Answer:
         found=found,
         roomy=_roomy(found) if len(found) else None,
         counts=tuple(_best_on(results[count]) for count in question.counts),
-        mine=_mine(question),
+        mine=own_plan(question),
         unfit=None if len(found) else unfit(found.space, found.counts),
     )
 
@@ -365,7 +365,7 @@ def space_of(question: Question, num_procs: int) -> Space:
     )
 
 
-def _search(question: Question, num_procs: int) -> SearchResult:
+def plans_on(question: Question, num_procs: int) -> SearchResult:
     """Find the best plan of each split and number of chunks."""
     space = space_of(question, num_procs)
     return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]))
@@ -396,8 +396,14 @@ def _first(found: SearchResult) -> SearchResult:
     )
 
 
-def _mine(question: Question) -> Mine | None:
-    """Estimate a plan of one's own on the same processors, with the same batch, where it states no others."""
+def own_plan(question: Question) -> Mine | None:
+    """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
+
+    Raises
+    ------
+    SpecError
+        Where it breaks a rule, or has fields that mean nothing.
+    """
     if question.mine is None:
         return None
     stated = question.mine.fields
@@ -410,7 +416,7 @@ def _mine(question: Question) -> Mine | None:
         if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
             return _estimated(question, inputs.execution(question.mine.file, edition=CORRECTED))
         stated = raw
-    fields = {**_usual(question, stated), **stated}
+    fields = own_fields(question, stated)
     layouts = () if "pp_layout" in stated else _layouts(question.preset)
     for layout in layouts:
         try:
@@ -418,6 +424,11 @@ def _mine(question: Question) -> Mine | None:
         except SpecError:
             continue  # stages that this layout does not make of so many blocks
     return _estimated(question, _execution(question, fields))
+
+
+def own_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a plan of one's own states, with those that it need not say."""
+    return {**_usual(question, stated), **stated}
 
 
 def _own_length(question: Question, launch: Launch) -> dict[str, int]:

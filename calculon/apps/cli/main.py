@@ -27,6 +27,7 @@ from calculon.spec.files import reason
 
 COMMANDS = (
     Command("plan", "from a question to a plan: which one, does it fit, how long, how sure"),
+    Command("explore", "the same in a browser: plan, search, machine and pipeline, at a click"),
     Command("llm", "estimate one execution of a model on a system"),
     Command("why", "say why an execution cannot run, or what takes its time, and what to change"),
     Command("block", "list what one block, MLP or attention does, by operator"),

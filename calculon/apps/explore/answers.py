@@ -1,0 +1,208 @@
+"""What a state asks for, computed as the commands do: question, plan, best plans; each once, and kept."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from calculon import inputs
+from calculon.apps.explore.memo import Memo
+from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
+from calculon.apps.explore.state import State
+from calculon.apps.report.result import Result
+from calculon.apps.views.estimate_result import result_of
+from calculon.errors import Infeasible, SpecError
+from calculon.estimate import Estimate
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.inputs import Changed
+from calculon.plan.plan import NAMES
+from calculon.planner.answer import own_fields, own_plan, plans_on
+from calculon.planner.ask import Question, ask
+from calculon.planner.why import Why, why
+from calculon.search.search_result import SearchResult
+from calculon.spec.decode import SpecWarning
+from calculon.spec.execution import Execution
+
+T = TypeVar("T")
+
+_FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_length")
+"""Fields of a plan that the question and the other degrees say."""
+
+_DEGREES = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")
+"""Fields that a plan of one's own always states."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The plan of a page.
+
+    Attributes
+    ----------
+    estimate : Estimate or None
+        What it costs; None where it cannot run.
+    fields : mapping
+        The fields of its execution, as far as they can be read.
+    problem : str
+        Why it cannot run.
+    best : bool
+        It is the best plan, and not one's own.
+    """
+
+    estimate: Estimate | None
+    fields: Mapping[str, Any]
+    problem: str = ""
+    best: bool = False
+
+    @cached_property
+    def result(self) -> Result | None:
+        """The estimate as the plain data that pages are made of."""
+        return None if self.estimate is None else result_of(self.estimate)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """All that one page, or several, ask for.
+
+    Attributes
+    ----------
+    offer : Offer
+        What may be asked for.
+    memo : Memo
+        What was computed.
+    """
+
+    offer: Offer
+    memo: Memo = field(default_factory=Memo)
+
+    def system(self, state: State) -> System:
+        """Return the machine, with what is changed of it."""
+        source = Changed.of(self.offer.source(SYSTEM, state.system), dict(state.machine))
+        key = ("system", state.system, tuple(sorted(state.machine.items())))
+        return self._kept(key, lambda: inputs.system(source))
+
+    def question(self, state: State) -> Question:
+        """Return the question, with the plan of one's own.
+
+        Raises
+        ------
+        SpecError
+            For what has no such values.
+        """
+        return self._kept(("question", state.key), lambda: self._ask(state))
+
+    def _ask(self, state: State) -> Question:
+        own = dict(state.plan) or None
+        words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
+        model = inputs.model(self.offer.source(MODEL, state.model))
+        tokens = state.tokens or None
+        return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens, mine=own)
+
+    def found(self, state: State) -> SearchResult:
+        """Return the best plan of each split and number of chunks, the best of all first."""
+        asked = replace(state, plan={})
+        return self._kept(("found", asked.key), lambda: plans_on(self.question(asked), state.procs))
+
+    def plan(self, state: State) -> Shown:
+        """Return the plan that a page shows: one's own where it is stated, else the best."""
+        return self._kept(("plan", state.key), lambda: self._plan(state))
+
+    def _plan(self, state: State) -> Shown:
+        question = self.question(state)
+        if not state.plan:
+            found = self.found(state)
+            if not len(found):
+                return Shown(None, {}, "no plan fits", best=True)
+            return Shown(found[0], _fields(found[0].execution), best=True)
+        try:
+            mine = own_plan(question)
+        except SpecError as error:
+            return Shown(None, own_fields(question, state.plan), str(error))
+        assert mine is not None
+        if mine.estimate is None:
+            fields = {} if mine.execution is None else _fields(mine.execution)
+            return Shown(None, fields or own_fields(question, state.plan), mine.problem)
+        return Shown(mine.estimate, _fields(mine.estimate.execution))
+
+    def why(self, state: State) -> Why:
+        """Return why the plan cannot run and what mends it, or what binds it and what single change is faster."""
+        question, shown = self.question(state), self.plan(state)
+        return self._kept(
+            ("why", state.key),
+            lambda: why(
+                question.model, dict(shown.fields), question.system, preset=question.framework
+            ),
+        )
+
+    def own(self, state: State, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a plan states of its own: degrees, and what is not as its framework has it."""
+        question = self.question(replace(state, plan={}))
+        usual = question.preset.usual(fields)
+        arithmetic = question.arithmetic
+        return {
+            name: fields[name]
+            for name in NAMES
+            if name in fields
+            and name not in _FOLLOW
+            and (
+                name in _DEGREES
+                or (name in usual and fields[name] != usual[name] and name not in arithmetic)
+            )
+        }
+
+    def _kept(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return a result that is computed once, with the warnings of the computation told again each time."""
+        found, told = self.memo(key, lambda: _with_warnings(compute))
+        for text in told:
+            _tell(text)
+        return found  # type: ignore[no-any-return]
+
+
+def _fields(execution: Execution) -> dict[str, Any]:
+    return {name: getattr(execution, name) for name in NAMES}
+
+
+_TOLD: ContextVar[list[str] | None] = ContextVar("told", default=None)
+"""Warnings of the answer that is being computed, in its own thread."""
+
+
+def _tell(text: str) -> None:
+    told = _TOLD.get()
+    if told is not None and text not in told:
+        told.append(text)
+
+
+@contextmanager
+def telling() -> Iterator[list[str]]:
+    """Collect what is warned of inside; :func:`listen` has been called before."""
+    told: list[str] = []
+    token = _TOLD.set(told)
+    try:
+        yield told
+    finally:
+        _TOLD.reset(token)
+
+
+def _with_warnings(compute: Callable[[], T]) -> tuple[T, list[str]]:
+    with telling() as told:
+        return compute(), told
+
+
+def listen() -> None:
+    """Let warnings of specs reach the answer that they belong to: those of several threads are told apart."""
+    warnings.simplefilter("always", SpecWarning)
+    before = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, SpecWarning) and _TOLD.get() is not None:
+            _tell(str(message))
+        else:
+            before(message, category, *rest, **more)
+
+    warnings.showwarning = show
+
+
+__all__ = ["Answers", "Infeasible", "Shown", "listen", "telling"]

@@ -1,0 +1,5 @@
+"""The view of pipeline."""
+
+from calculon.apps.explore.part import PartKind
+
+PARTS: tuple[PartKind, ...] = ()

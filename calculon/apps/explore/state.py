@@ -1,0 +1,228 @@
+"""The state of a page: what its address says, in the words of the command line.
+
+``?model=llama3-70B&system=h100_80g_sxm&procs=1024`` asks for the best plan. Fields of an execution
+(``tensor_par=8&pipeline_par=4``) state a plan of one's own, as ``--mine`` does; paths of figures
+(``system.mem1.GiB=120``) change the machine, as ``--set`` does; the others are the options of :data:`OPTIONS`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
+from calculon.errors import Problem, SpecError, nearest
+from calculon.frozen import dataclass
+from calculon.plan.columns import FIELDS
+from calculon.spec.fields import SpecField
+from calculon.spec.spellings import PRECISIONS
+
+VIEWS = ("plan", "search", "machine", "pipeline")
+"""The views, in the order of the page."""
+
+ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens")
+"""What a question says, in the order of the address."""
+
+MACHINE = "system."
+"""What stands before the path of a figure of the machine."""
+
+OPTIONS: Mapping[str, str] = {
+    "objective": "sample_rate",
+    "where": "",
+    "open": "",
+    "counts": "",
+    "of": "total_time",
+    "replan": "",
+    "stage": "",
+    "operator": "",
+}
+"""Options of single views with their defaults; each view reads its own."""
+
+LONGEST = 200
+"""Characters of a value."""
+
+MOST_PROCESSORS = 2**24
+
+_PLAN = {one.name: one for one in FIELDS if one.name not in ("num_procs", "edition", "preset")}
+"""Fields of a plan by name."""
+
+_BATCH = ("batch_size", "datatype", "seq_length")
+"""Fields that are the question: its own words say them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What a page shows.
+
+    Attributes
+    ----------
+    model, system : str
+        Exact names of an :class:`~calculon.apps.explore.offer.Offer`.
+    procs : int
+        Processors.
+    preset, batch, seq, dtype, tokens : str
+        As the options of ``calculon plan``; empty where nothing is stated.
+    plan : mapping
+        The fields of a plan of one's own, as files have them; empty for the best plan.
+    machine : mapping of str to float
+        Figures of the system that are changed, by path.
+    view : str
+        One of :data:`VIEWS`.
+    options : mapping of str to str
+        Those of :data:`OPTIONS` that are not as by default.
+    """
+
+    model: str
+    system: str
+    procs: int
+    preset: str = ""
+    batch: str = ""
+    seq: str = ""
+    dtype: str = ""
+    tokens: str = ""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    machine: Mapping[str, float] = field(default_factory=dict)
+    view: str = VIEWS[0]
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def option(self, name: str) -> str:
+        """Return the value of an option of a view."""
+        return self.options.get(name, OPTIONS[name])
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return names and values of the address, in its order."""
+        asked = [(name, str(getattr(self, name))) for name in ASKED]
+        plan = [(name, _text(self.plan[name])) for name in _PLAN if name in self.plan]
+        machine = [(MACHINE + path, _text(self.machine[path])) for path in sorted(self.machine)]
+        options = [(name, self.options[name]) for name in OPTIONS if name in self.options]
+        view = [("view", self.view)] if self.view != VIEWS[0] else []
+        return [(name, value) for name, value in asked if value] + plan + machine + options + view
+
+    @property
+    def query(self) -> str:
+        """The address without its beginning."""
+        return urlencode(self.pairs())
+
+    @property
+    def key(self) -> str:
+        """The same without what only says how it is shown: states with equal keys have the same question and plan."""
+        return replace(self, view=VIEWS[0], options={}).query
+
+    def link(self, **changes: Any) -> str:
+        """Return the address of this page with some members changed."""
+        return "/?" + replace(self, **changes).query
+
+    def with_plan(self, fields: Mapping[str, Any]) -> str:
+        """Return the address of this page with a plan of one's own."""
+        return self.link(plan=dict(fields))
+
+    def with_options(self, **options: str) -> str:
+        """Return the address of this page with some options of views."""
+        return self.link(options=_stated({**self.options, **options}))
+
+
+def _stated(options: Mapping[str, str]) -> dict[str, str]:
+    """Return options that are not as by default."""
+    return {name: value for name, value in options.items() if value != OPTIONS[name]}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> State:
+    """Read an address.
+
+    Parameters
+    ----------
+    pairs : iterable of (str, str)
+        Names and values; of a name that comes several times the last counts, and empty values say nothing.
+    offer : Offer
+        What may be asked for.
+    first : State
+        What counts where nothing is said: model, system and processors.
+
+    Raises
+    ------
+    SpecError
+        With everything that cannot be understood. Whether fields and figures have such values is checked where they
+        are used.
+    """
+    given = {name: value.strip() for name, value in pairs if value.strip()}
+    problems = [
+        Problem(name[:60], f"at most {LONGEST} characters", f"{len(value):,}")
+        for name, value in given.items()
+        if len(value) > LONGEST
+    ]
+    if problems:
+        raise SpecError("address", problems)
+    members: dict[str, Any] = {"model": first.model, "system": first.system, "procs": first.procs}
+    plan: dict[str, Any] = {}
+    machine: dict[str, float] = {}
+    options: dict[str, str] = {}
+    for name, value in given.items():
+        try:
+            if name in ASKED or name == "view":
+                members[name] = _asked(name, value, offer)
+            elif name in OPTIONS:
+                options[name] = value
+            elif name in _PLAN and name not in _BATCH:
+                plan[name] = _field_value(_PLAN[name], value)
+            elif name.startswith(MACHINE):
+                machine[name.removeprefix(MACHINE)] = _number(name, value)
+            else:
+                known = [*ASKED, *_PLAN, *OPTIONS, "view"]
+                wanted = "a word of the question, a field of an execution, or system. and a path"
+                raise SpecError("", Problem(name[:60], wanted, "another", nearest(name, known)))
+        except SpecError as error:
+            problems += error.problems
+    if problems:
+        raise SpecError("address", problems)
+    return State(**members, plan=plan, machine=machine, options=_stated(options))
+
+
+def _asked(name: str, value: str, offer: Offer) -> Any:
+    """Return a part of the question."""
+    if name in (MODEL, SYSTEM):
+        return offer.exact(name, value)
+    if name == "procs":
+        return _processors(value)
+    choices = {"preset": offer.presets, "dtype": [*PRECISIONS], "view": VIEWS}.get(name)
+    if choices is not None and value not in choices:
+        hint = nearest(value, list(choices))
+        raise SpecError("", Problem(name, "one of " + ", ".join(choices), repr(value), hint))
+    return value  # the others are read where they are asked for
+
+
+def _processors(value: str) -> int:
+    """Return a count of processors: ``1024``, ``1,024``, ``1k``."""
+    found = re.fullmatch(r"(\d+)([kK]?)", value.replace(",", "").replace(" ", ""))
+    count = int(found[1][:12]) * (1024 if found[2] else 1) if found else 0
+    if not 1 <= count <= MOST_PROCESSORS:
+        wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"
+        raise SpecError("", Problem("procs", wanted, repr(value)))
+    return count
+
+
+def _number(name: str, value: str) -> float:
+    """Return a new value of a figure."""
+    try:
+        found = float(value)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise SpecError("", Problem(name[:60], "a number", repr(value)))
+    return int(found) if found == int(found) else found
+
+
+def _field_value(one: SpecField, value: str) -> Any:
+    """Return the value of a field as files have it; what is none is told by the decoder."""
+    if one.declaration.choices:
+        return value
+    if one.annotation is bool:
+        return {"true": True, "on": True, "false": False}.get(value.lower(), value)
+    return int(value) if re.fullmatch(r"-?\d{1,15}", value) else value

@@ -1,0 +1,19 @@
+"""The parts of every view, in the order of the page."""
+
+from collections.abc import Mapping
+
+from calculon.apps.explore import machine_view, pipeline_view, plan_view, search_view
+from calculon.apps.explore.part import PartKind
+from calculon.apps.explore.state import VIEWS
+
+PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
+    zip(
+        VIEWS,
+        (plan_view.PARTS, search_view.PARTS, machine_view.PARTS, pipeline_view.PARTS),
+        strict=True,
+    )
+)
+"""The parts of each view."""
+
+KINDS: Mapping[str, PartKind] = {kind.name: kind for parts in PARTS.values() for kind in parts}
+"""Every part by its name."""
