@@ -35,9 +35,9 @@ async function show(query, { push = true, begun = performance.now() } = {}) {
   main.setAttribute("aria-busy", "true");
   try {
     const found = await fetched(`/parts?${query}`, signal);
-    morph(form, `<form>${found.controls}</form>`);
-    morph(document.getElementById("views"), `<nav>${found.tabs}</nav>`);
-    morph(main, `<main>${found.main}</main>`);
+    fill(form, found.controls);
+    fill(document.getElementById("views"), found.tabs);
+    fill(main, found.main);
     document.title = found.title;
     const address = `/?${found.query}`;
     if (push && address !== location.pathname + location.search) history.pushState(null, "", address);
@@ -62,7 +62,7 @@ async function later(query, signal) {
       const found = await fetched(`/part/${place.dataset.later}?${query}`, signal);
       if (signal.aborted) return;
       if (!found.html) place.remove();
-      else morph(place, found.html);
+      else morphed(place, parsed(found.html).firstElementChild);
       place.dataset.ms = (performance.now() - begun).toFixed(1);
       draw();
     } catch (error) {
@@ -74,10 +74,14 @@ async function later(query, signal) {
 
 // Morphing keeps what has the focus, what is being dragged, and charts that only change
 
-function morph(old, text) {
+function parsed(text) {
   const holder = document.createElement("template");
   holder.innerHTML = text;
-  morphed(old, holder.content.firstElementChild);
+  return holder.content;
+}
+
+function fill(place, text) {
+  children(place, parsed(text));
 }
 
 function key(node) {
@@ -87,7 +91,7 @@ function key(node) {
 function morphed(old, fresh) {
   const chart = old.classList.contains("chart");
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !(chart && name === "class") && old !== form && old !== main) old.removeAttribute(name);
+    if (!fresh.hasAttribute(name) && !(chart && name === "class")) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
     if (chart && (name === "class" || name === "style")) continue;
