@@ -3,13 +3,11 @@
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -147,7 +145,6 @@ def _failed(kind: PartKind, error: CalculonError) -> Part:
     return Part(title=kind.title, html=html("failed.html", lines=str(error).splitlines()))
 
 
-@cache
 def _asset(name: str) -> bytes:
     folder = files("plotly") / "package_data" if name.startswith("plotly") else files(ASSETS)
     return folder.joinpath(name).read_bytes()
@@ -171,10 +168,7 @@ def app(answers: Answers, first: State, hosts: Sequence[str]) -> Starlette:
         Route("/part/{name}", _guarded(site.part)),
         Route("/assets/{name}", site.asset),
     ]
-    middleware = [
-        Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
-        Middleware(GZipMiddleware, minimum_size=2_000, compresslevel=3),
-    ]
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
     return Starlette(routes=routes, middleware=middleware)
 
 
