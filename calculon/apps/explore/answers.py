@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from calculon import inputs
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
-from calculon.apps.explore.state import State
+from calculon.apps.explore.page_state import State
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import Infeasible, SpecError

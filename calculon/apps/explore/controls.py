@@ -6,8 +6,8 @@ from markupsafe import Markup
 
 from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.offer import MODEL, SYSTEM
+from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import html
-from calculon.apps.explore.state import State
 from calculon.spec.spellings import PRECISIONS
 
 DEGREES = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")

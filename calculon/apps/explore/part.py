@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from calculon.apps.explore.answers import Answers
-    from calculon.apps.explore.state import State
+    from calculon.apps.explore.page_state import State
 
 Figure = Mapping[str, Any]
 """A chart as Plotly takes it: ``data`` and ``layout``. Points with a link have it as their ``customdata``."""

@@ -4,8 +4,8 @@ from markupsafe import Markup
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.charts.time_parts import time_parts
+from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part, PartKind
-from calculon.apps.explore.state import State
 from calculon.apps.notebook.markup import page
 from calculon.apps.report.page import Page
 

@@ -62,8 +62,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
         from calculon.apps.explore.answers import Answers
         from calculon.apps.explore.offer import Offer
-        from calculon.apps.explore.server import app
-        from calculon.apps.explore.state import State, read_state
+        from calculon.apps.explore.page_server import app
+        from calculon.apps.explore.page_state import State, read_state
     except ImportError as error:
         hint = "pip install 'calculon[web]', or start ./bin/calculon of a checkout, which sets itself up"
         raise SpecError(

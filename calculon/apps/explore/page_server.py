@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from calculon.apps.explore.answers import Answers, listen, telling
 from calculon.apps.explore.controls import controls, settled
+from calculon.apps.explore.page_state import VIEWS, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
-from calculon.apps.explore.state import VIEWS, State, read_state
 from calculon.apps.explore.views import KINDS, PARTS
 from calculon.errors import CalculonError
 
