@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tests.apps.explore.browsing import Served, Visitor
 
-MISSING = "no browser is installed: install Chromium (apt-get install chromium), or say in CALCULON_BROWSER where one is"
+MISSING = "no browser: install Chromium (apt-get install chromium), or name one in CALCULON_BROWSER"
 
 
 @pytest.fixture(scope="session")
