@@ -37,7 +37,9 @@ CHANGED = "changed"
 
 _TYPES = {
     "explore.css": "text/css",
+    "charts.js": "text/javascript",
     "explore.js": "text/javascript",
+    "morph.js": "text/javascript",
     "plotly.min.js": "text/javascript",
 }
 
