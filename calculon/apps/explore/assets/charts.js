@@ -3,10 +3,10 @@
 const SETTINGS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
 
 const plotly = new Promise((found) => {
-  const script = document.getElementById("plotly");
   const look = () => found(window.Plotly);
-  if (window.Plotly) look();
-  for (const event of ["load", "error"]) script.addEventListener(event, look);
+  if (window.Plotly || document.readyState === "complete") look();
+  document.getElementById("plotly").addEventListener("load", look);
+  addEventListener("load", look); // also where the script is missing: tables have what charts show
 });
 
 const frame = () => new Promise((begins) => requestAnimationFrame(begins));

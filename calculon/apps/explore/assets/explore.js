@@ -7,10 +7,12 @@ const main = document.getElementById("main");
 const status = document.getElementById("status");
 const message = document.getElementById("message");
 
-const PAUSE = 30; // ms without another key before a number counts
+const PAUSE = 250; // ms without another key before a typed number counts
 const PATIENCE = 150; // ms that a newer request leaves an older one: else a slider that is dragged shows nothing
 
-let current = location.search.slice(1); // what the page shows
+const AGAIN = 200; // ms until a page asks again that waits for a search
+
+let current = main.dataset.query; // what the page shows
 let asking = null; // ends the request under way
 let waiting = null; // the request after it: the newest alone
 let extra = new AbortController(); // ends the parts that take longer
@@ -63,7 +65,13 @@ async function show(query, { begun = performance.now(), history: entry = "push",
     main.setAttribute("aria-busy", "true");
     try {
       const control = typeof turn.query === "string" ? null : turn.query;
-      const found = await fetched(`/parts?${control ? asked(control) : turn.query}`, asking.signal);
+      const address = `/parts?${control ? asked(control) : turn.query}`;
+      let found = await fetched(address, asking.signal);
+      while (found.pending && !waiting) {
+        place(found, control);
+        await new Promise((done) => setTimeout(done, AGAIN));
+        found = await fetched(address, asking.signal);
+      }
       if (found.understood || !control) await put(found, turn);
       else control.setAttribute("aria-invalid", "true");
       fill(message, found.understood || !control ? "" : found.main);
@@ -77,15 +85,11 @@ async function show(query, { begun = performance.now(), history: entry = "push",
   await later(current);
 }
 
-/** Put an answer on the page. */
+/** Put an answer on the page, and its address into the history. */
 async function put(found, { query, begun, entry, top }) {
   const active = document.activeElement;
-  const typed = typeof query !== "string" || waiting ? active : null; // what is being typed or dragged stays
   if (!waiting) touched.clear();
-  fill(document.getElementById("controls"), found.controls, typed);
-  fill(document.getElementById("views"), found.tabs);
-  fill(main, found.main, typed);
-  document.title = found.title;
+  place(found, typeof query !== "string" || waiting);
   if (found.query !== current) {
     const address = `/?${found.query}`;
     if (entry === "push") {
@@ -98,6 +102,15 @@ async function put(found, { query, begun, entry, top }) {
   if (top !== null) scrollTo(0, top);
   await painted();
   main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers can be seen
+}
+
+/** Put what an answer has on the page; what is being typed or dragged stays. */
+function place({ controls, tabs, main: parts, title }, typed) {
+  const kept = typed ? document.activeElement : null;
+  if (controls !== null) fill(document.getElementById("controls"), controls, kept);
+  fill(document.getElementById("views"), tabs);
+  fill(main, parts, kept);
+  document.title = title;
 }
 
 function refocus(before) {
@@ -146,10 +159,10 @@ function changed(event) {
   touched.add(target.name);
   const entry = type === "input" && pushed === target.name ? "replace" : "push"; // one entry for all of a drag
   pushed = type === "input" ? target.name : "";
-  const begun = performance.now();
   busy(true);
   clearTimeout(timer);
-  timer = setTimeout(() => show(target, { begun, history: entry }), target.type === "number" ? PAUSE : 0);
+  if (event.inputType) timer = setTimeout(() => show(target, { history: entry }), PAUSE);
+  else show(target, { history: entry });
 }
 
 function visit(address, begun = performance.now()) {
@@ -219,4 +232,6 @@ addEventListener("popstate", ({ state }) => {
 addEventListener("beforeprint", () => draw());
 
 busy(true);
-later(current);
+if (location.search.slice(1) !== current && current) history.replaceState(null, "", `/?${current}`);
+if (document.getElementById("part-searching")) show(current, { history: "none" });
+else later(current);
