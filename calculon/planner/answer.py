@@ -396,8 +396,13 @@ def _first(found: SearchResult) -> SearchResult:
     )
 
 
-def own_plan(question: Question) -> Mine | None:
+def own_plan(question: Question, *, hints: bool = True) -> Mine | None:
     """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
+
+    Parameters
+    ----------
+    hints : bool
+        The problem of a plan that cannot run names what would make it run, which takes longer than the estimate.
 
     Raises
     ------
@@ -410,20 +415,22 @@ def own_plan(question: Question) -> Mine | None:
     if stated is None and (launch := question.mine.launch) is not None:
         fields = {**launch.execution, **_own_length(question, launch)}
         execution = inputs.execution(fields, edition=CORRECTED)
-        return replace(_estimated(question, execution), launch=launch)
+        return replace(_estimated(question, execution, hints), launch=launch)
     if stated is None:
         _, raw, _ = catalog.read("execution", question.mine.file)
         if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
-            return _estimated(question, inputs.execution(question.mine.file, edition=CORRECTED))
+            execution = inputs.execution(question.mine.file, edition=CORRECTED)
+            return _estimated(question, execution, hints)
         stated = raw
     fields = own_fields(question, stated)
-    layouts = () if "pp_layout" in stated else _layouts(question.preset)
+    layouts = () if "pp_layout" in stated else own_layouts(question.preset)
     for layout in layouts:
         try:
-            return _estimated(question, _execution(question, {**fields, "pp_layout": layout}))
+            execution = _execution(question, {**fields, "pp_layout": layout})
+            return _estimated(question, execution, hints)
         except SpecError:
             continue  # stages that this layout does not make of so many blocks
-    return _estimated(question, _execution(question, fields))
+    return _estimated(question, _execution(question, fields), hints)
 
 
 def own_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -454,8 +461,8 @@ def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _layouts(preset: Preset) -> tuple[str, ...]:
-    """Return the layouts of stages that a search tries, the usual ones first."""
+def own_layouts(preset: Preset) -> tuple[str, ...]:
+    """Return the layouts of stages that a plan of one's own may have that states none, the usual ones first."""
     uneven = (one.pp_layout for one in preset.uneven)
     return tuple(dict.fromkeys((*(preset.tried("pp_layout") or ()), *uneven)))
 
@@ -464,11 +471,11 @@ def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
     return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
 
 
-def _estimated(question: Question, execution: Execution) -> Mine:
+def _estimated(question: Question, execution: Execution, hints: bool) -> Mine:
     try:
         return Mine(estimate(question.model, execution, question.system), execution=execution)
     except Infeasible as error:
         legal = execution if error.tier else None
-        would = hint(question.model, execution, question.system)
+        would = hint(question.model, execution, question.system) if hints else ""
         text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
         return Mine(None, text, legal)

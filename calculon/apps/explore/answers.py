@@ -12,6 +12,7 @@ from calculon import inputs
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
+from calculon.apps.explore.plan_choices import Choices, choices
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import Infeasible, SpecError
@@ -57,10 +58,20 @@ class Shown:
     problem: str = ""
     best: bool = False
 
+    @property
+    def legal(self) -> bool:
+        """Whether it breaks no rule; its memory may not suffice."""
+        return len(self.fields) == len(NAMES)
+
     @cached_property
     def result(self) -> Result | None:
         """The estimate as the plain data that pages are made of."""
         return None if self.estimate is None else result_of(self.estimate)
+
+    @cached_property
+    def brief(self) -> Result | None:
+        """The same without the groups of ranks, which take as long as all else."""
+        return None if self.estimate is None else result_of(self.estimate, groups=False)
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ class Answers:
                 return Shown(None, {}, "no plan fits", best=True)
             return Shown(found[0], _fields(found[0].execution), best=True)
         try:
-            mine = own_plan(question)
+            mine = own_plan(question, hints=False)
         except SpecError as error:
             return Shown(None, own_fields(question, state.plan), str(error))
         assert mine is not None
@@ -152,6 +163,26 @@ class Answers:
                 or (name in usual and fields[name] != usual[name] and name not in arithmetic)
             )
         }
+
+    def stated(self, state: State) -> dict[str, Any]:
+        """Return what the plan of a page states of its own: that of the best plan where nothing is stated."""
+        shown = self.plan(state)
+        if not shown.legal:
+            return dict(state.plan)
+        known = self.question(replace(state, plan={})).preset.entries
+        rest = {n: v for n, v in state.plan.items() if n not in (*known, *_FOLLOW, *_DEGREES)}
+        return {**rest, **self.own(state, shown.fields)}
+
+    def choices(self, state: State) -> Choices | None:
+        """Return what may be changed of the plan; None where there is none, or too little of it can be read."""
+        return self._kept(("choices", state.key), lambda: self._choices(state))
+
+    def _choices(self, state: State) -> Choices | None:
+        shown = self.plan(state)
+        if not (shown.fields or state.plan):
+            return None
+        question = self.question(replace(state, plan={}))
+        return choices(question, shown.fields, self.stated(state))
 
     def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from calculon.apps.explore.answers import Answers, listen, telling
 from calculon.apps.explore.controls import controls, settled
-from calculon.apps.explore.page_state import VIEWS, State, read_state
+from calculon.apps.explore.page_state import CHANGED, VIEWS, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
 from calculon.apps.explore.views import KINDS, PARTS
 from calculon.errors import CalculonError
@@ -31,9 +31,6 @@ HEADERS = {
 
 LONGEST_QUERY = 8_000
 """Characters of an address."""
-
-CHANGED = "changed"
-"""Word of an address: the control that has just changed."""
 
 _TYPES = {
     "explore.css": "text/css",
