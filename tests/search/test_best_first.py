@@ -312,7 +312,7 @@ class _Enough(Exception):
 )
 def test_progress_is_told_of_all_that_is_counted(ranking):
     model, system = _inputs()
-    space = make_space(model, system, 16, 8, "bfloat16", edition="corrected")
+    space = make_space(model, system, 16, 8, "float16", edition="corrected")
     told = []
     counts = search_space(space, ranking(space), seen=told.append)
     assert sum(told) == counts.total == count_space(space)
@@ -327,7 +327,7 @@ def test_progress_is_told_of_all_that_is_counted(ranking):
 @pytest.mark.parametrize("after", [1, 2, 4])
 def test_a_search_ends_by_what_its_progress_raises(after):
     model, system = _inputs()
-    space = make_space(model, system, 16, 8, "bfloat16", edition="corrected")
+    space = make_space(model, system, 16, 8, "float16", edition="corrected")
     calls = itertools.count(1)
 
     def seen(_):
