@@ -74,6 +74,8 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
     fitting = space.variant_degrees[numbers] == unit.further
     if len(switches["context_par"]) > 1:
         fitting &= variants.columns["context_par"][numbers] == parts
+    layouts = np.broadcast_to(variants.columns["pp_layout"], len(variants))
+    fitting &= space.laid_out(layouts[numbers], unit.pipeline_par)
     numbers = numbers[fitting]
     sharding = space.replicated("optimizer_sharding", unit.data_par * parts)
     sizes = np.array(unit.microbatches)

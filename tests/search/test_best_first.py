@@ -337,3 +337,11 @@ def test_a_search_ends_by_what_its_progress_raises(after):
     with pytest.raises(_Enough):
         search_space(space, Best(Objective.parse("sample_rate"), 1), seen=seen)
     assert next(calls) == after + 1
+
+
+def test_layouts_of_uneven_stages_are_counted_where_they_are_tried():
+    model, system = _inputs()
+    space = make_space(model, system, 8, 8, "float16", preset="megatron-lm", edition="corrected")
+    assert {unit.pipeline_par for unit in space.units} >= {4, 8}  # of which one divides 12 blocks
+    counts = search_space(space, Best(Objective.parse("sample_rate"), 1))
+    assert count_space(space) == counts.total
