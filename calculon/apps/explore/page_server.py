@@ -201,7 +201,9 @@ def app(answers: Answers, first: State, names: Collection[str]) -> Starlette:
         Route("/part/{name}", _answered(site.part, long)),
         Route("/assets/{name}", _answered(site.asset, quick)),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
+    found = Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
+    found.router.redirect_slashes = False
+    return found
 
 
 def _answered(

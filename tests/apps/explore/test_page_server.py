@@ -36,7 +36,14 @@ def test_what_is_not_understood_is_said_and_the_controls_stay(site):
 
 
 def test_other_addresses_are_not_found(site):
-    for address in ("/part/none", "/assets/none", "/assets/../page_server.py", "/etc/passwd", "//"):
+    for address in (
+        "/part/none",
+        "/part/",
+        "/parts/",
+        "/assets/none",
+        "/assets/../part.py",
+        "/etc",
+    ):
         assert asked(site, address).status_code == 404
 
 
