@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from calculon.apps.explore.answers import Answers, listen, telling
 from calculon.apps.explore.controls import controls, settled
+from calculon.apps.explore.exports import written
 from calculon.apps.explore.page_state import VIEWS, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
 from calculon.apps.explore.views import KINDS, PARTS
@@ -82,6 +83,15 @@ class Site:
             part = _failed(kind, error)
         told = "" if part is None else html("part.html", name=kind.name, part=part)
         return JSONResponse({"name": kind.name, "html": told})
+
+    def export(self, request: Request) -> Response:
+        """Return a file of what the page shows."""
+        try:
+            found = written(request.path_params["name"], self._state(request), self._answers)
+        except CalculonError as error:
+            return PlainTextResponse(str(error), 400)
+        headers = {"Content-Disposition": f'attachment; filename="{found.name}"'}
+        return Response(found.text, media_type=found.media_type, headers=headers)
 
     def asset(self, request: Request) -> Response:
         """Return a script or a style: one of a closed list."""
@@ -166,6 +176,7 @@ def app(answers: Answers, first: State, hosts: Sequence[str]) -> Starlette:
         Route("/", _guarded(site.page)),
         Route("/parts", _guarded(site.parts)),
         Route("/part/{name}", _guarded(site.part)),
+        Route("/export/{name}", _guarded(site.export)),
         Route("/assets/{name}", site.asset),
     ]
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
