@@ -23,7 +23,7 @@ from calculon.inputs import Source
 from calculon.inspect.expert_parts import has_experts, parts_of
 from calculon.inspect.layer_list import OperatorStats, OperatorTable, operator_tables
 from calculon.inspect.question import warn_of_differences
-from calculon.parallel.process_groups import layer_group
+from calculon.parallel.process_groups import algorithm_of, layer_group
 from calculon.parallel.tensor import PASSES, operation_of
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check, raise_for
@@ -234,6 +234,6 @@ def _through_port(
         )
         moved: Bytes = volume.sum(axis=0)
         return moved
-    if choice.coll_algo == PUBLISHED:
+    if algorithm_of(operation, choice.coll_algo) == PUBLISHED:
         return layout.system.fabric.volume(group.network, operation, message, group.ranks)
     return bus_factor(operation, int(group.ranks[0])) * message

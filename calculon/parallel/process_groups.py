@@ -98,7 +98,7 @@ class ProcessGroup:
         """
         if routing is not None:
             return library_time(system, routing, size, self.placed(system))
-        algorithm = _known(operation, algorithm)
+        algorithm = algorithm_of(operation, algorithm)
         if algorithm == PUBLISHED and operation in system.fabric.scalars:
             fabric = system.fabric
             return fabric.time(self.network, operation, size, self.ranks, per_step=per_step)
@@ -116,14 +116,14 @@ class ProcessGroup:
         """Bytes of a collective on each network, where those of :meth:`time` are: shape (networks, ...)."""
         if routing is not None:
             return library_volume(system, routing, size, self.placed(system))
-        algorithm = _known(operation, algorithm)
+        algorithm = algorithm_of(operation, algorithm)
         if algorithm == PUBLISHED:
             alone = Group.on_network(system, self.network, np.asarray(self.ranks))
             return group_volume(system, operation, size, alone, algorithm)
         return group_volume(system, operation, size, self.placed(system), algorithm)
 
 
-def _known(operation: str, algorithm: str) -> str:
+def algorithm_of(operation: str, algorithm: str) -> str:
     """Return the algorithm of an operation: networks say under ``ops`` of no exchange what it moves."""
     return AUTO if operation == "all_to_all" and algorithm == PUBLISHED else algorithm
 

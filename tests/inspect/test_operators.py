@@ -173,3 +173,20 @@ def test_layers_without_traffic_have_no_intensity_and_json_stays_finite(fusion):
     assert any(layer["agrad_arithmetic_intensity"] is None for layer in layers) == (
         fusion != "published"
     )
+
+
+def test_what_an_exchange_of_experts_moves_is_told_also_where_networks_tell_of_none():
+    ranks = 8
+    split = {"tensor_par": 1, "data_par": 64, "expert_par": ranks}
+    execution = LLAMA_X64 | split | {"tensor_par_overlap": "none"}
+    assert execution["preset"] == "published"
+    found = block("mixtral-8x7B", execution, ROOMY)
+    exchanges = [
+        sent
+        for one in found.operators
+        for sent in one["collectives"]
+        if sent["operation"] == "all_to_all"
+    ]
+    assert exchanges
+    for sent in exchanges:
+        assert sent["moved"] == pytest.approx(sent["message"] * (ranks - 1) / ranks)

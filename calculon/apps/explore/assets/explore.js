@@ -8,6 +8,10 @@ let running = null; // the request under way: a newer one ends it
 
 const wait = 30; // ms without another key before a text counts
 
+// While something is asked for or drawn, the page says so
+const busy = (is) => document.documentElement.toggleAttribute("data-busy", is);
+busy(true);
+
 // Addresses
 
 function asked(changed) {
@@ -32,6 +36,7 @@ async function show(query, { push = true, begun = performance.now() } = {}) {
   running?.abort();
   running = new AbortController();
   const { signal } = running;
+  busy(true);
   main.setAttribute("aria-busy", "true");
   try {
     const found = await fetched(`/parts?${query}`, signal);
@@ -45,7 +50,9 @@ async function show(query, { push = true, begun = performance.now() } = {}) {
     draw();
     later(found.query, signal);
   } catch (error) {
-    if (error.name !== "AbortError") status.textContent = `No answer: ${error.message}`;
+    if (error.name === "AbortError") return;
+    status.textContent = `No answer: ${error.message}`;
+    busy(false);
     return;
   } finally {
     if (!signal.aborted) main.removeAttribute("aria-busy");
@@ -70,6 +77,7 @@ async function later(query, signal) {
       place.textContent = `No answer: ${error.message}`;
     }
   }
+  requestAnimationFrame(() => signal.aborted || busy(false));
 }
 
 // Morphing keeps what has the focus, what is being dragged, and charts that only change
@@ -182,6 +190,9 @@ function changed(event) {
   const soon = event.type === "input" && target.type !== "range";
   clearTimeout(timer);
   if (soon && target.type === "text") return; // counts once it is left, or entered
+  if (event.type === "change" && target.asked === target.value) return; // as it was typed
+  target.asked = target.value;
+  busy(true);
   timer = setTimeout(() => show(asked(target.name), { begun }), soon ? wait : 0);
 }
 
