@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
 from calculon.apps.explore.controls import controls, settled
+from calculon.apps.explore.exports import written
 from calculon.apps.explore.guard import Guard
 from calculon.apps.explore.page_state import CHANGED, VIEWS, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
@@ -80,6 +81,15 @@ class Site:
             part = _failed(kind, error)
         told = "" if part is None else html("part.html", name=kind.name, part=part)
         return JSONResponse({"name": kind.name, "html": told})
+
+    def export(self, request: Request) -> Response:
+        """Return a file of what the page shows."""
+        try:
+            found = written(request.path_params["name"], self._state(request), self._answers)
+        except CalculonError as error:
+            return PlainTextResponse(str(error), 400)
+        headers = {"Content-Disposition": f'attachment; filename="{found.name}"'}
+        return Response(found.text, media_type=found.media_type, headers=headers)
 
     def asset(self, request: Request) -> Response:
         """Return a script or a style: one of a closed list."""
@@ -199,6 +209,7 @@ def app(answers: Answers, first: State, names: Collection[str]) -> Starlette:
         Route("/parts", _answered(site.parts, quick, PATIENCE)),
         Route("/part/{name}", _answered(site.part, long)),
         Route("/assets/{name}", _answered(site.asset, quick)),
+        Route("/export/{name}", _answered(site.export, long)),
     ]
     found = Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
     found.router.redirect_slashes = False
