@@ -37,6 +37,9 @@ PLACES = {
 }
 """The mark of each place; every other test is of the model."""
 
+BROWSED = "test_browser_"
+"""How the files begin whose tests need a browser."""
+
 SLOW = Path(__file__).with_name("slow_tests.txt")
 SLOW_FROM = 0.2
 """Seconds of CPU that all cases of a slow test take together on a slow machine."""
@@ -64,6 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = item.path.relative_to(ROOT).as_posix()
         marks = (mark for place, mark in PLACES.items() if path.startswith(place))
         item.add_marker(next(marks, "model"))
+        if item.path.name.startswith(BROWSED):
+            item.add_marker("browser")
         if function(item) in slow:
             item.add_marker("slow")
 

@@ -1,12 +1,9 @@
 """``calculon llm-optimal-execution``: the best executions of a model on a system."""
 
 import argparse
-import csv
-import io
-import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +21,6 @@ from calculon.apps.cli.whole_runs import assumed_of_run, interval_of_run, missed
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import document_suffix
 from calculon.spec.named_values import PUBLISHED
-from calculon.spec.result_selection import QUESTION
 from calculon.units import Unit
 
 if TYPE_CHECKING:
@@ -442,16 +438,23 @@ def _write(
     """Write the winners in the format that the file name asks for."""
     path = arguments.output
     if document_suffix(path) == ".json":
+        from calculon.apps.views.winner_files import document
         from calculon.spec.files import write_json
 
         documents = {
-            str(result.space.num_procs): _document(result, search, layers=arguments.layers)
+            str(result.space.num_procs): document(
+                result, search.question(result.space.preset), layers=arguments.layers
+            )
             for result, search in zip(results, asked, strict=True)
         }
         one = len(results) == 1
         write_json(path, next(iter(documents.values())) if one else documents)
     elif document_suffix(path) == ".csv":
-        _write_csv(results, path, layers=arguments.layers)
+        from calculon.apps.views.winner_files import table_text
+        from calculon.spec.files import replacing
+
+        with replacing(path) as stream:
+            stream.write(table_text(results, layers=arguments.layers).encode())
     else:
         from calculon.apps.output.table_columns import evaluation_columns
         from calculon.apps.output.writers import write_tables
@@ -460,61 +463,3 @@ def _write(
         none = {name: column[:0] for name, column in results[0].bounds.items()}
         empty = evaluation_columns(results[0].evaluation.take(slice(0, 0)), none, results[0].names)
         write_tables(path, tables, empty)
-
-
-def _document(
-    result: "SearchResult", search: "Search", *, layers: bool
-) -> dict[str, Mapping[str, Any]]:
-    """Return the winners of one count as the published tool writes them.
-
-    In other editions each says too what its interval rests on, and the question of the search.
-    """
-    document = _entries(result, layers=layers)
-    if result.edition == PUBLISHED:
-        return document
-    question = search.question(result.space.preset)
-    return {
-        rank: {
-            **winner,
-            **({} if belief is None else {"belief": belief.to_dict()}),
-            "order": order.to_dict(),
-            QUESTION: question,
-        }
-        for (rank, winner), belief, order in zip(
-            document.items(), result.beliefs(), result.orders, strict=True
-        )
-    }
-
-
-def _entries(result: "SearchResult", *, layers: bool) -> dict[str, Mapping[str, Any]]:
-    """Return execution and statistics of the winners by their rank."""
-    details = result.estimates(layers=True) if layers else []
-    document: dict[str, Mapping[str, Any]] = {}
-    for rank, (execution, stats) in enumerate(result.winners()):
-        more = {"layers": details[rank].layers} if layers else {}
-        document[str(rank)] = {"execution": execution, "stats": {**stats, **more}}
-    return document
-
-
-def _write_csv(results: "list[SearchResult]", path: str, *, layers: bool) -> None:
-    """Write one line per winner: its rank, the execution, the statistics, and layers as JSON text."""
-    from calculon.spec.files import csv_text, replacing
-
-    first, bounds = results[0].evaluation, results[0].bounds
-    names = (
-        *first.fields,
-        *first.names,
-        *bounds,
-        *(["layers"] if layers else []),
-        *results[0].names,
-    )
-    with replacing(path) as stream, io.TextIOWrapper(stream, "utf-8", newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["", *names])
-        for result in results:
-            for rank, winner in _entries(result, layers=layers).items():
-                stats = dict(winner["stats"])
-                if layers:
-                    stats["layers"] = json.dumps(stats["layers"])
-                named = map(csv_text, result.names.values())
-                writer.writerow([rank, *winner["execution"].values(), *stats.values(), *named])

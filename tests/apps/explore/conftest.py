@@ -1,0 +1,74 @@
+"""A server of pages and a browser for the tests in files ``test_browser_*.py``."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+    from tests.apps.explore.browsing import Served, Visitor
+
+MISSING = "no browser: install Chromium (apt-get install chromium), or name one in CALCULON_BROWSER"
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the browser."""
+    from tests.apps.explore.browsing import executable
+
+    path = executable()
+    if path is None:
+        pytest.skip(MISSING)
+    return path
+
+
+@pytest.fixture(scope="session")
+def served(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Served"]:
+    """``calculon explore``; a defect that it tells of in its terminal is a failure."""
+    from tests.apps.explore.browsing import Served
+
+    server = Served(tmp_path_factory.mktemp("explore"))
+    yield server
+    server.end()
+    assert "Traceback" not in server.told, server.told
+
+
+@pytest.fixture(scope="module")  # while it runs, no other test can start an event loop
+def browser(chromium: str) -> Iterator["Browser"]:
+    """Chromium, without a window."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.apps.explore.browsing import switches
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=switches())
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visitor(browser: "Browser", served: "Served") -> Iterator["Visitor"]:
+    """Whoever looks at pages; an error in the browser's console is a failure."""
+    from tests.apps.explore.browsing import Visitor
+
+    someone = Visitor(browser, served.address)
+    yield someone
+    someone.leave()
+    assert not someone.errors, "\n".join(someone.errors)
+
+
+@pytest.fixture
+def picture() -> Callable[["Page", str], None]:
+    """Return a function that keeps a picture of a page, where ``CALCULON_PICTURES`` names a folder for them."""
+    folder = os.environ.get("CALCULON_PICTURES")
+
+    def keep(page: "Page", name: str) -> None:
+        if folder:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+    return keep
