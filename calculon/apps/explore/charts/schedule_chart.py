@@ -17,7 +17,7 @@ AGAIN = "recomputation"
 _TALLEST, _ROW = 560.0, 30.0  # pixels of all rows, and of one where there are few
 _SHADES = 4  # colours of the chunks of a kind of pass
 _WIDE = 900.0  # pixels: about as wide is the chart
-_LETTER = 9.0  # pixels of a piece that a digit fits into
+_LETTER = 6.5  # pixels of a digit
 _EDGED = 5.0  # pixels from which pieces have an edge
 _POINTS = 3000  # that wide pieces have for the pointer, beside one each
 _IDLE = "#9aa3ad"
@@ -164,9 +164,9 @@ def _numbers(gantt: Gantt, scale: _Scale) -> Iterator[dict[str, Any]]:
     shown = [
         piece
         for piece in gantt.pieces
-        if (piece.end - piece.start) * scale.pixels > _LETTER * len(str(piece.microbatch + 1))
+        if (piece.end - piece.start) * scale.pixels > 3 + _LETTER * len(str(piece.microbatch + 1))
     ]
-    if not shown or scale.row < _LETTER + 2:
+    if not shown or scale.row < 2 * _LETTER:
         return
     chunks = gantt.chunks
     dark = [piece.chunk < chunks / 2 and piece.kind != "weight" for piece in shown]
@@ -190,7 +190,7 @@ def _pointed(
     pieces = [piece for piece in gantt.pieces if piece.kind == kind]
     longs, starts = [piece.end - piece.start for piece in pieces], [piece.start for piece in pieces]
     last = gantt.end
-    texts = zip(digits.seconds(longs, last), digits.seconds(starts, last), strict=True)
+    texts = zip(digits.seconds(longs, max(longs)), digits.seconds(starts, last), strict=True)
     x, y, told = [], [], []
     for piece, long, of_piece in zip(pieces, longs, texts, strict=True):
         count = max(1, round(long / apart))
