@@ -12,21 +12,25 @@ from calculon import inputs
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
-from calculon.apps.explore.plan_choices import Choices, choices
+from calculon.apps.explore.plan_choices import Choices, Outcome, choices
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
+from calculon.editions import find_edition
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Changed
 from calculon.plan.plan import NAMES
-from calculon.planner.answer import own_fields, own_plan, plans_on
+from calculon.planner.answer import Answer, Mine, own_fields, own_plan, plans_on
 from calculon.planner.ask import Question, ask
+from calculon.planner.stage_needs import StageNeed, needs_of, stage_needs
+from calculon.planner.unfit import Unfit, unfit
 from calculon.planner.why import Why, why
 from calculon.search.search_result import SearchResult
 from calculon.spec.decode import SpecWarning
 from calculon.spec.execution import Execution
+from calculon.spec.named_values import CORRECTED
 
 T = TypeVar("T")
 
@@ -117,6 +121,11 @@ class Answers:
         asked = replace(state, plan={})
         return self._kept(("found", asked.key), lambda: plans_on(self.question(asked), state.procs))
 
+    def found_before(self, state: State) -> SearchResult | None:
+        """Return the same where it was searched for before: nothing waits for a search."""
+        known = self.memo.known(("found", replace(state, plan={}).key))
+        return None if known is None else known[0]
+
     def plan(self, state: State) -> Shown:
         """Return the plan that a page shows: one's own where it is stated, else the best."""
         return self._kept(("plan", state.key), lambda: self._plan(state))
@@ -148,6 +157,53 @@ class Answers:
             ),
         )
 
+    def answer(self, state: State) -> Answer:
+        """Return the best plans and the plan of one's own beside them, as ``calculon plan`` answers."""
+        shown = self.plan(state)
+        execution = Execution(**shown.fields) if shown.legal else None
+        return Answer(
+            question=self.question(state),
+            found=self.found(state),
+            roomy=None,
+            counts=(),
+            mine=Mine(shown.estimate, shown.problem, execution),
+            unfit=None,
+        )
+
+    def best(self, state: State) -> Shown:
+        """Return the best plan, whichever is shown."""
+        return self.plan(replace(state, plan={}))
+
+    def unfit(self, state: State) -> Unfit:
+        """Return why no plan fits, and what would do."""
+        found = self.found(state)
+        return self._kept(
+            ("unfit", replace(state, plan={}).key), lambda: unfit(found.space, found.counts)
+        )
+
+    def usable(self, state: State) -> tuple[float, float]:
+        """Return the bytes of both tiers of memory that a plan may use."""
+        return find_edition(CORRECTED).machine(self.system(state)).usable
+
+    def single_changes(self, state: State) -> tuple[Outcome, ...]:
+        """Return what every single change of the plan would do."""
+        found = self.choices(state)
+        if found is None:
+            return ()
+        return self._kept(("single changes", state.key), found.singles)
+
+    def stages(self, state: State) -> tuple[StageNeed, ...]:
+        """Return the memory of every stage of the plan, whether it is there or not; none where rules forbid it."""
+        return self._kept(("stages", state.key), lambda: self._stages(state))
+
+    def _stages(self, state: State) -> tuple[StageNeed, ...]:
+        shown, question = self.plan(state), self.question(state)
+        if shown.estimate is not None:
+            return needs_of(shown.estimate)
+        if not shown.legal:
+            return ()
+        return stage_needs(question.model, Execution(**shown.fields), question.system)
+
     def own(self, state: State, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a plan states of its own: degrees, and what is not as its framework has it."""
         question = self.question(replace(state, plan={}))
@@ -161,17 +217,14 @@ class Answers:
             and (
                 name in _DEGREES
                 or (name in usual and fields[name] != usual[name] and name not in arithmetic)
+                or (name not in usual and name in state.plan)
             )
         }
 
     def stated(self, state: State) -> dict[str, Any]:
         """Return what the plan of a page states of its own: that of the best plan where nothing is stated."""
         shown = self.plan(state)
-        if not shown.legal:
-            return dict(state.plan)
-        known = self.question(replace(state, plan={})).preset.entries
-        rest = {n: v for n, v in state.plan.items() if n not in (*known, *_FOLLOW, *_DEGREES)}
-        return {**rest, **self.own(state, shown.fields)}
+        return self.own(state, shown.fields) if shown.legal else dict(state.plan)
 
     def choices(self, state: State) -> Choices | None:
         """Return what may be changed of the plan; None where there is none, or too little of it can be read."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from markupsafe import Markup
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.choice_words import change_words, label, value_words
 from calculon.apps.explore.offer import MODEL, SYSTEM
-from calculon.apps.explore.page_state import ASKED, CHANGED, State
+from calculon.apps.explore.page_state import ASKED, CHANGED, State, value_text
 from calculon.apps.explore.part import html
 from calculon.apps.explore.plan_choices import SIZES, Choice, Choices
 from calculon.apps.report.texts import bandwidth, capacity, counted
@@ -116,7 +115,7 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
         label=label(one.field),
         help=field_of(one.field).declaration.help,
         values=tuple(
-            (_text(value), value_words(one.field, value), value == one.value)
+            (value_text(value), value_words(one.field, value), value == one.value)
             for value in one.values
         ),
         follows=not state.plan or one.field not in stated,
@@ -124,10 +123,6 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
         less=beside(-1),
         more=beside(1),
     )
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def settled(state: State, answers: Answers, changed: str) -> State:
@@ -149,9 +144,8 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     found = answers.choices(state)
     if found is None:
         return state
-    outcome = (
-        found.outcome(changed, state.plan[changed]) if changed in state.plan else found.settled()
-    )
+    changes = {changed: state.plan[changed]} if changed in state.plan else {}
+    (outcome,) = found.outcomes([changes])
     if outcome is None:
         return state
     words = [change_words(name, *ends) for name, ends in outcome.follows.items()]

@@ -41,6 +41,14 @@ class Memo:
                 future.set_exception(error)
         return future.result()
 
+    def known(self, key: Hashable) -> Any:
+        """Return a result that was computed before; None where it was not, where it failed, or is under way."""
+        with self._lock:
+            future = self._known.get(key)
+        if future is None or not future.done() or future.exception() is not None:
+            return None
+        return future.result()
+
     def _forget(self, key: Hashable) -> None:
         with self._lock:
             self._known.pop(key, None)
