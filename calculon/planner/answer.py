@@ -25,6 +25,7 @@ from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.planner.waterfall import Waterfall, waterfall
 from calculon.presets import Preset
+from calculon.search.best_first import Seen
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
 from calculon.search.ranking import Best, BestOfEach
@@ -365,10 +366,10 @@ def space_of(question: Question, num_procs: int) -> Space:
     )
 
 
-def plans_on(question: Question, num_procs: int) -> SearchResult:
-    """Find the best plan of each split and number of chunks."""
+def plans_on(question: Question, num_procs: int, seen: Seen | None = None) -> SearchResult:
+    """Find the best plan of each split and number of chunks; `seen` is told how many more executions were looked at."""
     space = space_of(question, num_procs)
-    return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]))
+    return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]), seen=seen)
 
 
 def _best_on(found: SearchResult) -> Count:

@@ -13,14 +13,18 @@ from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.plan_choices import Choices, Outcome, choices
+from calculon.apps.report.pictures.gantt import Gantt
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.schedule_passes import passes
 from calculon.editions import find_edition
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Changed
+from calculon.inspect.operator_passes import OperatorPass, operator_passes
+from calculon.inspect.operators import Block, block
 from calculon.plan.plan import NAMES
 from calculon.planner.answer import Answer, Mine, own_fields, own_plan, plans_on
 from calculon.planner.ask import Question, ask
@@ -203,6 +207,30 @@ class Answers:
         if not shown.legal:
             return ()
         return stage_needs(question.model, Execution(**shown.fields), question.system)
+
+    def schedule(self, state: State, microbatches: int) -> Gantt:
+        """Return the passes of the first microbatches of the shown plan, which can run."""
+        return self._kept(
+            ("schedule", state.key, microbatches),
+            lambda: passes(self._estimate(state), microbatches),
+        )
+
+    def block(self, state: State) -> Block:
+        """Return the operators of a block of the shown plan, which can run."""
+        found = self._estimate(state)
+        return self._kept(
+            ("block", state.key),
+            lambda: block(found.model, found.execution, found.system, edition=found.edition),
+        )
+
+    def operators(self, state: State) -> list[OperatorPass]:
+        """Return the passes over these operators beside the roofs of the machine."""
+        return self._kept(("operators", state.key), lambda: operator_passes(self.block(state)))
+
+    def _estimate(self, state: State) -> Estimate:
+        found = self.plan(state).estimate
+        assert found is not None
+        return found
 
     def own(self, state: State, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a plan states of its own: degrees, and what is not as its framework has it."""

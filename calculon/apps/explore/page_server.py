@@ -34,7 +34,9 @@ LONGEST_QUERY = 8_000
 
 _TYPES = {
     "explore.css": "text/css",
+    "charts.js": "text/javascript",
     "explore.js": "text/javascript",
+    "morph.js": "text/javascript",
     "plotly.min.js": "text/javascript",
 }
 

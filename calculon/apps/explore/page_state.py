@@ -35,7 +35,9 @@ OPTIONS: Mapping[str, str] = {
     "counts": "",
     "of": "total_time",
     "replan": "",
+    "microbatches": "",
     "stage": "",
+    "block": "",
     "operator": "",
 }
 """Options of single views with their defaults; each view reads its own."""
