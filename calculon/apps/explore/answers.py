@@ -41,7 +41,7 @@ T = TypeVar("T")
 _FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_length")
 """Fields of a plan that the question and the other degrees say."""
 
-_DEGREES = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")
+STATED = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")
 """Fields that a plan of one's own always states."""
 
 
@@ -243,7 +243,7 @@ class Answers:
             if name in fields
             and name not in _FOLLOW
             and (
-                name in _DEGREES
+                name in STATED
                 or (name in usual and fields[name] != usual[name] and name not in arithmetic)
                 or (name not in usual and name in state.plan)
             )

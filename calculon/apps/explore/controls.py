@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.answers import STATED, Answers
 from calculon.apps.explore.choice_words import change_words, label, value_words
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import ASKED, CHANGED, State, value_text
@@ -133,7 +133,7 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     """
     if not state.plan:
         return state
-    if {*state.plan} == {changed}:
+    if changed in state.plan and not {*STATED} <= {*state.plan}:
         best = answers.plan(replace(state, plan={}))
         if best.estimate is not None:
             state = replace(state, plan={**answers.own(state, best.fields), **state.plan})

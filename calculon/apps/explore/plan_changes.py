@@ -205,12 +205,16 @@ def single_changes(state: State, answers: Answers) -> Part | None:
     usable = answers.usable(state)
     rows, notes = [], {}
     for choice in (*found.sizes, *found.switches):
-        of_field = [one for one in outcomes if choice.field in one.changes]
-        if not of_field:
-            continue
-        chips = [_chip(state, answers, choice.field, one, shown, usable) for one in of_field]
-        notes[choice.field] = {chip["value"]: chip["effect"] for chip in chips}
-        rows.append(_row(choice, chips))
+        chips = {
+            value_text(one.changes[choice.field]): _chip(
+                state, answers, choice.field, one, shown, usable
+            )
+            for one in outcomes
+            if choice.field in one.changes
+        }
+        if chips:
+            notes[choice.field] = {value: chip["effect"] for value, chip in chips.items()}
+            rows.append(_row(choice, chips))
     return Part(
         title="What single changes would do",
         html=html(
@@ -222,12 +226,16 @@ def single_changes(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _row(choice: Choice, chips: list[dict[str, str]]) -> Mapping[str, Any]:
+def _row(choice: Choice, chips: Mapping[str, Mapping[str, str]]) -> Mapping[str, Any]:
+    """Return the values of a field in their order, that of now among them."""
+    now = {"kind": "now", "words": value_words(choice.field, choice.value), "link": ""}
+    texts = [(value_text(value), value == choice.value) for value in choice.values]
     return {
         "label": label(choice.field),
         "help": field_of(choice.field).declaration.help,
-        "now": value_words(choice.field, choice.value),
-        "chips": chips,
+        "chips": [
+            now if is_now else chips[text] for text, is_now in texts if is_now or text in chips
+        ],
     }
 
 
@@ -245,7 +253,6 @@ def _chip(
     title = needs if one.reason else f"{digits.duration(one.time)} a step, {needs}"
     follows = [change_words(field, *ends) for field, ends in one.follows.items()]
     return {
-        "value": value_text(value),
         "words": value_words(name, value),
         "effect": _effect(one, shown, usable),
         "kind": _kind(one, shown),

@@ -74,7 +74,7 @@ def _time(state: State, answers: Answers) -> Part | None:
     largest = rows[0]
     return Part(
         title="Where the time goes",
-        html=_folded("The same as a table", Table(columns, rows)),
+        more=_folded("The same as a table", Table(columns, rows)),
         figure=time_parts(result),
         summary=f"Parts of the time of a step, {result.digits.duration(total)}; the largest is {largest['part']} "
         f"with {largest['share']}.",
@@ -113,8 +113,8 @@ def _memory(state: State, answers: Answers) -> Part | None:
     ]
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=Markup("<p>{}</p>").format(said)
-        + _folded("The same as a table", Table(columns, rows), most=len(rows)),
+        html=Markup("<p>{}</p>").format(said),
+        more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
         figure=stage_memory(stages),
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
@@ -168,7 +168,8 @@ def _traffic(state: State, answers: Answers) -> Part | None:
     rows = _traffic_rows(result, several)
     return Part(
         title="Traffic",
-        html=Markup("<p>{}</p>").format(said) + _folded("The same as a table", rows) + groups,
+        html=Markup("<p>{}</p>").format(said),
+        more=_folded("The same as a table", rows) + groups,
         figure=link_times(names, links, exposed),
         summary=f"Traffic of each kind of parallelism in a step: {said}.",
     )

@@ -56,8 +56,7 @@ def stage_memory(stages: Sequence[StageNeed]) -> dict[str, Any]:
         "y0": 0,
         "y1": 1,
     }
-    limit = {"x": there, "y": 1, "xref": "x", "yref": "paper", "text": f"usable: {there:.1f} GiB"}
-    limit |= {"showarrow": False, "yanchor": "bottom", "xanchor": "right"}
+    title = f"GiB (dashed: {there:.1f} usable)"
     several = len(stages) > 1
     axis: dict[str, Any] = {"autorange": "reversed", "automargin": True}
     if several:
@@ -67,18 +66,9 @@ def stage_memory(stages: Sequence[StageNeed]) -> dict[str, Any]:
     layout = {
         "barmode": "stack",
         "height": min(560, 150 + 24 * len(stages)),
-        "margin": {"t": 24},
-        "xaxis": {"title": {"text": "GiB"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "yaxis": axis,
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "y": 0,
-            "yref": "container",
-            "yanchor": "bottom",
-            "traceorder": "normal",
-        },
+        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         "shapes": [line | {"line": {"color": COLORS["vermilion"], "width": 2, "dash": "dash"}}],
-        "annotations": [limit],
     }
     return {"data": data, "layout": layout}
