@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from markupsafe import Markup
 
@@ -10,7 +11,7 @@ from calculon.apps.explore.choice_words import change_words, label, value_words
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import ASKED, CHANGED, State, value_text
 from calculon.apps.explore.part import html
-from calculon.apps.explore.plan_choices import SIZES, Choice, Choices
+from calculon.apps.explore.plan_choices import LAYOUT, SIZES, Choice, Choices
 from calculon.apps.report.texts import bandwidth, capacity, counted
 from calculon.architecture.parameters import active_count, parameter_count
 from calculon.frozen import dataclass
@@ -139,8 +140,13 @@ def settled(state: State, answers: Answers, changed: str) -> State:
             state = replace(state, plan={**answers.own(state, best.fields), **state.plan})
     if changed not in state.plan and changed not in ASKED:
         return state
-    if answers.plan(state).legal:
-        return replace(state, plan=answers.stated(state))
+    shown = answers.plan(state)
+    if shown.legal:
+        usual = answers.question(state).preset.usual(shown.fields)
+        before = state.plan.get(LAYOUT, usual.get(LAYOUT, shown.fields[LAYOUT]))
+        ends = before, shown.fields[LAYOUT]
+        follows = {LAYOUT: ends} if before != shown.fields[LAYOUT] else {}
+        return replace(state, plan=answers.stated(state), told=_told(follows))
     found = answers.choices(state)
     if found is None:
         return state
@@ -148,6 +154,10 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     (outcome,) = found.outcomes([changes])
     if outcome is None:
         return state
-    words = [change_words(name, *ends) for name, ends in outcome.follows.items()]
-    told = f"{', '.join(words)} {'follows' if len(words) == 1 else 'follow'}" if words else ""
-    return replace(state, plan=answers.own(state, outcome.fields), told=told)
+    return replace(state, plan=answers.own(state, outcome.fields), told=_told(outcome.follows))
+
+
+def _told(follows: Mapping[str, tuple[Any, Any]]) -> str:
+    """Say which fields follow from a change."""
+    words = [change_words(name, *ends) for name, ends in follows.items()]
+    return f"{', '.join(words)} follow{'s' * (len(words) == 1)}" if words else ""
