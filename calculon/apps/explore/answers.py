@@ -26,11 +26,12 @@ from calculon.inputs import Changed
 from calculon.inspect.operator_passes import OperatorPass, operator_passes
 from calculon.inspect.operators import Block, block
 from calculon.plan.plan import NAMES
-from calculon.planner.answer import Answer, Mine, own_fields, own_plan, plans_on
+from calculon.planner.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
 from calculon.planner.ask import Question, ask
 from calculon.planner.stage_needs import StageNeed, needs_of, stage_needs
 from calculon.planner.unfit import Unfit, unfit
 from calculon.planner.why import Why, why
+from calculon.search.best_first import count_space
 from calculon.search.search_result import SearchResult
 from calculon.spec.decode import SpecWarning
 from calculon.spec.execution import Execution
@@ -122,13 +123,23 @@ class Answers:
 
     def found(self, state: State) -> SearchResult:
         """Return the best plan of each split and number of chunks, the best of all first."""
-        asked = replace(state, plan={})
-        return self._kept(("found", asked.key), lambda: plans_on(self.question(asked), state.procs))
+        asked = _asked(state)
+        return self._searched(
+            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs)
+        )
+
+    def executions(self, state: State) -> int:
+        """Return how many executions a search for the best plan looks at, at most."""
+        asked = _asked(state)
+        return self._searched(
+            ("executions", asked.key),
+            lambda: count_space(space_of(self.question(asked), state.procs)),
+        )
 
     def found_before(self, state: State) -> SearchResult | None:
         """Return the same where it was searched for before: nothing waits for a search."""
-        known = self.memo.known(("found", replace(state, plan={}).key))
-        return None if known is None else known[0]
+        known = self.memo.known(("found", _asked(state).key))
+        return None if known is None else _found(known)
 
     def plan(self, state: State) -> Shown:
         """Return the plan that a page shows: one's own where it is stated, else the best."""
@@ -181,9 +192,7 @@ class Answers:
     def unfit(self, state: State) -> Unfit:
         """Return why no plan fits, and what would do."""
         found = self.found(state)
-        return self._kept(
-            ("unfit", replace(state, plan={}).key), lambda: unfit(found.space, found.counts)
-        )
+        return self._kept(("unfit", _asked(state).key), lambda: unfit(found.space, found.counts))
 
     def usable(self, state: State) -> tuple[float, float]:
         """Return the bytes of both tiers of memory that a plan may use."""
@@ -267,10 +276,26 @@ class Answers:
 
     def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""
-        found, told = self.memo(key, lambda: _with_warnings(compute))
-        for text in told:
-            _tell(text)
-        return found  # type: ignore[no-any-return]
+        found: T = _found(self.memo(key, lambda: _with_warnings(compute)))
+        return found
+
+    def _searched(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
+        found: T = _found(self.memo.search(key, lambda: _with_warnings(compute)))
+        return found
+
+
+class Unsearched(Answers):
+    """The same while a search is under way: nothing is known of plans yet."""
+
+    def plan(self, state: State) -> Shown:
+        """Return that no plan is known."""
+        return Shown(None, dict(state.plan), best=not state.plan)
+
+
+def _asked(state: State) -> State:
+    """Return a state with all that a search for the best plan depends on."""
+    return replace(state, plan={}, tokens="")
 
 
 def _fields(execution: Execution) -> dict[str, Any]:
@@ -296,6 +321,14 @@ def telling() -> Iterator[list[str]]:
         yield told
     finally:
         _TOLD.reset(token)
+
+
+def _found(kept: tuple[T, list[str]]) -> T:
+    """Return a result, and tell its warnings again."""
+    found, told = kept
+    for text in told:
+        _tell(text)
+    return found
 
 
 def _with_warnings(compute: Callable[[], T]) -> tuple[T, list[str]]:
