@@ -1,12 +1,14 @@
 """The controls that stand beside every view: the question, and the plan."""
 
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
 from calculon.apps.explore.answers import Answers, Shown
+from calculon.apps.explore.knobs import unlike_file
 from calculon.apps.explore.offer import MODEL, SYSTEM
-from calculon.apps.explore.page_state import State
+from calculon.apps.explore.page_state import MACHINE, State
 from calculon.apps.explore.part import html
 from calculon.spec.spellings import PRECISIONS
 
@@ -40,6 +42,9 @@ def settled(state: State, answers: Answers, changed: str) -> State:
 
     Where the best plan was shown and a field of it changes, the others stay as they were.
     """
+    if changed.startswith(MACHINE):
+        in_file = answers.system(replace(state, machine={}))
+        return replace(state, machine=unlike_file(in_file, state.machine))
     if changed not in state.plan:
         return state
     before = answers.plan(State(**{**_members(state), "plan": {}}))

@@ -34,7 +34,9 @@ OPTIONS: Mapping[str, str] = {
     "open": "",
     "counts": "",
     "of": "total_time",
+    "spread": "25%",
     "replan": "",
+    "figures": "",
     "stage": "",
     "operator": "",
 }

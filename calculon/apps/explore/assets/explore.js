@@ -21,6 +21,7 @@ function asked(changed) {
     if (off || (field.type === "radio" && !field.checked)) continue;
     if (field.dataset.follows !== undefined && field.name !== changed) continue;
     if (field.value !== "") pairs.append(field.name, field.value);
+    else if (field.name === changed) pairs.delete(changed); // emptied: as if it were not said anywhere
   }
   if (changed) pairs.set("changed", changed);
   return pairs.toString();
@@ -97,6 +98,11 @@ function key(node) {
 }
 
 function morphed(old, fresh) {
+  if (fresh.dataset.later && (old.dataset.later === undefined || old.dataset.stays)) {
+    Object.assign(old.dataset, { later: fresh.dataset.later, stays: "yes" }); // until the answer is there
+    old.setAttribute("aria-busy", "true");
+    return;
+  }
   const chart = old.classList.contains("chart");
   for (const { name } of [...old.attributes]) {
     if (!fresh.hasAttribute(name) && !(chart && name === "class")) old.removeAttribute(name);
@@ -216,3 +222,31 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw
 draw();
 running = new AbortController();
 later(location.search.slice(1), running.signal);
+
+// A slider sets the number beside it; while it is dragged, one request follows the other
+
+let sliding = false;
+let slid = null;
+
+async function follow(number) {
+  slid = number;
+  if (sliding) return;
+  sliding = true;
+  while (slid) {
+    const { name } = slid;
+    slid = null;
+    await show(asked(name), { push: false });
+  }
+  sliding = false;
+}
+
+function slide({ target, type }) {
+  if (!target.dataset.sets) return;
+  const number = document.getElementById(target.dataset.sets);
+  number.value = JSON.parse(target.dataset.stops)[target.value];
+  if (type === "input") follow(number);
+  else number.dispatchEvent(new Event("change", { bubbles: true }));
+}
+
+document.addEventListener("input", slide);
+document.addEventListener("change", slide);
