@@ -46,7 +46,7 @@ def _without(state: State, path: str) -> str:
 
 def _changed(state: State, answers: Answers) -> Part | None:
     """Say on the other views what of the machine is not as in its file."""
-    if not state.machine or state.view == "machine":
+    if not state.machine:
         return None
     return Part(
         title="", html=html("machine_changed.html", state=state, **_changes(state, answers))
@@ -62,8 +62,8 @@ def _changes(state: State, answers: Answers) -> dict[str, Any]:
     return {"changes": told, "reset_all": state.link(machine={})}
 
 
-CHANGED = PartKind(name="machine-changed", title="", make=_changed)
-"""A part of every view: that of the machine says it below its sliders."""
+CHANGED_MACHINE = PartKind(name="machine-changed", title="", make=_changed)
+"""A part of every other view; that of the machine says it below its sliders."""
 
 
 def _machine(state: State, answers: Answers) -> Part | None:

@@ -3,14 +3,23 @@
 from collections.abc import Mapping
 
 from calculon.apps.explore import machine_view, pipeline_view, plan_view, search_view
+from calculon.apps.explore.machine_view import CHANGED_MACHINE
 from calculon.apps.explore.page_state import VIEWS
 from calculon.apps.explore.part import PartKind
+from calculon.apps.explore.take_view import LAUNCH, TAKE
 
-_OWN = (plan_view.PARTS, search_view.PARTS, machine_view.PARTS, pipeline_view.PARTS)
-
-PARTS: Mapping[str, tuple[PartKind, ...]] = {
-    view: (machine_view.CHANGED, *own) for view, own in zip(VIEWS, _OWN, strict=True)
-}
+PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
+    zip(
+        VIEWS,
+        (
+            (CHANGED_MACHINE, *plan_view.PARTS, LAUNCH, TAKE),
+            (CHANGED_MACHINE, *search_view.PARTS, TAKE),
+            (*machine_view.PARTS, TAKE),
+            (CHANGED_MACHINE, *pipeline_view.PARTS, TAKE),
+        ),
+        strict=True,
+    )
+)
 """The parts of each view."""
 
 KINDS: Mapping[str, PartKind] = {kind.name: kind for parts in PARTS.values() for kind in parts}
