@@ -27,6 +27,7 @@ from calculon.apps.explore.knobs import (
 )
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part, PartKind, html
+from calculon.apps.explore.visits import Pending
 from calculon.apps.report.sensitivity_page import stated
 from calculon.hardware.system import System
 from calculon.planner.in_words import plan_in_words
@@ -104,11 +105,18 @@ def _columns(state: State, answers: Answers, both: Both) -> list[tuple[str, Show
     if both.before.estimate is None:
         return [("in the file", both.before), ("changed", both.after)]
     columns = [("in the file", both.before), ("same plan", both.after)]
-    if not state.plan:
-        best = answers.plan(state)
-        if best.fields != both.after.fields:
-            columns.append(("best plan", best))
+    best = None if state.plan else _best_so_far(state, answers)
+    if best is not None and best.fields != both.after.fields:
+        columns.append(("best plan", best))
     return columns
+
+
+def _best_so_far(state: State, answers: Answers) -> Shown | None:
+    """Return the best plan; None while it is looked for, as the sliders wait for nothing."""
+    try:
+        return answers.plan(state)
+    except Pending:
+        return None
 
 
 def _spoken(columns: list[tuple[str, Shown]]) -> str:
