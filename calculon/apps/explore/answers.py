@@ -20,9 +20,10 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Changed
 from calculon.plan.plan import NAMES
-from calculon.planner.answer import own_fields, own_plan, plans_on
+from calculon.planner.answer import own_fields, own_plan, plans_on, space_of
 from calculon.planner.ask import Question, ask
 from calculon.planner.why import Why, why
+from calculon.search.best_first import count_space
 from calculon.search.search_result import SearchResult
 from calculon.spec.decode import SpecWarning
 from calculon.spec.execution import Execution
@@ -104,7 +105,17 @@ class Answers:
     def found(self, state: State) -> SearchResult:
         """Return the best plan of each split and number of chunks, the best of all first."""
         asked = replace(state, plan={})
-        return self._kept(("found", asked.key), lambda: plans_on(self.question(asked), state.procs))
+        return self._searched(
+            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs)
+        )
+
+    def executions(self, state: State) -> int:
+        """Return how many executions a search for the best plan looks at, at most."""
+        asked = replace(state, plan={})
+        return self._searched(
+            ("executions", asked.key),
+            lambda: count_space(space_of(self.question(asked), state.procs)),
+        )
 
     def plan(self, state: State) -> Shown:
         """Return the plan that a page shows: one's own where it is stated, else the best."""
@@ -155,10 +166,21 @@ class Answers:
 
     def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""
-        found, told = self.memo(key, lambda: _with_warnings(compute))
-        for text in told:
-            _tell(text)
-        return found  # type: ignore[no-any-return]
+        found: T = _found(self.memo(key, lambda: _with_warnings(compute)))
+        return found
+
+    def _searched(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
+        found: T = _found(self.memo.search(key, lambda: _with_warnings(compute)))
+        return found
+
+
+class Unsearched(Answers):
+    """The same while a search is under way: nothing is known of plans yet."""
+
+    def plan(self, state: State) -> Shown:
+        """Return that no plan is known."""
+        return Shown(None, dict(state.plan), best=not state.plan)
 
 
 def _fields(execution: Execution) -> dict[str, Any]:
@@ -184,6 +206,14 @@ def telling() -> Iterator[list[str]]:
         yield told
     finally:
         _TOLD.reset(token)
+
+
+def _found(kept: tuple[T, list[str]]) -> T:
+    """Return a result, and tell its warnings again."""
+    found, told = kept
+    for text in told:
+        _tell(text)
+    return found
 
 
 def _with_warnings(compute: Callable[[], T]) -> tuple[T, list[str]]:

@@ -1,37 +1,35 @@
 """The server of the page: one address for the page, one for what changes of it, one for each part that takes longer."""
 
+import asyncio
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from calculon.apps.explore.answers import Answers, listen, telling
+from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
 from calculon.apps.explore.controls import controls, settled
 from calculon.apps.explore.exports import written
+from calculon.apps.explore.guard import Guard
 from calculon.apps.explore.page_state import VIEWS, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
 from calculon.apps.explore.views import KINDS, PARTS
+from calculon.apps.explore.visits import Cancelled, Pending, Visit, under_way
 from calculon.errors import CalculonError
 
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-"""What a browser may do with an answer: load scripts and styles from here alone."""
+PATIENCE = 0.2
+"""Seconds that the page waits for a search; then it shows what is known without it, and asks again."""
 
-LONGEST_QUERY = 8_000
-"""Characters of an address."""
+QUICK, LONG = 8, 16
+"""Threads that answer for the page at once, and those that make parts that take longer."""
 
 CHANGED = "changed"
 """Word of an address: the control that has just changed."""
@@ -64,10 +62,12 @@ class Site:
         return HTMLResponse(html("page.html", **content), code)
 
     def parts(self, request: Request) -> Response:
-        """Return what a change of the state changes of the page."""
+        """Return what a change of the state changes of the page; the controls of one that means nothing stay."""
         content, code = self._content(request)
-        told = {"controls": content["controls"], "tabs": html("tabs.html", **content)}
-        told |= {"main": html("parts.html", **content), "query": content["query"]}
+        told: dict[str, Any] = {"tabs": html("tabs.html", **content), "controls": None}
+        told["main"] = html("parts.html", **content)
+        told |= {"controls": content["controls"] if code == 200 else None}
+        told |= {"query": content["query"], "pending": content["pending"] is not None}
         told |= {"title": f"{content['title']} - calculon"}
         return JSONResponse(told, code)
 
@@ -103,47 +103,80 @@ class Site:
         }
         return Response(_asset(name), media_type=_TYPES[name], headers=headers)
 
-    def _state(self, request: Request) -> State:
+    def _asked(self, request: Request) -> State:
+        """Return the state that the address says."""
         pairs = request.query_params.multi_items()
-        state = read_state(
-            [pair for pair in pairs if pair[0] != CHANGED], self._answers.offer, self._first
-        )
+        said = [pair for pair in pairs if pair[0] != CHANGED]
+        return read_state(said, self._answers.offer, self._first)
+
+    def _state(self, request: Request) -> State:
+        """Return the same after a control has changed."""
         changed = request.query_params.get(CHANGED, "")
+        state = self._asked(request)
         return settled(state, self._answers, changed) if changed else state
 
     def _content(self, request: Request) -> tuple[dict[str, Any], int]:
         """Return what the templates of the page take, and the status."""
         try:
-            state = self._state(request)
-            shown = {"controls": controls(state, self._answers)}
-            made = [(kind, self._made(kind, state)) for kind in PARTS[state.view] if not kind.later]
+            try:
+                return self._shown(self._state(request)), 200
+            except Pending as pending:
+                return self._searching(self._asked(request), pending), 200
         except CalculonError as error:
-            return self._misunderstood(error), 400
-        tabs = [(view, state.link(view=view)) for view in VIEWS]
-        content = {
-            **shown,
+            return self._misunderstood(error, request), 400
+
+    def _shown(self, state: State) -> dict[str, Any]:
+        """Return the page of a state; parts that wait for a search come later."""
+        content = self._frame(state, controls(state, self._answers))
+        for kind in PARTS[state.view]:
+            try:
+                part = None if kind.later else self._made(kind, state)
+            except Pending:
+                content["later"].append(kind)
+                continue
+            if part is not None:
+                content["parts"].append((kind.name, part))
+            elif kind.later:
+                content["later"].append(kind)
+        return content
+
+    def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
+        """Return the page while the best plan is looked for."""
+        unknown = Unsearched(self._answers.offer)
+        content = self._frame(state, controls(state, unknown))
+        try:
+            total = self._answers.executions(state)
+        except Pending:
+            total = 0
+        content["pending"] = {"looked_at": min(pending.looked_at, total), "total": total}
+        return content
+
+    def _frame(self, state: State, beside: str) -> dict[str, Any]:
+        """Return a page without parts, with its controls."""
+        return {
+            "controls": beside,
             "title": f"{state.model} on {state.procs:,} x {state.system}",
-            "tabs": tabs,
+            "tabs": [(view, state.link(view=view)) for view in VIEWS],
             "view": state.view,
             "query": state.query,
             "problem": [],
-            "parts": [(kind.name, part) for kind, part in made if part is not None],
-            "later": [kind for kind in PARTS[state.view] if kind.later],
-        }
-        return content, 200
-
-    def _misunderstood(self, error: CalculonError) -> dict[str, Any]:
-        """Return the page of an address that means nothing: the message, and controls of the first page."""
-        first = self._first
-        return {
-            "controls": controls(first, self._answers),
-            "title": "Not understood",
-            "tabs": [(view, first.link(view=view)) for view in VIEWS],
-            "view": "",
-            "query": first.query,
-            "problem": str(error).splitlines(),
+            "pending": None,
             "parts": [],
             "later": [],
+        }
+
+    def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
+        """Return the page of an address that means nothing: the message, beside the controls of the first page."""
+        try:
+            beside = controls(self._first, self._answers)
+        except Pending:
+            beside = controls(self._first, Unsearched(self._answers.offer))
+        return {
+            **self._frame(self._first, beside),
+            "title": "Not understood",
+            "view": "",
+            "query": request.url.query,
+            "problem": str(error).splitlines(),
         }
 
     def _made(self, kind: PartKind, state: State) -> Part | None:
@@ -160,45 +193,81 @@ def _asset(name: str) -> bytes:
     return folder.joinpath(name).read_bytes()
 
 
-def app(answers: Answers, first: State, hosts: Sequence[str]) -> Starlette:
+def app(
+    answers: Answers, first: State, names: Collection[str], frames: Collection[str] = ()
+) -> Starlette:
     """Return the application.
 
     Parameters
     ----------
     answers, first
         As of :class:`Site`.
-    hosts : sequence of str
-        Names by which it may be asked for; a page elsewhere cannot reach it by another.
+    names, frames : collection of str
+        As of :class:`~calculon.apps.explore.guard.Guard`.
     """
     listen()
     site = Site(answers, first)
+    quick, long = ThreadPoolExecutor(QUICK, "quick"), ThreadPoolExecutor(LONG, "long")
     routes = [
-        Route("/", _guarded(site.page)),
-        Route("/parts", _guarded(site.parts)),
-        Route("/part/{name}", _guarded(site.part)),
-        Route("/export/{name}", _guarded(site.export)),
-        Route("/assets/{name}", site.asset),
+        Route("/", _answered(site.page, quick, PATIENCE)),
+        Route("/parts", _answered(site.parts, quick, PATIENCE)),
+        Route("/part/{name}", _answered(site.part, long)),
+        Route("/export/{name}", _answered(site.export, long)),
+        Route("/assets/{name}", _answered(site.asset, quick)),
     ]
-    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
-    return Starlette(routes=routes, middleware=middleware)
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> AsyncIterator[None]:
+        yield
+        for threads in (quick, long):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    guard = Middleware(Guard, names=names, frames=frames)
+    found = Starlette(routes=routes, middleware=[guard], lifespan=running)
+    found.router.redirect_slashes = False
+    return found
 
 
-def _guarded(endpoint: Callable[[Request], Response]) -> Callable[[Request], Response]:
-    """Return an endpoint whose answers carry :data:`HEADERS`, and whose defects are told in the terminal alone."""
+def _answered(
+    make: Callable[[Request], Response], threads: Executor, patience: float | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that computes in threads, and stops waiting when the client has left."""
 
-    def guarded(request: Request) -> Response:
-        if len(request.url.query) > LONGEST_QUERY:
-            answer: Response = PlainTextResponse("the address is too long", 414)
-        else:
-            try:
-                answer = endpoint(request)
-            except Exception:
-                traceback.print_exc(file=sys.stderr)
-                answer = PlainTextResponse(
-                    "a defect of calculon; the terminal has the details", 500
-                )
-        for name, value in HEADERS.items():
-            answer.headers.setdefault(name, value)
-        return answer
+    async def endpoint(request: Request) -> Response:
+        visit = Visit(patience)
+        answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
+        left = asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else _NOBODY
+        finally:
+            visit.left = True
+            left.cancel()
+            answer.cancel()
 
-    return guarded
+    return endpoint
+
+
+_NOBODY = Response(status_code=204)
+"""The answer that nobody reads."""
+
+
+async def _left(request: Request) -> None:
+    """Return when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _made(make: Callable[[Request], Response], request: Request, visit: Visit) -> Response:
+    """Return the answer to a request; defects are told in the terminal alone."""
+    visit.begin()
+    try:
+        with under_way(visit):
+            return make(request)
+    except Cancelled:
+        return _NOBODY
+    except MemoryError:
+        return PlainTextResponse("not enough memory: ask for less at once", 503)
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
+        return PlainTextResponse("a defect of calculon; the terminal has the details", 500)

@@ -7,6 +7,7 @@ const status = document.getElementById("status");
 let running = null; // the request under way: a newer one ends it
 
 const wait = 30; // ms without another key before a text counts
+const again = 200; // ms until a page asks again that waits for a search
 
 // While something is asked for or drawn, the page says so
 const busy = (is) => document.documentElement.toggleAttribute("data-busy", is);
@@ -32,6 +33,13 @@ async function fetched(address, signal) {
   return answer.json();
 }
 
+function put(found) {
+  if (found.controls !== null) fill(form, found.controls); // those of an address that means nothing stay
+  fill(document.getElementById("views"), found.tabs);
+  fill(main, found.main);
+  document.title = found.title;
+}
+
 async function show(query, { push = true, begun = performance.now() } = {}) {
   running?.abort();
   running = new AbortController();
@@ -39,11 +47,13 @@ async function show(query, { push = true, begun = performance.now() } = {}) {
   busy(true);
   main.setAttribute("aria-busy", "true");
   try {
-    const found = await fetched(`/parts?${query}`, signal);
-    fill(form, found.controls);
-    fill(document.getElementById("views"), found.tabs);
-    fill(main, found.main);
-    document.title = found.title;
+    let found = await fetched(`/parts?${query}`, signal);
+    put(found);
+    while (found.pending) {
+      await new Promise((done) => setTimeout(done, again));
+      found = await fetched(`/parts?${query}`, signal);
+      put(found);
+    }
     const address = `/?${found.query}`;
     if (push && address !== location.pathname + location.search) history.pushState(null, "", address);
     main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers stand on the page
@@ -215,4 +225,5 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw
 
 draw();
 running = new AbortController();
-later(location.search.slice(1), running.signal);
+if (document.getElementById("part-searching")) show(location.search.slice(1), { push: false });
+else later(location.search.slice(1), running.signal);

@@ -1,0 +1,24 @@
+"""Ask an application without a network."""
+
+import asyncio
+from typing import Any
+
+import httpx
+
+
+def asked(app, address: str, host: str = "localhost") -> httpx.Response:
+    """Return the answer to an address."""
+    return asyncio.run(_asked(app, address, host))
+
+
+def found(app, query: str = "") -> dict[str, Any]:
+    """Return what changes of the page once the search is done."""
+    while (told := asked(app, f"/parts?{query}").json())["pending"]:
+        pass
+    return told
+
+
+async def _asked(app, address: str, host: str) -> httpx.Response:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        return await client.get(address, headers={"Host": host})
