@@ -126,18 +126,16 @@ class Site:
             return self._misunderstood(error, request), 400
 
     def _shown(self, state: State) -> dict[str, Any]:
-        """Return the page of a state; parts that wait for a search come later."""
+        """Return the page of a state; in the place of parts that come later is nothing yet."""
         content = self._frame(state, controls(state, self._answers))
         for kind in PARTS[state.view]:
             try:
                 part = None if kind.later else self._made(kind, state)
             except Pending:
-                content["later"].append(kind)
+                content["parts"].append((kind, None))
                 continue
-            if part is not None:
-                content["parts"].append((kind.name, part))
-            elif kind.later:
-                content["later"].append(kind)
+            if part is not None or kind.later:
+                content["parts"].append((kind, part))
         return content
 
     def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
@@ -162,7 +160,6 @@ class Site:
             "problem": [],
             "pending": None,
             "parts": [],
-            "later": [],
         }
 
     def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
