@@ -19,7 +19,7 @@ from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
 from calculon.apps.explore.controls import controls, settled
 from calculon.apps.explore.exports import written
 from calculon.apps.explore.guard import Guard
-from calculon.apps.explore.page_state import VIEWS, State, read_state
+from calculon.apps.explore.page_state import CHANGED, VIEWS, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
 from calculon.apps.explore.views import KINDS, PARTS
 from calculon.apps.explore.visits import Cancelled, Pending, Visit, under_way
@@ -31,12 +31,11 @@ PATIENCE = 0.2
 QUICK, LONG = 8, 16
 """Threads that answer for the page at once, and those that make parts that take longer."""
 
-CHANGED = "changed"
-"""Word of an address: the control that has just changed."""
-
 _TYPES = {
     "explore.css": "text/css",
+    "charts.js": "text/javascript",
     "explore.js": "text/javascript",
+    "morph.js": "text/javascript",
     "plotly.min.js": "text/javascript",
 }
 
