@@ -124,7 +124,7 @@ def explore(
     'http://127.0.0.1:.../?model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
     """
     try:
-        import plotly  # type: ignore[import-untyped]  # noqa: F401
+        import plotly  # noqa: F401
         import uvicorn  # noqa: F401
 
         from calculon.apps.explore.answers import Answers

@@ -13,6 +13,7 @@ from calculon.apps.cli.main import main
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.exports import EXPORTS, LAUNCH_FILES, offered, whole_answer, written
 from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_server import app
 from calculon.apps.explore.page_state import VIEWS, State, read_state
 from calculon.apps.explore.same_command import same, script
 from calculon.errors import Infeasible, SpecError
@@ -20,6 +21,7 @@ from calculon.launch.dialects import read_launch
 from calculon.plan.plan import NAMES
 from calculon.spec.files import json_text
 from calculon.spec.result_selection import QUESTION
+from tests.apps.explore.asking import asked
 
 OWN = "tensor_par=4&pipeline_par=2&data_par=8&microbatch_size=2&activation_recompute=full"
 MACHINE = "system.mem1.GiB=120&system.networks[0].latency=3e-6"
@@ -36,7 +38,7 @@ STATES = {
 CANNOT = {
     "it is none": f"{SMALL}&tensor_par=7",
     "it breaks a rule": f"{SMALL}&tensor_par=64&pipeline_par=1",
-    "memory is too small": "model=llama3-70B&system=h100_80g_sxm&procs=64&tensor_par=1&pipeline_par=1",
+    "memory is too small": "model=llama3-8B&system=h100_80g_sxm&procs=8&tensor_par=1&pipeline_par=1",
 }
 """Plans that cannot run."""
 
@@ -128,7 +130,9 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, answers, capsys,
     shown = answers.plan(state)
     told = exported("answer.json", state, answers)
     too_small = name == "memory is too small"  # else commands refuse the plan itself
-    assert told.get("mine") == ({"problem": shown.problem} if too_small else None)
+    assert ("mine" in told) == too_small
+    if too_small:  # the command says what mends it, too
+        assert told["mine"]["problem"].startswith(shown.problem.removesuffix("."))
     assert not any(one.runs for one in offered(state, answers).values())
     with pytest.raises(Infeasible):
         written("statistics.json", state, answers)
@@ -165,7 +169,7 @@ def test_plans_are_the_table_of_the_search(answers):
 
 
 def test_the_report_is_that_of_python(answers, tmp_path):
-    state = state_of(answers, STATES["own"])
+    state = state_of(answers, "model=gpt2-124M&system=tpu_v5p&procs=8&tensor_par=2")
     path = tmp_path / "report.html"
     write_report(whole_answer(state, answers), path)
     assert exported("report.html", state, answers) == path.read_text()
@@ -212,3 +216,35 @@ def test_every_view_offers_files_that_it_can_give(view, answers):
 def test_other_names_are_no_files(answers):
     with pytest.raises(SpecError, match="no such file"):
         written("../../etc/passwd", state_of(answers, SMALL), answers)
+
+
+def test_a_browser_is_told_to_save_a_file_of_its_kind(answers):
+    site = app(answers, state_of(answers, SMALL), ["localhost"])
+    state = state_of(answers, STATES["own"])
+    for name in ("execution.json", "plans.csv", "megatron-lm.sh", "torchtitan.py"):
+        got = asked(site, f"/export/{name}?{state.query}")
+        expected = written(name, state, answers)
+        assert got.status_code == 200
+        assert got.text == expected.text
+        assert got.headers["Content-Type"] == expected.media_type
+        assert got.headers["Content-Disposition"] == f'attachment; filename="{expected.name}"'
+        assert got.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("answer.exe", "no such file"),
+        ("..%2F..%2Fetc%2Fpasswd", ""),
+        ("execution.json?model=/etc/passwd", "a model of the catalog"),
+        ("statistics.json?tensor_par=7", "expected"),
+        ("deepspeed.json?tensor_par=4&pipeline_par=2", "pipeline_par"),
+    ],
+)
+def test_what_is_no_file_is_told_as_text(address, message, answers):
+    site = app(answers, state_of(answers, SMALL), ["localhost"])
+    got = asked(site, f"/export/{address}")
+    assert got.status_code in (400, 404)
+    assert got.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert message in got.text
+    assert "root:" not in got.text
