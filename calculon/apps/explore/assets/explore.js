@@ -32,7 +32,7 @@ function asked(changed) {
     const switched = field.type === "checkbox" || field.type === "radio";
     if (field.disabled || !field.name || (switched && !field.checked) || field.value === "") continue;
     if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
-    if (changed && field.name === changed.name && field !== changed) continue; // a slider and its number
+    if (changed && field.name === changed.name && field !== changed) continue; // said at two places
     pairs.append(field.name, field.value);
   }
   if (changed) pairs.set("changed", changed.name);
@@ -89,7 +89,7 @@ async function show(query, { begun = performance.now(), history: entry = "push",
 async function put(found, { query, begun, entry, top }) {
   const active = document.activeElement;
   if (!waiting) touched.clear();
-  place(found, typeof query !== "string" || waiting);
+  place(found, typeof query === "string" ? null : query);
   if (found.query !== current) {
     const address = `/?${found.query}`;
     if (entry === "push") {
@@ -104,9 +104,10 @@ async function put(found, { query, begun, entry, top }) {
   main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers can be seen
 }
 
-/** Put what an answer has on the page; what is being typed or dragged stays. */
-function place({ controls, tabs, main: parts, title }, typed) {
-  const kept = typed ? document.activeElement : null;
+/** Put what an answer has on the page; what is being typed or dragged stays, and what was changed since. */
+function place({ controls, tabs, main: parts, title }, control) {
+  const active = control || waiting ? document.activeElement : null;
+  const kept = (field) => field === active || field === control || (waiting && touched.has(field.name));
   if (controls !== null) fill(document.getElementById("controls"), controls, kept);
   fill(document.getElementById("views"), tabs);
   fill(main, parts, kept);
@@ -130,7 +131,8 @@ async function later(query) {
     try {
       const found = await fetched(`/part/${place.dataset.later}?${query}`, signal);
       if (signal.aborted) return;
-      if (found.html) morph(place, parsed(found.html).firstElementChild, document.activeElement);
+      const active = document.activeElement;
+      if (found.html) morph(place, parsed(found.html).firstElementChild, (field) => field === active);
       else place.remove();
       place.dataset.filled = "";
     } catch (error) {
@@ -152,7 +154,7 @@ let timer = 0;
 function changed(event) {
   const { target, type } = event;
   if (!target.name || target.form !== form) return;
-  if (type === "input" && !["range", "number"].includes(target.type)) return; // counts once it is left or entered
+  if (type === "input" && !["range", "number", "search"].includes(target.type)) return; // once it is left or entered
   const [known, seen] = [target.asked === target.value, type === "change"];
   target.asked = seen ? undefined : target.value;
   if (known && seen) return; // as it was typed
@@ -163,6 +165,14 @@ function changed(event) {
   clearTimeout(timer);
   if (event.inputType) timer = setTimeout(() => show(target, { history: entry }), PAUSE);
   else show(target, { history: entry });
+}
+
+/** A slider without a name sets the number beside it to one of its stops. */
+function slid({ target, type }) {
+  if (!target.dataset.sets) return;
+  const number = document.getElementById(target.dataset.sets);
+  number.value = JSON.parse(target.dataset.stops)[target.value];
+  number.dispatchEvent(new Event(type, { bubbles: true }));
 }
 
 function visit(address, begun = performance.now()) {
@@ -204,6 +214,8 @@ function escaped({ target }) {
 
 document.addEventListener("change", changed);
 document.addEventListener("input", changed);
+document.addEventListener("change", slid);
+document.addEventListener("input", slid);
 document.addEventListener("state", ({ detail }) => visit(detail)); // a point of a chart
 document.addEventListener("keydown", (event) => event.key === "Escape" && escaped(event));
 form.addEventListener("submit", (event) => {
