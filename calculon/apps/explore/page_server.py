@@ -17,8 +17,9 @@ from starlette.routing import Route
 from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
 from calculon.apps.explore.controls import controls, settled
 from calculon.apps.explore.guard import Guard
-from calculon.apps.explore.page_state import VIEWS, State, read_state
+from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
+from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.views import KINDS, PARTS
 from calculon.apps.explore.visits import Cancelled, Pending, Visit, under_way
 from calculon.errors import CalculonError

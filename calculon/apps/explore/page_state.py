@@ -13,14 +13,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
+from calculon.apps.explore.view_names import VIEWS
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.plan.columns import FIELDS
 from calculon.spec.fields import SpecField
 from calculon.spec.spellings import PRECISIONS
-
-VIEWS = ("plan", "search", "machine", "pipeline")
-"""The views, in the order of the page."""
 
 ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens")
 """What a question says, in the order of the address."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from calculon.apps.explore import machine_view, pipeline_view, plan_view, search_view
-from calculon.apps.explore.page_state import VIEWS
 from calculon.apps.explore.part import PartKind
+from calculon.apps.explore.view_names import VIEWS
 
 PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
     zip(
