@@ -25,6 +25,7 @@ from calculon.planner.remedies import BEST
 from calculon.planner.unfit import Unfit, unfit, why_none
 from calculon.planner.waterfall import Waterfall, waterfall
 from calculon.presets import Preset
+from calculon.search.best_first import Seen
 from calculon.search.driver import run
 from calculon.search.effect import COMMAND_LINE
 from calculon.search.ranking import Best, BestOfEach
@@ -365,10 +366,10 @@ def space_of(question: Question, num_procs: int) -> Space:
     )
 
 
-def plans_on(question: Question, num_procs: int) -> SearchResult:
-    """Find the best plan of each split and number of chunks."""
+def plans_on(question: Question, num_procs: int, seen: Seen | None = None) -> SearchResult:
+    """Find the best plan of each split and number of chunks; `seen` is told how many more executions were looked at."""
     space = space_of(question, num_procs)
-    return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]))
+    return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]), seen=seen)
 
 
 def _best_on(found: SearchResult) -> Count:
@@ -396,8 +397,13 @@ def _first(found: SearchResult) -> SearchResult:
     )
 
 
-def own_plan(question: Question) -> Mine | None:
+def own_plan(question: Question, *, hints: bool = True) -> Mine | None:
     """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
+
+    Parameters
+    ----------
+    hints : bool
+        The problem of a plan that cannot run names what would make it run, which takes longer than the estimate.
 
     Raises
     ------
@@ -410,20 +416,22 @@ def own_plan(question: Question) -> Mine | None:
     if stated is None and (launch := question.mine.launch) is not None:
         fields = {**launch.execution, **_own_length(question, launch)}
         execution = inputs.execution(fields, edition=CORRECTED)
-        return replace(_estimated(question, execution), launch=launch)
+        return replace(_estimated(question, execution, hints), launch=launch)
     if stated is None:
         _, raw, _ = catalog.read("execution", question.mine.file)
         if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
-            return _estimated(question, inputs.execution(question.mine.file, edition=CORRECTED))
+            execution = inputs.execution(question.mine.file, edition=CORRECTED)
+            return _estimated(question, execution, hints)
         stated = raw
     fields = own_fields(question, stated)
-    layouts = () if "pp_layout" in stated else _layouts(question.preset)
+    layouts = () if "pp_layout" in stated else own_layouts(question.preset)
     for layout in layouts:
         try:
-            return _estimated(question, _execution(question, {**fields, "pp_layout": layout}))
+            execution = _execution(question, {**fields, "pp_layout": layout})
+            return _estimated(question, execution, hints)
         except SpecError:
             continue  # stages that this layout does not make of so many blocks
-    return _estimated(question, _execution(question, fields))
+    return _estimated(question, _execution(question, fields), hints)
 
 
 def own_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -454,8 +462,8 @@ def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _layouts(preset: Preset) -> tuple[str, ...]:
-    """Return the layouts of stages that a search tries, the usual ones first."""
+def own_layouts(preset: Preset) -> tuple[str, ...]:
+    """Return the layouts of stages that a plan of one's own may have that states none, the usual ones first."""
     uneven = (one.pp_layout for one in preset.uneven)
     return tuple(dict.fromkeys((*(preset.tried("pp_layout") or ()), *uneven)))
 
@@ -464,11 +472,11 @@ def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
     return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
 
 
-def _estimated(question: Question, execution: Execution) -> Mine:
+def _estimated(question: Question, execution: Execution, hints: bool) -> Mine:
     try:
         return Mine(estimate(question.model, execution, question.system), execution=execution)
     except Infeasible as error:
         legal = execution if error.tier else None
-        would = hint(question.model, execution, question.system)
+        would = hint(question.model, execution, question.system) if hints else ""
         text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
         return Mine(None, text, legal)

@@ -1,6 +1,6 @@
 """One search: count a space exactly and find its best executions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from math import prod
 from operator import attrgetter
@@ -41,6 +41,10 @@ FIRST_CELLS, MORE_CELLS = 512, 8_192
 """Cells of a tile that are evaluated before the threshold is compared with the next bounds."""
 
 
+Seen = Callable[[int], None]
+"""Told how many more executions were looked at, often; what it raises ends a search."""
+
+
 def count_space(space: Space, *, mbs_break: bool = False) -> int:
     """Count the executions of a space without evaluating any.
 
@@ -70,6 +74,8 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
     fitting = space.variant_degrees[numbers] == unit.further
     if len(switches["context_par"]) > 1:
         fitting &= variants.columns["context_par"][numbers] == parts
+    layouts = np.broadcast_to(variants.columns["pp_layout"], len(variants))
+    fitting &= space.laid_out(layouts[numbers], unit.pipeline_par)
     numbers = numbers[fitting]
     sharding = space.replicated("optimizer_sharding", unit.data_par * parts)
     sizes = np.array(unit.microbatches)
@@ -91,28 +97,51 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
     return int(np.count_nonzero(held.any(axis=0) if mbs_break else held))
 
 
-def search_space(space: Space, ranking: Ranking, *, mbs_break: bool = False) -> Counts:
+def search_space(
+    space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
+) -> Counts:
     """Count a space exactly, and let a ranking consider every execution that may be among the best.
 
     Branch and bound: memory alone decides feasibility, so that counts are exact without a single time. Then tiles are
     visited in the order of their upper bounds, and within a tile the cells; cells whose upper bound is below the
     ranking's threshold are pruned.
+
+    Parameters
+    ----------
+    space : Space
+        What is searched.
+    ranking : Ranking
+        A fresh one.
+    mbs_break : bool
+        Give up on larger microbatches after the first that does not fit.
+    seen : callable, optional
+        Told how many more executions were looked at, a few times a second or more, also 0; together all that are
+        counted. What it raises ends the search.
     """
     counts = Counts()
+    told = seen or (lambda _: None)
     for units, blocks in portions(space):
-        _search_portion(CostTables(space, units, blocks), units, ranking, counts, mbs_break)
+        tables = CostTables(space, units, blocks)
+        _search_portion(tables, units, ranking, counts, mbs_break, told)
     return counts
 
 
 def _search_portion(
-    tables: CostTables, units: Sequence[Unit], ranking: Ranking, counts: Counts, mbs_break: bool
+    tables: CostTables,
+    units: Sequence[Unit],
+    ranking: Ranking,
+    counts: Counts,
+    mbs_break: bool,
+    seen: Seen,
 ) -> None:
     """Search what the tables of a portion hold; they are released when it is done."""
     space = tables.space
     promising: list[tuple[Tile, Array]] = []
     waiting = 0
     for whole in tiles(space, tables, units):
-        counts.add(whole.count(mbs_break=mbs_break))
+        of_tile = whole.count(mbs_break=mbs_break)
+        counts.add(of_tile)
+        seen(of_tile.bad)
         if not whole.feasible:
             continue
         some = np.flatnonzero(whole.fits.any(axis=(0, 1, 2, 3)))
@@ -122,20 +151,22 @@ def _search_portion(
         if bounds is None:
             for rows in tile.rows(np.nonzero(tile.fits)):
                 ranking.consider(space, rows)
+                seen(rows.count)
             continue
+        seen(of_tile.good)
         bounds = np.where(tile.fits.any(axis=(1, 2, 3)), bounds, -np.inf)
         if bounds.max() >= ranking.threshold:
             tile.release_grid()
             promising.append((tile, bounds))
             waiting += len(tile.nodes)
         if waiting > WAITING_NODES:
-            _most_promising_first(space, promising, ranking)
+            _most_promising_first(space, promising, ranking, seen)
             waiting = 0
-    _most_promising_first(space, promising, ranking)
+    _most_promising_first(space, promising, ranking, seen)
 
 
 def _most_promising_first(
-    space: Space, promising: list[tuple[Tile, Array]], ranking: Ranking
+    space: Space, promising: list[tuple[Tile, Array]], ranking: Ranking, seen: Seen
 ) -> None:
     """Consider the executions of tiles, given with the bounds of their cells; each tile is released when it is done.
 
@@ -143,11 +174,11 @@ def _most_promising_first(
     """
     promising.sort(key=lambda one: float(one[1].max()))
     if promising:
-        _best_first(space, *promising.pop(), ranking)
+        _best_first(space, *promising.pop(), ranking, seen)
     while promising:
         tile, bounds = _joined(promising, ranking)
         if len(tile.nodes):
-            _best_first(space, tile, bounds, ranking)
+            _best_first(space, tile, bounds, ranking, seen)
 
 
 def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile, Array]:
@@ -167,7 +198,7 @@ def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile
     return Tile.joined(parts), np.concatenate(bounds, axis=1)
 
 
-def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking) -> None:
+def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking, seen: Seen) -> None:
     """Consider the executions of a tile, the highest bounds first, until the rest is below the threshold."""
     bounds = _refined(tile, bounds, ranking)
     cells = np.nonzero(tile.fits & (bounds >= ranking.threshold)[:, None, None, None, :])
@@ -178,6 +209,7 @@ def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking) -> No
         part = order[done : done + step]
         for rows in tile.rows(tuple(index[part] for index in cells)):
             ranking.consider(space, rows)
+            seen(0)
         done, step = done + step, MORE_CELLS
 
 

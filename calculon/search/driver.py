@@ -1,6 +1,6 @@
 """Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from calculon.expression import Lookup
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.run_figures import RUN_FIGURES
-from calculon.search.best_first import feasible_numbers, search_space
+from calculon.search.best_first import Seen, feasible_numbers, search_space
 from calculon.search.effect import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
 from calculon.search.request import (
@@ -106,9 +106,11 @@ def search(
     return run(space, ranking, mbs_break=mbs_break)
 
 
-def run(space: Space, ranking: Ranking, *, mbs_break: bool = False) -> SearchResult:
-    """Search a space with a fresh ranking."""
-    counts = search_space(space, ranking, mbs_break=mbs_break)
+def run(
+    space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
+) -> SearchResult:
+    """Search a space with a fresh ranking; arguments as of :func:`~calculon.search.best_first.search_space`."""
+    counts = search_space(space, ranking, mbs_break=mbs_break, seen=seen)
     scores, numbers = ranking.ranked()
     return SearchResult(space, ranking.objectives, counts, numbers, scores)
 
@@ -165,7 +167,7 @@ def feasible_tables(
     where: Condition | None = None,
     *,
     chunk: int = CHUNK,
-    seen: Callable[[int], None] | None = None,
+    seen: Seen | None = None,
 ) -> Iterator[Evaluation]:
     """Yield the feasible executions of a space that meet a condition, as in :func:`executions`.
 

@@ -179,7 +179,7 @@ def _fitting(tables: CostTables, variants: Array) -> Callable[[Unit], Array]:
     space = tables.space
     serial, degrees = tables.variants.serial[variants], space.variant_degrees[variants]
     laid_out = np.broadcast_to(tables.variants.columns["pp_layout"], len(tables.variants))[variants]
-    uneven = bool(space.preset.uneven) and len(space.switches["pp_layout"]) > 1
+    uneven = bool(space.preset.uneven)
 
     @cache
     def at(serially: bool, further: int, pipeline_par: int) -> Array:
@@ -187,8 +187,7 @@ def _fitting(tables: CostTables, variants: Array) -> Callable[[Unit], Array]:
         if serially:
             some &= serial
         if pipeline_par:
-            codes = [held("pp_layout", layout) for layout in space.layouts(pipeline_par)]
-            some &= np.isin(laid_out, codes)
+            some &= space.laid_out(laid_out, pipeline_par)
         return variants[some]
 
     return lambda unit: at(unit.tensor_par == 1, unit.further, unit.pipeline_par if uneven else 0)

@@ -103,6 +103,12 @@ class Space(Candidates):
             numbers += position.astype(np.int64) * self.strides[name]
         return numbers
 
+    def laid_out(self, layouts: Array, pipeline_par: int) -> Array:
+        """Return which layouts of stages, given by their codes, are tried at a degree: uneven ones at some alone."""
+        if not self.preset.uneven or len(self.switches["pp_layout"]) == 1:
+            return np.ones(np.shape(layouts), bool)
+        return np.isin(layouts, [code("pp_layout", one) for one in self.layouts(pipeline_par)])
+
     @cached_property
     def values(self) -> dict[str, Array]:
         """Candidates of each loop over the whole space, in order; a position is an index into them."""

@@ -50,6 +50,11 @@ class Rows:
     allowed: Array
     space: Space
 
+    @property
+    def count(self) -> int:
+        """How many of them can run."""
+        return int(np.count_nonzero(np.broadcast_to(self.allowed, self.numbers.shape)))
+
     def bound(self, objective: Objective) -> Array:
         """Return the scores, or of a figure of whole runs scores that they do not exceed, on all axes."""
         if objective.of_runs:

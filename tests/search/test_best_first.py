@@ -15,8 +15,9 @@ import calculon
 from calculon.search.best_first import count_space, feasible_numbers, groups, search_space, tiles
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.request import make_space
+from calculon.search.search_result import FRONT
 from calculon.search.where import Condition
 from tests.search.brute import CONDITIONS, OBJECTIVES, Case, cases, score
 
@@ -295,3 +296,52 @@ def test_equality_of_need_and_capacity_fits():
             Best(Objective.parse("sample_rate"), 1),
         )
         assert (counts.good > 0) == good
+
+
+class _Enough(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "ranking",
+    [
+        lambda space: Best(Objective.parse("sample_rate"), 1),
+        lambda space: BestOfEach(Objective.parse("sample_rate"), space.strides["microbatch_size"]),
+        lambda space: Front([Objective.parse(name) for name in FRONT]),
+    ],
+)
+def test_progress_is_told_of_all_that_is_counted(ranking):
+    model, system = _inputs()
+    space = make_space(model, system, 16, 8, "float16", edition="corrected")
+    told = []
+    counts = search_space(space, ranking(space), seen=told.append)
+    assert sum(told) == counts.total == count_space(space)
+    assert min(told) >= 0
+    alone = ranking(space)
+    search_space(space, alone)
+    again = ranking(space)
+    search_space(space, again, seen=lambda _: None)
+    assert np.array_equal(alone.ranked()[1], again.ranked()[1])
+
+
+@pytest.mark.parametrize("after", [1, 2, 4])
+def test_a_search_ends_by_what_its_progress_raises(after):
+    model, system = _inputs()
+    space = make_space(model, system, 16, 8, "float16", edition="corrected")
+    calls = itertools.count(1)
+
+    def seen(_):
+        if next(calls) == after:
+            raise _Enough
+
+    with pytest.raises(_Enough):
+        search_space(space, Best(Objective.parse("sample_rate"), 1), seen=seen)
+    assert next(calls) == after + 1
+
+
+def test_layouts_of_uneven_stages_are_counted_where_they_are_tried():
+    model, system = _inputs()
+    space = make_space(model, system, 8, 8, "float16", preset="megatron-lm", edition="corrected")
+    assert {unit.pipeline_par for unit in space.units} >= {4, 8}  # of which one divides 12 blocks
+    counts = search_space(space, Best(Objective.parse("sample_rate"), 1))
+    assert count_space(space) == counts.total

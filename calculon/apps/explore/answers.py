@@ -12,13 +12,19 @@ from calculon import inputs
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
+from calculon.apps.explore.plan_choices import Choices, choices
+from calculon.apps.explore.visits import seen
+from calculon.apps.report.pictures.gantt import Gantt
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
+from calculon.apps.views.schedule_passes import passes
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inputs import Changed
+from calculon.inspect.operator_passes import OperatorPass, operator_passes
+from calculon.inspect.operators import Block, block
 from calculon.plan.plan import NAMES
 from calculon.planner.answer import own_fields, own_plan, plans_on, space_of
 from calculon.planner.ask import Question, ask
@@ -58,10 +64,20 @@ class Shown:
     problem: str = ""
     best: bool = False
 
+    @property
+    def legal(self) -> bool:
+        """Whether it breaks no rule; its memory may not suffice."""
+        return len(self.fields) == len(NAMES)
+
     @cached_property
     def result(self) -> Result | None:
         """The estimate as the plain data that pages are made of."""
         return None if self.estimate is None else result_of(self.estimate)
+
+    @cached_property
+    def brief(self) -> Result | None:
+        """The same without the groups of ranks, which take as long as all else."""
+        return None if self.estimate is None else result_of(self.estimate, groups=False)
 
 
 @dataclass(frozen=True)
@@ -106,7 +122,7 @@ class Answers:
         """Return the best plan of each split and number of chunks, the best of all first."""
         asked = replace(state, plan={})
         return self._searched(
-            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs)
+            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
         )
 
     def executions(self, state: State) -> int:
@@ -129,7 +145,7 @@ class Answers:
                 return Shown(None, {}, "no plan fits", best=True)
             return Shown(found[0], _fields(found[0].execution), best=True)
         try:
-            mine = own_plan(question)
+            mine = own_plan(question, hints=False)
         except SpecError as error:
             return Shown(None, own_fields(question, state.plan), str(error))
         assert mine is not None
@@ -148,6 +164,30 @@ class Answers:
             ),
         )
 
+    def schedule(self, state: State, microbatches: int) -> Gantt:
+        """Return the passes of the first microbatches of the shown plan, which can run."""
+        return self._kept(
+            ("schedule", state.key, microbatches),
+            lambda: passes(self._estimate(state), microbatches),
+        )
+
+    def block(self, state: State) -> Block:
+        """Return the operators of a block of the shown plan, which can run."""
+        found = self._estimate(state)
+        return self._kept(
+            ("block", state.key),
+            lambda: block(found.model, found.execution, found.system, edition=found.edition),
+        )
+
+    def operators(self, state: State) -> list[OperatorPass]:
+        """Return the passes over these operators beside the roofs of the machine."""
+        return self._kept(("operators", state.key), lambda: operator_passes(self.block(state)))
+
+    def _estimate(self, state: State) -> Estimate:
+        found = self.plan(state).estimate
+        assert found is not None
+        return found
+
     def own(self, state: State, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a plan states of its own: degrees, and what is not as its framework has it."""
         question = self.question(replace(state, plan={}))
@@ -163,6 +203,26 @@ class Answers:
                 or (name in usual and fields[name] != usual[name] and name not in arithmetic)
             )
         }
+
+    def stated(self, state: State) -> dict[str, Any]:
+        """Return what the plan of a page states of its own: that of the best plan where nothing is stated."""
+        shown = self.plan(state)
+        if not shown.legal:
+            return dict(state.plan)
+        known = self.question(replace(state, plan={})).preset.entries
+        rest = {n: v for n, v in state.plan.items() if n not in (*known, *_FOLLOW, *_DEGREES)}
+        return {**rest, **self.own(state, shown.fields)}
+
+    def choices(self, state: State) -> Choices | None:
+        """Return what may be changed of the plan; None where there is none, or too little of it can be read."""
+        return self._kept(("choices", state.key), lambda: self._choices(state))
+
+    def _choices(self, state: State) -> Choices | None:
+        shown = self.plan(state)
+        if not (shown.fields or state.plan):
+            return None
+        question = self.question(replace(state, plan={}))
+        return choices(question, shown.fields, self.stated(state))
 
     def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""

@@ -1,53 +1,159 @@
 """The controls that stand beside every view: the question, and the plan."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
-from calculon.apps.explore.answers import Answers, Shown
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.choice_words import change_words, label, value_words
 from calculon.apps.explore.offer import MODEL, SYSTEM
-from calculon.apps.explore.page_state import State
+from calculon.apps.explore.page_state import ASKED, CHANGED, State
 from calculon.apps.explore.part import html
+from calculon.apps.explore.plan_choices import SIZES, Choice, Choices
+from calculon.apps.report.texts import bandwidth, capacity, counted
+from calculon.architecture.parameters import active_count, parameter_count
+from calculon.frozen import dataclass
+from calculon.plan.columns import field_of
+from calculon.planner.ask import Question
 from calculon.spec.spellings import PRECISIONS
+from calculon.units import scaled
 
-DEGREES = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")
+UNFOLDED = ("activation_recompute", "zero_stage")
+"""Switches that stand beside the sizes; all others are folded away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The control of a field of a plan.
+
+    Attributes
+    ----------
+    name, label, help : str
+        The field, its name in words, and what it is.
+    values : tuple of (str, str, bool)
+        The values as addresses have them and in words, and whether it is the value of now.
+    follows : bool
+        Nobody stated the value of now: the control is sent when it is the one that is changed.
+    usual : str
+        In words, what the framework has where nothing is stated; empty of sizes, which plans always state.
+    less, more : tuple of (str, str)
+        Address and words of the values beside that of now; empty at the ends.
+    """
+
+    name: str
+    label: str
+    help: str
+    values: tuple[tuple[str, str, bool], ...]
+    follows: bool
+    usual: str = ""
+    less: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
 
 
 def controls(state: State, answers: Answers) -> Markup:
     """Return the controls as HTML, set to what the page shows."""
     question, shown = answers.question(state), answers.plan(state)
+    found = answers.choices(state)
+    sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
+    shown_sizes = [_control(state, one, found) for one in sizes]
+    several = [_control(state, one, found) for one in switches]
+    known = {one.name for one in (*shown_sizes, *several)}
     return html(
         "controls.html",
         state=state,
         question=question,
-        assumed=question.assumed,
+        words=_question_words(question),
         models=answers.offer.names(MODEL),
         systems=answers.offer.names(SYSTEM),
         presets=answers.offer.presets,
         dtypes=[*PRECISIONS],
-        degrees=[(name, _value(shown, name)) for name in DEGREES],
-        others={name: value for name, value in state.plan.items() if name not in DEGREES},
+        sizes=shown_sizes,
+        unfolded=[one for one in several if one.name in UNFOLDED],
+        folded=[one for one in several if one.name not in UNFOLDED],
+        changed=sum(not one.follows for one in several if one.name not in UNFOLDED),
+        replicas=shown.fields.get("data_par"),
+        others=[
+            (name, text) for name, text in state.pairs() if name in state.plan and name not in known
+        ],
         best=not state.plan,
     )
 
 
-def _value(shown: Shown, name: str) -> Any:
-    return shown.fields.get(name, "")
+def _question_words(question: Question) -> Mapping[str, str]:
+    """Say what was understood of model, system and batch."""
+    model, system = question.model, question.system
+    active = f" ({scaled(active_count(model))} active)" if model.has_experts else ""
+    tokens = question.batch_size * model.seq_size
+    engine = system.product_engine(question.datatype)
+    node = f", {system.node:,} in a node" if system.node > 1 else ""
+    return {
+        "model": f"{scaled(parameter_count(model))} parameters{active}, {counted(model.num_blocks, 'block')}",
+        "system": f"{engine.peak / 1e12:,.0f} TFLOP/s {question.datatype}, {capacity(system.mem1.capacity)} at "
+        f"{bandwidth(system.mem1.bandwidth)}{node}",
+        "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
+    }
+
+
+def _control(state: State, one: Choice, found: Choices | None) -> Control:
+    assert found is not None
+    stated = found.stated if one.field in SIZES else state.plan
+    size = one.field in SIZES
+
+    def beside(step: int) -> tuple[str, ...]:
+        value = one.beside(step) if size else None
+        if value is None:
+            return ()
+        link = state.with_plan({**found.stated, one.field: value})
+        return (
+            f"{link}&{CHANGED}={one.field}",
+            f"{label(one.field)}: {value_words(one.field, value)}",
+        )
+
+    return Control(
+        name=one.field,
+        label=label(one.field),
+        help=field_of(one.field).declaration.help,
+        values=tuple(
+            (_text(value), value_words(one.field, value), value == one.value)
+            for value in one.values
+        ),
+        follows=not state.plan or one.field not in stated,
+        usual="" if size else value_words(one.field, one.usual),
+        less=beside(-1),
+        more=beside(1),
+    )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def settled(state: State, answers: Answers, changed: str) -> State:
-    """Return a state after one of its controls has changed.
+    """Return a state after one of its controls has changed, with what is to be told of that.
 
-    Where the best plan was shown and a field of it changes, the others stay as they were.
+    Where the best plan was shown and a field of it changes, the others stay as they were. Where rules forbid a plan of
+    one's own, chunks, microbatch and layout of stages follow, if that mends it.
     """
-    if changed not in state.plan:
+    if not state.plan:
         return state
-    before = answers.plan(State(**{**_members(state), "plan": {}}))
-    if set(state.plan) == {changed} and before.estimate is not None:
-        own = answers.own(state, before.fields)
-        return State(**{**_members(state), "plan": {**own, **state.plan}})
-    return state
-
-
-def _members(state: State) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in State.__dataclass_fields__}
+    if {*state.plan} == {changed}:
+        best = answers.plan(replace(state, plan={}))
+        if best.estimate is not None:
+            state = replace(state, plan={**answers.own(state, best.fields), **state.plan})
+    if changed not in state.plan and changed not in ASKED:
+        return state
+    if answers.plan(state).legal:
+        return replace(state, plan=answers.stated(state))
+    found = answers.choices(state)
+    if found is None:
+        return state
+    outcome = (
+        found.outcome(changed, state.plan[changed]) if changed in state.plan else found.settled()
+    )
+    if outcome is None:
+        return state
+    words = [change_words(name, *ends) for name, ends in outcome.follows.items()]
+    told = f"{', '.join(words)} {'follows' if len(words) == 1 else 'follow'}" if words else ""
+    return replace(state, plan=answers.own(state, outcome.fields), told=told)

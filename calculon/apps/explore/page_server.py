@@ -16,8 +16,9 @@ from starlette.routing import Route
 
 from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
 from calculon.apps.explore.controls import controls, settled
+from calculon.apps.explore.exports import written
 from calculon.apps.explore.guard import Guard
-from calculon.apps.explore.page_state import State, read_state
+from calculon.apps.explore.page_state import CHANGED, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.views import KINDS, PARTS
@@ -30,12 +31,11 @@ PATIENCE = 0.2
 QUICK, LONG = 8, 16
 """Threads that answer for the page at once, and those that make parts that take longer."""
 
-CHANGED = "changed"
-"""Word of an address: the control that has just changed."""
-
 _TYPES = {
     "explore.css": "text/css",
+    "charts.js": "text/javascript",
     "explore.js": "text/javascript",
+    "morph.js": "text/javascript",
     "plotly.min.js": "text/javascript",
 }
 
@@ -82,6 +82,15 @@ class Site:
             part = _failed(kind, error)
         told = "" if part is None else html("part.html", name=kind.name, part=part)
         return JSONResponse({"name": kind.name, "html": told})
+
+    def export(self, request: Request) -> Response:
+        """Return a file of what the page shows."""
+        try:
+            found = written(request.path_params["name"], self._state(request), self._answers)
+        except CalculonError as error:
+            return PlainTextResponse(str(error), 400)
+        headers = {"Content-Disposition": f'attachment; filename="{found.name}"'}
+        return Response(found.text, media_type=found.media_type, headers=headers)
 
     def asset(self, request: Request) -> Response:
         """Return a script or a style: one of a closed list."""
@@ -201,6 +210,7 @@ def app(answers: Answers, first: State, names: Collection[str]) -> Starlette:
         Route("/parts", _answered(site.parts, quick, PATIENCE)),
         Route("/part/{name}", _answered(site.part, long)),
         Route("/assets/{name}", _answered(site.asset, quick)),
+        Route("/export/{name}", _answered(site.export, long)),
     ]
     found = Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
     found.router.redirect_slashes = False

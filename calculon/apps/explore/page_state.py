@@ -33,10 +33,15 @@ OPTIONS: Mapping[str, str] = {
     "counts": "",
     "of": "total_time",
     "replan": "",
+    "microbatches": "",
     "stage": "",
+    "block": "",
     "operator": "",
 }
 """Options of single views with their defaults; each view reads its own."""
+
+CHANGED = "changed"
+"""Word of an address: the control that has just changed."""
 
 LONGEST = 200
 """Characters of a value."""
@@ -70,6 +75,8 @@ class State:
         One of :data:`VIEWS`.
     options : mapping of str to str
         Those of :data:`OPTIONS` that are not as by default.
+    told : str
+        What followed from the last change of a control; no part of the address.
     """
 
     model: str
@@ -84,6 +91,7 @@ class State:
     machine: Mapping[str, float] = field(default_factory=dict)
     view: str = VIEWS[0]
     options: Mapping[str, str] = field(default_factory=dict)
+    told: str = ""
 
     def option(self, name: str) -> str:
         """Return the value of an option of a view."""

@@ -4,12 +4,18 @@ from collections.abc import Mapping
 
 from calculon.apps.explore import machine_view, pipeline_view, plan_view, search_view
 from calculon.apps.explore.part import PartKind
+from calculon.apps.explore.take_view import LAUNCH, TAKE
 from calculon.apps.explore.view_names import VIEWS
 
 PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
     zip(
         VIEWS,
-        (plan_view.PARTS, search_view.PARTS, machine_view.PARTS, pipeline_view.PARTS),
+        (
+            (*plan_view.PARTS, LAUNCH, TAKE),
+            (*search_view.PARTS, TAKE),
+            (*machine_view.PARTS, TAKE),
+            (*pipeline_view.PARTS, TAKE),
+        ),
         strict=True,
     )
 )

@@ -48,7 +48,7 @@ def stages_group(stages: Sequence[Stage], digits: Digits) -> list[RenderableType
 
     Where passes run in pairs, the time is the mean of a batch, without what they hide of the exchange of experts.
     """
-    times = [_time(stage) for stage in stages]
+    times = [stage_time(stage) for stage in stages]
     slowest, longest = max(range(len(times)), key=lambda i: (times[i], i)), max(times)
     memory = [stage["proc_mem_tier1_cap_req"] for stage in stages]
     fullest = memory.index(max(memory))
@@ -73,7 +73,7 @@ def stages_group(stages: Sequence[Stage], digits: Digits) -> list[RenderableType
             counted(first["blocks"], "block"),
             *digits.seconds([first[f"{name}_time"] for name in columns[:-1]], longest),
             digits.gib(max(stage["proc_mem_tier1_cap_req"] for stage in alike)),
-            Bar((Share(_time(first) / longest, "blue"),)),
+            Bar((Share(stage_time(first) / longest, "blue"),)),
         )
     shown: list[RenderableType] = [
         heading(
@@ -86,7 +86,7 @@ def stages_group(stages: Sequence[Stage], digits: Digits) -> list[RenderableType
     return [*shown, *(indented(Text(note, "dim")) for note in notes)]
 
 
-def _time(stage: Stage) -> float:
+def stage_time(stage: Stage) -> float:
     """Return the time of both passes of a microbatch, without what pairs of them hide."""
     return float(stage["forward_time"] + stage["backward_time"] - stage["hidden_time"])
 

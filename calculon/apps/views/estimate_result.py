@@ -10,8 +10,14 @@ if TYPE_CHECKING:
     from calculon.estimate import Estimate
 
 
-def result_of(estimate: "Estimate") -> "Result":
-    """Return an estimate as the plain data that its page is made of."""
+def result_of(estimate: "Estimate", *, groups: bool = True) -> "Result":
+    """Return an estimate as the plain data that its page is made of.
+
+    Parameters
+    ----------
+    groups : bool
+        With the groups of ranks, which take longer than all else.
+    """
     from calculon.apps.report.result import ENDS, Inputs, Machine, Result
     from calculon.architecture.parameters import active_count, module_count, parameter_count
     from calculon.editions import EDITIONS
@@ -51,7 +57,7 @@ def result_of(estimate: "Estimate") -> "Result":
         expert_parts=estimate.expert_parts or None,
         context_exchange=estimate.context_exchange or None,
         imbalance_headroom=estimate.imbalance_headroom,
-        groups=[group.to_dict() for group in estimate.groups],
+        groups=[group.to_dict() for group in estimate.groups] if groups else (),
         domains=[domain.to_dict() for domain in estimate.domains],
         question=None if estimate.edition == PUBLISHED else estimate.question,
     )

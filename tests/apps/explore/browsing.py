@@ -24,6 +24,8 @@ WIDTHS = {1280: 900, 390: 844, 320: 640}
 PATIENCE = 20_000
 """Milliseconds until a page must stand: machines of tests may be busy."""
 
+SCRIPT = "text/javascript"
+
 BUSY = "() => !document.documentElement.hasAttribute('data-busy')"
 
 
@@ -107,17 +109,23 @@ class Visitor:
         self._contexts: list[BrowserContext] = []
         self.errors: list[str] = []
 
-    def open(self, state: Mapping[str, object] | None = None, **options: object) -> Page:
+    def open(
+        self, state: Mapping[str, object] | None = None, *, charts: bool = True, **options: object
+    ) -> Page:
         """Open a state in a window of its own, and wait until everything of it stands.
 
-        It takes more than a second: the browser reads the script of the charts. A test opens one page, and goes on
-        from there; ``options`` are those of a context of the browser.
+        To read the script of the charts takes a browser a second: a test goes without them where it can, and opens one
+        page where it cannot. ``options`` are those of a context of the browser.
         """
         size = {"width": 1280, "height": WIDTHS[1280]}
         context = self._browser.new_context(**{"viewport": size, **options})
         self._contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
+        if not charts:
+            page.route(
+                "**/plotly.min.js", lambda route: route.fulfill(body="", content_type=SCRIPT)
+            )
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.errors.append(f"{page.url}: {error}"))
         page.goto(self.link(state or {}))

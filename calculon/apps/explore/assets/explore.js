@@ -1,192 +1,148 @@
-"use strict";
 // The page is a function of its address: a control changes the address, and the answer to it changes the page.
+import { draw } from "./charts.js";
+import { fill, morph, parsed } from "./morph.js";
 
 const form = document.getElementById("state");
 const main = document.getElementById("main");
 const status = document.getElementById("status");
-let running = null; // the request under way: a newer one ends it
+const message = document.getElementById("message");
 
-const wait = 30; // ms without another key before a text counts
-const again = 200; // ms until a page asks again that waits for a search
+const PAUSE = 250; // ms without another key before a typed number counts
+const PATIENCE = 150; // ms that a newer request leaves an older one: else a slider that is dragged shows nothing
 
-// While something is asked for or drawn, the page says so
-const busy = (is) => document.documentElement.toggleAttribute("data-busy", is);
-busy(true);
+const AGAIN = 200; // ms until a page asks again that waits for a search
 
-// Addresses
+let current = main.dataset.query; // what the page shows
+let asking = null; // ends the request under way
+let waiting = null; // the request after it: the newest alone
+let extra = new AbortController(); // ends the parts that take longer
+const touched = new Set(); // controls that were changed since the last answer
+let pushed = ""; // the control whose last change is the newest entry of the history
 
+const busy = (is) => document.documentElement.toggleAttribute("data-busy", is); // asked for, or being drawn
+const frame = () => new Promise((begins) => requestAnimationFrame(begins));
+const painted = () => frame().then(() => new Promise((done) => setTimeout(done)));
+
+// Requests
+
+/** Return the address that the controls say, after one of them was changed. */
 function asked(changed) {
   const pairs = new URLSearchParams();
   for (const field of form.elements) {
-    const off = field.disabled || !field.name || (field.type === "checkbox" && !field.checked);
-    if (off || (field.type === "radio" && !field.checked)) continue;
-    if (field.dataset.follows !== undefined && field.name !== changed) continue;
-    if (field.value !== "") pairs.append(field.name, field.value);
+    const switched = field.type === "checkbox" || field.type === "radio";
+    if (field.disabled || !field.name || (switched && !field.checked) || field.value === "") continue;
+    if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
+    if (changed && field.name === changed.name && field !== changed) continue; // a slider and its number
+    pairs.append(field.name, field.value);
   }
-  if (changed) pairs.set("changed", changed);
+  if (changed) pairs.set("changed", changed.name);
   return pairs.toString();
 }
 
 async function fetched(address, signal) {
   const answer = await fetch(address, { signal, headers: { Accept: "application/json" } });
   if (!answer.headers.get("Content-Type")?.startsWith("application/json")) throw new Error(await answer.text());
-  return answer.json();
+  return { understood: answer.ok, ...(await answer.json()) };
 }
 
-function put(found) {
-  if (found.controls !== null) fill(form, found.controls); // those of an address that means nothing stay
-  fill(document.getElementById("views"), found.tabs);
-  fill(main, found.main);
-  document.title = found.title;
+function told(error) {
+  return error instanceof TypeError ? "No answer. Is calculon explore still running?" : `No answer: ${error.message}`;
 }
 
-async function show(query, { push = true, begun = performance.now() } = {}) {
-  running?.abort();
-  running = new AbortController();
-  const { signal } = running;
+/** Show a state: `query` is its address, or the control that was changed. */
+async function show(query, { begun = performance.now(), history: entry = "push", top = null } = {}) {
+  waiting = { query, begun, entry, top };
   busy(true);
-  main.setAttribute("aria-busy", "true");
-  try {
-    let found = await fetched(`/parts?${query}`, signal);
-    put(found);
-    while (found.pending) {
-      await new Promise((done) => setTimeout(done, again));
-      found = await fetched(`/parts?${query}`, signal);
-      put(found);
-    }
-    const address = `/?${found.query}`;
-    if (push && address !== location.pathname + location.search) history.pushState(null, "", address);
-    main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers stand on the page
-    draw();
-    later(found.query, signal);
-  } catch (error) {
-    if (error.name === "AbortError") return;
-    status.textContent = `No answer: ${error.message}`;
-    busy(false);
+  extra.abort();
+  if (asking) {
+    const older = asking;
+    setTimeout(() => older.abort(), PATIENCE);
     return;
-  } finally {
-    if (!signal.aborted) main.removeAttribute("aria-busy");
   }
+  while (waiting) {
+    const turn = waiting;
+    [waiting, asking] = [null, new AbortController()];
+    main.setAttribute("aria-busy", "true");
+    try {
+      const control = typeof turn.query === "string" ? null : turn.query;
+      const address = `/parts?${control ? asked(control) : turn.query}`;
+      let found = await fetched(address, asking.signal);
+      while (found.pending && !waiting) {
+        place(found, control);
+        await new Promise((done) => setTimeout(done, AGAIN));
+        found = await fetched(address, asking.signal);
+      }
+      if (found.understood || !control) await put(found, turn);
+      else control.setAttribute("aria-invalid", "true");
+      fill(message, found.understood || !control ? "" : found.main);
+    } catch (error) {
+      if (error.name !== "AbortError") message.textContent = told(error);
+    }
+  }
+  asking = null;
+  main.removeAttribute("aria-busy");
   status.textContent = document.querySelector("[data-spoken]")?.dataset.spoken ?? "";
+  await later(current);
 }
 
-// Parts that take longer, one after the other
+/** Put an answer on the page, and its address into the history. */
+async function put(found, { query, begun, entry, top }) {
+  const active = document.activeElement;
+  if (!waiting) touched.clear();
+  place(found, typeof query !== "string" || waiting);
+  if (found.query !== current) {
+    const address = `/?${found.query}`;
+    if (entry === "push") {
+      history.replaceState({ top: scrollY }, "");
+      history.pushState(null, "", address);
+    } else if (entry === "replace") history.replaceState(null, "", address);
+    current = found.query;
+  }
+  refocus(active);
+  if (top !== null) scrollTo(0, top);
+  await painted();
+  main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers can be seen
+}
 
-async function later(query, signal) {
+/** Put what an answer has on the page; what is being typed or dragged stays. */
+function place({ controls, tabs, main: parts, title }, typed) {
+  const kept = typed ? document.activeElement : null;
+  if (controls !== null) fill(document.getElementById("controls"), controls, kept);
+  fill(document.getElementById("views"), tabs);
+  fill(main, parts, kept);
+  document.title = title;
+}
+
+function refocus(before) {
+  if (!before || before === document.body || before.isConnected) return;
+  const again = before.id && document.getElementById(before.id);
+  (again || main).focus({ preventScroll: true });
+}
+
+/** Ask for the parts that take longer, one after the other, and draw. */
+async function later(query) {
+  extra.abort();
+  extra = new AbortController();
+  const { signal } = extra;
+  draw();
   for (const place of main.querySelectorAll("[data-later]")) {
     const begun = performance.now();
     try {
       const found = await fetched(`/part/${place.dataset.later}?${query}`, signal);
       if (signal.aborted) return;
-      if (!found.html) place.remove();
-      else morphed(place, parsed(found.html).firstElementChild);
-      place.dataset.ms = (performance.now() - begun).toFixed(1);
-      draw();
+      if (found.html) morph(place, parsed(found.html).firstElementChild, document.activeElement);
+      else place.remove();
+      place.dataset.filled = "";
     } catch (error) {
       if (error.name === "AbortError") return;
-      place.textContent = `No answer: ${error.message}`;
+      place.removeAttribute("aria-busy");
+      place.querySelector("p")?.replaceChildren(told(error));
     }
+    place.dataset.ms = (performance.now() - begun).toFixed(1);
+    draw();
   }
-  requestAnimationFrame(() => signal.aborted || busy(false));
-}
-
-// Morphing keeps what has the focus, what is being dragged, and charts that only change
-
-function parsed(text) {
-  const holder = document.createElement("template");
-  holder.innerHTML = text;
-  return holder.content;
-}
-
-function fill(place, text) {
-  children(place, parsed(text));
-}
-
-function key(node) {
-  return node.nodeType === Node.ELEMENT_NODE ? `${node.tagName}#${node.id}` : `${node.nodeType}`;
-}
-
-function morphed(old, fresh) {
-  const chart = old.classList.contains("chart");
-  for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !(chart && name === "class")) old.removeAttribute(name);
-  }
-  for (const { name, value } of fresh.attributes) {
-    if (chart && (name === "class" || name === "style")) continue;
-    if (name === "open" && old.tagName === "DETAILS") continue;
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
-  }
-  if (old.tagName === "DETAILS" && old.dataset.open === undefined && fresh.open) old.open = true;
-  if (chart) return; // what is inside is Plotly's
-  if ("value" in old && old.tagName !== "LI" && old.value !== fresh.value && document.activeElement !== old) old.value = fresh.value;
-  if ("checked" in old && old.checked !== fresh.checked) old.checked = fresh.checked;
-  children(old, fresh);
-  if (old.tagName === "SELECT" && old.value !== fresh.value) old.value = fresh.value;
-}
-
-function children(old, fresh) {
-  const named = new Map([...old.children].filter((one) => one.id).map((one) => [key(one), one]));
-  let at = old.firstChild;
-  for (const one of [...fresh.childNodes]) {
-    let match = one.id && named.get(key(one));
-    if (!match && at && key(at) === key(one) && !at.id) match = at;
-    if (!match) {
-      old.insertBefore(one, at);
-      continue;
-    }
-    if (match === at) at = at.nextSibling;
-    else old.insertBefore(match, at);
-    if (match.nodeType === Node.ELEMENT_NODE) morphed(match, one);
-    else if (match.data !== one.data) match.data = one.data;
-  }
-  while (at) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
-  }
-}
-
-// Charts
-
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-function themed(layout) {
-  const ink = colour("--ink");
-  const axis = { gridcolor: colour("--rule"), linecolor: colour("--rule"), zerolinecolor: colour("--rule") };
-  const base = {
-    paper_bgcolor: "transparent",
-    plot_bgcolor: "transparent",
-    font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: 13 },
-    margin: { l: 8, r: 16, t: 8, b: 40, ...layout.margin },
-    hoverlabel: { bgcolor: colour("--panel"), font: { color: ink } },
-  };
-  const axes = Object.fromEntries(
-    Object.keys({ xaxis: 0, yaxis: 0, ...layout })
-      .filter((name) => /^[xy]axis\d*$/.test(name))
-      .map((name) => [name, { ...axis, ...layout[name] }]),
-  );
-  return { ...layout, ...base, ...axes };
-}
-
-function draw(all = false) {
-  if (!window.Plotly) return;
-  for (const place of document.querySelectorAll(".chart")) {
-    const text = place.dataset.figure;
-    if (!all && place.drawn === text) continue;
-    const first = place.drawn === undefined;
-    place.drawn = text;
-    const { data, layout } = JSON.parse(text);
-    const settings = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
-    requestAnimationFrame(() => {
-      Plotly.react(place, data, themed(layout), settings).then(() => {
-        if (!first) return;
-        place.on("plotly_click", ({ points: [point] }) => {
-          const link = [point.customdata].flat().find((one) => typeof one === "string" && one.startsWith("/?"));
-          if (link) show(link.slice(2));
-        });
-      });
-    });
-  }
+  await draw();
+  if (!signal.aborted) busy(false);
 }
 
 // What people do
@@ -194,36 +150,88 @@ function draw(all = false) {
 let timer = 0;
 
 function changed(event) {
-  const { target } = event;
+  const { target, type } = event;
   if (!target.name || target.form !== form) return;
-  const begun = performance.now();
-  const soon = event.type === "input" && target.type !== "range";
-  clearTimeout(timer);
-  if (soon && target.type === "text") return; // counts once it is left, or entered
-  if (event.type === "change" && target.asked === target.value) return; // as it was typed
-  target.asked = target.value;
+  if (type === "input" && !["range", "number"].includes(target.type)) return; // counts once it is left or entered
+  const [known, seen] = [target.asked === target.value, type === "change"];
+  target.asked = seen ? undefined : target.value;
+  if (known && seen) return; // as it was typed
+  touched.add(target.name);
+  const entry = type === "input" && pushed === target.name ? "replace" : "push"; // one entry for all of a drag
+  pushed = type === "input" ? target.name : "";
   busy(true);
-  timer = setTimeout(() => show(asked(target.name), { begun }), soon ? wait : 0);
+  clearTimeout(timer);
+  if (event.inputType) timer = setTimeout(() => show(target, { history: entry }), PAUSE);
+  else show(target, { history: entry });
+}
+
+function visit(address, begun = performance.now()) {
+  const query = new URL(address, location).search.slice(1);
+  const view = (words) => new URLSearchParams(words).get("view");
+  pushed = "";
+  clearTimeout(timer);
+  show(query, { begun, top: view(query) === view(current) ? null : 0 });
+}
+
+async function copy(button) {
+  const text = button.dataset.copy || location.href;
+  const words = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+    status.textContent = "Copied";
+  } catch {
+    prompt("Copy this:", text); // a page from another machine may not write to the clipboard
+  }
+  setTimeout(() => (button.textContent = words), 1500);
+}
+
+function unfold(button, open = button.getAttribute("aria-expanded") !== "true") {
+  button.setAttribute("aria-expanded", open);
+  document.getElementById(button.getAttribute("aria-controls")).toggleAttribute("data-open", open);
+}
+
+function escaped({ target }) {
+  const menu = target.closest("details.menu[open]") ?? document.querySelector("details.menu[open]");
+  if (menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  } else if (target.form === form && target.defaultValue !== undefined && target.value !== target.defaultValue) {
+    target.value = target.defaultValue; // as the page has it
+    target.dispatchEvent(new Event("change", { bubbles: true }));
+  }
 }
 
 document.addEventListener("change", changed);
-document.addEventListener("input", (event) => {
-  if (event.target.type === "range" || event.target.type === "number") changed(event);
-});
+document.addEventListener("input", changed);
+document.addEventListener("state", ({ detail }) => visit(detail)); // a point of a chart
+document.addEventListener("keydown", (event) => event.key === "Escape" && escaped(event));
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  show(asked(document.activeElement?.form === form ? document.activeElement.name : ""));
+  show(asked(null));
 });
 document.addEventListener("click", (event) => {
-  const link = event.target.closest("a[data-state]");
-  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  const { target } = event;
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(target)) menu.open = false;
+  const button = target.closest("button[data-copy]");
+  if (button) copy(button);
+  const fold = target.closest("button.fold");
+  if (fold) unfold(fold);
+  const link = target.closest("a[data-state]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey || event.button) return;
   event.preventDefault();
-  show(new URL(link.href).search.slice(1));
+  visit(link.href);
 });
-addEventListener("popstate", () => show(location.search.slice(1), { push: false }));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
+addEventListener("popstate", ({ state }) => {
+  const query = location.search.slice(1);
+  if (query === current) return; // a jump within the page
+  pushed = "";
+  clearTimeout(timer);
+  show(query, { history: "none", top: state?.top ?? 0 });
+});
+addEventListener("beforeprint", () => draw());
 
-draw();
-running = new AbortController();
-if (document.getElementById("part-searching")) show(location.search.slice(1), { push: false });
-else later(location.search.slice(1), running.signal);
+busy(true);
+if (location.search.slice(1) !== current && current) history.replaceState(null, "", `/?${current}`);
+if (document.getElementById("part-searching")) show(current, { history: "none" });
+else later(current);

@@ -1,7 +1,7 @@
 """The pipeline schedule: a Gantt chart of the passes of each stage, numbered by microbatch, and of idle time."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -57,11 +57,40 @@ class Gantt:
         """When the last pass ends."""
         return max(piece.end for piece in self.pieces)
 
+    @property
+    def chunks(self) -> int:
+        """Chunks of a stage."""
+        return 1 + max(piece.chunk for piece in self.pieces)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of passes that there are, in the order of :data:`LOOKS`."""
+        there = {piece.kind for piece in self.pieces}
+        return [kind for kind in LOOKS if kind in there]
+
+    @property
+    def idle_share(self) -> float:
+        """Mean share of the time in which stages do nothing."""
+        return 1 - _busy(self.pieces) / (self.end * self.stages)
+
+    @property
+    def idle_words(self) -> str:
+        """The same in words, for a legend."""
+        return f"idle: {100 * self.idle_share:.1f} % of the time that is drawn"
+
+    @property
+    def last_words(self) -> str:
+        """What the lightest pieces are of."""
+        return f"last of {self.chunks} chunks" if self.chunks > 2 else self.second
+
     def idle(self, stage: int) -> float:
         """Share of the time in which a stage does nothing."""
-        own = (piece for piece in self.pieces if piece.stage == stage)
-        busy = sum((p.end - p.start) / (2 if p.half else 1) for p in own)
-        return 1 - busy / self.end
+        return 1 - _busy(piece for piece in self.pieces if piece.stage == stage) / self.end
+
+
+def _busy(pieces: Iterable[Piece]) -> float:
+    """Add the times of pieces up; those of a pair have one time together."""
+    return sum((piece.end - piece.start) / (2 if piece.half else 1) for piece in pieces)
 
 
 _HEIGHT = 0.86  # of a row
@@ -93,8 +122,7 @@ def draw(gantt: Gantt) -> "Figure":
 
     unit, factor = time_unit(gantt.end)
     row = min(0.34, _TALLEST / gantt.stages)
-    chunks = 1 + max(piece.chunk for piece in gantt.pieces)
-    kinds = [kind for kind in LOOKS if any(piece.kind == kind for piece in gantt.pieces)]
+    chunks, kinds = gantt.chunks, gantt.kinds
     with drawing():
         picture = figure(_WIDTH, 1.5 + row * gantt.stages)
         axes = picture.subplots()
@@ -108,7 +136,7 @@ def draw(gantt: Gantt) -> "Figure":
             axes.broken_barh(
                 spans,
                 place,
-                facecolor=_shade(kind, chunk, chunks),
+                facecolor=shade(kind, chunk, chunks),
                 edgecolor="white",
                 linewidth=0.1 if thin else 0.4,
             )
@@ -126,27 +154,25 @@ def draw(gantt: Gantt) -> "Figure":
         note_edition(axes, [gantt.edition])
         handles = [Patch(facecolor=LOOKS[kind][1], label=LOOKS[kind][0]) for kind in kinds]
         if chunks > 1:
-            words = f"last of {chunks} chunks" if chunks > 2 else gantt.second
+            words = gantt.last_words
             handles += [
                 Patch(facecolor=LOOKS[kind][2], label=f"{LOOKS[kind][0]}, {words}")
                 for kind in kinds
             ]
-        mean = sum(map(gantt.idle, range(gantt.stages))) / gantt.stages
-        handles.append(Patch(**_IDLE, label=f"idle: {100 * mean:.1f} % of the time that is drawn"))
+        handles.append(Patch(**_IDLE, label=gantt.idle_words))
         lines = -(-len(handles) // _ENTRIES)
         columns = -(-len(handles) // lines)
         picture.legend(handles=handles, loc="outside lower center", ncols=columns)
     return picture
 
 
-def _shade(kind: str, chunk: int, chunks: int) -> tuple[float, float, float]:
-    """Return the colour of a pass: the later the chunk, the lighter."""
-    from matplotlib.colors import to_rgb
-
+def shade(kind: str, chunk: int, chunks: int) -> tuple[float, float, float]:
+    """Return the colour of a pass as shares of red, green and blue: the later the chunk, the lighter."""
     _, first, last = LOOKS[kind]
     share = chunk / (chunks - 1) if chunks > 1 else 0.0
     red, green, blue = (
-        (1 - share) * a + share * b for a, b in zip(to_rgb(first), to_rgb(last), strict=True)
+        ((1 - share) * int(first[i : i + 2], 16) + share * int(last[i : i + 2], 16)) / 255
+        for i in (1, 3, 5)
     )
     return red, green, blue
 

@@ -1,0 +1,78 @@
+// Draws the charts of the page in its colours: those that can be seen first, one in each frame.
+
+const SETTINGS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+
+const plotly = new Promise((found) => {
+  const look = () => found(window.Plotly);
+  if (window.Plotly || document.readyState === "complete") look();
+  document.getElementById("plotly").addEventListener("load", look);
+  addEventListener("load", look); // also where the script is missing: tables have what charts show
+});
+
+const frame = () => new Promise((begins) => requestAnimationFrame(begins));
+
+let drawing = null;
+
+/** Draw what has changed, or all charts; resolves once no chart is left to draw. */
+export function draw(all = false) {
+  if (all) for (const place of document.querySelectorAll(".chart")) place.drawn = undefined;
+  drawing ??= drain().finally(() => (drawing = null));
+  return drawing;
+}
+
+async function drain() {
+  if (!next() || !(await plotly)) return;
+  for (let place; (place = next()); ) {
+    place.drawn = place.dataset.figure;
+    await react(place, JSON.parse(place.drawn));
+    await frame();
+  }
+}
+
+function next() {
+  const stale = [...document.querySelectorAll(".chart")].filter(
+    (place) => place.drawn !== place.dataset.figure && place.offsetParent !== null, // folded away
+  );
+  return stale.find((place) => place.getBoundingClientRect().top < innerHeight) ?? stale[0];
+}
+
+async function react(place, { data, layout }) {
+  const first = !place.on;
+  await Plotly.react(place, data, themed(layout, place.clientWidth), SETTINGS);
+  if (!first) return;
+  place.on("plotly_click", ({ points: [point] }) => {
+    const link = linked(point);
+    if (link) place.dispatchEvent(new CustomEvent("state", { bubbles: true, detail: link }));
+  });
+  place.on("plotly_hover", ({ points: [point] }) => place.classList.toggle("linked", Boolean(linked(point))));
+  place.on("plotly_unhover", () => place.classList.remove("linked"));
+}
+
+/** Return the address of the state that a point stands for. */
+function linked(point) {
+  return [point.customdata].flat().find((one) => typeof one === "string" && one.startsWith("/?"));
+}
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function themed(layout, width) {
+  const [ink, quiet, rule] = [colour("--ink"), colour("--quiet"), colour("--rule")];
+  const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true };
+  const base = {
+    paper_bgcolor: "transparent",
+    plot_bgcolor: "transparent",
+    font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: width < 500 ? 11 : 13 },
+    margin: { l: 8, r: 16, t: 8, b: 40, ...layout.margin },
+    modebar: { bgcolor: "transparent", color: quiet, activecolor: ink },
+    hoverlabel: { bgcolor: colour("--panel"), bordercolor: rule, font: { color: ink }, align: "left" },
+  };
+  const axes = Object.fromEntries(
+    Object.keys({ xaxis: 0, yaxis: 0, ...layout })
+      .filter((name) => /^[xy]axis\d*$/.test(name))
+      .map((name) => [name, { ...axis, ...layout[name] }]),
+  );
+  return { ...layout, ...base, ...axes };
+}
+
+addEventListener("toggle", () => draw(), true); // a chart that was folded away
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));

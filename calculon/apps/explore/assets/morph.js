@@ -1,0 +1,69 @@
+// Makes a part of the page equal to fresh HTML and keeps what is there: what has the focus, what is dragged or typed,
+// what was unfolded, and charts, which only change.
+
+/** Parse HTML into a fragment. */
+export function parsed(text) {
+  const holder = document.createElement("template");
+  holder.innerHTML = text;
+  return holder.content;
+}
+
+/** Make what is inside of an element equal to HTML; the value of the control `kept` stays. */
+export function fill(place, text, kept = null) {
+  children(place, parsed(text), kept);
+}
+
+/** Make an element equal to a fresh one of its kind. */
+export function morph(old, fresh, kept = null) {
+  const filled = old.dataset.later === undefined || old.dataset.filled !== undefined;
+  if (fresh.dataset.later !== undefined && filled) {
+    old.dataset.later = fresh.dataset.later; // until the new one is there, the one before stays
+    old.setAttribute("aria-busy", "true");
+    return;
+  }
+  const chart = old.classList.contains("chart");
+  attributes(old, fresh, chart);
+  if (chart) return; // what is inside is Plotly's
+  children(old, fresh, kept);
+  if (old === kept) return;
+  if (old.matches("input, select, textarea, output") && old.value !== fresh.value) old.value = fresh.value;
+  if ("checked" in old && old.checked !== fresh.checked) old.checked = fresh.checked;
+}
+
+function attributes(old, fresh, chart) {
+  const own = (name) => (chart && name === "class") || (name === "open" && old.tagName === "DETAILS");
+  for (const { name } of [...old.attributes]) {
+    if (!own(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (!own(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+}
+
+const alike = (one, other) => one.nodeName === other.nodeName && (one.id ?? "") === (other.id ?? "");
+
+function children(old, fresh, kept) {
+  const wanted = new Set([...fresh.children].map((one) => one.id));
+  for (const one of [...old.children]) if (one.id && !wanted.has(one.id)) one.remove();
+  const named = new Map([...old.children].filter((one) => one.id).map((one) => [one.id, one]));
+  let at = old.firstChild;
+  for (const one of [...fresh.childNodes]) {
+    const match = one.id ? named.get(one.id) : at;
+    if (!match || !alike(match, one)) {
+      old.insertBefore(one, at);
+      continue;
+    }
+    while (at && at !== match && !at.id) at = removed(at); // moving would take the focus away
+    if (at === match) at = at.nextSibling;
+    else old.insertBefore(match, at);
+    if (match.nodeType === Node.ELEMENT_NODE) morph(match, one, kept);
+    else if (match.data !== one.data) match.data = one.data;
+  }
+  while (at) at = removed(at);
+}
+
+function removed(node) {
+  const next = node.nextSibling;
+  node.remove();
+  return next;
+}
