@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from calculon import inputs
+from calculon.apps.explore.capacities import AMPLE, at_capacity, capacities
+from calculon.apps.explore.knobs import CAPACITY
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
@@ -28,6 +30,9 @@ from calculon.inspect.operators import Block, block
 from calculon.plan.plan import NAMES
 from calculon.planner.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
 from calculon.planner.ask import Question, ask
+from calculon.planner.dependence import Sensitivity
+from calculon.planner.replanned import Staircase
+from calculon.planner.sensitivity import sensitivity
 from calculon.planner.stage_needs import StageNeed, needs_of, stage_needs
 from calculon.planner.unfit import Unfit, unfit
 from calculon.planner.why import Why, why
@@ -151,7 +156,8 @@ class Answers:
             found = self.found(state)
             if not len(found):
                 return Shown(None, {}, "no plan fits", best=True)
-            return Shown(found[0], _fields(found[0].execution), best=True)
+            best = found[0]
+            return Shown(best, _fields(best.execution), best=True)
         try:
             mine = own_plan(question, hints=False)
         except SpecError as error:
@@ -216,6 +222,44 @@ class Answers:
         if not shown.legal:
             return ()
         return stage_needs(question.model, Execution(**shown.fields), question.system)
+
+    def sensitivity(self, state: State) -> Sensitivity | None:
+        """Return what a statistic of the plan depends on; None where the plan cannot run.
+
+        Raises
+        ------
+        SpecError
+            For another statistic or range than there are.
+        """
+        one, framework = self.plan(state).estimate, self.question(state).framework
+        if one is None:
+            return None
+        of, spread = state.option("of"), state.option("spread")
+        again = bool(state.option("replan"))
+        return self._kept(
+            ("sensitivity", state.key, of, spread, again),
+            lambda: sensitivity(
+                one.model,
+                one.execution,
+                one.system,
+                of=of,
+                spread=spread,
+                replan=again,
+                preset=framework,
+            ),
+        )
+
+    def capacities(self, state: State) -> Staircase | None:
+        """Return what capacity of memory buys, with the plan searched again; None where no capacity suffices."""
+        others = {path: one for path, one in state.machine.items() if path != CAPACITY}
+        asked = replace(state, plan={}, machine=others)
+        ample = replace(asked, machine={**others, CAPACITY: AMPLE})
+        best = self.plan(asked).estimate or self.plan(ample).estimate
+        if best is None:
+            return None
+        preset = self.question(asked).preset
+        found = self._kept(("capacities", asked.key), lambda: capacities(best, preset))
+        return at_capacity(found, self.system(state).mem1.capacity)
 
     def schedule(self, state: State, microbatches: int) -> Gantt:
         """Return the passes of the first microbatches of the shown plan, which can run."""

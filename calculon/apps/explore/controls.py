@@ -8,8 +8,9 @@ from markupsafe import Markup
 
 from calculon.apps.explore.answers import STATED, Answers
 from calculon.apps.explore.choice_words import change_words, label, value_words
+from calculon.apps.explore.knobs import unlike_file
 from calculon.apps.explore.offer import MODEL, SYSTEM
-from calculon.apps.explore.page_state import ASKED, CHANGED, State, value_text
+from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
 from calculon.apps.explore.part import html
 from calculon.apps.explore.plan_choices import LAYOUT, SIZES, Choice, Choices
 from calculon.apps.report.texts import bandwidth, capacity, counted
@@ -129,9 +130,17 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
 def settled(state: State, answers: Answers, changed: str) -> State:
     """Return a state after one of its controls has changed, with what is to be told of that.
 
-    Where the best plan was shown and a field of it changes, the others stay as they were. Where rules forbid a plan of
-    one's own, chunks, microbatch and layout of stages follow, if that mends it.
+    A figure of the machine that is as in its file again is no change. Where the best plan was shown and a field of it
+    changes, the others stay as they were. Where rules forbid a plan of one's own, chunks, microbatch and layout of
+    stages follow, if that mends it.
     """
+    if changed.startswith(MACHINE):
+        in_file = answers.system(replace(state, machine={}))
+        return replace(state, machine=unlike_file(in_file, state.machine))
+    return _settled_plan(state, answers, changed)
+
+
+def _settled_plan(state: State, answers: Answers, changed: str) -> State:
     if not state.plan:
         return state
     if changed in state.plan and not {*STATED} <= {*state.plan}:

@@ -8,13 +8,13 @@ export function parsed(text) {
   return holder.content;
 }
 
-/** Make what is inside of an element equal to HTML; the value of the control `kept` stays. */
-export function fill(place, text, kept = null) {
+/** Make what is inside of an element equal to HTML; controls that are `kept` keep their values. */
+export function fill(place, text, kept = () => false) {
   children(place, parsed(text), kept);
 }
 
 /** Make an element equal to a fresh one of its kind. */
-export function morph(old, fresh, kept = null) {
+export function morph(old, fresh, kept = () => false) {
   const filled = old.dataset.later === undefined || old.dataset.filled !== undefined;
   if (fresh.dataset.later !== undefined && filled) {
     old.dataset.later = fresh.dataset.later; // until the new one is there, the one before stays
@@ -26,7 +26,7 @@ export function morph(old, fresh, kept = null) {
   if (chart) return; // what is inside is Plotly's
   const { value } = fresh; // before its options move
   children(old, fresh, kept);
-  if (old === kept) return;
+  if (kept(old)) return;
   if (old.matches("input, select, textarea, output") && old.value !== value) old.value = value;
   if ("checked" in old && old.checked !== fresh.checked) old.checked = fresh.checked;
 }
