@@ -24,9 +24,10 @@ export function morph(old, fresh, kept = () => false) {
   const chart = old.classList.contains("chart");
   attributes(old, fresh, chart);
   if (chart) return; // what is inside is Plotly's
+  const { value } = fresh; // before its options move
   children(old, fresh, kept);
   if (kept(old)) return;
-  if (old.matches("input, select, textarea, output") && old.value !== fresh.value) old.value = fresh.value;
+  if (old.matches("input, select, textarea, output") && old.value !== value) old.value = value;
   if ("checked" in old && old.checked !== fresh.checked) old.checked = fresh.checked;
 }
 
