@@ -13,6 +13,7 @@ from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.plan_choices import Choices, choices
+from calculon.apps.explore.visits import seen
 from calculon.apps.report.pictures.gantt import Gantt
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
@@ -121,7 +122,7 @@ class Answers:
         """Return the best plan of each split and number of chunks, the best of all first."""
         asked = replace(state, plan={})
         return self._searched(
-            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs)
+            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
         )
 
     def executions(self, state: State) -> int:
@@ -222,6 +223,14 @@ class Answers:
             return None
         question = self.question(replace(state, plan={}))
         return choices(question, shown.fields, self.stated(state))
+
+    def kept(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return what a view computes, once for each key."""
+        return self._kept(key, compute)
+
+    def searched(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
+        return self._searched(key, compute)
 
     def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""
