@@ -283,7 +283,9 @@ def _framework(
             raise SpecError("plan", Problem("preset", wanted, preset, hint))
         return found
     place = source.source if isinstance(source, inputs.Changed) else source
-    family = _family(place) if isinstance(place, str) else ""
+    if isinstance(source, System) and source.origin is not None:
+        place = source.origin.source
+    family = _family(place) if isinstance(place, str) and place else ""
     name = COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
     assumed["--preset"] = name
     return find_preset(name)

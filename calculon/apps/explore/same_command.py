@@ -3,14 +3,17 @@
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calculon import inputs
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import MACHINE, State
+from calculon.errors import SpecError
 from calculon.frozen import dataclass
 from calculon.plan.plan import NAMES
+from calculon.planner.answer import own_plan
 from calculon.spec.files import STDIN
 from calculon.spec.named_values import CORRECTED
 
@@ -74,6 +77,7 @@ _IMPORTS = {
 
 def _answer(state: State, answers: Answers) -> Same:
     """Return the command that plans: best plan, rivals, other counts, and one's own plan beside."""
+    state = readable(state, answers)
     words: dict[str, Any] = {name: getattr(state, name) for name in _WORDS if getattr(state, name)}
     own = dict(state.plan)
     options = [part for name, value in words.items() for part in (f"--{name}", value)]
@@ -91,6 +95,15 @@ def _answer(state: State, answers: Answers) -> Same:
         name="answer",
         call=f"calculon.plan({asked})",
     )
+
+
+def readable(state: State, answers: Answers) -> State:
+    """Return a state without a plan of one's own that is none: the command that plans refuses it."""
+    try:
+        own_plan(answers.question(state))
+    except SpecError:
+        return replace(state, plan={})
+    return state
 
 
 _WORDS = ("preset", "batch", "seq", "dtype", "tokens")
@@ -118,7 +131,7 @@ def of_plan(
     """
     command, *options = argv
     model, system = _sources(state, answers)
-    length = _own_length(state, answers)
+    length = own_length(state, answers)
     lengths = ("--set", f"model.seq_size={length}") if length else ()
     return Same(
         title=title,
@@ -170,7 +183,7 @@ def _plan(state: State, answers: Answers) -> Iterator[Same]:
         yield of_plan("What binds this plan", ("why",), "why", call, state, answers)
     elif shown.fields:
         model, system = _sources(state, answers)
-        length = _own_length(state, answers)
+        length = own_length(state, answers)
         shape = f'Changed({model!r}, {{"seq_size": {length}}})' if length else repr(model)
         stated = stated_execution(state, answers)
         call = f"calculon.why({shape}, {stated}, {_machine(state, system)})"
@@ -224,7 +237,7 @@ def _machine(state: State, system: str) -> str:
     return f"Changed({system!r}, {changed!r})" if changed else repr(system)
 
 
-def _own_length(state: State, answers: Answers) -> int:
+def own_length(state: State, answers: Answers) -> int:
     """Return the tokens of a sequence where the question has others than the model; else 0."""
     asked = answers.question(state).model.seq_size
     return 0 if inputs.model(answers.offer.source(MODEL, state.model)).seq_size == asked else asked

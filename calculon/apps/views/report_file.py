@@ -35,6 +35,16 @@ def write_report(
     list of str
         The whole runs that miss limits, and by how much, in words.
     """
+    text, missed = report_text(results, campaign)
+    with replacing(path) as stream:
+        stream.write(text.encode())
+    return missed
+
+
+def report_text(
+    results: Sequence[Result], campaign: "Campaign | None" = None
+) -> tuple[str, list[str]]:
+    """Return the page that :func:`write_report` writes, and the runs that miss limits."""
     versions = {"calculon": __version__, "Python": platform.python_version()}
     validation = {}
     asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
@@ -45,14 +55,13 @@ def write_report(
     told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
     runs = runs_shown(results, campaign)
     text = report_page(told, versions, validation, orders_of(results), drawn(results), runs)
-    with replacing(path) as stream:
-        stream.write(text.encode())
     names = [f"the run of {run.label}" if len(runs) > 1 else "the run" for run in runs]
-    return [
+    missed = [
         f"{name} misses {' and '.join(run.missed)}"
         for name, run in zip(names, runs, strict=True)
         if run.missed
     ]
+    return text, missed
 
 
 def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[str]:

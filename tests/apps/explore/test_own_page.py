@@ -1,0 +1,80 @@
+"""The page from Python: served in the background, closed again, shown in a notebook."""
+
+import re
+import sys
+import threading
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+import calculon
+from calculon.errors import SpecError
+
+ASKED = ("llama3-8B", "h100_80g_sxm", 64)
+
+
+def port_of(page):
+    return int(re.match(r"http://127\.0\.0\.1:(\d+)/", page.url)[1])
+
+
+def read(page, path=""):
+    with urlopen(page.url if not path else f"http://127.0.0.1:{port_of(page)}{path}") as answer:
+        return answer.read().decode()
+
+
+def test_two_pages_are_served_at_a_time_each_what_it_was_asked():
+    with calculon.explore(*ASKED) as one, calculon.explore(*ASKED[:2], "1k", view="machine") as two:
+        assert port_of(one) != port_of(two)
+        assert "procs=64" in one.url
+        assert two.url.endswith("?model=llama3-8B&system=h100_80g_sxm&procs=1024&view=machine")
+        assert "llama3-8B on 64 x h100_80g_sxm" in read(one)
+        assert "llama3-8B on 1,024 x h100_80g_sxm" in read(two)
+
+
+def test_a_closed_page_frees_its_port_and_its_thread():
+    before = threading.active_count()
+    page = calculon.explore(*ASKED)
+    port = port_of(page)
+    with pytest.raises(SpecError, match="free port"):
+        calculon.explore(*ASKED, port=port)
+    page.close()
+    page.close()
+    assert page.closed
+    assert threading.active_count() == before
+    with pytest.raises(URLError):
+        urlopen(page.url)
+    with calculon.explore(*ASKED, port=port) as again:
+        assert again.url == page.url
+
+
+def test_a_notebook_shows_the_page_until_it_is_closed():
+    with calculon.explore(*ASKED) as page:
+        html = page._repr_html_()
+        address = page.url.replace("&", "&amp;")
+        assert f'<iframe src="{address}"' in html
+        assert f'<a href="{address}"' in html
+        with urlopen(page.url) as answer:
+            allowed = answer.headers["Content-Security-Policy"].partition("frame-ancestors")[2]
+        assert "http://localhost:*" in allowed
+    assert "iframe" not in page._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "message"),
+    [
+        (("llama3-9B",), {}, "llama3-9B"),
+        ((*ASKED[:2], "many"), {}, "processors"),
+        (ASKED, {"batches": 5}, "batches"),
+        (ASKED, {"port": 70_000}, "port"),
+    ],
+)
+def test_nonsense_is_told(arguments, words, message):
+    with pytest.raises(SpecError, match=message):
+        calculon.explore(*arguments, **words)
+
+
+def test_missing_packages_are_told_with_the_command_that_installs_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(SpecError, match=r"pip install 'calculon\[web\]'"):
+        calculon.explore(*ASKED)
