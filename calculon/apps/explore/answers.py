@@ -14,12 +14,8 @@ from calculon.apps.explore.knobs import CAPACITY
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
-<<<<<<< HEAD
-from calculon.apps.explore.plan_choices import Choices, choices
-from calculon.apps.explore.visits import seen
-=======
 from calculon.apps.explore.plan_choices import Choices, Outcome, choices
->>>>>>> integrate24
+from calculon.apps.explore.visits import seen
 from calculon.apps.report.pictures.gantt import Gantt
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
