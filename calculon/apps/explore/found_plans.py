@@ -90,15 +90,12 @@ class FoundPlans:
         """Write what a plan is compared by."""
         return figure(self.shown, self.value(rank), self.winners[rank][1])
 
-    def against(self, rank: int, other: float) -> float:
-        """Return by what share a plan is worse than another value; negative where it is better."""
-        value = self.value(rank)
-        larger = (
-            self.shown.name == self.asked.objective.statistic.name
-            and self.asked.objective.sense == "max"
-        )
-        one, two = (other, value) if larger else (value, other)
-        return one / two - 1 if two else 0.0
+    def worse(self, value: float, than: float) -> float:
+        """Return by what share a value is worse than another; negative where it is better."""
+        objective = self.asked.objective
+        larger = objective.sense == "max" and self.shown == objective.statistic
+        one, other = (than, value) if larger else (value, than)
+        return one / other - 1 if other else 0.0
 
     @cached_property
     def usual(self) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from calculon.apps.report.texts import percent
 from calculon.apps.report.winners import reasons_table
 from calculon.errors import CalculonError, in_words
 from calculon.estimate import Estimate
-from calculon.planner.candidate import tied
+from calculon.planner.candidate import of_estimate, tied
 from calculon.planner.unfit import why_none
 from calculon.records import Column, columns
 from calculon.run_figures import RUN_FIGURES
@@ -101,7 +101,7 @@ def _best(state: State, answers: Answers) -> Part:
         plans=plans if len(found) else None,
         figures=_figures(plans) if len(found) else [],
         none="" if len(found) else _why_none(it, found),
-        shown=None if shown is None or not len(found) else _shown(it, plans, shown),
+        shown=_shown(plans, shown) if shown is not None and len(found) else "",
         counts=counts,
         seconds=duration(found.seconds, found.seconds / 20),
         reasons=table_html(
@@ -131,21 +131,17 @@ def _title(it: Asked, name: str) -> str:
     return _statistic(it, name).help
 
 
-def _shown(it: Asked, plans: FoundPlans, shown: Estimate) -> dict[str, str]:
-    """Return how the plan of the page compares with the best."""
-    name = plans.shown.name
-    known = shown.stats.get(name)
-    if known is None:
-        return {}
+def _shown(plans: FoundPlans, shown: Estimate) -> str:
+    """Say how the plan of the page compares with the best."""
+    stats = of_estimate(shown).stats
+    if (value := stats.get(plans.shown.name)) is None:
+        return ""
     fields = plans.winners[0][0]
-    if all(getattr(shown.execution, one) == value for one, value in fields.items()):
-        return {"same": "It is the plan that this page shows."}
-    against = -plans.against(0, float(known))
-    better = 1 / (1 - against) - 1 if against < 1 else 0.0
-    return {
-        "words": figure(plans.shown, float(known), shown.stats),
-        "further": _signed(better),
-    }
+    if all(getattr(shown.execution, name) == one for name, one in fields.items()):
+        return "It is the plan that this page shows."
+    further = _signed(plans.worse(float(value), plans.value(0)))
+    words = figure(plans.shown, float(value), stats)
+    return f"The plan that this page shows has {words}: {further} against this one."
 
 
 def _signed(share: float) -> str:
@@ -177,8 +173,8 @@ def _table(state: State, answers: Answers) -> Part | None:
             "cells": cells,
             "name": plans.split(rank),
             "link": plans.link(rank),
-            "further": _signed(plans.against(rank, plans.value(0))),
-            "own": "" if own is None else _signed(plans.against(rank, own)),
+            "further": _signed(plans.worse(plans.value(rank), plans.value(0))),
+            "own": "" if own is None else _signed(plans.worse(plans.value(rank), own)),
             "selected": plans.split(rank) == selected,
         }
         for rank, cells in zip(plans.ranks, listed.table.rows, strict=True)
@@ -242,7 +238,7 @@ def _cells(plans: FoundPlans) -> Iterator[Cell]:
         mark = " ~" if plans.tied(rank) else ""
         yield place(
             text=plans.text(rank) + mark,
-            ratio=1 + max(0.0, plans.against(rank, plans.value(0))),
+            ratio=1 + max(0.0, plans.worse(plans.value(rank), plans.value(0))),
             words=plans.words(rank),
             link=plans.link(rank),
         )
@@ -311,20 +307,18 @@ def _points(
 def _own_point(state: State, answers: Answers, it: Asked) -> Point | None:
     """Return the plan of one's own as a point."""
     shown = answers.plan(state)
-    y, x = (_statistic(it, name.partition(":")[0]) for name in axes(state))
     if not state.plan or shown.estimate is None:
         return None
-    values = [shown.estimate.stats.get(one.name) for one in (x, y)]
-    if None in values:
+    stats = of_estimate(shown.estimate).stats
+    y, x = (_statistic(it, name.partition(":")[0]) for name in axes(state))
+    across, up = (stats.get(one.name) for one in (x, y))
+    if across is None or up is None:
         return None
-    words = ", ".join(
-        figure(one, float(v or 0.0), shown.estimate.stats)
-        for one, v in zip((x, y), values, strict=True)
-    )
+    both = f"{figure(y, up, stats)}, {figure(x, across, stats)}"
     return Point(
-        x=float(values[0] or 0.0),
-        y=float(values[1] or 0.0),
-        words=f"The plan of this page<br>{words}",
+        x=across,
+        y=up,
+        words=f"The plan of this page<br>{both}",
         name=_split_of(shown.fields),
         link=state.link(),
     )
