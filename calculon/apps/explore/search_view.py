@@ -30,6 +30,7 @@ from calculon.apps.notebook.markup import table as table_html
 from calculon.apps.report.how_sure import ties_in_words
 from calculon.apps.report.plans_table import figure, meaning
 from calculon.apps.report.texts import percent
+from calculon.apps.report.why_page import percent_more
 from calculon.apps.report.winners import reasons_table
 from calculon.errors import CalculonError, in_words
 from calculon.estimate import Estimate
@@ -54,6 +55,7 @@ OF_RUNS = ("days", "usd", "processor_hours", "mwh")
 def _question(state: State, answers: Answers) -> Part:
     """Return the controls of the search."""
     it, more = asked(state, answers), offered(state, answers)
+    it.front(axes(state))  # whose names are refused here, if they are none
     runs = OF_RUNS if state.tokens else ()
     usual = [name for name in (*USUAL, *runs) if name in _statistics(state)]
     told = html(
@@ -139,15 +141,9 @@ def _shown(plans: FoundPlans, shown: Estimate) -> str:
     fields = plans.winners[0][0]
     if all(getattr(shown.execution, name) == one for name, one in fields.items()):
         return "It is the plan that this page shows."
-    further = _signed(plans.worse(float(value), plans.value(0)))
+    further = percent_more(plans.worse(float(value), plans.value(0)))
     words = figure(plans.shown, float(value), stats)
     return f"The plan that this page shows has {words}: {further} against this one."
-
-
-def _signed(share: float) -> str:
-    """Write a relative difference with its sign: +7 %, +0.4 %, 0 %."""
-    text = f"{share * 100:+.0f} %" if abs(share) >= 0.1 else f"{share * 100:+.1f} %"
-    return "0 %" if text in ("+0.0 %", "-0.0 %") else text
 
 
 def _why_none(it: Asked, found: SearchResult) -> str:
@@ -173,8 +169,8 @@ def _table(state: State, answers: Answers) -> Part | None:
             "cells": cells,
             "name": plans.split(rank),
             "link": plans.link(rank),
-            "further": _signed(plans.worse(plans.value(rank), plans.value(0))),
-            "own": "" if own is None else _signed(plans.worse(plans.value(rank), own)),
+            "further": percent_more(plans.worse(plans.value(rank), plans.value(0))),
+            "own": "" if own is None else percent_more(plans.worse(plans.value(rank), own)),
             "selected": plans.split(rank) == selected,
         }
         for rank, cells in zip(plans.ranks, listed.table.rows, strict=True)
