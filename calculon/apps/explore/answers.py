@@ -316,6 +316,14 @@ class Answers:
         question = self.question(replace(state, plan={}))
         return choices(question, shown.fields, self.stated(state))
 
+    def kept(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return what a view computes, once for each key."""
+        return self._kept(key, compute)
+
+    def searched(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
+        return self._searched(key, compute)
+
     def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""
         found: T = _found(self.memo(key, lambda: _with_warnings(compute)))

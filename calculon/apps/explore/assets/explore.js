@@ -29,11 +29,13 @@ const painted = () => frame().then(() => new Promise((done) => setTimeout(done))
 /** Return the address that the controls say, after one of them was changed. */
 function asked(changed) {
   const pairs = new URLSearchParams();
+  const shown = new Set([...form.elements].filter((field) => field.type !== "hidden").map((field) => field.name));
   for (const field of form.elements) {
     const switched = field.type === "checkbox" || field.type === "radio";
+    if (field.type === "hidden" && shown.has(field.name)) continue; // the control says it
     if (field.disabled || !field.name || (switched && !field.checked) || field.value === "") continue;
     if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
-    if (changed && field.name === changed.name && field !== changed) continue; // said at two places
+    if (changed && field.name === changed.name && field !== changed && !switched) continue; // said at two places
     pairs.append(field.name, field.value);
   }
   if (changed) pairs.set("changed", changed.name);
