@@ -39,12 +39,15 @@ class Part:
         Its chart.
     summary : str
         The chart in a sentence, read aloud in its place.
+    more : Markup
+        What stands below the chart, such as the same as a table.
     """
 
     title: str
     html: Markup = Markup("")
     figure: Figure | None = None
     summary: str = ""
+    more: Markup = Markup("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

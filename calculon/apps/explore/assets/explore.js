@@ -8,7 +8,7 @@ const status = document.getElementById("status");
 const message = document.getElementById("message");
 
 const PAUSE = 250; // ms without another key before a typed number counts
-const PATIENCE = 150; // ms that a newer request leaves an older one: else a slider that is dragged shows nothing
+const PATIENCE = 600; // ms that a newer request leaves an older one: else a slider that is dragged shows nothing
 
 const AGAIN = 200; // ms until a page asks again that waits for a search
 
@@ -17,6 +17,7 @@ let asking = null; // ends the request under way
 let waiting = null; // the request after it: the newest alone
 let extra = new AbortController(); // ends the parts that take longer
 const touched = new Set(); // controls that were changed since the last answer
+let owed = false; // the next answer makes an entry of the history, also where a newer request overtakes the first
 let pushed = ""; // the control whose last change is the newest entry of the history
 
 const busy = (is) => document.documentElement.toggleAttribute("data-busy", is); // asked for, or being drawn
@@ -32,7 +33,7 @@ function asked(changed) {
     const switched = field.type === "checkbox" || field.type === "radio";
     if (field.disabled || !field.name || (switched && !field.checked) || field.value === "") continue;
     if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
-    if (changed && field.name === changed.name && field !== changed) continue; // a slider and its number
+    if (changed && field.name === changed.name && field !== changed) continue; // said at two places
     pairs.append(field.name, field.value);
   }
   if (changed) pairs.set("changed", changed.name);
@@ -51,6 +52,7 @@ function told(error) {
 
 /** Show a state: `query` is its address, or the control that was changed. */
 async function show(query, { begun = performance.now(), history: entry = "push", top = null } = {}) {
+  owed = entry === "push" || (owed && entry === "replace");
   waiting = { query, begun, entry, top };
   busy(true);
   extra.abort();
@@ -89,13 +91,14 @@ async function show(query, { begun = performance.now(), history: entry = "push",
 async function put(found, { query, begun, entry, top }) {
   const active = document.activeElement;
   if (!waiting) touched.clear();
-  place(found, typeof query !== "string" || waiting);
+  place(found, typeof query === "string" ? null : query);
   if (found.query !== current) {
     const address = `/?${found.query}`;
-    if (entry === "push") {
+    if (owed) {
       history.replaceState({ top: scrollY }, "");
       history.pushState(null, "", address);
     } else if (entry === "replace") history.replaceState(null, "", address);
+    owed = false;
     current = found.query;
   }
   refocus(active);
@@ -104,9 +107,10 @@ async function put(found, { query, begun, entry, top }) {
   main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers can be seen
 }
 
-/** Put what an answer has on the page; what is being typed or dragged stays. */
-function place({ controls, tabs, main: parts, title }, typed) {
-  const kept = typed ? document.activeElement : null;
+/** Put what an answer has on the page; what is being typed or dragged stays, and what was changed since. */
+function place({ controls, tabs, main: parts, title }, control) {
+  const active = control || waiting ? document.activeElement : null;
+  const kept = (field) => field === active || field === control || (waiting && touched.has(field.name));
   if (controls !== null) fill(document.getElementById("controls"), controls, kept);
   fill(document.getElementById("views"), tabs);
   fill(main, parts, kept);
@@ -130,9 +134,11 @@ async function later(query) {
     try {
       const found = await fetched(`/part/${place.dataset.later}?${query}`, signal);
       if (signal.aborted) return;
-      if (found.html) morph(place, parsed(found.html).firstElementChild, document.activeElement);
+      const active = document.activeElement;
+      if (found.html) morph(place, parsed(found.html).firstElementChild, (field) => field === active);
       else place.remove();
       place.dataset.filled = "";
+      annotate(place);
     } catch (error) {
       if (error.name === "AbortError") return;
       place.removeAttribute("aria-busy");
@@ -145,6 +151,17 @@ async function later(query) {
   if (!signal.aborted) busy(false);
 }
 
+/** Write beside the values of controls what they would do, where a part tells that. */
+function annotate(part) {
+  const notes = JSON.parse(part.querySelector("[data-notes]")?.dataset.notes ?? "{}");
+  for (const [name, values] of Object.entries(notes)) {
+    for (const option of form.elements[name]?.options ?? []) {
+      const note = option.selected ? "" : values[option.value];
+      if (note) option.text = `${option.text.split(" \u00b7 ")[0]} \u00b7 ${note}`;
+    }
+  }
+}
+
 // What people do
 
 let timer = 0;
@@ -152,10 +169,13 @@ let timer = 0;
 function changed(event) {
   const { target, type } = event;
   if (!target.name || target.form !== form) return;
-  if (type === "input" && !["range", "number"].includes(target.type)) return; // counts once it is left or entered
+  if (type === "input" && !["range", "number", "search"].includes(target.type)) return; // once it is left or entered
   const [known, seen] = [target.asked === target.value, type === "change"];
   target.asked = seen ? undefined : target.value;
-  if (known && seen) return; // as it was typed
+  if (known && seen) {
+    if (target.value === "") target.value = target.defaultValue; // emptied: what counts without it
+    return; // as it was typed
+  }
   touched.add(target.name);
   const entry = type === "input" && pushed === target.name ? "replace" : "push"; // one entry for all of a drag
   pushed = type === "input" ? target.name : "";
@@ -163,6 +183,14 @@ function changed(event) {
   clearTimeout(timer);
   if (event.inputType) timer = setTimeout(() => show(target, { history: entry }), PAUSE);
   else show(target, { history: entry });
+}
+
+/** A slider without a name sets the number beside it to one of its stops. */
+function slid({ target, type }) {
+  if (!target.dataset.sets) return;
+  const number = document.getElementById(target.dataset.sets);
+  number.value = JSON.parse(target.dataset.stops)[target.value];
+  number.dispatchEvent(new Event(type, { bubbles: true }));
 }
 
 function visit(address, begun = performance.now()) {
@@ -204,6 +232,8 @@ function escaped({ target }) {
 
 document.addEventListener("change", changed);
 document.addEventListener("input", changed);
+document.addEventListener("change", slid);
+document.addEventListener("input", slid);
 document.addEventListener("state", ({ detail }) => visit(detail)); // a point of a chart
 document.addEventListener("keydown", (event) => event.key === "Escape" && escaped(event));
 form.addEventListener("submit", (event) => {

@@ -8,13 +8,13 @@ export function parsed(text) {
   return holder.content;
 }
 
-/** Make what is inside of an element equal to HTML; the value of the control `kept` stays. */
-export function fill(place, text, kept = null) {
+/** Make what is inside of an element equal to HTML; controls that are `kept` keep their values. */
+export function fill(place, text, kept = () => false) {
   children(place, parsed(text), kept);
 }
 
 /** Make an element equal to a fresh one of its kind. */
-export function morph(old, fresh, kept = null) {
+export function morph(old, fresh, kept = () => false) {
   const filled = old.dataset.later === undefined || old.dataset.filled !== undefined;
   if (fresh.dataset.later !== undefined && filled) {
     old.dataset.later = fresh.dataset.later; // until the new one is there, the one before stays
@@ -25,7 +25,7 @@ export function morph(old, fresh, kept = null) {
   attributes(old, fresh, chart);
   if (chart) return; // what is inside is Plotly's
   children(old, fresh, kept);
-  if (old === kept) return;
+  if (kept(old)) return;
   if (old.matches("input, select, textarea, output") && old.value !== fresh.value) old.value = fresh.value;
   if ("checked" in old && old.checked !== fresh.checked) old.checked = fresh.checked;
 }
