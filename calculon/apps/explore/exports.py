@@ -204,13 +204,13 @@ _ALL = ("plan", "search", "machine", "pipeline")
 
 EXPORTS: dict[str, Export] = {
     "answer.json": Export(
-        title="Everything about plan, rivals and other counts",
+        title="Best plan, rivals and other counts",
         text=lambda state, answers: json_text(whole_answer(state, answers).to_dict()),
         views=_ALL,
         runs=False,
     ),
     "plans.csv": Export(
-        title="Best plan of each split, as a table",
+        title="Best plan of each split",
         text=lambda state, answers: table_text([answers.found(state)]),
         views=("plan", "search"),
         runs=False,
@@ -221,7 +221,7 @@ EXPORTS: dict[str, Export] = {
         views=("plan", "pipeline"),
     ),
     "execution.json": Export(
-        title="This plan, as a file that every command takes",
+        title="This plan as an execution",
         text=lambda state, answers: f"{indented(stated_execution(state, answers))}\n",
         views=_ALL,
     ),
@@ -231,22 +231,22 @@ EXPORTS: dict[str, Export] = {
         views=("machine",),
     ),
     "sensitivity.csv": Export(
-        title="Figures of the machine with their effects, as a table",
+        title="Figures of the machine and their effects",
         text=lambda state, answers: f"{figures_table(depends(state, answers).to_dict()).csv()}\n",
         views=("machine",),
     ),
     "block.json": Export(
-        title="One block, operator by operator",
+        title="One block of this plan",
         text=lambda state, answers: json_text(operators(state, answers).to_dict()),
         views=("pipeline",),
     ),
     "operators.csv": Export(
-        title="Operators of one block, as a table",
+        title="Operators of one block",
         text=_operator_rows,
         views=("pipeline",),
     ),
     "report.html": Export(
-        title="Report to send: one page that needs nothing else",
+        title="Report to send",
         text=_report,
         views=_ALL,
     ),

@@ -19,6 +19,11 @@ HEADERS = {
 }
 """What a browser may do with an answer: load scripts and styles from here alone."""
 
+_POLICY = "Content-Security-Policy"  # it ends with the frames
+
+NOTEBOOKS = ("http://localhost:*", "http://127.0.0.1:*", "vscode-webview:")
+"""Pages of this machine in which a notebook shows others."""
+
 LONGEST_ADDRESS = 8_000
 """Characters of an address."""
 
@@ -37,10 +42,14 @@ class Guard:
         What answers.
     names : collection of str
         Names by which it may be asked for.
+    frames : collection of str
+        Pages that may show it inside of them beside its own, as the policy of a browser names them.
     """
 
-    def __init__(self, app: ASGIApp, names: Collection[str]):
+    def __init__(self, app: ASGIApp, names: Collection[str], frames: Collection[str] = ()):
         self._app = app
+        policy = " ".join([HEADERS[_POLICY], *frames])
+        self._headers = HEADERS | {_POLICY: policy}
         self._names = {name.lower().rstrip(".") for name in names}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,7 +61,7 @@ class Guard:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

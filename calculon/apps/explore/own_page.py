@@ -4,10 +4,9 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
 from html import escape
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason
@@ -88,7 +87,6 @@ def explore(
     system: str | os.PathLike[str] = "h100_80g_sxm",
     procs: int | str = 1024,
     *,
-    mine: str | Mapping[str, Any] | None = None,
     port: int = 0,
     **words: str | int,
 ) -> ExplorePage:
@@ -100,8 +98,6 @@ def explore(
         What is shown first: names of the catalog, or files.
     procs : int or str
         Processors; ``"1k"`` is 1,024.
-    mine : str or mapping, optional
-        A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
     port : int
         Where to listen; 0 takes a port that is free.
     **words : str or int
@@ -132,6 +128,7 @@ def explore(
         import uvicorn  # noqa: F401
 
         from calculon.apps.explore.answers import Answers
+        from calculon.apps.explore.guard import NOTEBOOKS, names_of
         from calculon.apps.explore.offer import Offer
         from calculon.apps.explore.page_server import app
         from calculon.apps.explore.page_state import State, read_state
@@ -143,7 +140,8 @@ def explore(
     asked = {"procs": procs, **words}
     first = State(model=offer.model, system=offer.system, procs=1)
     first = read_state([(name, str(value)) for name, value in asked.items()], offer, first)
-    return ExplorePage(app(Answers(offer), first, [HOST, "localhost"]), first.link(), port)
+    page = app(Answers(offer), first, names_of(HOST), NOTEBOOKS)
+    return ExplorePage(page, first.link(), port)
 
 
 def _listening(port: int) -> socket.socket:
@@ -154,9 +152,15 @@ def _listening(port: int) -> socket.socket:
     SpecError
         When something else does, or it is none.
     """
+    found = socket.socket()
     try:
-        return socket.create_server((HOST, port))
+        if sys.platform != "win32":  # where it would share the port with whoever has it
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((HOST, port))
+        found.listen()
     except (OSError, OverflowError) as error:
+        found.close()
         hint = "0 takes any that is free"
-        found = f"{port}: {reason(error)}"
-        raise SpecError("explore", Problem("port", "a free port", found, hint)) from None
+        taken = f"{port}: {reason(error)}"
+        raise SpecError("explore", Problem("port", "a free port", taken, hint)) from None
+    return found

@@ -3,8 +3,9 @@
 import asyncio
 import sys
 import traceback
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -126,7 +127,7 @@ class Site:
             return self._misunderstood(error, request), 400
 
     def _shown(self, state: State) -> dict[str, Any]:
-        """Return the page of a state; parts that wait for a search come later."""
+        """Return the page of a state; in the place of parts that come later is nothing yet."""
         content = self._frame(state, controls(state, self._answers))
         self._fill(content, state)
         return content
@@ -137,20 +138,18 @@ class Site:
             try:
                 part = None if kind.later else self._made(kind, state)
             except Pending:
-                content["later"].append(kind)
+                content["parts"].append((kind, None))
                 continue
-            if part is not None:
-                content["parts"].append((kind.name, part))
-            elif kind.later:
-                content["later"].append(kind)
+            if part is not None or kind.later:
+                content["parts"].append((kind, part))
 
     def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
         """Return the page while the best plan is looked for, with the parts that do without it."""
         unknown = Unsearched(self._answers.offer)
         content = self._frame(state, controls(state, unknown))
         self._fill(content, state)
-        if not content["parts"]:
-            content["later"] = []
+        if not any(part for _, part in content["parts"]):
+            content["parts"] = []
         try:
             total = self._answers.executions(state)
         except Pending:
@@ -169,7 +168,6 @@ class Site:
             "problem": [],
             "pending": None,
             "parts": [],
-            "later": [],
         }
 
     def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
@@ -200,14 +198,16 @@ def _asset(name: str) -> bytes:
     return folder.joinpath(name).read_bytes()
 
 
-def app(answers: Answers, first: State, names: Collection[str]) -> Starlette:
+def app(
+    answers: Answers, first: State, names: Collection[str], frames: Collection[str] = ()
+) -> Starlette:
     """Return the application.
 
     Parameters
     ----------
     answers, first
         As of :class:`Site`.
-    names : collection of str
+    names, frames : collection of str
         As of :class:`~calculon.apps.explore.guard.Guard`.
     """
     listen()
@@ -217,10 +217,18 @@ def app(answers: Answers, first: State, names: Collection[str]) -> Starlette:
         Route("/", _answered(site.page, quick, PATIENCE)),
         Route("/parts", _answered(site.parts, quick, PATIENCE)),
         Route("/part/{name}", _answered(site.part, long)),
-        Route("/assets/{name}", _answered(site.asset, quick)),
         Route("/export/{name}", _answered(site.export, long)),
+        Route("/assets/{name}", _answered(site.asset, quick)),
     ]
-    found = Starlette(routes=routes, middleware=[Middleware(Guard, names=names)])
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> AsyncIterator[None]:
+        yield
+        for threads in (quick, long):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    guard = Middleware(Guard, names=names, frames=frames)
+    found = Starlette(routes=routes, middleware=[guard], lifespan=running)
     found.router.redirect_slashes = False
     return found
 

@@ -1,4 +1,4 @@
-"""The foot of every view: files of what it shows, and the commands and Python that give the same numbers."""
+"""The foot of every view: files of what it shows, and the commands and Python that give its numbers."""
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.exports import LAUNCH_FILES, offered
@@ -9,10 +9,13 @@ from calculon.errors import SpecError
 
 
 def _files(state: State, answers: Answers) -> Part:
-    files = [(_address(name, state), one.title) for name, one in offered(state, answers).items()]
+    files = [
+        (_address(name, state), one.title, name.rpartition(".")[2].upper())
+        for name, one in offered(state, answers).items()
+    ]
     commands = same(state, answers)
     return Part(
-        title="Take it along",
+        title="Export",
         html=html("take.html", files=files, commands=commands, script=script(commands)),
     )
 
@@ -29,15 +32,15 @@ def _launch_files(state: State, answers: Answers) -> Part | None:
             unable.append((one.title, [str(problem) for problem in error.problems]))
         else:
             able.append((_address(name, state), one.title))
-    return Part(title="Launch it", html=html("launch.html", able=able, unable=unable))
+    return Part(title="Launch files", html=html("launch.html", able=able, unable=unable))
 
 
 def _address(name: str, state: State) -> str:
     return f"/export/{name}?{state.query}"
 
 
-TAKE = PartKind(name="take", title="Take it along", make=_files)
+TAKE = PartKind(name="take", title="Export", make=_files)
 """What stands at the foot of every view."""
 
-LAUNCH = PartKind(name="launch", title="Launch it", make=_launch_files, later=True)
+LAUNCH = PartKind(name="launch", title="Launch files", make=_launch_files, later=True)
 """What the view of a plan has before it."""

@@ -1,6 +1,6 @@
 // Draws the charts of the page in its colours: those that can be seen first, one in each frame.
 
-const SETTINGS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+const SETTINGS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] };
 
 const plotly = new Promise((found) => {
   const look = () => found(window.Plotly);
@@ -48,9 +48,10 @@ async function react(place, { data, layout }) {
   place.on("plotly_unhover", () => place.classList.remove("linked"));
 }
 
-/** Return the address of the state that a point stands for. */
-function linked(point) {
-  return [point.customdata].flat().find((one) => typeof one === "string" && one.startsWith("/?"));
+/** Return the address of the state that a point stands for: its own, or that of its row. */
+function linked({ customdata, data }) {
+  const own = [customdata].flat();
+  return [...own, data.meta?.[own[0]]].find((one) => typeof one === "string" && one.startsWith("/?"));
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -74,5 +75,19 @@ function themed(layout, width) {
   return { ...layout, ...base, ...axes };
 }
 
+/** Write a chart to a file, as large as it is on the page and on a ground of its own. */
+async function download(place, format) {
+  if (!(await plotly)) return;
+  const { data, layout } = JSON.parse(place.dataset.figure);
+  const drawn = { ...themed(layout, place.clientWidth), paper_bgcolor: colour("--panel") };
+  const name = [document.title.split(" - ")[0], place.closest(".part").id.replace("part-", "")].join(" ");
+  const size = { width: place.clientWidth, height: place.clientHeight, scale: format === "png" ? 2 : 1 };
+  await Plotly.downloadImage({ data, layout: drawn }, { format, filename: name.replace(/[^\w.+-]+/g, "-"), ...size });
+}
+
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest("button[data-picture]");
+  if (button) download(button.closest(".part").querySelector(".chart"), button.dataset.picture);
+});
 addEventListener("toggle", () => draw(), true); // a chart that was folded away
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));

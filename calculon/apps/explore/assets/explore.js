@@ -139,6 +139,7 @@ async function later(query) {
       if (found.html) morph(place, parsed(found.html).firstElementChild, (field) => field === active);
       else place.remove();
       place.dataset.filled = "";
+      annotate(place);
     } catch (error) {
       if (error.name === "AbortError") return;
       place.removeAttribute("aria-busy");
@@ -149,6 +150,17 @@ async function later(query) {
   }
   await draw();
   if (!signal.aborted) busy(false);
+}
+
+/** Write beside the values of controls what they would do, where a part tells that. */
+function annotate(part) {
+  const notes = JSON.parse(part.querySelector("[data-notes]")?.dataset.notes ?? "{}");
+  for (const [name, values] of Object.entries(notes)) {
+    for (const option of form.elements[name]?.options ?? []) {
+      const note = option.selected ? "" : values[option.value];
+      if (note) option.text = `${option.text.split(" \u00b7 ")[0]} \u00b7 ${note}`;
+    }
+  }
 }
 
 // What people do

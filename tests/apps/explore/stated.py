@@ -1,0 +1,37 @@
+"""States of a page, and the files that it gives of them."""
+
+import json
+
+from calculon.apps.explore.exports import written
+from calculon.apps.explore.page_state import State, read_state
+
+OWN = "tensor_par=4&pipeline_par=2&data_par=8&microbatch_size=2&activation_recompute=full"
+MACHINE = "system.mem1.GiB=120&system.networks[0].latency=3e-6"
+SMALL = "model=llama3-8B&system=h100_80g_sxm&procs=64"
+
+STATES = {
+    "best": SMALL,
+    "own": f"{SMALL}&{OWN}",
+    "best on a changed machine": f"{SMALL}&{MACHINE}&tokens=15T",
+    "own, all words": f"{SMALL}&{OWN}&{MACHINE}&seq=4k&batch=1M&dtype=fp8&preset=megatron-lm&tokens=1T",
+    "uneven stages": f"{SMALL}&tensor_par=2&pipeline_par=4&pipeline_interleaving=2&zero_stage=1",
+    "a machine of another framework": "model=llama3-8B&system=tpu_v5p&procs=64",
+}
+CANNOT = {
+    "it is none": f"{SMALL}&tensor_par=7",
+    "it breaks a rule": f"{SMALL}&tensor_par=64&pipeline_par=1",
+    "memory is too small": "model=llama3-8B&system=h100_80g_sxm&procs=8&tensor_par=1&pipeline_par=1",
+}
+"""Plans that cannot run."""
+
+
+def state_of(answers, address, view="plan"):
+    pairs = [tuple(one.split("=", 1)) for one in address.split("&")]
+    first = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
+    return read_state([*pairs, ("view", view)], answers.offer, first)
+
+
+def exported(name, state, answers):
+    """Return a file, read where it is a document."""
+    text = written(name, state, answers).text
+    return json.loads(text) if name.endswith(".json") else text
