@@ -166,6 +166,7 @@ def _best(state: State, answers: Answers) -> Part | None:
     body = html(
         "machine_best.html",
         sentence=_sentence(both),
+        mine=_beside_mine(state, answers, both),
         moved=moved_in_words(asked, answers, both),
         rows=[_row(name, plan, _own(at, answers, plan)) for name, plan, at in columns],
         columns=[(name, "") for name, _, _ in columns],
@@ -203,6 +204,14 @@ def _sentence(both: Both) -> str:
         f"The best plan of this machine takes {step_text(after)} a step: "
         f"{faster_in_words(before, after, 'that of the machine in the file')} ({step_text(before)})."
     )
+
+
+def _beside_mine(state: State, answers: Answers, both: Both) -> str:
+    """Say how a plan of one's own compares with the best of the same machine."""
+    mine, best = answers.plan(state).estimate if state.plan else None, both.after.estimate
+    if mine is None or best is None:
+        return ""
+    return f"Yours takes {step_text(mine)} there: {faster_in_words(best, mine)}."
 
 
 PARTS = (
