@@ -112,7 +112,8 @@ async function put(found, { query, begun, entry, top }) {
 /** Put what an answer has on the page; what is being typed or dragged stays, and what was changed since. */
 function place({ controls, tabs, main: parts, title }, control) {
   const active = control || waiting ? document.activeElement : null;
-  const kept = (field) => field === active || field === control || (waiting && touched.has(field.name));
+  const said = (field) => field === control && field.value !== "";
+  const kept = (field) => field === active || said(field) || (waiting && touched.has(field.name));
   if (controls !== null) fill(document.getElementById("controls"), controls, kept);
   fill(document.getElementById("views"), tabs);
   fill(main, parts, kept);
@@ -175,7 +176,8 @@ function changed(event) {
   const [known, seen] = [target.asked === target.value, type === "change"];
   target.asked = seen ? undefined : target.value;
   if (known && seen) {
-    if (target.value === "") target.value = target.defaultValue; // emptied: what counts without it
+    const idle = !document.documentElement.hasAttribute("data-busy");
+    if (target.value === "" && idle) target.value = target.defaultValue; // emptied: what counts without it
     return; // as it was typed
   }
   touched.add(target.name);
