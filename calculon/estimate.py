@@ -106,10 +106,10 @@ class Estimate(Displayed):
     def stages(self) -> list[dict[str, Any]]:
         """Every pipeline stage: its blocks, the time of its passes of a microbatch, and the memory that it needs.
 
-        Times are in seconds, the backward pass with what it spends on gradients of weights; memory is in bytes, by
-        the names of the statistics. ``hidden_time`` is what the passes of a microbatch take less on average where they
-        run in pairs, beside those of another (``ep_overlap: 1f1b``). Where ranks have two parts of the model (ZBV,
-        DualPipe, DualPipeV), ``parts`` are the first and the last block of both, counted from 1.
+        Times are in seconds, the backward pass with what it spends on gradients of weights and on recomputation; memory
+        is in bytes, by the names of the statistics. ``hidden_time`` is what the passes of a microbatch take less on
+        average where they run in pairs, beside those of another (``ep_overlap: 1f1b``). Where ranks have two parts of
+        the model (ZBV, DualPipe, DualPipeV), ``parts`` are the first and the last block of both, counted from 1.
         """
         edition = EDITIONS[self.edition]
         return stage_rows(evaluate_one(self.model, self.system, Plan.of(self.execution), edition))

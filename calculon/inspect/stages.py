@@ -25,12 +25,14 @@ from calculon.units import Array, Seconds
 class StagePasses(NamedTuple):
     """Time of the passes of one microbatch: arrays of shape (stages, chunks).
 
-    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights.
+    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights, ``again`` the
+    part that computes the forward pass once more, without collectives that it repeats.
     """
 
     forward: Seconds
     backward: Seconds
     weight: Seconds
+    again: Seconds
 
 
 def schedule_of(batch: Batch) -> str:
@@ -110,11 +112,12 @@ def _of_stages(batch: Batch) -> Stage:
 def stage_passes(batch: Batch) -> StagePasses:
     """Return the passes of every stage, exposed communication included; transfers follow every chunk."""
     stages = _of_stages(batch)
-    whole, weight = stages.block_whole, stages.block.wgrad.time
+    whole, weight, again = stages.block_whole, stages.block.wgrad.time, stages.block.re.time
     passes = StagePasses(
         forward=_chunks(batch, whole.forward_base, whole.forward_edge),
         backward=_chunks(batch, whole.backward_base, whole.backward_edge),
         weight=_chunks(batch, weight, weight),
+        again=_chunks(batch, again, again),
     )
     if batch.embedding_head is not None:
         ends, choice = batch.embedding_head, batch.schedule.choice
@@ -122,7 +125,8 @@ def stage_passes(batch: Batch) -> StagePasses:
         if choice.mirrored:
             first, last = [*first, (-1, 1)], [*last, (-1, 0)]
         for places, end in ((first, ends.cost.embedding), (last, ends.cost.head)):
-            more = ends.forward(end), ends.backward(end), end.wgrad.time
+            repeated = end.re.time if ends.modules is not None else np.zeros(1)
+            more = ends.forward(end), ends.backward(end), end.wgrad.time, repeated
             for times, time in zip(passes, more, strict=True):
                 for place in places:
                     times[place] += float(time[0])
@@ -249,7 +253,7 @@ def stage_rows(batch: Batch) -> list[dict[str, Any]]:
     """
     memory, times = stage_memory(batch), [time.sum(axis=1) for time in stage_passes(batch)]
     values: dict[str, list[float | None]] = {"blocks": [*stage_blocks(batch)]}
-    names = ("forward_time", "backward_time", "weight_grad_time")
+    names = ("forward_time", "backward_time", "weight_grad_time", "recompute_time")
     values |= {name: time.tolist() for name, time in zip(names, times, strict=True)}
     values["hidden_time"] = stage_hidden(batch).tolist()
     for part in (memory.space, memory.offloaded, memory.buffers, memory.capacity):

@@ -1,9 +1,10 @@
 """The memory that every stage of an execution needs, whether it is there or not, and what fills it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.editions import EDITIONS
+from calculon.estimate import Estimate
 from calculon.evaluate import evaluate_one
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -60,12 +61,29 @@ def stage_needs(model: Model, execution: Execution, system: System) -> tuple[Sta
     edition = EDITIONS[execution.edition]
     batch = evaluate_one(model, system, Plan.of(execution), edition)
     stats, fields = only_values(batch.stats), execution.to_dict()
-    rows: list[Mapping[str, Any]] = [{"stage": 0, "blocks": model.num_blocks}]
-    if execution.pipeline_par > 1:
-        rows = [*stage_rows(batch)]
-    there = edition.machine(system).usable
+    rows = stage_rows(batch) if execution.pipeline_par > 1 else []
+    return _needs(model, stats, fields, rows, edition.machine(system).usable)
+
+
+def needs_of(estimate: Estimate) -> tuple[StageNeed, ...]:
+    """Return the memory of all stages of an estimate."""
+    execution, edition = estimate.execution, EDITIONS[estimate.edition]
+    rows = estimate.stages if execution.pipeline_par > 1 else []
+    usable = edition.machine(estimate.system).usable
+    return _needs(estimate.model, estimate.stats, execution.to_dict(), rows, usable)
+
+
+def _needs(
+    model: Model,
+    stats: Mapping[str, float | None],
+    fields: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    there: tuple[float, float],
+) -> tuple[StageNeed, ...]:
+    """Return the memory of stages by their rows, or of the only one."""
+    whole = {"stage": 0, "blocks": model.num_blocks}
     found = []
-    for row in rows:
+    for row in rows or [whole]:
         own = {**stats, **row}
         kinds = memory_by_kind(own, fields, int(row["blocks"]))
         needed = tuple(float(own[name] or 0.0) for name in _NEEDED)

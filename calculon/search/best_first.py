@@ -12,7 +12,7 @@ from calculon.search.cost_tables import CostTables
 from calculon.search.grid import FEW, GRID_AXES, OFFLOADS, along, enumerated
 from calculon.search.nodes import alike, nodes_of
 from calculon.search.ranking import Ranking
-from calculon.search.search_counts import Counts
+from calculon.search.search_counts import Counts, Splits
 from calculon.search.space import Space, Unit
 from calculon.search.tile import Tile
 from calculon.spec.axes import PUBLISHED_AXES
@@ -98,7 +98,12 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
 
 
 def search_space(
-    space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
+    space: Space,
+    ranking: Ranking,
+    *,
+    mbs_break: bool = False,
+    seen: Seen | None = None,
+    splits: Splits | None = None,
 ) -> Counts:
     """Count a space exactly, and let a ranking consider every execution that may be among the best.
 
@@ -117,12 +122,19 @@ def search_space(
     seen : callable, optional
         Told how many more executions were looked at, a few times a second or more, also 0; together all that are
         counted. What it raises ends the search.
+    splits : dict, optional
+        Executions of each split of the processors are added to it.
     """
     counts = Counts()
     told = seen or (lambda _: None)
+
+    def counted(tile: Tile) -> Counts:
+        of_tile = tile.count(mbs_break=mbs_break, splits=splits)
+        counts.add(of_tile)
+        return of_tile
+
     for units, blocks in portions(space):
-        tables = CostTables(space, units, blocks)
-        _search_portion(tables, units, ranking, counts, mbs_break, told)
+        _search_portion(CostTables(space, units, blocks), units, ranking, counted, told)
     return counts
 
 
@@ -130,8 +142,7 @@ def _search_portion(
     tables: CostTables,
     units: Sequence[Unit],
     ranking: Ranking,
-    counts: Counts,
-    mbs_break: bool,
+    counted: Callable[[Tile], Counts],
     seen: Seen,
 ) -> None:
     """Search what the tables of a portion hold; they are released when it is done."""
@@ -139,8 +150,7 @@ def _search_portion(
     promising: list[tuple[Tile, Array]] = []
     waiting = 0
     for whole in tiles(space, tables, units):
-        of_tile = whole.count(mbs_break=mbs_break)
-        counts.add(of_tile)
+        of_tile = counted(whole)
         seen(of_tile.bad)
         if not whole.feasible:
             continue

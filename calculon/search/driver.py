@@ -1,6 +1,7 @@
 """Search from Python: the best executions as estimates, with counts and reasons; or all of them as tables."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from calculon.search.request import (
     make_space,
     takes_space,
 )
+from calculon.search.search_counts import Counts, Splits
 from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
 from calculon.search.where import Condition
@@ -110,9 +112,18 @@ def run(
     space: Space, ranking: Ranking, *, mbs_break: bool = False, seen: Seen | None = None
 ) -> SearchResult:
     """Search a space with a fresh ranking; arguments as of :func:`~calculon.search.best_first.search_space`."""
-    counts = search_space(space, ranking, mbs_break=mbs_break, seen=seen)
+    begin, splits = perf_counter(), Splits()
+    counts = search_space(space, ranking, mbs_break=mbs_break, seen=seen, splits=splits)
+    seconds = perf_counter() - begin
+    return found(space, ranking, counts, splits, seconds)
+
+
+def found(
+    space: Space, ranking: Ranking, counts: Counts, splits: Splits, seconds: float
+) -> SearchResult:
+    """Return what a ranking has kept of a search."""
     scores, numbers = ranking.ranked()
-    return SearchResult(space, ranking.objectives, counts, numbers, scores)
+    return SearchResult(space, ranking.objectives, counts, numbers, scores, splits, seconds)
 
 
 @takes_space

@@ -4,6 +4,7 @@ Every input has its own axis, and intermediate results carry only the axes that 
 networks, a block not of offloading. So a tile of a hundred thousand executions costs a few small arrays.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from calculon.plan.rules.rule import Requests, Rule
 from calculon.plan.schedule import Schedule
 from calculon.records import gather
 from calculon.search.nodes import Nodes
-from calculon.search.search_counts import Counts
+from calculon.search.search_counts import FEASIBLE, Counts, Splits
 from calculon.search.space import Space, Values
 from calculon.spec.axes import FURTHER_SIZES, PUBLISHED_AXES
 from calculon.units import Array, Bytes
@@ -266,8 +267,11 @@ class Grid:
         before: Array = np.cumsum(failed, axis=-1) - failed  # failures before each node
         return np.asarray(visited & (before == before[..., self.nodes.starts]))
 
-    def count(self, *, mbs_break: bool = False) -> Counts:
-        """Count executions and the reasons of the infeasible ones, and drop what is not reached."""
+    def count(self, *, mbs_break: bool = False, splits: Splits | None = None) -> Counts:
+        """Count executions and the reasons of the infeasible ones, and drop what is not reached.
+
+        Where `splits` are given, the executions of each are added to them.
+        """
         visited = self.reached(mbs_break=mbs_break)
         cells = np.bincount(self.nodes.unit, _by_node(visited), len(self.nodes.units))
         cells = cells.astype(np.int64) * len(self.overlap)
@@ -275,22 +279,41 @@ class Grid:
         unfit = self.network_reasons[~self.allowed_networks]
         if len(unfit):
             times = np.broadcast_to(cells[:, None, None, None], self.network_reasons.shape)
-            for reason, several in zip(unfit, times[~self.allowed_networks], strict=True):
+            places = np.nonzero(~self.allowed_networks)[0]
+            lost = times[~self.allowed_networks]
+            for reason, several in zip(unfit, lost, strict=True):
                 if several:
                     counts.reasons[str(reason)] += int(several)
+            if splits is not None:
+                for reason in {*unfit.tolist()}:
+                    self._share_out(splits, reason, places, lost * (unfit == reason))
         if mbs_break:
             self.fits &= visited
         left = visited.copy() if self.violations else visited
         for reason, failed in self.violations:
             here = left & failed
-            if number := int(_by_node(here) @ self._multiplicity):
+            each = _by_node(here) * self._multiplicity
+            if number := int(each.sum()):
                 counts.reasons[reason] += number
+                if splits is not None:
+                    self._share_out(splits, reason, self.nodes.unit, each)
                 if reason in MEMORY_REASONS:
                     here &= self._multiplicity > 0
                     counts.nearest_miss[reason] = self._nearest_miss(reason, here)
             left &= ~failed
-        counts.good = int(_by_node(self.fits) @ self._multiplicity)
+        each = _by_node(self.fits) * self._multiplicity
+        counts.good = int(each.sum())
+        if splits is not None:
+            self._share_out(splits, FEASIBLE, self.nodes.unit, each)
         return counts
+
+    def _share_out(self, splits: Splits, reason: str, units: Array, numbers: Array) -> None:
+        """Add numbers of executions, each of a unit, to those of their splits."""
+        of_units = np.bincount(units, numbers, len(self.nodes.units)).astype(np.int64).tolist()
+        for unit, number in zip(self.nodes.units, of_units, strict=True):
+            if number:
+                split = unit.tensor_par, unit.pipeline_par
+                splits.setdefault(split, Counter())[reason] += number
 
     def _nearest_miss(self, reason: str, cells: Array) -> float:
         """Return the fewest bytes by which cells do not fit a tier."""

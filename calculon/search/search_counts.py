@@ -45,6 +45,13 @@ def beaten(scores: Array, front: Array) -> Array:
     return np.asarray((last >= 0) & better)
 
 
+FEASIBLE = ""
+"""The reason of executions that can run."""
+
+Splits = dict[tuple[int, int], Counter[str]]
+"""Executions of each tensor and pipeline degree, by the reason why they cannot run."""
+
+
 @dataclass
 class Counts:
     """How many executions there are, how many can run, and why the others cannot.

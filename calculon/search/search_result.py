@@ -3,7 +3,7 @@
 import math
 import operator
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -16,7 +16,7 @@ from calculon.evaluate import Evaluation, evaluate
 from calculon.frozen import dataclass
 from calculon.plan.plan import Plan
 from calculon.search.objective import Objective
-from calculon.search.search_counts import Counts
+from calculon.search.search_counts import Counts, Splits
 from calculon.search.space import Space
 from calculon.spec.named_values import PUBLISHED
 from calculon.units import Array
@@ -50,6 +50,10 @@ class SearchResult(Displayed):
         Numbers of the executions in the space.
     scores : array, shape (objectives, results)
         Scores; larger is better.
+    splits : dict
+        Executions of each tensor and pipeline degree by the reason why they cannot run, where a search tells them.
+    seconds : float
+        How long the search took.
 
     Examples
     --------
@@ -66,6 +70,8 @@ class SearchResult(Displayed):
     counts: Counts
     numbers: Array
     scores: Array
+    splits: Splits = field(default_factory=dict)
+    seconds: float = 0.0
 
     def __len__(self) -> int:
         return len(self.numbers)

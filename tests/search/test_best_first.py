@@ -345,3 +345,17 @@ def test_layouts_of_uneven_stages_are_counted_where_they_are_tried():
     assert {unit.pipeline_par for unit in space.units} >= {4, 8}  # of which one divides 12 blocks
     counts = search_space(space, Best(Objective.parse("sample_rate"), 1))
     assert count_space(space) == counts.total
+
+
+@settings(max_examples=5)
+@given(case=cases())
+def test_the_splits_of_a_search_add_up_to_its_counts(case):
+    splits = {}
+    counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1), splits=splits)
+    assert sum(splits.values(), Counter()) == +counts.reasons + Counter({"": counts.good})
+    table = case.table
+    for (tensor_par, pipeline_par), reasons in splits.items():
+        rows = (table.column("tensor_par") == tensor_par) & (
+            table.column("pipeline_par") == pipeline_par
+        )
+        assert reasons == Counter(table.reason[rows].tolist())

@@ -9,14 +9,17 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from calculon import inputs
+from calculon.apps.explore.capacities import AMPLE, at_capacity, capacities
+from calculon.apps.explore.knobs import CAPACITY
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
-from calculon.apps.explore.plan_choices import Choices, choices
+from calculon.apps.explore.plan_choices import Choices, Outcome, choices
 from calculon.apps.report.pictures.gantt import Gantt
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.schedule_passes import passes
+from calculon.editions import find_edition
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
@@ -25,20 +28,26 @@ from calculon.inputs import Changed
 from calculon.inspect.operator_passes import OperatorPass, operator_passes
 from calculon.inspect.operators import Block, block
 from calculon.plan.plan import NAMES
-from calculon.planner.answer import own_fields, own_plan, plans_on, space_of
+from calculon.planner.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
 from calculon.planner.ask import Question, ask
+from calculon.planner.dependence import Sensitivity
+from calculon.planner.replanned import Staircase
+from calculon.planner.sensitivity import sensitivity
+from calculon.planner.stage_needs import StageNeed, needs_of, stage_needs
+from calculon.planner.unfit import Unfit, unfit
 from calculon.planner.why import Why, why
 from calculon.search.best_first import count_space
 from calculon.search.search_result import SearchResult
 from calculon.spec.decode import SpecWarning
 from calculon.spec.execution import Execution
+from calculon.spec.named_values import CORRECTED
 
 T = TypeVar("T")
 
 _FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_length")
 """Fields of a plan that the question and the other degrees say."""
 
-_DEGREES = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")
+STATED = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")
 """Fields that a plan of one's own always states."""
 
 
@@ -119,18 +128,23 @@ class Answers:
 
     def found(self, state: State) -> SearchResult:
         """Return the best plan of each split and number of chunks, the best of all first."""
-        asked = replace(state, plan={})
+        asked = _asked(state)
         return self._searched(
             ("found", asked.key), lambda: plans_on(self.question(asked), state.procs)
         )
 
     def executions(self, state: State) -> int:
         """Return how many executions a search for the best plan looks at, at most."""
-        asked = replace(state, plan={})
+        asked = _asked(state)
         return self._searched(
             ("executions", asked.key),
             lambda: count_space(space_of(self.question(asked), state.procs)),
         )
+
+    def found_before(self, state: State) -> SearchResult | None:
+        """Return the same where it was searched for before: nothing waits for a search."""
+        known = self.memo.known(("found", _asked(state).key))
+        return None if known is None else _found(known)
 
     def plan(self, state: State) -> Shown:
         """Return the plan that a page shows: one's own where it is stated, else the best."""
@@ -142,7 +156,8 @@ class Answers:
             found = self.found(state)
             if not len(found):
                 return Shown(None, {}, "no plan fits", best=True)
-            return Shown(found[0], _fields(found[0].execution), best=True)
+            best = found[0]
+            return Shown(best, _fields(best.execution), best=True)
         try:
             mine = own_plan(question, hints=False)
         except SpecError as error:
@@ -162,6 +177,89 @@ class Answers:
                 question.model, dict(shown.fields), question.system, preset=question.framework
             ),
         )
+
+    def answer(self, state: State) -> Answer:
+        """Return the best plans and the plan of one's own beside them, as ``calculon plan`` answers."""
+        shown = self.plan(state)
+        execution = Execution(**shown.fields) if shown.legal else None
+        return Answer(
+            question=self.question(state),
+            found=self.found(state),
+            roomy=None,
+            counts=(),
+            mine=Mine(shown.estimate, shown.problem, execution),
+            unfit=None,
+        )
+
+    def best(self, state: State) -> Shown:
+        """Return the best plan, whichever is shown."""
+        return self.plan(replace(state, plan={}))
+
+    def unfit(self, state: State) -> Unfit:
+        """Return why no plan fits, and what would do."""
+        found = self.found(state)
+        return self._kept(("unfit", _asked(state).key), lambda: unfit(found.space, found.counts))
+
+    def usable(self, state: State) -> tuple[float, float]:
+        """Return the bytes of both tiers of memory that a plan may use."""
+        return find_edition(CORRECTED).machine(self.system(state)).usable
+
+    def single_changes(self, state: State) -> tuple[Outcome, ...]:
+        """Return what every single change of the plan would do."""
+        found = self.choices(state)
+        if found is None:
+            return ()
+        return self._kept(("single changes", state.key), found.singles)
+
+    def stages(self, state: State) -> tuple[StageNeed, ...]:
+        """Return the memory of every stage of the plan, whether it is there or not; none where rules forbid it."""
+        return self._kept(("stages", state.key), lambda: self._stages(state))
+
+    def _stages(self, state: State) -> tuple[StageNeed, ...]:
+        shown, question = self.plan(state), self.question(state)
+        if shown.estimate is not None:
+            return needs_of(shown.estimate)
+        if not shown.legal:
+            return ()
+        return stage_needs(question.model, Execution(**shown.fields), question.system)
+
+    def sensitivity(self, state: State) -> Sensitivity | None:
+        """Return what a statistic of the plan depends on; None where the plan cannot run.
+
+        Raises
+        ------
+        SpecError
+            For another statistic or range than there are.
+        """
+        one, framework = self.plan(state).estimate, self.question(state).framework
+        if one is None:
+            return None
+        of, spread = state.option("of"), state.option("spread")
+        again = bool(state.option("replan"))
+        return self._kept(
+            ("sensitivity", state.key, of, spread, again),
+            lambda: sensitivity(
+                one.model,
+                one.execution,
+                one.system,
+                of=of,
+                spread=spread,
+                replan=again,
+                preset=framework,
+            ),
+        )
+
+    def capacities(self, state: State) -> Staircase | None:
+        """Return what capacity of memory buys, with the plan searched again; None where no capacity suffices."""
+        others = {path: one for path, one in state.machine.items() if path != CAPACITY}
+        asked = replace(state, plan={}, machine=others)
+        ample = replace(asked, machine={**others, CAPACITY: AMPLE})
+        best = self.plan(asked).estimate or self.plan(ample).estimate
+        if best is None:
+            return None
+        preset = self.question(asked).preset
+        found = self._kept(("capacities", asked.key), lambda: capacities(best, preset))
+        return at_capacity(found, self.system(state).mem1.capacity)
 
     def schedule(self, state: State, microbatches: int) -> Gantt:
         """Return the passes of the first microbatches of the shown plan, which can run."""
@@ -198,19 +296,16 @@ class Answers:
             if name in fields
             and name not in _FOLLOW
             and (
-                name in _DEGREES
+                name in STATED
                 or (name in usual and fields[name] != usual[name] and name not in arithmetic)
+                or (name not in usual and name in state.plan)
             )
         }
 
     def stated(self, state: State) -> dict[str, Any]:
         """Return what the plan of a page states of its own: that of the best plan where nothing is stated."""
         shown = self.plan(state)
-        if not shown.legal:
-            return dict(state.plan)
-        known = self.question(replace(state, plan={})).preset.entries
-        rest = {n: v for n, v in state.plan.items() if n not in (*known, *_FOLLOW, *_DEGREES)}
-        return {**rest, **self.own(state, shown.fields)}
+        return self.own(state, shown.fields) if shown.legal else dict(state.plan)
 
     def choices(self, state: State) -> Choices | None:
         """Return what may be changed of the plan; None where there is none, or too little of it can be read."""
@@ -240,6 +335,11 @@ class Unsearched(Answers):
     def plan(self, state: State) -> Shown:
         """Return that no plan is known."""
         return Shown(None, dict(state.plan), best=not state.plan)
+
+
+def _asked(state: State) -> State:
+    """Return a state with all that a search for the best plan depends on."""
+    return replace(state, plan={}, tokens="")
 
 
 def _fields(execution: Execution) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.answers import STATED, Answers
 from calculon.apps.explore.choice_words import change_words, label, value_words
+from calculon.apps.explore.knobs import unlike_file
 from calculon.apps.explore.offer import MODEL, SYSTEM
-from calculon.apps.explore.page_state import ASKED, CHANGED, State
+from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
 from calculon.apps.explore.part import html
-from calculon.apps.explore.plan_choices import SIZES, Choice, Choices
+from calculon.apps.explore.plan_choices import LAYOUT, SIZES, Choice, Choices
 from calculon.apps.report.texts import bandwidth, capacity, counted
 from calculon.architecture.parameters import active_count, parameter_count
 from calculon.frozen import dataclass
@@ -116,7 +117,7 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
         label=label(one.field),
         help=field_of(one.field).declaration.help,
         values=tuple(
-            (_text(value), value_words(one.field, value), value == one.value)
+            (value_text(value), value_words(one.field, value), value == one.value)
             for value in one.values
         ),
         follows=not state.plan or one.field not in stated,
@@ -126,34 +127,46 @@ def _control(state: State, one: Choice, found: Choices | None) -> Control:
     )
 
 
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def settled(state: State, answers: Answers, changed: str) -> State:
     """Return a state after one of its controls has changed, with what is to be told of that.
 
-    Where the best plan was shown and a field of it changes, the others stay as they were. Where rules forbid a plan of
-    one's own, chunks, microbatch and layout of stages follow, if that mends it.
+    A figure of the machine that is as in its file again is no change. Where the best plan was shown and a field of it
+    changes, the others stay as they were. Where rules forbid a plan of one's own, chunks, microbatch and layout of
+    stages follow, if that mends it.
     """
+    if changed.startswith(MACHINE):
+        in_file = answers.system(replace(state, machine={}))
+        return replace(state, machine=unlike_file(in_file, state.machine))
+    return _settled_plan(state, answers, changed)
+
+
+def _settled_plan(state: State, answers: Answers, changed: str) -> State:
     if not state.plan:
         return state
-    if {*state.plan} == {changed}:
+    if changed in state.plan and not {*STATED} <= {*state.plan}:
         best = answers.plan(replace(state, plan={}))
         if best.estimate is not None:
             state = replace(state, plan={**answers.own(state, best.fields), **state.plan})
     if changed not in state.plan and changed not in ASKED:
         return state
-    if answers.plan(state).legal:
-        return replace(state, plan=answers.stated(state))
+    shown = answers.plan(state)
+    if shown.legal:
+        usual = answers.question(state).preset.usual(shown.fields)
+        before = state.plan.get(LAYOUT, usual.get(LAYOUT, shown.fields[LAYOUT]))
+        ends = before, shown.fields[LAYOUT]
+        follows = {LAYOUT: ends} if before != shown.fields[LAYOUT] else {}
+        return replace(state, plan=answers.stated(state), told=_told(follows))
     found = answers.choices(state)
     if found is None:
         return state
-    outcome = (
-        found.outcome(changed, state.plan[changed]) if changed in state.plan else found.settled()
-    )
+    changes = {changed: state.plan[changed]} if changed in state.plan else {}
+    (outcome,) = found.outcomes([changes])
     if outcome is None:
         return state
-    words = [change_words(name, *ends) for name, ends in outcome.follows.items()]
-    told = f"{', '.join(words)} {'follows' if len(words) == 1 else 'follow'}" if words else ""
-    return replace(state, plan=answers.own(state, outcome.fields), told=told)
+    return replace(state, plan=answers.own(state, outcome.fields), told=_told(outcome.follows))
+
+
+def _told(follows: Mapping[str, tuple[Any, Any]]) -> str:
+    """Say which fields follow from a change."""
+    words = [change_words(name, *ends) for name, ends in follows.items()]
+    return f"{', '.join(words)} follow{'s' * (len(words) == 1)}" if words else ""

@@ -138,6 +138,14 @@ class Memo:
                 if len(self._known) <= self._most and self._bytes <= self._most_bytes:
                     return
 
+    def known(self, key: Hashable) -> Any:
+        """Return a result that was computed before; None where it was not, where it failed, or is under way."""
+        with self._lock:
+            entry = self._known.get(key)
+        if entry is None or not entry.future.done() or entry.future.exception() is not None:
+            return None
+        return entry.future.result()
+
     def _forget(self, key: Hashable) -> None:
         with self._lock:
             self._known.pop(key, None)

@@ -117,16 +117,23 @@ class Site:
     def _content(self, request: Request) -> tuple[dict[str, Any], int]:
         """Return what the templates of the page take, and the status."""
         try:
+            state = self._asked(request)
             try:
-                return self._shown(self._state(request)), 200
+                state = self._state(request)
+                return self._shown(state), 200
             except Pending as pending:
-                return self._searching(self._asked(request), pending), 200
+                return self._searching(state, pending), 200
         except CalculonError as error:
             return self._misunderstood(error, request), 400
 
     def _shown(self, state: State) -> dict[str, Any]:
-        """Return the page of a state; in the place of parts that come later is nothing yet."""
+        """Return the page of a state."""
         content = self._frame(state, controls(state, self._answers))
+        self._fill(content, state)
+        return content
+
+    def _fill(self, content: dict[str, Any], state: State) -> None:
+        """Put into a page the parts that there are at once, and nothing yet in the place of those that come later."""
         for kind in PARTS[state.view]:
             try:
                 part = None if kind.later else self._made(kind, state)
@@ -135,12 +142,14 @@ class Site:
                 continue
             if part is not None or kind.later:
                 content["parts"].append((kind, part))
-        return content
 
     def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
-        """Return the page while the best plan is looked for."""
+        """Return the page while the best plan is looked for, with the parts that do without it."""
         unknown = Unsearched(self._answers.offer)
         content = self._frame(state, controls(state, unknown))
+        self._fill(content, state)
+        if all(part is None for _, part in content["parts"]):
+            content["parts"] = []
         try:
             total = self._answers.executions(state)
         except Pending:

@@ -34,7 +34,9 @@ OPTIONS: Mapping[str, str] = {
     "open": "",
     "counts": "",
     "of": "total_time",
+    "spread": "25%",
     "replan": "",
+    "figures": "",
     "microbatches": "",
     "stage": "",
     "block": "",
@@ -102,8 +104,10 @@ class State:
     def pairs(self) -> list[tuple[str, str]]:
         """Return names and values of the address, in its order."""
         asked = [(name, str(getattr(self, name))) for name in ASKED]
-        plan = [(name, _text(self.plan[name])) for name in _PLAN if name in self.plan]
-        machine = [(MACHINE + path, _text(self.machine[path])) for path in sorted(self.machine)]
+        plan = [(name, value_text(self.plan[name])) for name in _PLAN if name in self.plan]
+        machine = [
+            (MACHINE + path, value_text(self.machine[path])) for path in sorted(self.machine)
+        ]
         options = [(name, self.options[name]) for name in OPTIONS if name in self.options]
         view = [("view", self.view)] if self.view != VIEWS[0] else []
         return [(name, value) for name, value in asked if value] + plan + machine + options + view
@@ -136,7 +140,8 @@ def _stated(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if value != OPTIONS[name]}
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return a value as addresses have it."""
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.12g}" if isinstance(value, float) else str(value)

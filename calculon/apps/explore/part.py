@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from calculon.apps.explore.page_state import State
 
 Figure = Mapping[str, Any]
-"""A chart as Plotly takes it: ``data`` and ``layout``. Points with a link have it as their ``customdata``."""
+"""A chart as Plotly takes it: ``data`` and ``layout``.
+
+Points with a link have it as their ``customdata``, or in it; where points of a row share one, the links of all rows are
+the ``meta`` of the trace, and the ``customdata`` of a point begins with the number of its row.
+"""
 
 ASSETS = "calculon.apps.explore.assets"
 
@@ -35,12 +39,15 @@ class Part:
         Its chart.
     summary : str
         The chart in a sentence, read aloud in its place.
+    more : Markup
+        What stands below the chart, such as the same as a table.
     """
 
     title: str
     html: Markup = Markup("")
     figure: Figure | None = None
     summary: str = ""
+    more: Markup = Markup("")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

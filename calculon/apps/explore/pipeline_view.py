@@ -25,7 +25,7 @@ Stage = Mapping[str, Any]
 
 def _problem(state: State, answers: Answers) -> Part | None:
     shown = answers.plan(state)
-    if shown.estimate is not None:
+    if not shown.problem:
         return None
     told = html("no_pipeline.html", problem=shown.problem, state=state)
     return Part(title="It cannot run", html=told)
@@ -130,6 +130,7 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
     times = {
         "forward": stage["forward_time"],
         "backward": stage["backward_time"],
+        "of it recomputation": stage["recompute_time"],
         "of it gradients of weights": stage["weight_grad_time"],
         "hidden beside other passes": -stage["hidden_time"],
     }
@@ -203,8 +204,8 @@ def _microbatches(found: Estimate) -> int:
 
 
 def _result(shown: Shown) -> Result:
-    assert shown.result is not None
-    return shown.result
+    assert shown.brief is not None
+    return shown.brief
 
 
 def _word(stages: Sequence[Stage]) -> str:
@@ -229,16 +230,16 @@ def _memory(found: Estimate, result: Result, stage: Stage) -> dict[str, float]:
 def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
     """Say which part of the model a stage has."""
     stage, chunks = stages[number], found.execution.pipeline_interleaving
-    told = counted(int(stage["blocks"]), "block")
+    told = f"{int(stage['blocks']):,} of {counted(found.model.num_blocks, 'block')}"
     if "parts" in stage:
-        told += ": " + " and ".join(f"{a} to {b}" for a, b in stage["parts"])
+        told += " (" + " and ".join(f"{a} to {b}" for a, b in stage["parts"]) + ")"
     elif chunks > 1:
         told += f" in {chunks:,} chunks"
-    else:
+    elif len(stages) > 1:
         before = sum(int(one["blocks"]) for one in stages[:number])
         last = before + int(stage["blocks"])
-        told += f": {before + 1} to {last}" if last > before + 1 else f": {last}"
-    has = [f"{told} of {found.model.num_blocks:,}"]
+        told += f" ({before + 1} to {last})" if last > before + 1 else f" ({last})"
+    has = [told]
     if found.model.vocab:
         last = len(stages) - 1
         both = {0} | ({last} if found.execution.pp_schedule == "dualpipe" else set())

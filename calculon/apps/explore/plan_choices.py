@@ -74,12 +74,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What becomes of a plan when one field is changed.
+    """What becomes of a plan when some of its fields are changed.
 
     Attributes
     ----------
-    field, value
-        What is changed, and to what, as files have it.
+    changes : mapping
+        The fields that are changed, with their values as files have them.
     fields : mapping
         All fields of the execution then.
     follows : mapping of str to tuple
@@ -92,8 +92,7 @@ class Outcome:
         Bytes that are needed of both tiers.
     """
 
-    field: str
-    value: Any
+    changes: Fields
     fields: Fields
     follows: Mapping[str, tuple[Any, Any]]
     reason: str
@@ -151,23 +150,17 @@ class Choices:
         """The numbers that may be changed, with the values that rules allow, at once or with what follows."""
         several = {name: self._possible[name] for name in SIZES if name in self._possible}
         left = [
-            (name, value) for name in several for value, good in several[name].items() if not good
+            {name: value} for name in several for value, good in several[name].items() if not good
         ]
-        more = {left[one.change] for one in self._attempts(left)}
+        allowed = {name: {self.fields[name]} for name in several}
+        for name, values in several.items():
+            allowed[name].update(value for value, good in values.items() if good)
+        for one in self._attempts(left):
+            for name, value in left[one.change].items():
+                allowed[name].add(value)
         return tuple(
-            Choice(
-                name,
-                self.fields[name],
-                tuple(
-                    sorted(
-                        {
-                            self.fields[name],
-                            *(v for v, good in values.items() if good or (name, v) in more),
-                        }
-                    )
-                ),
-            )
-            for name, values in several.items()
+            Choice(name, self.fields[name], tuple(sorted(values)))
+            for name, values in allowed.items()
         )
 
     @cached_property
@@ -185,31 +178,24 @@ class Choices:
                 found.append(Choice(name, now, values, _plain(usual.get(name, now))))
         return tuple(found)
 
-    def outcomes(self) -> tuple[Outcome, ...]:
+    def singles(self) -> tuple[Outcome, ...]:
         """Return what becomes of the plan with each other value of each choice, but for what rules forbid."""
         asked = [
-            (one.field, value)
+            {one.field: value}
             for one in (*self.sizes, *self.switches)
             for value in one.values
             if value != one.value
         ]
-        return self._outcomes(asked)
+        return tuple(one for one in self.outcomes(asked) if one is not None)
 
-    def outcome(self, name: str, value: Any) -> Outcome | None:
-        """Return what becomes of the plan with one value; None where rules forbid it, whatever follows."""
-        return next(iter(self._outcomes([(name, value)])), None)
-
-    def settled(self) -> Outcome | None:
-        """Return what becomes of the plan as it is stated; None where rules forbid it, whatever follows."""
-        return next(iter(self._outcomes([("", None)])), None)
-
-    def _outcomes(self, asked: Sequence[tuple[str, Any]]) -> tuple[Outcome, ...]:
+    def outcomes(self, asked: Sequence[Fields]) -> tuple[Outcome | None, ...]:
+        """Return what becomes of the plan with each of some changes; None where rules forbid it, whatever follows."""
         attempts = self._attempts(asked)
         if not attempts:
-            return ()
+            return (None,) * len(asked)
         q, plan = self.question, self._table([one.stated for one in attempts])
         tried = trials(q.model, q.system, plan)
-        found = []
+        found: list[Outcome | None] = [None] * len(asked)
         numbered = enumerate(attempts)
         for change, several in groupby(numbered, lambda one: one[1].change):
             rows = [row for row, _ in several]
@@ -219,39 +205,35 @@ class Choices:
                 if running
                 else min(rows, key=lambda row: tried.memory[0, row])
             )
-            name, value = asked[change]
             fields = {one: plan.values(one)[best].item() for one in NAMES}
-            found.append(
-                Outcome(
-                    field=name,
-                    value=value,
-                    fields=fields,
-                    follows=self._follows(name, fields),
-                    reason=REASONS[tried.codes[best]],
-                    time=float(tried.time[best]),
-                    memory=(float(tried.memory[0, best]), float(tried.memory[1, best])),
-                )
+            found[change] = Outcome(
+                changes=asked[change],
+                fields=fields,
+                follows=self._follows(asked[change], fields),
+                reason=REASONS[tried.codes[best]],
+                time=float(tried.time[best]),
+                memory=(float(tried.memory[0, best]), float(tried.memory[1, best])),
             )
         return tuple(found)
 
-    def _follows(self, changed: str, fields: Fields) -> dict[str, tuple[Any, Any]]:
+    def _follows(self, changed: Fields, fields: Fields) -> dict[str, tuple[Any, Any]]:
         """Return the followers that are not what the plan has now."""
         return {
             name: (self.fields[name], fields[name])
             for name in FOLLOWERS
-            if name != changed and fields[name] != self.fields[name]
+            if name not in changed and fields[name] != self.fields[name]
         }
 
-    def _attempts(self, asked: Sequence[tuple[str, Any]]) -> list[_Attempt]:
+    def _attempts(self, asked: Sequence[Fields]) -> list[_Attempt]:
         """Return legal plans for each change: with as little that follows as does, all that are alike in that."""
-        changed = {number: self._changed(*one) for number, one in enumerate(asked)}
+        changed = {number: self._changed(one) for number, one in enumerate(asked)}
         found: list[_Attempt] = []
         for ways in ((_as_stated,), (_layouts, _chunks, _chunks_of_layouts, _microbatches)):
             tried = [
                 (rank, _Attempt(number, row))
                 for number, stated in changed.items()
                 for rank, follow in enumerate(ways)
-                for row in follow(self.question, stated, asked[number][0])
+                for row in follow(self.question, stated, asked[number])
             ]
             if not tried:
                 break
@@ -265,14 +247,14 @@ class Choices:
             changed = {number: one for number, one in changed.items() if number not in least}
         return sorted(found, key=lambda one: one.change)
 
-    def _changed(self, name: str, value: Any) -> dict[str, Any]:
-        """Return what a plan states of its own with a change, and without what that leaves no meaning."""
-        stated = {**self.stated, name: value} if name else dict(self.stated)
-        if name in DEGREES:
+    def _changed(self, changes: Fields) -> dict[str, Any]:
+        """Return what a plan states of its own with some changes, and without what these leave no meaning."""
+        stated = {**self.stated, **changes}
+        if "data_par" not in changes and not changes.keys().isdisjoint(DEGREES):
             stated.pop("data_par", None)  # which follows
         whole = {**self.fields, **stated}
         for one in self.stated:
-            if one != name and self._meaningless(one, whole):
+            if one not in changes and self._meaningless(one, whole):
                 stated[one] = whole[one] = DEFAULTS[one]
         return stated
 
@@ -320,38 +302,38 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
     return Choices(question, fields, stated)
 
 
-def _as_stated(question: Question, stated: Fields, changed: str) -> Iterator[Fields]:
+def _as_stated(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
     """Yield the plan as it is."""
     yield from _with_layouts(question, stated, first=True)
 
 
-def _layouts(question: Question, stated: Fields, changed: str) -> Iterator[Fields]:
+def _layouts(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
     """Yield the plan with other layouts of its stages."""
     yield from _with_layouts(question, stated)
 
 
-def _chunks(question: Question, stated: Fields, changed: str) -> Iterator[Fields]:
+def _chunks(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
     """Yield the plan with other numbers of chunks."""
-    if changed != CHUNKS:
+    if CHUNKS not in changed:
         for chunks in _numbers_of_chunks(question, stated):
             yield from _with_layouts(question, {**stated, CHUNKS: chunks}, first=True)
 
 
-def _chunks_of_layouts(question: Question, stated: Fields, changed: str) -> Iterator[Fields]:
+def _chunks_of_layouts(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
     """Yield the plan with other numbers of chunks, and other layouts of its stages."""
-    if changed != CHUNKS:
+    if CHUNKS not in changed:
         for chunks in _numbers_of_chunks(question, stated):
             yield from _with_layouts(question, {**stated, CHUNKS: chunks})
 
 
-def _microbatches(question: Question, stated: Fields, changed: str) -> Iterator[Fields]:
+def _microbatches(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
     """Yield the plan with other microbatches, and with other numbers of chunks beside them."""
-    if changed == MICROBATCH:
+    if MICROBATCH in changed:
         return
     for size in divisors(question.batch_size):
         row = {**stated, MICROBATCH: size}
         yield from _with_layouts(question, row, first=True)
-        if changed != CHUNKS:
+        if CHUNKS not in changed:
             for chunks in _numbers_of_chunks(question, stated):
                 yield from _with_layouts(question, {**row, CHUNKS: chunks}, first=True)
 

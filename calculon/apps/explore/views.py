@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from calculon.apps.explore import machine_view, pipeline_view, plan_view, search_view
+from calculon.apps.explore.machine_view import CHANGED_MACHINE
 from calculon.apps.explore.page_state import VIEWS
 from calculon.apps.explore.part import PartKind
 from calculon.apps.explore.take_view import LAUNCH, TAKE
@@ -11,10 +12,10 @@ PARTS: Mapping[str, tuple[PartKind, ...]] = dict(
     zip(
         VIEWS,
         (
-            (*plan_view.PARTS, LAUNCH, TAKE),
-            (*search_view.PARTS, TAKE),
+            (CHANGED_MACHINE, *plan_view.PARTS, LAUNCH, TAKE),
+            (CHANGED_MACHINE, *search_view.PARTS, TAKE),
             (*machine_view.PARTS, TAKE),
-            (*pipeline_view.PARTS, TAKE),
+            (CHANGED_MACHINE, *pipeline_view.PARTS, TAKE),
         ),
         strict=True,
     )

@@ -267,7 +267,7 @@ class PlanPage:
             said += ": the same plan as the best"
         elif "order" in mine and alike:
             ratio = mine["stats"]["total_time"] / best["stats"]["total_time"]
-            said += f": {_against(ratio - 1)}, {order_in_words(mine['order'])}"
+            said += f": {against_words(ratio - 1)}, {order_in_words(mine['order'])}"
         elif "order" in mine:
             said += f": {_percent(_each(best) / _each(mine) - 1)} processor time a sample against the best"
         yield indented(Text(said))
@@ -318,7 +318,12 @@ def _each(plan: Document) -> float:
     return float(plan["stats"]["sample_rate"] / _processors(plan))
 
 
-def _against(longer: float) -> str:
+def against_words(longer: float) -> str:
+    """Write how much longer a plan takes than the best.
+
+    >>> against_words(0.0693), against_words(0.0)
+    ('+7 % against the best', 'as long as the best')
+    """
     if abs(longer) < _LEAST_RATIO:
         return "as long as the best"
     return f"{_percent(longer)} against the best"

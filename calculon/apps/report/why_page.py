@@ -157,7 +157,7 @@ class WhyPage:
                 Text("\n".join(self._change(name, v) for name, v in one["changes"].items())),
                 self.digits.gib(one["proc_mem_tier1_cap_req"]),
                 self.digits.duration(one["total_time"]),
-                "fastest of these" if longer == 0 else _percent(longer),
+                "fastest of these" if longer == 0 else percent_more(longer),
             )
             follows = [f"{name}={plain(value)}" for name, value in one["follows"].items()]
             notes = [f"with {', '.join(follows)}"] if follows else []
@@ -229,8 +229,8 @@ class WhyPage:
         table = grid("left", "left", "right", "right", "text")
         table.add_row(*styled(("option", "set back to", "time", "memory", ""), "dim"))
         for row in rows:
-            time = "-" if row["gain"] is None else _percent(row["gain"])
-            memory = "-" if row["memory"] is None else _gib(row["memory"])
+            time = "-" if row["gain"] is None else percent_more(row["gain"])
+            memory = "-" if row["memory"] is None else gib_more(row["memory"])
             table.add_row(
                 f"{row['field']}={plain(row['value'])}",
                 plain(row["without"]),
@@ -270,10 +270,10 @@ def _needed(reason: str) -> str:
     return f"not without: {in_words(reason)}" if reason else ""
 
 
-def _percent(longer: float) -> str:
+def percent_more(longer: float) -> str:
     """Write a relative difference of times with its sign.
 
-    >>> _percent(0.0693), _percent(-0.031), _percent(0.00004), _percent(1.524)
+    >>> percent_more(0.0693), percent_more(-0.031), percent_more(0.00004), percent_more(1.524)
     ('+6.9 %', '-3.1 %', '0.0 %', '+152 %')
     """
     if abs(longer) < _LEAST_SHARE / 2:
@@ -281,10 +281,10 @@ def _percent(longer: float) -> str:
     return f"{longer * 100:+.0f} %" if abs(longer) >= 1 else f"{longer * 100:+.1f} %"
 
 
-def _gib(size: float) -> str:
+def gib_more(size: float) -> str:
     """Write a difference of memory with its sign.
 
-    >>> _gib(-12.34 * GIB), _gib(0.0)
+    >>> gib_more(-12.34 * GIB), gib_more(0.0)
     ('-12.3 GiB', '0')
     """
     return f"{size / GIB:+.1f} GiB" if abs(size) >= 0.05 * GIB else "0"

@@ -9,7 +9,7 @@ from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
 from calculon.estimate import Estimate
 from calculon.evaluate import evaluate_rows
-from calculon.inspect.stages import execute, schedule_of
+from calculon.inspect.stages import execute, schedule_of, stage_passes
 from calculon.parallel.pipeline.timeline import Span
 from calculon.plan.plan import Plan
 from calculon.spec.named_values import SCHEDULE_NAMES
@@ -69,6 +69,7 @@ def passes(
         edition=found.terms,
         row="Rank" if choice.folded else "Stage",
         second="other direction" if choice.mirrored else "second chunk",
+        again=stage_passes(one).again.tolist(),
     )
 
 

@@ -48,9 +48,10 @@ async function react(place, { data, layout }) {
   place.on("plotly_unhover", () => place.classList.remove("linked"));
 }
 
-/** Return the address of the state that a point stands for. */
-function linked(point) {
-  return [point.customdata].flat().find((one) => typeof one === "string" && one.startsWith("/?"));
+/** Return the address of the state that a point stands for: its own, or that of its row. */
+function linked({ customdata, data }) {
+  const own = [customdata].flat();
+  return [...own, data.meta?.[own[0]]].find((one) => typeof one === "string" && one.startsWith("/?"));
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -8,7 +8,7 @@ const status = document.getElementById("status");
 const message = document.getElementById("message");
 
 const PAUSE = 250; // ms without another key before a typed number counts
-const PATIENCE = 150; // ms that a newer request leaves an older one: else a slider that is dragged shows nothing
+const PATIENCE = 600; // ms that a newer request leaves an older one: else a slider that is dragged shows nothing
 
 const AGAIN = 200; // ms until a page asks again that waits for a search
 
@@ -17,6 +17,7 @@ let asking = null; // ends the request under way
 let waiting = null; // the request after it: the newest alone
 let extra = new AbortController(); // ends the parts that take longer
 const touched = new Set(); // controls that were changed since the last answer
+let owed = false; // the next answer makes an entry of the history, also where a newer request overtakes the first
 let pushed = ""; // the control whose last change is the newest entry of the history
 
 const busy = (is) => document.documentElement.toggleAttribute("data-busy", is); // asked for, or being drawn
@@ -51,6 +52,7 @@ function told(error) {
 
 /** Show a state: `query` is its address, or the control that was changed. */
 async function show(query, { begun = performance.now(), history: entry = "push", top = null } = {}) {
+  owed = entry === "push" || (owed && entry === "replace");
   waiting = { query, begun, entry, top };
   busy(true);
   extra.abort();
@@ -92,10 +94,11 @@ async function put(found, { query, begun, entry, top }) {
   place(found, typeof query === "string" ? null : query);
   if (found.query !== current) {
     const address = `/?${found.query}`;
-    if (entry === "push") {
+    if (owed) {
       history.replaceState({ top: scrollY }, "");
       history.pushState(null, "", address);
     } else if (entry === "replace") history.replaceState(null, "", address);
+    owed = false;
     current = found.query;
   }
   refocus(active);
@@ -135,6 +138,7 @@ async function later(query) {
       if (found.html) morph(place, parsed(found.html).firstElementChild, (field) => field === active);
       else place.remove();
       place.dataset.filled = "";
+      annotate(place);
     } catch (error) {
       if (error.name === "AbortError") return;
       place.removeAttribute("aria-busy");
@@ -147,6 +151,17 @@ async function later(query) {
   if (!signal.aborted) busy(false);
 }
 
+/** Write beside the values of controls what they would do, where a part tells that. */
+function annotate(part) {
+  const notes = JSON.parse(part.querySelector("[data-notes]")?.dataset.notes ?? "{}");
+  for (const [name, values] of Object.entries(notes)) {
+    for (const option of form.elements[name]?.options ?? []) {
+      const note = option.selected ? "" : values[option.value];
+      if (note) option.text = `${option.text.split(" \u00b7 ")[0]} \u00b7 ${note}`;
+    }
+  }
+}
+
 // What people do
 
 let timer = 0;
@@ -157,7 +172,10 @@ function changed(event) {
   if (type === "input" && !["range", "number", "search"].includes(target.type)) return; // once it is left or entered
   const [known, seen] = [target.asked === target.value, type === "change"];
   target.asked = seen ? undefined : target.value;
-  if (known && seen) return; // as it was typed
+  if (known && seen) {
+    if (target.value === "") target.value = target.defaultValue; // emptied: what counts without it
+    return; // as it was typed
+  }
   touched.add(target.name);
   const entry = type === "input" && pushed === target.name ? "replace" : "push"; // one entry for all of a drag
   pushed = type === "input" ? target.name : "";

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.apps.explore.charts.operator_bars import WORK_COLORS
+from calculon.apps.explore.operator_words import BOUND
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.operator_page import PASSES
 from calculon.apps.report.texts import percent
@@ -81,7 +82,7 @@ def _points(
                 duration(one.time),
                 percent(one.time / total),
                 percent(one.share_of_roof),
-                one.bound,
+                BOUND[one.bound],
                 links[one.operator],
             ]
             for one in passes

@@ -3,21 +3,28 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from typing import Any
 
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.pictures.canvas import time_unit
 from calculon.apps.report.pictures.gantt import LOOKS, Gantt, Piece, shade
+from calculon.frozen import dataclass
 
-TALLEST, ROW = 560, 30
-"""Pixels of all rows, and of one where there are few."""
+AGAIN = "recomputation"
 
+_TALLEST, _ROW = 560.0, 30.0  # pixels of all rows, and of one where there are few
 _SHADES = 4  # colours of the chunks of a kind of pass
-_WIDE = 900  # pixels: about as wide is the chart
-_LEAST = 9  # pixels of a piece that a digit fits into, and of a row that one fits into
-_POINTS = 3000  # that wide pieces add to the ends of the pointer
+_WIDE = 900.0  # pixels: about as wide is the chart
+_LETTER = 6.5  # pixels of a digit
+_EDGED = 5.0  # pixels from which pieces have an edge
+_POINTS = 3000  # that wide pieces have for the pointer, beside one each
 _IDLE = "#9aa3ad"
+_BACKWARD = ("backward", "inputs")  # kinds of passes that compute again what was not kept
+
+Outline = tuple[float, float, float, float]
+"""Start and end of a rectangle in seconds, its upper and lower edge in rows."""
 
 
 def schedule_chart(
@@ -36,62 +43,71 @@ def schedule_chart(
     selected : int
         The row that is marked.
     """
-    unit, factor = time_unit(gantt.end)
-    row = min(ROW, TALLEST / gantt.stages)
-    outlines = _Outlines(factor, gantt.end)
-    rows = [Piece(stage, "", 0, 0, 0.0, gantt.end) for stage in range(gantt.stages)]
+    scale = _Scale(gantt)
+    end, stages = gantt.end, gantt.stages
+    last = end * scale.factor
     idle = {
-        **outlines.of(rows),
+        **scale.shape([(0.0, end, *_edges(stage, 0.43)) for stage in range(stages)]),
         "name": gantt.idle_words,
         "fillcolor": "rgba(0,0,0,0)",
         "fillpattern": {"shape": "/", "fgcolor": _IDLE, "size": 6, "solidity": 0.12},
     }
-    data = [idle, *_shapes(gantt, outlines), *_numbers(gantt, row, factor)]
-    data += [_pointed(gantt, kind, row, factor, digits, links) for kind in gantt.kinds]
+    data = [idle, *_shapes(gantt, scale), *_again(gantt, scale), *_numbers(gantt, scale)]
+    data += [_pointed(gantt, kind, scale, digits, links) for kind in gantt.kinds]
+    plain = {"showgrid": False, "zeroline": False}
     layout = {
-        "height": round(110 + row * gantt.stages),
+        "height": round(120 + scale.row * stages),
         "hovermode": "closest",
-        "hoverdistance": round(max(row, 8)),
-        "xaxis": {
-            "title": {"text": f"time in {unit}"},
-            "range": [0, gantt.end * factor],
-            "showgrid": False,
-            "zeroline": False,
-        },
+        "hoverdistance": round(max(scale.row, 8)),
+        "xaxis": {**plain, "title": {"text": f"time in {scale.unit}"}, "range": [0, last]},
         "yaxis": {
+            **plain,
             "title": {"text": gantt.row.lower()},
-            "range": [gantt.stages - 0.5, -0.5],
-            "dtick": max(1, -(-gantt.stages // 16)),
+            "range": [stages - 0.5, -0.5],
+            "dtick": max(1, -(-stages // 16)),
             "tick0": 0,
-            "showgrid": False,
-            "zeroline": False,
             "automargin": True,
         },
         "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0},
-        "shapes": [_frame(selected, gantt.end * factor)] if gantt.stages > 1 else [],
+        "shapes": [_frame(selected, last)] if stages > 1 else [],
     }
     return {"data": data, "layout": layout}
 
 
-class _Outlines:
-    """Pieces as the outlines of one shape."""
+def _edges(middle: float, half: float) -> tuple[float, float]:
+    return middle - half, middle + half
 
-    def __init__(self, factor: float, end: float):
-        self._factor = factor
-        self._decimals = max(0, 5 - math.ceil(math.log10(end * factor)))
 
-    def of(self, pieces: Sequence[Piece]) -> dict[str, Any]:
-        """Return a shape of all of them; outlines are apart by points that are none."""
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Units and pixels of a chart."""
+
+    gantt: Gantt
+    unit: str = field(init=False)
+    factor: float = field(init=False)
+    row: float = field(init=False)
+    pixels: float = field(init=False)
+    decimals: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Take them from the end and the number of rows: pixels are those of a second."""
+        end, stages = self.gantt.end, self.gantt.stages
+        unit, factor = time_unit(end)
+        digits = max(0, 5 - math.ceil(math.log10(end * factor)))
+        values = (unit, factor, min(_ROW, _TALLEST / stages), _WIDE / end, digits)
+        names = ("unit", "factor", "row", "pixels", "decimals")
+        for name, value in zip(names, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    def shape(self, outlines: Sequence[Outline]) -> dict[str, Any]:
+        """Return rectangles as one shape; they are apart by points that are none."""
         x: list[float | None] = []
         y: list[float | None] = []
-        for piece in pieces:
-            top, height = piece.place
-            start, end = (
-                round(time * self._factor, self._decimals) for time in (piece.start, piece.end)
-            )
-            low, high = round(top, 3), round(top + height, 3)
-            x += (start, end, end, start, start, None)
-            y += (low, low, high, high, low, None)
+        for start, end, top, bottom in outlines:
+            first, last = (round(one * self.factor, self.decimals) for one in (start, end))
+            high, low = round(top, 3), round(bottom, 3)
+            x += (first, last, last, first, first, None)
+            y += (high, high, low, low, high, None)
         return {
             "type": "scatter",
             "mode": "lines",
@@ -103,46 +119,62 @@ class _Outlines:
         }
 
 
-def _shapes(gantt: Gantt, outlines: _Outlines) -> Iterator[dict[str, Any]]:
+def _outline(piece: Piece) -> Outline:
+    top, height = piece.place
+    return piece.start, piece.end, top, top + height
+
+
+def _shapes(gantt: Gantt, scale: _Scale) -> Iterator[dict[str, Any]]:
     """Yield the shapes of each kind of pass, from the first chunk to the last."""
     chunks = gantt.chunks
     shades = min(chunks, _SHADES)
     found: dict[tuple[str, int], list[Piece]] = defaultdict(list)
     for piece in gantt.pieces:
         found[piece.kind, piece.chunk * shades // chunks].append(piece)
+    thin = min(piece.end - piece.start for piece in gantt.pieces) * scale.pixels < _EDGED
     for kind in gantt.kinds:
         for number in range(shades):
             red, green, blue = (round(255 * one) for one in shade(kind, number, shades))
             name = LOOKS[kind][0]
             last = shades > 1 and number == shades - 1
             yield {
-                **outlines.of(found[kind, number]),
+                **scale.shape([_outline(piece) for piece in found[kind, number]]),
                 "name": f"{name}, {gantt.last_words}" if last else name,
                 "showlegend": number == 0 or last,
                 "legendgroup": f"{kind}{number if last else ''}",
                 "fillcolor": f"rgb({red},{green},{blue})",
-                "line": {"width": 0.5, "color": "white"},
+                "line": {"width": 0 if thin else 0.5, "color": "white"},
             }
 
 
-def _numbers(gantt: Gantt, row: float, factor: float) -> Iterator[dict[str, Any]]:
+def _again(gantt: Gantt, scale: _Scale) -> Iterator[dict[str, Any]]:
+    """Yield the recomputation in backward passes: as high a part of a piece as it is of the time."""
+    outlines = []
+    for piece in gantt.pieces:
+        again = gantt.again[piece.stage][piece.chunk] if piece.kind in _BACKWARD else 0.0
+        if again:
+            start, end, top, bottom = _outline(piece)
+            outlines.append((start, end, bottom - (bottom - top) * again / (end - start), bottom))
+    if outlines:
+        yield {**scale.shape(outlines), "name": AGAIN, "fillcolor": COLORS["sky"]}
+
+
+def _numbers(gantt: Gantt, scale: _Scale) -> Iterator[dict[str, Any]]:
     """Yield the microbatches, counted from 1, as texts in pieces that are wide enough."""
-    if row < _LEAST + 2:
-        return
-    pixels = _WIDE / gantt.end
     shown = [
         piece
         for piece in gantt.pieces
-        if (piece.end - piece.start) * pixels > _LEAST * len(str(piece.microbatch + 1))
+        if (piece.end - piece.start) * scale.pixels > 3 + _LETTER * len(str(piece.microbatch + 1))
     ]
-    if not shown:
+    if not shown or scale.row < 2 * _LETTER:
         return
-    dark = [piece.chunk < gantt.chunks / 2 and piece.kind != "weight" for piece in shown]
+    chunks = gantt.chunks
+    dark = [piece.chunk < chunks / 2 and piece.kind != "weight" for piece in shown]
     yield {
         "type": "scatter",
         "mode": "text",
-        "x": [(piece.start + piece.end) / 2 * factor for piece in shown],
-        "y": [piece.place[0] + piece.place[1] / 2 for piece in shown],
+        "x": [(piece.start + piece.end) / 2 * scale.factor for piece in shown],
+        "y": [sum(piece.place) - piece.place[1] / 2 for piece in shown],
         "text": [str(piece.microbatch + 1) for piece in shown],
         "textfont": {"size": 10, "color": ["white" if one else "black" for one in dark]},
         "hoverinfo": "skip",
@@ -151,22 +183,23 @@ def _numbers(gantt: Gantt, row: float, factor: float) -> Iterator[dict[str, Any]
 
 
 def _pointed(
-    gantt: Gantt, kind: str, row: float, factor: float, digits: Digits, links: Sequence[str]
+    gantt: Gantt, kind: str, scale: _Scale, digits: Digits, links: Sequence[str]
 ) -> dict[str, Any]:
     """Return what a pointer meets: a point in each pass of a kind, and several in wide ones."""
-    apart = max(row / 3, _WIDE * gantt.stages / _POINTS) / _WIDE * gantt.end
+    apart = max(scale.row / 3, _WIDE * gantt.stages / _POINTS) / scale.pixels
+    pieces = [piece for piece in gantt.pieces if piece.kind == kind]
+    longs, starts = [piece.end - piece.start for piece in pieces], [piece.start for piece in pieces]
+    last = gantt.end
+    texts = zip(digits.seconds(longs, max(longs)), digits.seconds(starts, last), strict=True)
     x, y, told = [], [], []
-    for piece in gantt.pieces:
-        if piece.kind != kind:
-            continue
-        long = piece.end - piece.start
+    for piece, long, of_piece in zip(pieces, longs, texts, strict=True):
         count = max(1, round(long / apart))
         top, height = piece.place
-        texts = digits.seconds([long, piece.start], gantt.end)
-        about = [piece.stage, piece.microbatch + 1, piece.chunk + 1, *texts]
-        x += [(piece.start + (i + 0.5) / count * long) * factor for i in range(count)]
-        y += [top + height / 2] * count
-        told += [about] * count
+        first = piece.start * scale.factor
+        step = long * scale.factor / count
+        x += [round(first + (i + 0.5) * step, scale.decimals) for i in range(count)]
+        y += [round(top + height / 2, 3)] * count
+        told += [[piece.stage, piece.microbatch + 1, piece.chunk + 1, *of_piece]] * count
     chunk = ", chunk %{customdata[2]}" if gantt.chunks > 1 else ""
     return {
         "type": "scatter",
@@ -185,11 +218,6 @@ def _pointed(
 
 def _frame(stage: int, end: float) -> dict[str, Any]:
     """Return the frame of the row that is marked."""
-    return {
-        "type": "rect",
-        "x0": 0,
-        "x1": end,
-        "y0": stage - 0.5,
-        "y1": stage + 0.5,
-        "line": {"color": COLORS["vermilion"], "width": 2},
-    }
+    top, bottom = _edges(stage, 0.5)
+    line = {"color": COLORS["vermilion"], "width": 2}
+    return {"type": "rect", "x0": 0, "x1": end, "y0": top, "y1": bottom, "line": line}

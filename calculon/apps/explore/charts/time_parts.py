@@ -24,11 +24,13 @@ def time_parts(result: Result) -> dict[str, Any]:
         "base": starts,
         "text": texts,
         "textposition": "auto",
+        "cliponaxis": False,
         "hovertemplate": "%{y}: %{text}<extra></extra>",
         "marker": {"color": [COLORS[GROUP_COLORS[PARTS[name][1]]] for name in names]},
     }
     layout = {
-        "height": 60 + 32 * len(names),
+        "height": 60 + 28 * len(names),
+        "margin": {"r": 60},
         "xaxis": {"title": {"text": "seconds"}, "rangemode": "tozero"},
         "yaxis": {"autorange": "reversed", "automargin": True},
         "showlegend": False,

@@ -42,7 +42,8 @@ class Piece:
 class Gantt:
     """The content of the picture: a title, the pieces of all stages, and the edition of the model.
 
-    ``row`` is the word for a row, ``second`` those for the second one of two chunks.
+    ``row`` is the word for a row, ``second`` those for the second one of two chunks. ``again`` are the seconds of
+    recomputation in the backward pass of each stage and chunk.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Gantt:
     edition: str = PUBLISHED
     row: str = "Stage"
     second: str = "second chunk"
+    again: Sequence[Sequence[float]] = ()
 
     @property
     def end(self) -> float:

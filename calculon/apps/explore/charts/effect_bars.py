@@ -1,0 +1,157 @@
+"""A tornado: how far a statistic goes with each figure of a machine lower and higher, the longest bar first."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from calculon.apps.report.bars import COLORS
+from calculon.apps.report.pictures.tornado import Panel, panels
+from calculon.apps.report.sensitivity_page import change, folded, stated
+
+Document = Mapping[str, Any]
+Link = Callable[[str, float], str]
+"""The address of a page on which a figure has another value, by its path."""
+
+_ENDS = {"low": ("lower", "orange"), "high": ("higher", "blue")}
+_LONGEST = 26  # letters of a line of a label
+_ROW, _TITLE, _AROUND = 44, 30, 80
+"""Pixels: of a row, of the title of a panel, and around the chart."""
+
+_ROOM = 1.5
+"""How much wider the axis is than the longest bar: texts stand beside the ends."""
+
+
+def effect_bars(document: Document, link: Link) -> dict[str, Any] | None:
+    """Return the tornado of a sensitivity as plain data; None where no figure has an effect.
+
+    Bars are changes of the statistic in percent. Where the plan was searched again, diamonds are the best plans.
+    """
+    shown = panels(document) if document["value"] else []
+    if not shown:
+        return None
+    count = sum(len(panel.rows) for panel in shown)
+    height = _ROW * count + _TITLE * len(shown)
+    data: list[dict[str, Any]] = []
+    axes: dict[str, Any] = {}
+    titles = []
+    top = 1.0
+    for number, panel in enumerate(shown):
+        name = f"yaxis{number + 1}" if number else "yaxis"
+        under = top - _TITLE / height
+        bottom = max(0.0, under - _ROW * len(panel.rows) / height)
+        axes[name] = {
+            "domain": [bottom, under],
+            "autorange": "reversed",
+            "automargin": True,
+            "anchor": "x",
+            "showgrid": False,
+            "tickfont": {"size": 11},
+        }
+        titles.append(_title(panel.title, under))
+        data += _bars(document, panel, link, name.replace("axis", ""), legend=number == 0)
+        top = bottom
+    largest = max(abs(x) for trace in data for x in trace["x"] if x is not None)
+    axis = {
+        "title": {"text": f"change of {document['statistic']}, %"},
+        "range": [-_ROOM * largest, _ROOM * largest],
+        "anchor": "free",
+        "position": 0,
+        "zeroline": True,
+    }
+    layout = {
+        "height": height + _AROUND,
+        "barmode": "overlay",
+        "xaxis": axis,
+        **axes,
+        "annotations": titles,
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
+    }
+    return {"data": data, "layout": layout}
+
+
+def _title(text: str, place: float) -> dict[str, Any]:
+    return {
+        "text": f"<b>{text}</b>",
+        "x": 0,
+        "xref": "paper",
+        "xanchor": "left",
+        "y": place,
+        "yref": "paper",
+        "yanchor": "bottom",
+        "showarrow": False,
+    }
+
+
+def _bars(
+    document: Document, panel: Panel, link: Link, axis: str, *, legend: bool
+) -> list[dict[str, Any]]:
+    """Return the bars of a panel: one trace for lower values, one for higher ones, one for best plans."""
+    labels = ["<br>".join(folded(row["path"], _LONGEST)) for row in panel.rows]
+    found = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": f"figure {words}",
+            "legendgroup": end,
+            "showlegend": legend,
+            "yaxis": axis,
+            "y": labels,
+            "x": [_percent(row[f"at_{end}"], document) for row in panel.rows],
+            "text": [_text(row, end, document) for row in panel.rows],
+            "textposition": "outside",
+            "cliponaxis": False,
+            "customdata": [_point(row, end, document, link) for row in panel.rows],
+            "hovertemplate": "%{customdata[1]}<extra></extra>",
+            "marker": {"color": COLORS[color]},
+        }
+        for end, (words, color) in _ENDS.items()
+    ]
+    if "replanned" in document:
+        found.append(_best(document, panel.rows, labels, axis, legend=legend))
+    return found
+
+
+def _best(
+    document: Document, rows: Sequence[Document], labels: list[str], axis: str, *, legend: bool
+) -> dict[str, Any]:
+    """Return the best plans at the ends of the ranges."""
+    points = [
+        (label, _percent(row[f"replanned_at_{end}"], document), stated(row[end], row["unit"]))
+        for row, label in zip(rows, labels, strict=True)
+        for end in _ENDS
+        if row.get(f"replanned_at_{end}") is not None
+    ]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "planned again",
+        "legendgroup": "again",
+        "showlegend": legend,
+        "yaxis": axis,
+        "y": [label for label, _, _ in points],
+        "x": [value for _, value, _ in points],
+        "text": [text for _, _, text in points],
+        "hovertemplate": "%{y} %{text}: best plan %{x:+.1f} %<extra></extra>",
+        "marker": {"symbol": "diamond", "size": 8, "color": COLORS["purple"]},
+    }
+
+
+def _percent(value: float | None, document: Document) -> float | None:
+    return None if value is None else 100 * (value / document["value"] - 1)
+
+
+def _text(row: Document, end: str, document: Document) -> str:
+    """Write a change; of two on one side the shorter bar has none, where it would lie over the other."""
+    if row[end] is None:
+        return ""
+    both = [_percent(row[f"at_{one}"], document) or 0.0 for one in (end, *({*_ENDS} - {end}))]
+    if both[0] * both[1] > 0 and abs(both[0]) <= abs(both[1]):
+        return ""
+    return change(row[f"at_{end}"], document["value"])
+
+
+def _point(row: Document, end: str, document: Document, link: Link) -> list[str]:
+    """Return the address of a page with the figure at an end of its range, and what is said of it."""
+    if row[end] is None:
+        return ["", ""]
+    said = change(row[f"at_{end}"], document["value"])
+    return [link(row["path"], row[end]), f"{row['path']} {stated(row[end], row['unit'])}: {said}"]
