@@ -127,13 +127,13 @@ class Site:
             return self._misunderstood(error, request), 400
 
     def _shown(self, state: State) -> dict[str, Any]:
-        """Return the page of a state."""
+        """Return the page of a state; in the place of parts that come later is nothing yet."""
         content = self._frame(state, controls(state, self._answers))
         self._fill(content, state)
         return content
 
     def _fill(self, content: dict[str, Any], state: State) -> None:
-        """Put into a page the parts that there are at once, and nothing yet in the place of those that come later."""
+        """Put into a page the parts that there are at once, and name those that come later."""
         for kind in PARTS[state.view]:
             try:
                 part = None if kind.later else self._made(kind, state)
@@ -148,7 +148,7 @@ class Site:
         unknown = Unsearched(self._answers.offer)
         content = self._frame(state, controls(state, unknown))
         self._fill(content, state)
-        if all(part is None for _, part in content["parts"]):
+        if not any(part for _, part in content["parts"]):
             content["parts"] = []
         try:
             total = self._answers.executions(state)
