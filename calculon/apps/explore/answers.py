@@ -15,6 +15,7 @@ from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.plan_choices import Choices, Outcome, choices
+from calculon.apps.explore.visits import seen
 from calculon.apps.report.pictures.gantt import Gantt
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
@@ -130,7 +131,7 @@ class Answers:
         """Return the best plan of each split and number of chunks, the best of all first."""
         asked = _asked(state)
         return self._searched(
-            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs)
+            ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
         )
 
     def executions(self, state: State) -> int:
