@@ -140,8 +140,7 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     stages follow, if that mends it.
     """
     if changed.startswith(MACHINE):
-        in_file = answers.system(replace(state, machine={}))
-        return replace(state, machine=unlike_file(in_file, state.machine))
+        return replace(state, machine=unlike_file(answers.figures(state), state.machine))
     return _settled_plan(state, answers, changed)
 
 

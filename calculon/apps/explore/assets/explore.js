@@ -28,11 +28,13 @@ const painted = () => frame().then(() => new Promise((done) => setTimeout(done))
 /** Return the address that the controls say, after one of them was changed. */
 function asked(changed) {
   const pairs = new URLSearchParams();
+  const shown = new Set([...form.elements].filter((field) => field.type !== "hidden").map((field) => field.name));
   for (const field of form.elements) {
     const switched = field.type === "checkbox" || field.type === "radio";
+    if (field.type === "hidden" && shown.has(field.name)) continue; // the control says it
     if (field.disabled || !field.name || (switched && !field.checked) || field.value === "") continue;
     if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
-    if (changed && field.name === changed.name && field !== changed) continue; // said at two places
+    if (changed && field.name === changed.name && field !== changed && !switched) continue; // said at two places
     pairs.append(field.name, field.value);
   }
   if (changed) pairs.set("changed", changed.name);
@@ -114,7 +116,8 @@ async function put(found, { query, begun, entry, top }) {
 /** Put what an answer has on the page; what is being typed or dragged stays, and what was changed since. */
 function place({ controls, tabs, main: parts, title }, control) {
   const active = control || waiting ? document.activeElement : null;
-  const kept = (field) => field === active || field === control || (waiting && touched.has(field.name));
+  const said = (field) => field === control && field.value !== "";
+  const kept = (field) => field === active || said(field) || (waiting && touched.has(field.name));
   if (controls !== null) fill(document.getElementById("controls"), controls, kept);
   fill(document.getElementById("views"), tabs);
   fill(main, parts, kept);
@@ -177,7 +180,8 @@ function changed(event) {
   const [known, seen] = [target.asked === target.value, type === "change"];
   target.asked = seen ? undefined : target.value;
   if (known && seen) {
-    if (target.value === "") target.value = target.defaultValue; // emptied: what counts without it
+    const idle = !document.documentElement.hasAttribute("data-busy");
+    if (target.value === "" && idle) target.value = target.defaultValue; // emptied: what counts without it
     return; // as it was typed
   }
   touched.add(target.name);
