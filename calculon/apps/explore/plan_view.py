@@ -34,6 +34,7 @@ def _problem(state: State, answers: Answers) -> Part | None:
         return None
     words = words_of(state, answers, shown)
     lines = [line.removeprefix("execution: ") for line in shown.problem.splitlines()]
+    lines = [line[:1].upper() + line[1:] if " " in line.split(":")[0] else line for line in lines]
     title = "This plan cannot run" if state.plan else "No plan fits"
     told = html("plan_problem.html", words=words, lines=lines, spoken=f"{title}: {lines[0]}")
     return Part(title=title, html=told)
