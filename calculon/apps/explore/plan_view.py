@@ -112,11 +112,12 @@ def _memory(state: State, answers: Answers) -> Part | None:
         }
         for one in stages
     ]
+    figure = memory_bars(stages)
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=Markup("<p>{}</p>").format(said),
+        html=html("plan_memory.html", said=said, bars=figure["data"]),
         more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
-        figure=memory_bars(stages),
+        figure=figure,
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
 
