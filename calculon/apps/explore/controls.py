@@ -87,11 +87,16 @@ def _question_words(question: Question) -> Mapping[str, str]:
     model, system = question.model, question.system
     active = f" ({scaled(active_count(model))} active)" if model.has_experts else ""
     tokens = question.batch_size * model.seq_size
-    engine = system.product_engine(question.datatype)
+    kind = question.datatype
+    rate = (
+        f"{system.product_engine(kind).peak / 1e12:,.0f} TFLOP/s"
+        if kind in system.datatypes
+        else "no rate of"
+    )
     node = f", {system.node:,} in a node" if system.node > 1 else ""
     return {
         "model": f"{scaled(parameter_count(model))} parameters{active}, {counted(model.num_blocks, 'block')}",
-        "system": f"{engine.peak / 1e12:,.0f} TFLOP/s {question.datatype}, {capacity(system.mem1.capacity)} at "
+        "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
         f"{bandwidth(system.mem1.bandwidth)}{node}",
         "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
     }

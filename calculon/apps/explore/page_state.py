@@ -13,14 +13,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
+from calculon.apps.explore.view_names import VIEWS
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.plan.columns import FIELDS
 from calculon.spec.fields import SpecField
 from calculon.spec.spellings import PRECISIONS
-
-VIEWS = ("plan", "search", "machine", "pipeline")
-"""The views, in the order of the page."""
 
 ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens")
 """What a question says, in the order of the address."""
@@ -57,6 +55,9 @@ LONGEST = 200
 """Characters of a value."""
 
 MOST_PROCESSORS = 2**24
+
+EXACT = 2**53
+"""Below it whole numbers are as exact as texts."""
 
 _PLAN = {one.name: one for one in FIELDS if one.name not in ("num_procs", "edition", "preset")}
 """Fields of a plan by name."""
@@ -150,7 +151,7 @@ def value_text(value: Any) -> str:
     """Return a value as addresses have it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+    return str(value)
 
 
 def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> State:
@@ -239,7 +240,7 @@ def _number(name: str, value: str) -> float:
         found = math.nan
     if not math.isfinite(found):
         raise SpecError("", Problem(name[:60], "a number", repr(value)))
-    return int(found) if found == int(found) else found
+    return int(found) if abs(found) < EXACT and found == int(found) else found
 
 
 def _field_value(one: SpecField, value: str) -> Any:
