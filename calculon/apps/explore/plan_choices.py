@@ -314,7 +314,8 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
         except SpecError:
             return None
         fields = {name: getattr(read.asked.execution, name) for name in NAMES}
-        fields = {**fields, **{name: stated[name] for name in stated if name not in read.unread}}
+        stated = {name: value for name, value in stated.items() if name not in read.unread}
+        fields = {**fields, **stated}
     return Choices(question, fields, stated)
 
 
