@@ -38,7 +38,7 @@ class Control:
     follows : bool
         Nobody stated the value of now: the control is sent when it is the one that is changed.
     usual : str
-        In words, what the framework has where nothing is stated; empty of sizes, which plans always state.
+        What the framework has, in words; empty of sizes, which plans of one's own always state.
     less, more : tuple of (str, str)
         Address and words of the values beside that of now; empty at the ends.
     """
@@ -85,7 +85,7 @@ def controls(state: State, answers: Answers) -> Markup:
 def _question_words(question: Question) -> Mapping[str, str]:
     """Say what was understood of model, system and batch."""
     model, system = question.model, question.system
-    active = f" ({scaled(active_count(model))} active)" if model.has_experts else ""
+    active = f" ({scaled(active_count(model), digits=1)} active)" if model.has_experts else ""
     tokens = question.batch_size * model.seq_size
     kind = question.datatype
     rate = (
@@ -95,7 +95,7 @@ def _question_words(question: Question) -> Mapping[str, str]:
     )
     node = f", {system.node:,} in a node" if system.node > 1 else ""
     return {
-        "model": f"{scaled(parameter_count(model))} parameters{active}, {counted(model.num_blocks, 'block')}",
+        "model": f"{scaled(parameter_count(model), digits=1)} parameters{active}, {counted(model.num_blocks, 'block')}",
         "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
         f"{bandwidth(system.mem1.bandwidth)}{node}",
         "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
