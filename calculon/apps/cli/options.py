@@ -223,16 +223,18 @@ def add_preset(
     parser: argparse.ArgumentParser,
     several: bool = False,
     absent: str = "what the execution says; else, in edition corrected, what all frameworks share",
+    files: bool = True,
 ) -> None:
-    """Declare ``--preset``: a framework by name, or a file; arguments as for :func:`add_edition`."""
+    """Declare ``--preset``: a framework by name or, with `files`, a file; others as for :func:`add_edition`."""
+    own = ", or the file of one of your own" if files else ""
     parser.add_argument(
         "--preset",
         metavar="NAME[,NAME]" if several else "NAME",
         type=_names if several else str,
         choices=None if several else Suggested(PRESETS),
         default=() if several else None,
-        help=f"framework that fills in what is left out, and whose limits hold: {', '.join(PRESETS)}, or the file of "
-        f"one of your own (calculon catalog presets; default: {absent})",
+        help=f"framework that fills in what is left out, and whose limits hold: {', '.join(PRESETS)}{own} "
+        f"(calculon catalog presets; default: {absent})",
     )
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from calculon.apps.explore.answers import STATED, Answers
+from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.choice_words import change_words, label, value_words
 from calculon.apps.explore.knobs import unlike_file
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
 from calculon.apps.explore.part import html
-from calculon.apps.explore.plan_choices import LAYOUT, SIZES, Choice, Choices
+from calculon.apps.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
 from calculon.apps.report.texts import bandwidth, capacity, counted
 from calculon.architecture.parameters import active_count, parameter_count
 from calculon.frozen import dataclass
@@ -87,11 +87,16 @@ def _question_words(question: Question) -> Mapping[str, str]:
     model, system = question.model, question.system
     active = f" ({scaled(active_count(model))} active)" if model.has_experts else ""
     tokens = question.batch_size * model.seq_size
-    engine = system.product_engine(question.datatype)
+    kind = question.datatype
+    rate = (
+        f"{system.product_engine(kind).peak / 1e12:,.0f} TFLOP/s"
+        if kind in system.datatypes
+        else "no rate of"
+    )
     node = f", {system.node:,} in a node" if system.node > 1 else ""
     return {
         "model": f"{scaled(parameter_count(model))} parameters{active}, {counted(model.num_blocks, 'block')}",
-        "system": f"{engine.peak / 1e12:,.0f} TFLOP/s {question.datatype}, {capacity(system.mem1.capacity)} at "
+        "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
         f"{bandwidth(system.mem1.bandwidth)}{node}",
         "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
     }
@@ -135,8 +140,7 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     stages follow, if that mends it.
     """
     if changed.startswith(MACHINE):
-        in_file = answers.system(replace(state, machine={}))
-        return replace(state, machine=unlike_file(in_file, state.machine))
+        return replace(state, machine=unlike_file(answers.figures(state), state.machine))
     return _settled_plan(state, answers, changed)
 
 

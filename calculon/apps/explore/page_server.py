@@ -19,8 +19,9 @@ from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
 from calculon.apps.explore.controls import controls, settled
 from calculon.apps.explore.exports import written
 from calculon.apps.explore.guard import Guard
-from calculon.apps.explore.page_state import CHANGED, VIEWS, State, read_state
+from calculon.apps.explore.page_state import CHANGED, State, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
+from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.views import KINDS, PARTS
 from calculon.apps.explore.visits import Cancelled, Pending, Visit, under_way
 from calculon.errors import CalculonError

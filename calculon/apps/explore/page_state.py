@@ -13,14 +13,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
+from calculon.apps.explore.view_names import VIEWS
 from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.plan.columns import FIELDS
 from calculon.spec.fields import SpecField
 from calculon.spec.spellings import PRECISIONS
-
-VIEWS = ("plan", "search", "machine", "pipeline")
-"""The views, in the order of the page."""
 
 ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens")
 """What a question says, in the order of the address."""
@@ -32,7 +30,10 @@ OPTIONS: Mapping[str, str] = {
     "objective": "sample_rate",
     "where": "",
     "open": "",
+    "fix": "",
     "counts": "",
+    "x": "proc_mem_tier1_cap_req",
+    "y": "total_time",
     "of": "total_time",
     "spread": "25%",
     "replan": "",
@@ -47,10 +48,16 @@ OPTIONS: Mapping[str, str] = {
 CHANGED = "changed"
 """Word of an address: the control that has just changed."""
 
+LISTS = ("open",)
+"""Options that may come several times: their values are joined by commas."""
+
 LONGEST = 200
 """Characters of a value."""
 
 MOST_PROCESSORS = 2**24
+
+EXACT = 2**53
+"""Below it whole numbers are as exact as texts."""
 
 _PLAN = {one.name: one for one in FIELDS if one.name not in ("num_procs", "edition", "preset")}
 """Fields of a plan by name."""
@@ -144,7 +151,7 @@ def value_text(value: Any) -> str:
     """Return a value as addresses have it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+    return str(value)
 
 
 def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> State:
@@ -153,7 +160,8 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
     Parameters
     ----------
     pairs : iterable of (str, str)
-        Names and values; of a name that comes several times the last counts, and empty values say nothing.
+        Names and values; of a name that comes several times the last counts, but for :data:`LISTS`, and
+        empty values say nothing.
     offer : Offer
         What may be asked for.
     first : State
@@ -165,11 +173,14 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
         With everything that cannot be understood. Whether fields and figures have such values is checked where they
         are used.
     """
-    given = {name: value.strip() for name, value in pairs if value.strip()}
+    given: dict[str, str] = {}
+    for name, text in pairs:
+        if value := text.strip():
+            given[name] = f"{given[name]},{value}" if name in LISTS and name in given else value
     problems = [
         Problem(name[:60], f"at most {LONGEST} characters", f"{len(value):,}")
         for name, value in given.items()
-        if len(value) > LONGEST
+        if len(value) > LONGEST * (1 + (name in LISTS))
     ]
     if problems:
         raise SpecError("address", problems)
@@ -229,7 +240,7 @@ def _number(name: str, value: str) -> float:
         found = math.nan
     if not math.isfinite(found):
         raise SpecError("", Problem(name[:60], "a number", repr(value)))
-    return int(found) if found == int(found) else found
+    return int(found) if abs(found) < EXACT and found == int(found) else found
 
 
 def _field_value(one: SpecField, value: str) -> Any:

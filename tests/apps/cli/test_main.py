@@ -43,7 +43,7 @@ def examples(name: str, run) -> list[str]:
     return [line.partition(" > ")[0] for line in lines if line.startswith("calculon ")]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "plot"])  # in test_plot.py
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("explore", "plot")])
 def test_the_examples_run(run, name, monkeypatch, tmp_path):
     found = examples(name, run)
     assert found

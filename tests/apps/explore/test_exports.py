@@ -13,7 +13,8 @@ from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.exports import EXPORTS, LAUNCH_FILES, offered, whole_answer, written
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_server import app
-from calculon.apps.explore.page_state import VIEWS, State
+from calculon.apps.explore.page_state import State
+from calculon.apps.explore.view_names import VIEWS
 from calculon.errors import SpecError
 from calculon.launch.dialects import read_launch
 from calculon.spec.files import json_text

@@ -9,10 +9,9 @@ from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.emission import Emission, add_emission
 from calculon.apps.cli.fleet_plan import objective_of, plan_fleets
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
+from calculon.apps.cli.question_options import ASSUMED, add_question_options, only_plan
 from calculon.apps.cli.search_options import add_values
 from calculon.errors import Infeasible, Problem, SpecError
-
-ASSUMED = "megatron-lm on processors of NVIDIA and AMD, else what all frameworks share"
 
 
 def configure(parser: Parser) -> None:
@@ -69,29 +68,7 @@ def _add_question(parser: Parser) -> None:
         help="compare counts and systems by usd, days, days_p90, processor_hours, mwh or t_co2 of the whole run "
         "(default with limits: usd)",
     )
-    parser.add_argument(
-        "--batch",
-        metavar="N",
-        help="global batch, in sequences (512) or tokens (4M); default: 4M tokens, or 1k for each processor",
-    )
-    parser.add_argument(
-        "--seq",
-        metavar="N",
-        help="tokens of a sequence (8192, 8k); default: the model's, at most 8k",
-    )
-    parser.add_argument(
-        "--dtype",
-        metavar="TYPE",
-        help="precision: bf16 (default), fp16, fp32, or a recipe, which stores 16 bits and multiplies 8: fp8, "
-        "fp8-tensorwise, fp8-blockwise, mxfp8; or 4: nvfp4",
-    )
-    parser.add_argument(
-        "--mine",
-        action="append",
-        metavar="PLAN",
-        help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
-        "whose batch, sequences, precision and framework are asked for where no option says others",
-    )
+    add_question_options(parser)
 
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
@@ -119,7 +96,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
         "batch": arguments.batch,
         "seq": arguments.seq,
         "dtype": arguments.dtype,
-        "mine": _only(arguments.mine),
+        "mine": only_plan(arguments.mine),
         "fix": parse("fix", arguments.fix),
         "add": parse("add", arguments.add),
     }
@@ -180,11 +157,3 @@ def _preset(arguments: argparse.Namespace, emitted: Emission | None) -> str | No
     if arguments.preset is not None or emitted is None or arguments.mine:
         return arguments.preset  # type: ignore[no-any-return]
     return emitted.preset
-
-
-def _only(plans: list[str] | None) -> str | None:
-    """Return the one plan of one's own."""
-    if plans and len(plans) > 1:
-        hint = "compare sets any number of them side by side"
-        raise SpecError("--mine", Problem("", "one plan", f"{len(plans)} of them", hint))
-    return plans[0] if plans else None

@@ -1,0 +1,188 @@
+"""``calculon explore``: what is asked for is the first page, and how the program begins and ends."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from urllib.parse import parse_qsl, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from calculon.apps.cli.commands import explore
+from calculon.apps.cli.main import complete_parser
+from calculon.apps.explore import listening
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State, read_state
+from tests.apps.cli.test_main import examples
+from tests.helpers import ROOT, document, take_signals
+
+NOTHING = "calculon: {}: the page is no longer served\n"
+
+
+@pytest.fixture
+def shown(run, monkeypatch):
+    """Call the command without serving; return the state of its first page."""
+
+    def call(*arguments: object, model: str | None = None) -> State:
+        monkeypatch.setattr(listening, "serve", lambda page, listener: listener.close())
+        code, out, err = run("explore", "--no-browser", "--port", "0", *arguments)
+        assert (code, err) == (0, "")
+        pairs = parse_qsl(urlsplit(out.split()[0]).query)
+        return read_state(pairs, Offer(model), State(model="", system="", procs=1))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("llama3-8B h100_80g_sxm 64", "llama3-8B 64 h100_80g_sxm", "llama-3-8b 64 h100"),
+        "llama-3-8b h100 64",
+    ],
+)
+def test_the_machine_and_its_count_come_in_both_orders(shown, arguments):
+    found = shown(*arguments.split())
+    assert (found.model, found.system, found.procs) == ("llama3-8B", "h100_80g_sxm", 64)
+
+
+def test_what_is_left_out_is_as_the_help_says(shown):
+    found = shown()
+    first = explore.MODEL, explore.SYSTEM, int(explore.PROCS)
+    assert (found.model, found.system, found.procs) == first
+    assert shown("llama3-8B", "2k").procs == 2048
+    assert shown("llama3-8B", "2k").system == explore.SYSTEM
+
+
+def test_options_of_a_question_are_words_of_the_address(shown):
+    options = "--preset torchtitan --batch 4M --seq 4k --dtype fp8 --tokens 15T --view machine"
+    found = shown("llama3-8B", "64", "h100", *options.split(), "--set", "system.mem1.GiB=120")
+    words = [part for name in explore.WORDS for part in (f"--{name}", getattr(found, name))]
+    assert {*words} == {*options.split()}
+    assert found.machine == {"mem1.GiB": 120}
+
+
+def test_a_plan_of_ones_own_is_that_of_the_page(shown):
+    found = shown("llama3-8B", "64", "h100", "--mine", "tp=4 pp=2 recompute=off gbs=256")
+    assert found.batch == "256"
+    plan = {"tensor_par": 4, "pipeline_par": 2, "activation_recompute": "none"}
+    assert found.plan == plan
+
+
+@pytest.mark.parametrize("file", ["run.sh", "plan.json"])
+def test_a_file_of_ones_own_is_shown_as_the_command_plans_it(shown, run, tmp_path, file):
+    if file == "run.sh":
+        exported = ("export-flags", "megatron-lm", "llama3-8B_h100x64", "llama3-8B", "-o", file)
+        assert run(*exported).code == 0
+    else:
+        (tmp_path / file).write_text(json.dumps(document("examples", "llama3-8B_h100x64_p4")))
+    question = ("llama3-8B", "64", "h100_80g_sxm", "--mine", file)
+    assert run("plan", *question, "-o", "answer.json").code == 0
+    mine = json.loads((tmp_path / "answer.json").read_text())["mine"]
+    found = Answers(Offer()).plan(shown(*question))
+    assert found.estimate is not None
+    assert found.estimate.stats["total_time"] == mine["stats"]["total_time"]
+    assert {name: found.fields[name] for name in mine["execution"]} == mine["execution"]
+
+
+def test_a_model_of_ones_own_has_a_name_on_the_page(shown, tmp_path):
+    own = document("models", "llama3-8B") | {"num_blocks": 30}
+    (tmp_path / "small.json").write_text(json.dumps(own))
+    found = shown("small.json", "64", "h100", model="small.json")
+    assert found.model == "small"
+    assert Answers(Offer("small.json")).question(found).model.num_blocks == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("llama3-8B 64 h100 --set system.name=x", "expected a number"),
+        ("llama3-8B 64 h100 --set system.name=4", "no such field"),
+        ("llama3-8B 64 h100 --mine datatype=float16", "--dtype"),
+        ("llama3-8B 64 h100 --mine tp=8 --mine tp=4", "one plan"),
+        ("llama3-8B 64 h100 --preset nothing", "expected one of"),
+        ("llama3-8B 64 h100 --batch some", "some"),
+        ("llama3-8B 64 h100 --host nowhere.invalid", "--host"),
+        ("llama3-8B 64 h100 --port 99999", "65535"),
+        ("llama9 64 h100", "llama9"),
+        ("llama3-8B many h100", "many"),
+    ],
+)
+def test_what_means_nothing_is_said_before_anything_is_served(run, monkeypatch, arguments, message):
+    monkeypatch.setattr(listening, "serve", lambda *_: pytest.fail("served"))
+    code, out, err = run("explore", "--no-browser", *arguments.split())
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+def test_a_port_that_is_taken_is_refused_where_it_is_asked_for(run):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, _, err = run("explore", "--no-browser", "--port", port)
+    assert code == 2
+    assert err.count("\n") == 1
+    assert f"{port} in use" in err
+
+
+def test_a_missing_package_is_told_with_the_cure(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, _, err = run("explore")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "no uvicorn" in err
+    assert "pip install 'calculon[web]'" in err
+
+
+def test_the_network_is_warned_of(run, monkeypatch):
+    monkeypatch.setattr(listening, "serve", lambda page, listener: listener.close())
+    _, out, err = run("explore", "--no-browser", "--port", "0", "--host", "0.0.0.0")
+    assert "warning: everybody" in err
+    assert out.split("/?")[0] in err
+
+
+def test_a_browser_is_opened_where_there_is_a_screen(run, monkeypatch):
+    opened = []
+    monkeypatch.setattr(listening, "serve", lambda page, listener: listener.close())
+    monkeypatch.setattr(listening, "open_browser", opened.append)
+    for name in ("BROWSER", "WAYLAND_DISPLAY", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert run("explore", "--port", "0").code == 0
+    assert not opened
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert run("explore", "--port", "0", "--no-browser").code == 0
+    assert not opened
+    out = run("explore", "--port", "0").out
+    assert opened == [out.split()[0]]
+
+
+def test_the_examples_are_understood(run):
+    for line in examples("explore", run):
+        assert complete_parser().parse_args(shlex.split(line)[1:]).command == "explore"
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_a_signal_ends_it_at_once_also_while_it_searches(number, code, word):
+    command = [sys.executable, "-m", "calculon", "explore", "deepseek-v3", "h100", "2048"]
+    with subprocess.Popen(
+        [*command, "--no-browser", "--port", "0"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
+    ) as child:
+        address = child.stdout.readline().split()[0]
+        with urlopen(address, timeout=60) as page:
+            assert b"part-searching" in page.read()
+        child.send_signal(number)
+        err = child.stderr.read()
+    assert child.returncode == code
+    assert err == NOTHING.format(word)

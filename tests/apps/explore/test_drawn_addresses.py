@@ -1,0 +1,84 @@
+"""Random addresses: whatever is asked for, the answer is in order, and no defect is told of.
+
+``CALCULON_EXPLORE_STATES`` says how many are drawn: see CONTRIBUTING.md.
+"""
+
+import asyncio
+import os
+from urllib.parse import parse_qsl
+
+import httpx
+import pytest
+
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_server import app
+from calculon.apps.explore.page_state import State, read_state
+from tests.apps.explore.drawn_addresses import MARK, Addresses
+from tests.apps.explore.sound_answers import check, check_html, strict
+
+DRAWN = int(os.environ.get("CALCULON_EXPLORE_STATES", "200"))
+SEED = int(os.environ.get("CALCULON_EXPLORE_SEED", "1"))
+
+PATIENCE = 120
+"""Seconds for an answer on a busy machine."""
+
+FIRST = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
+
+
+def test_every_answer_is_in_order(capfd):
+    site = app(Answers(Offer()), FIRST, ["localhost"])
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(site)
+        understood = 0
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            for _, address in zip(range(DRAWN), Addresses(SEED), strict=False):
+                try:
+                    answer = await asyncio.wait_for(client.get(address), PATIENCE)
+                    check(answer)
+                except Exception as error:
+                    error.add_note(f"seed {SEED}: {address}")
+                    raise
+                understood += answer.status_code == 200
+        return understood
+
+    understood = asyncio.run(ask())
+    assert 0.2 < understood / DRAWN < 0.9  # neither nonsense alone nor sense alone
+    assert capfd.readouterr().err == ""
+
+
+def test_a_state_that_is_understood_is_the_same_when_its_own_address_is_read():
+    offer, draws = Offer(), Addresses(SEED + 1)
+    read = 0
+    while read < DRAWN:
+        try:
+            state = read_state(draws.pairs(), offer, FIRST)
+        except ValueError:
+            continue
+        again = read_state(parse_qsl(state.query), offer, FIRST)
+        assert again == state
+        read += 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<p>",
+        "</p>",
+        "<p><b></p></b>",
+        f"<script>{MARK}()</script>",
+        f"<p onclick='{MARK}()'></p>",
+        f'<a href="javascript:{MARK}()">x</a>',
+        f'<p title="a" {MARK}="b"></p>',
+        '<div data-figure="{&quot;data&quot;: [NaN]}"></div>',
+    ],
+)
+def test_what_is_not_in_order_is_noticed(text):
+    with pytest.raises(AssertionError):
+        check_html(text)
+
+
+def test_numbers_without_a_word_in_json_are_noticed():
+    with pytest.raises(AssertionError, match="Infinity"):
+        strict("[Infinity]")
