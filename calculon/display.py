@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 APPLICATION = "calculon.apps.notebook"
 """The room that shows results."""
 
+INTERACTIVE = "calculon.apps.explore.interactive"
+"""The module that draws them as the page in a browser does."""
+
 
 class Displayed:
     """A result that a notebook shows as HTML: what its page in a terminal says, with the first rows of long tables."""
@@ -24,8 +27,8 @@ class Displayed:
         return text
 
 
-def drawn(result: object, kind: str, **options: Any) -> "Figure":
-    """Return a picture of a result.
+def drawn(result: object, kind: str, *, interactive: bool = False, **options: Any) -> "Figure":
+    """Return a picture of a result, by matplotlib; an interactive one by plotly.
 
     Parameters
     ----------
@@ -33,13 +36,16 @@ def drawn(result: object, kind: str, **options: Any) -> "Figure":
         What to draw.
     kind : str
         Kind of picture; those of each result are told by its ``plot``.
+    interactive : bool
+        The chart of the page in a browser, to zoom and to point at.
     options : object
         Arguments of this kind.
 
     Raises
     ------
     SpecError
-        For a kind or an argument that there is not, and where matplotlib is missing, with the command that installs it.
+        For a kind or an argument that there is not, and where the library is missing, with what installs it.
     """
-    picture: Figure = import_module(f"{APPLICATION}.drawings").picture(result, kind, **options)
+    module = INTERACTIVE if interactive else f"{APPLICATION}.drawings"
+    picture: Figure = import_module(module).picture(result, kind, **options)
     return picture

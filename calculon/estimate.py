@@ -202,7 +202,9 @@ class Estimate(Displayed):
             document["layers"] = self.layers
         return document
 
-    def plot(self, kind: str = "breakdown", **options: Any) -> "Figure":
+    def plot(
+        self, kind: str = "breakdown", *, interactive: bool = False, **options: Any
+    ) -> "Figure":
         """Draw the estimate, as ``calculon plot`` does.
 
         A notebook shows the picture where it is the last value of a cell; ``savefig`` writes it.
@@ -212,20 +214,23 @@ class Estimate(Displayed):
         kind : str
             ``breakdown`` (default): where time and memory go, against the capacity; ``schedule``: the passes of each
             pipeline stage over time.
+        interactive : bool
+            As the page in a browser draws it (extra ``web``): a plotly Figure. Its kinds are ``breakdown`` of time,
+            ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``.
         options
             Of ``schedule``: ``microbatches``, how many are drawn (default: twice as many as stages).
 
         Raises
         ------
         SpecError
-            For another kind, and where matplotlib is missing.
+            For another kind, and where the library is missing.
 
         Examples
         --------
         >>> figure = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g").plot()
         >>> figure.savefig("breakdown.png")  # doctest: +SKIP
         """
-        return drawn(self, kind, **options)
+        return drawn(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         e = self.execution

@@ -305,7 +305,9 @@ class Answer(Displayed):
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
         return row if one.best is None else row | self._told(one.best)
 
-    def plot(self, kind: str = "breakdown") -> "Figure":
+    def plot(
+        self, kind: str = "breakdown", *, interactive: bool = False, **options: Any
+    ) -> "Figure":
         """Draw the answer.
 
         Parameters
@@ -314,15 +316,20 @@ class Answer(Displayed):
             ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run; ``scaling``:
             rate and efficiency over the numbers of processors; ``waterfall``: from one's own plan to the best, one
             change at a time.
+        interactive : bool
+            The best plan as the page in a browser draws it (extra ``web``): a plotly Figure. Its kinds are
+            ``breakdown`` of time, ``memory``, ``traffic``, ``schedule``, ``operators``, ``roofline`` and ``waterfall``.
+        **options
+            ``microbatches`` of an interactive ``schedule``.
 
         Raises
         ------
         SpecError
-            For another kind, and where matplotlib is missing.
+            For another kind, and where the library is missing.
         Infeasible
             When there is no plan to draw, or no plan of one's own.
         """
-        return drawn(self, kind)
+        return drawn(self, kind, interactive=interactive, **options)
 
     def __repr__(self) -> str:
         q = self.question

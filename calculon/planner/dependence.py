@@ -249,15 +249,20 @@ class Sensitivity(Displayed):
 
         return pd.DataFrame(self.rows())
 
-    def plot(self) -> "Figure":
+    def plot(self, *, interactive: bool = False) -> "Figure":
         """Draw a tornado: how far the statistic goes with each figure lower and higher, the longest bar first.
+
+        Parameters
+        ----------
+        interactive : bool
+            As the page in a browser draws it (extra ``web``): a plotly Figure.
 
         Raises
         ------
         SpecError
-            Where matplotlib is missing.
+            Where the library is missing.
         """
-        return drawn(self, "tornado")
+        return drawn(self, "tornado", interactive=interactive)
 
     def __repr__(self) -> str:
         most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)

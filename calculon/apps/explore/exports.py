@@ -7,7 +7,12 @@ from typing import Any
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import State
-from calculon.apps.explore.same_command import own_length, readable, stated_execution
+from calculon.apps.explore.same_command import (
+    asked_effects,
+    own_length,
+    readable,
+    stated_execution,
+)
 from calculon.apps.notebook.given import results_of
 from calculon.apps.report.sensitivity_page import figures_table
 from calculon.apps.report.text_tables import Column, Table
@@ -175,7 +180,7 @@ def depends(state: State, answers: Answers) -> Sensitivity:
     """Return what the plan depends on, as the command says it."""
     model, system = _sources(state, answers)
     execution = shown_estimate(state, answers).execution
-    return sensitivity(model, execution, system, of=state.option("of"))
+    return sensitivity(model, execution, system, **asked_effects(state))
 
 
 def operators(state: State, answers: Answers) -> Block:

@@ -198,8 +198,21 @@ def _search(state: State, answers: Answers) -> Iterator[Same]:
 def _depends(state: State, answers: Answers) -> Iterator[Same]:
     yield from _plan(state, answers)
     if answers.plan(state).estimate is not None:
-        title, call = "What this plan depends on", f"calculon.sensitivity({_SPECS})"
-        yield of_plan(title, ("sensitivity",), "depends", call, state, answers)
+        title, words = "What this plan depends on", asked_effects(state)
+        told = {"--of": words.get("of"), "--range": words.get("spread")}
+        options = [part for name, value in told.items() if value for part in (name, str(value))]
+        options += ["--replan"] if "replan" in words else []
+        named = [f"{name}={value!r}" for name, value in words.items()]
+        call = f"calculon.sensitivity({', '.join([_SPECS, *named])})"
+        yield of_plan(title, ("sensitivity", *options), "depends", call, state, answers)
+
+
+def asked_effects(state: State) -> dict[str, Any]:
+    """Return what the address asks of a sensitivity, by the argument of its function."""
+    words: dict[str, Any] = {
+        name: state.options[name] for name in ("of", "spread") if name in state.options
+    }
+    return words | ({"replan": True} if state.option("replan") else {})
 
 
 def _pipeline(state: State, answers: Answers) -> Iterator[Same]:

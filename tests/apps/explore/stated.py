@@ -15,6 +15,7 @@ STATES = {
     "best on a changed machine": f"{SMALL}&{MACHINE}&tokens=15T",
     "own, all words": f"{SMALL}&{OWN}&{MACHINE}&seq=4k&batch=1M&dtype=fp8&preset=megatron-lm&tokens=1T",
     "uneven stages": f"{SMALL}&tensor_par=2&pipeline_par=4&pipeline_interleaving=2&zero_stage=1",
+    "a small machine": "model=gpt2-124M&system=a100_80g_sxm&procs=2",
     "a machine of another framework": "model=llama3-8B&system=tpu_v5p&procs=64",
 }
 CANNOT = {

@@ -62,15 +62,33 @@ def test_commands_about_a_plan_say_what_its_files_say(name, answers, capsys, mon
     assert found == printed(known["block"], capsys, monkeypatch, "-o", "-")
 
 
-@pytest.mark.parametrize("name", ["best", "own, all words"])
-def test_a_sensitivity_is_that_of_the_command(name, answers, capsys, monkeypatch):
-    state = state_of(answers, STATES[name], "machine")
-    told = printed(
-        commands(answers, STATES[name], "machine")["sensitivity"], capsys, monkeypatch, "-f", "json"
-    )
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("best", ""),
+        ("best", "&of=bubble_time&spread=50%"),
+        ("own, all words", "&of=mfu"),
+    ],
+)
+def test_a_sensitivity_is_that_of_the_command(name, options, answers, capsys, monkeypatch):
+    address = STATES[name] + options
+    state = state_of(answers, address, "machine")
+    one = commands(answers, address, "machine")["sensitivity"]
+    told = printed(one, capsys, monkeypatch, "-f", "json")
     assert exported("sensitivity.json", state, answers) == told
     rows = list(csv.DictReader(io.StringIO(exported("sensitivity.csv", state, answers))))
     assert [float(row["value"]) for row in rows] == [one["value"] for one in told["figures"]]
+    shown = answers.sensitivity(state)
+    assert json.loads(json_text(shown.rows())) == told["figures"]
+    assert shown.value == told["value"]
+
+
+def test_what_is_searched_again_is_that_of_the_command(answers, capsys, monkeypatch):
+    address = f"{STATES['a small machine']}&replan=on&of=total_time"
+    one = commands(answers, address, "machine")["sensitivity"]
+    told = printed(one, capsys, monkeypatch, "-f", "json", "-q")
+    assert exported("sensitivity.json", state_of(answers, address, "machine"), answers) == told
+    assert told["replanned"]["capacity"]
 
 
 @pytest.mark.parametrize("name", ["own", "own, all words"])

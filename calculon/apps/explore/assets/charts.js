@@ -113,7 +113,9 @@ function themed(layout, width) {
       .filter((name) => /^[xy]axis\d*$/.test(name))
       .map((name) => [name, { ...axis, ...layout[name] }]),
   );
-  return { ...layout, ...base, ...axes };
+  const narrow = { ...layout.legend, x: 0, xref: "container", font: { size: 10 }, itemwidth: 30, maxheight: 0.9 };
+  const legend = layout.legend && width < 500 ? { legend: narrow } : {};
+  return { ...layout, ...base, ...axes, ...legend };
 }
 
 /** Write a chart to a file, as large as it is on the page and on a ground of its own. */

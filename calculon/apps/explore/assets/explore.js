@@ -17,7 +17,6 @@ let asking = null; // ends the request under way
 let waiting = null; // the request after it: the newest alone
 let extra = new AbortController(); // ends the parts that take longer
 const touched = new Set(); // controls that were changed since the last answer
-let owed = false; // the next answer makes an entry of the history, also where a newer request overtakes the first
 let pushed = ""; // the control whose last change is the newest entry of the history
 
 const busy = (is) => document.documentElement.toggleAttribute("data-busy", is); // asked for, or being drawn
@@ -54,8 +53,7 @@ function told(error) {
 
 /** Show a state: `query` is its address, or the control that was changed. */
 async function show(query, { begun = performance.now(), history: entry = "push", top = null } = {}) {
-  owed = entry === "push" || (owed && entry === "replace");
-  waiting = { query, begun, entry, top };
+  waiting = { query, begun, entry: inherited(waiting, entry), top };
   busy(true);
   extra.abort();
   if (asking) {
@@ -76,17 +74,24 @@ async function show(query, { begun = performance.now(), history: entry = "push",
         await new Promise((done) => setTimeout(done, AGAIN));
         found = await fetched(address, asking.signal);
       }
+      if (found.pending) continue;
       if (found.understood || !control) await put(found, turn);
       else control.setAttribute("aria-invalid", "true");
       fill(message, found.understood || !control ? "" : found.main);
     } catch (error) {
       if (error.name !== "AbortError") message.textContent = told(error);
+      else if (waiting) waiting.entry = inherited(turn, waiting.entry);
     }
   }
   asking = null;
   main.removeAttribute("aria-busy");
   status.textContent = document.querySelector("[data-spoken]")?.dataset.spoken ?? "";
   await later(current);
+}
+
+/** Return how a state enters the history in the place of one that was never shown. */
+function inherited(dropped, entry) {
+  return dropped?.entry === "push" && entry === "replace" ? "push" : entry;
 }
 
 /** Put an answer on the page, and its address into the history. */
@@ -96,11 +101,10 @@ async function put(found, { query, begun, entry, top }) {
   place(found, typeof query === "string" ? null : query);
   if (found.query !== current) {
     const address = `/?${found.query}`;
-    if (owed) {
+    if (entry === "push") {
       history.replaceState({ top: scrollY }, "");
       history.pushState(null, "", address);
     } else if (entry === "replace") history.replaceState(null, "", address);
-    owed = false;
     current = found.query;
   }
   refocus(active);

@@ -1,0 +1,184 @@
+"""The charts of the page for notebooks: the same ones, made of results that are there already."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from calculon.apps.explore.answers import Answers, Shown
+from calculon.apps.explore.charts.effect_bars import effect_bars
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.own_page import LIBRARY
+from calculon.apps.explore.page_state import OPTIONS, State
+from calculon.apps.explore.part import Figure
+from calculon.apps.explore.views import KINDS
+from calculon.errors import Infeasible, Problem, SpecError, nearest
+from calculon.estimate import Estimate
+from calculon.frozen import dataclass
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES
+from calculon.planner.answer import Answer
+from calculon.planner.ask import Question, ask
+from calculon.planner.dependence import Sensitivity
+from calculon.planner.stage_needs import StageNeed, needs_of
+from calculon.search.search_result import SearchResult
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as PlotlyFigure
+
+_MARGIN = {"l": 8, "r": 16, "t": 24, "b": 40}
+_TEMPLATE = "plotly_white"
+
+
+@dataclass(frozen=True)
+class Known(Answers):
+    """The answers for one estimate, or for the answer of a plan.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        The plan that is shown.
+    whole : Answer or None
+        What it is the best of.
+    """
+
+    estimate: Estimate | None = None
+    whole: Answer | None = None
+
+    def _shown(self) -> Estimate:
+        assert self.estimate is not None
+        return self.estimate
+
+    def system(self, state: State) -> System:
+        """Return the machine of the plan."""
+        return self._shown().system
+
+    def question(self, state: State) -> Question:
+        """Return what the plan answers."""
+        if self.whole is not None:
+            return self.whole.question
+        one = self._shown()
+        plan = one.execution
+        return ask(one.model, plan.num_procs, one.system, preset=plan.preset, batch=plan.batch_size)
+
+    def found(self, state: State) -> SearchResult:
+        """Return the plans that it is the best of."""
+        assert self.whole is not None
+        return self.whole.found
+
+    def stages(self, state: State) -> tuple[StageNeed, ...]:
+        """Return the memory of every stage, in any edition."""
+        return needs_of(self._shown())
+
+    def plan(self, state: State) -> Shown:
+        """Return the plan, or where the state has one of one's own that of the answer."""
+        one = self._shown()
+        if state.plan:
+            assert self.whole is not None
+            mine = self.whole.mine
+            assert mine is not None
+            fields = {} if mine.execution is None else _fields(mine.execution)
+            return Shown(mine.estimate, fields, mine.problem)
+        return Shown(one, _fields(one.execution), best=self.whole is not None)
+
+
+def _fields(execution: Any) -> dict[str, Any]:
+    return {name: getattr(execution, name) for name in NAMES}
+
+
+def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -> State:
+    stated = {name: str(value) for name, value in options.items()}
+    return State(
+        model=one.model.name,
+        system=one.system.name,
+        procs=one.execution.num_procs,
+        plan=plan,
+        options=stated,
+    )
+
+
+def _part(name: str) -> Callable[..., Figure | None]:
+    """Return what makes the chart of a part of the page for an estimate, or for the best of an answer."""
+
+    def make(one: Estimate | Answer, **options: Any) -> Figure | None:
+        whole = one if isinstance(one, Answer) else None
+        found = one.best if isinstance(one, Answer) else one
+        own = whole is not None and whole.mine is not None
+        if found is None or (name == _OF_BOTH and not own):
+            return None
+        plan = {"tensor_par": 1} if name == _OF_BOTH else {}  # the page of one's own plan
+        part = KINDS[name].make(
+            _state(found, plan, options), Known(Offer(), estimate=found, whole=whole)
+        )
+        return None if part is None else part.figure
+
+    return make
+
+
+_OF_BOTH = "against"
+"""The part that leads from a plan of one's own to the best."""
+
+
+def _tornado(one: Sensitivity) -> Figure | None:
+    return effect_bars(one.to_dict(), lambda path, value: "")
+
+
+_PLANS: Mapping[str, Callable[..., Figure | None]] = {
+    "breakdown": _part("time"),
+    "memory": _part("memory"),
+    "traffic": _part("traffic"),
+    "schedule": _part("schedule"),
+    "operators": _part("block"),
+    "roofline": _part("roofline"),
+}
+"""The charts of a plan by kind."""
+
+_KINDS: Mapping[type, Mapping[str, Callable[..., Figure | None]]] = {
+    Estimate: _PLANS,
+    Answer: {**_PLANS, "waterfall": _part(_OF_BOTH)},
+    Sensitivity: {"tornado": _tornado},
+}
+"""The charts of each result by kind."""
+
+
+def chart(result: Any, kind: str, **options: Any) -> Figure:
+    """Return a chart of a result as plain data: ``data`` and ``layout``.
+
+    Parameters
+    ----------
+    result : object
+        What to draw.
+    kind : str
+        Kind of chart: those of ``plot`` that the page has, of plans also ``memory``, ``traffic``, ``operators`` and
+        ``roofline``.
+    options : object
+        Options of the part of the page: ``microbatches`` of a schedule.
+
+    Raises
+    ------
+    SpecError
+        For another kind, and for options that there are not.
+    Infeasible
+        When there is nothing to draw.
+    """
+    kinds = next((kinds for known, kinds in _KINDS.items() if isinstance(result, known)), {})
+    if kind not in kinds:
+        wanted = "one of " + ", ".join(kinds) if kinds else "a picture that is not interactive"
+        raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
+    if strange := [name for name in options if name not in OPTIONS]:
+        raise SpecError("plot", Problem(strange[0], f"an argument of {kind}", "another name"))
+    found = kinds[kind](result, **options)
+    if found is None:
+        raise Infeasible("nothing", "there is nothing to draw")
+    return found
+
+
+def picture(result: Any, kind: str, **options: Any) -> "PlotlyFigure":
+    """Return a chart of a result to look at and to zoom: see :func:`calculon.display.drawn`."""
+    try:
+        from plotly.graph_objects import Figure as PlotlyFigure
+    except ImportError:
+        hint = f"{sys.executable} -m pip install '{LIBRARY}'"
+        wanted = "the library plotly, for interactive pictures"
+        raise SpecError("plot", Problem("", wanted, "it is not installed", hint)) from None
+    drawn = PlotlyFigure(chart(result, kind, **options))
+    return drawn.update_layout(template=_TEMPLATE, margin=_MARGIN)

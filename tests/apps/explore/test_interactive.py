@@ -1,0 +1,106 @@
+"""Charts of the page in notebooks: the same ones, made of results."""
+
+import sys
+
+import pytest
+
+import calculon
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.interactive import chart
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State
+from calculon.apps.explore.views import KINDS
+from calculon.errors import Infeasible, SpecError
+
+OF_PLANS = {
+    "breakdown": "time",
+    "memory": "memory",
+    "traffic": "traffic",
+    "schedule": "schedule",
+    "operators": "block",
+    "roofline": "roofline",
+}
+"""Kinds of charts, and the parts of the page that show them."""
+
+OWN = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1}
+
+
+@pytest.fixture(scope="module")
+def answer():
+    return calculon.plan("llama3-8B", 64, "h100_80g_sxm", mine=OWN)
+
+
+def on_page(part, **members):
+    """Return the chart of a part of the page of the same question."""
+    state = State(model="llama3-8B", system="h100_80g_sxm", procs=64, **members)
+    return without_links(KINDS[part].make(state, Answers(Offer())).figure)
+
+
+def without_links(value):
+    """Return a chart without the addresses to which clicks lead."""
+    if isinstance(value, dict):
+        return {name: without_links(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_links(one) for one in value]
+    return "" if isinstance(value, str) and value.startswith("/?") else value
+
+
+@pytest.mark.parametrize("kind", OF_PLANS)
+def test_an_answer_has_the_charts_of_the_page(kind, answer):
+    expected = on_page(OF_PLANS[kind])
+    assert without_links(chart(answer, kind)) == expected
+    assert without_links(chart(answer.best, kind)) == expected
+
+
+def test_the_way_from_ones_own_plan_to_the_best_is_that_of_the_page(answer):
+    assert without_links(chart(answer, "waterfall")) == on_page("against", plan=OWN)
+
+
+def test_a_sensitivity_has_the_tornado_of_the_page(answer):
+    best = answer.best
+    found = calculon.sensitivity(best.model, best.execution, best.system)
+    assert without_links(chart(found, "tornado")) == on_page("machine-effects", view="machine")
+
+
+def test_options_are_those_of_the_part(answer):
+    expected = on_page("schedule", options={"microbatches": "3"})
+    assert without_links(chart(answer.best, "schedule", microbatches=3)) == expected
+
+
+@pytest.mark.parametrize("kind", OF_PLANS)
+def test_plans_of_the_published_edition_have_them_too(kind):
+    found = calculon.estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+    assert chart(found, kind)["data"]
+
+
+def test_plot_gives_a_figure_of_plotly_with_this_data(answer):
+    from plotly.graph_objects import Figure
+
+    figure = answer.plot(interactive=True)
+    assert isinstance(figure, Figure)
+    bars = chart(answer, "breakdown")["data"][0]
+    assert list(figure.data[0].x) == bars["x"]
+    assert len(answer.best.plot("schedule", interactive=True, microbatches=2).data) > 1
+
+
+def test_kinds_that_are_not_interactive_are_told(answer):
+    with pytest.raises(SpecError, match="one of breakdown, memory"):
+        answer.plot("scaling", interactive=True)
+    with pytest.raises(SpecError, match="an argument of memory"):
+        answer.best.plot("memory", interactive=True, microbatch=2)
+
+
+def test_nothing_to_draw_is_told():
+    none = calculon.plan("llama3-70B", 1, "h100_80g_sxm")
+    assert none.best is None
+    with pytest.raises(Infeasible, match="nothing to draw"):
+        none.plot(interactive=True)
+    alone = calculon.plan("gpt2-124M", 1, "h100_80g_sxm")
+    with pytest.raises(Infeasible, match="nothing to draw"):
+        alone.plot("waterfall", interactive=True)
+
+
+def test_without_plotly_the_message_says_how_to_install_it(answer, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(SpecError, match=r"pip install 'calculon\[web\]'"):
+        answer.plot(interactive=True)
