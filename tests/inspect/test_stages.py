@@ -150,6 +150,16 @@ def test_the_head_makes_the_last_stage_the_slowest():
     assert (passes.weight < passes.backward).all()
 
 
+@pytest.mark.parametrize("changes", [{}, {"activation_recompute": "full"}])
+def test_recomputation_is_the_forward_work_of_the_blocks_once_more(changes):
+    batch = batch_of(**changes)
+    again = float(batch.block.re.time[0])
+    assert (again > 0) == bool(changes)
+    for row, blocks in zip(stage_rows(batch), stage_blocks(batch), strict=True):
+        assert row["recompute_time"] == pytest.approx(blocks * again)
+        assert row["recompute_time"] + row["weight_grad_time"] < row["backward_time"]
+
+
 # -- memory ---------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from calculon.apps.explore.knobs import CAPACITY
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State
-from calculon.apps.explore.plan_choices import Choices, Outcome, choices
+from calculon.apps.explore.plan_choices import STATED, Choices, Outcome, choices
 from calculon.apps.explore.visits import seen
 from calculon.apps.report.pictures.gantt import Gantt
 from calculon.apps.report.result import Result
@@ -24,6 +24,7 @@ from calculon.editions import find_edition
 from calculon.errors import Infeasible, SpecError
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
+from calculon.hardware.figures import Figure, figures_of
 from calculon.hardware.system import System
 from calculon.inputs import Changed
 from calculon.inspect.operator_passes import OperatorPass, operator_passes
@@ -47,9 +48,6 @@ T = TypeVar("T")
 
 _FOLLOW = ("num_procs", "data_par", "batch_size", "edition", "preset", "seq_length")
 """Fields of a plan that the question and the other degrees say."""
-
-STATED = ("tensor_par", "pipeline_par", "microbatch_size", "pipeline_interleaving")
-"""Fields that a plan of one's own always states."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +108,14 @@ class Answers:
         key = ("system", state.system, tuple(sorted(state.machine.items())))
         return self._kept(key, lambda: inputs.system(source))
 
+    def figures(self, state: State) -> dict[str, Figure]:
+        """Return every figure of the machine as its file has it, by path: also points of curves, prices and powers."""
+        system = self.system(replace(state, machine={}))
+        return self._kept(
+            ("figures", state.system),
+            lambda: figures_of(system, points=True, whole_runs=True, serving=True),
+        )
+
     def question(self, state: State) -> Question:
         """Return the question, with the plan of one's own.
 
@@ -123,7 +129,8 @@ class Answers:
     def _ask(self, state: State) -> Question:
         own = dict(state.plan) or None
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
-        model = inputs.model(self.offer.source(MODEL, state.model))
+        source = self.offer.source(MODEL, state.model)
+        model = self._kept(("model", state.model), lambda: inputs.model(source))
         tokens = state.tokens or None
         return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens, mine=own)
 
@@ -318,6 +325,14 @@ class Answers:
             return None
         question = self.question(replace(state, plan={}))
         return choices(question, shown.fields, self.stated(state))
+
+    def kept(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return what a view computes, once for each key."""
+        return self._kept(key, compute)
+
+    def searched(self, key: Any, compute: Callable[[], T]) -> T:
+        """Return the same of what may take longer than a request waits, and then raises ``Pending``."""
+        return self._searched(key, compute)
 
     def _kept(self, key: Any, compute: Callable[[], T]) -> T:
         """Return a result that is computed once, with the warnings of the computation told again each time."""

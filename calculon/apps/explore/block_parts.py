@@ -126,6 +126,7 @@ def _block(state: State, answers: Answers) -> Part | None:
         sums=_dashed(sums, total),
         total=seconds([total], total)[0],
         first=rows[0],
+        ends=any(split_name(one)[1] in ("F", "G") for one in seen.operators),
         sent=_sent(seen.operators, total),
         page=Markup(page(BlockPage(found.to_dict()))),
     )

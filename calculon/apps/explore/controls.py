@@ -6,13 +6,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from calculon.apps.explore.answers import STATED, Answers
+from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.choice_words import change_words, label, value_words
 from calculon.apps.explore.knobs import unlike_file
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
 from calculon.apps.explore.part import html
-from calculon.apps.explore.plan_choices import LAYOUT, SIZES, Choice, Choices
+from calculon.apps.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
 from calculon.apps.report.texts import bandwidth, capacity, counted
 from calculon.architecture.parameters import active_count, parameter_count
 from calculon.frozen import dataclass
@@ -140,8 +140,7 @@ def settled(state: State, answers: Answers, changed: str) -> State:
     stages follow, if that mends it.
     """
     if changed.startswith(MACHINE):
-        in_file = answers.system(replace(state, machine={}))
-        return replace(state, machine=unlike_file(in_file, state.machine))
+        return replace(state, machine=unlike_file(answers.figures(state), state.machine))
     return _settled_plan(state, answers, changed)
 
 

@@ -1,5 +1,8 @@
 """What each figure of the machine is worth to the plan: elasticities, and a tornado."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from markupsafe import Markup
 
 from calculon.apps.explore.answers import Answers
@@ -80,22 +83,28 @@ def _worth(found: Sensitivity, stairs: Staircase | None) -> list[str]:
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
     rates.sort(key=lambda row: -abs(row["elasticity"]))
     lines = [
-        f"{names.get(row['path'], row['path'])}, {stated(row['value'], row['unit'])}: 1 % more is "
-        f"{abs(row['elasticity']):.2f} % {'less' if row['elasticity'] < 0 else 'more'} {statistic}"
+        f"{_named(row, names)}: 1 % more is {_less(row['elasticity'], 2)} {statistic}"
         for row in rates[:MOST]
     ]
     lines += [
-        f"{names.get(row['path'], row['path'])}, {row['value']:,}: with {row['high']:,} the {statistic} "
-        f"changes by {change(row['at_high'], found.value)}"
+        f"{_named(row, names)}: {row['high']:,} are {_less(100 * share, 1)} {statistic}"
         for row in rows
         if row["elasticity"] is None and row["at_high"] is not None
-        if abs(row["at_high"] / found.value - 1) >= LEAST
+        for share in [row["at_high"] / found.value - 1]
+        if abs(share) >= LEAST
     ]
     if found.statistic.name == TIME and stairs is not None:
-        lines.append(
-            f"{names[CAPACITY]}, {stated(stairs.capacity / GIB, 'GiB')}: {_of_memory(stairs)}"
-        )
+        size = stated(stairs.capacity / GIB, "GiB")
+        lines.append(f"{names[CAPACITY]} ({size}): {_of_memory(stairs)}")
     return lines
+
+
+def _less(percent: float, decimals: int) -> str:
+    return f"{abs(percent):.{decimals}f} % {'less' if percent < 0 else 'more'}"
+
+
+def _named(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    return f"{names.get(row['path'], row['path'])} ({stated(row['value'], row['unit'])})"
 
 
 def _of_memory(stairs: Staircase) -> str:

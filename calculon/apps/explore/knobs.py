@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from calculon.apps.report.sensitivity_page import stated
 from calculon.frozen import dataclass
-from calculon.hardware.figures import Figure, figures_of
+from calculon.hardware.figures import OF_SERVING, OF_WHOLE_RUNS, Figure
 from calculon.hardware.system import System
 from calculon.spec.execution import Execution
 
@@ -91,19 +90,26 @@ def number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def knobs(system: System, changes: Mapping[str, float], execution: Execution | None) -> list[Knob]:
+Figures = Mapping[str, Figure]
+"""The figures of a machine as its file has it, by path."""
+
+
+def knobs(
+    system: System, known: Figures, changes: Mapping[str, float], execution: Execution | None
+) -> list[Knob]:
     """Return the sliders of a machine.
 
     Parameters
     ----------
     system : System
         The machine as its file has it.
+    known : mapping of str to Figure
+        Its figures by path.
     changes : mapping of str to float
         New values of its figures by path.
     execution : Execution or None
         The plan that is shown: the engine of its products is the one that counts.
     """
-    known = figures_of(system)
     return [
         Knob(
             figure=known[path],
@@ -186,11 +192,18 @@ def stops(figure: Figure) -> tuple[float, ...]:
     return tuple(sorted({*possible, figure.value}))
 
 
-def others(system: System, changes: Mapping[str, float], shown: list[Knob]) -> list[Figure]:
-    """Return the figures of a machine without a slider; those that are changed first."""
+def others(known: Figures, changes: Mapping[str, float], shown: list[Knob]) -> list[Figure]:
+    """Return the figures without a slider on which steps of training depend; those that are changed first."""
     sliders = {one.path for one in shown}
-    every = [one for one in figures_of(system, points=True).values() if one.path not in sliders]
-    return sorted(every, key=lambda one: one.path not in changes)
+    every = [
+        one
+        for path, one in known.items()
+        if path in changes
+        or (path not in sliders and not path.startswith((*OF_WHOLE_RUNS, *OF_SERVING)))
+    ]
+    return sorted(
+        (one for one in every if one.path not in sliders), key=lambda one: one.path not in changes
+    )
 
 
 def found_by(figures: list[Figure], words: str) -> list[Figure]:
@@ -203,9 +216,8 @@ def found_by(figures: list[Figure], words: str) -> list[Figure]:
     ]
 
 
-def unlike_file(system: System, changes: Mapping[str, float]) -> dict[str, float]:
+def unlike_file(known: Figures, changes: Mapping[str, float]) -> dict[str, float]:
     """Return the changes of a machine without values that its file has, too."""
-    known = figures_of(system, points=True, whole_runs=True, serving=True)
     return {
         path: value
         for path, value in changes.items()
@@ -213,17 +225,17 @@ def unlike_file(system: System, changes: Mapping[str, float]) -> dict[str, float
     }
 
 
-def changes_in_words(system: System, changes: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def changes_in_words(
+    system: System, known: Figures, changes: Mapping[str, float]
+) -> list[tuple[str, str, str]]:
     """Return what differs from the file of a machine: path, what it is, and both values in words."""
-    known = figures_of(system, points=True, whole_runs=True, serving=True)
     names = labels(system)
     told = []
     for path in sorted(changes):
         figure = known.get(path)
-        if figure is None:
-            told.append((path, path, f"{changes[path]:g}"))
+        if figure is None:  # a number of a table, say
+            told.append((path, path, number(changes[path])))
             continue
-        name = names.get(path, path)
         before, after = (stated(one, figure.unit) for one in (figure.value, changes[path]))
-        told.append((path, name, f"{before} → {after}"))
+        told.append((path, names.get(path, path), f"{before} → {after}"))
     return told

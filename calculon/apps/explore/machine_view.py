@@ -58,7 +58,9 @@ def _changes(state: State, answers: Answers) -> dict[str, Any]:
     """Return what is changed, with the addresses of pages on which it is not."""
     told = [
         {"path": path, "name": name, "values": values, "reset": _without(state, path)}
-        for path, name, values in changes_in_words(_in_file(state, answers), state.machine)
+        for path, name, values in changes_in_words(
+            _in_file(state, answers), answers.figures(state), state.machine
+        )
     ]
     return {"changes": told, "reset_all": state.link(machine={})}
 
@@ -71,8 +73,9 @@ def _machine(state: State, answers: Answers) -> Part | None:
     """Set the figures of the machine, beside what they make of the plan."""
     system, both = _in_file(state, answers), same_plan(state, answers)
     known = both.before.estimate or both.after.estimate
-    shown = knobs(system, state.machine, None if known is None else known.execution)
-    rest = others(system, state.machine, shown)
+    figures, execution = answers.figures(state), None if known is None else known.execution
+    shown = knobs(system, figures, state.machine, execution)
+    rest = others(figures, state.machine, shown)
     listed = found_by(rest, state.option("figures"))
     columns = _columns(state, answers, both)
     plans = [plan for _, plan in columns]
@@ -163,6 +166,7 @@ def _best(state: State, answers: Answers) -> Part | None:
     body = html(
         "machine_best.html",
         sentence=_sentence(both),
+        mine=_beside_mine(state, answers, both),
         moved=moved_in_words(asked, answers, both),
         rows=[_row(name, plan, _own(at, answers, plan)) for name, plan, at in columns],
         columns=[(name, "") for name, _, _ in columns],
@@ -200,6 +204,14 @@ def _sentence(both: Both) -> str:
         f"The best plan of this machine takes {step_text(after)} a step: "
         f"{faster_in_words(before, after, 'that of the machine in the file')} ({step_text(before)})."
     )
+
+
+def _beside_mine(state: State, answers: Answers, both: Both) -> str:
+    """Say how a plan of one's own compares with the best of the same machine."""
+    mine, best = answers.plan(state).estimate if state.plan else None, both.after.estimate
+    if mine is None or best is None:
+        return ""
+    return f"Yours takes {step_text(mine)} there: {faster_in_words(best, mine)}."
 
 
 PARTS = (

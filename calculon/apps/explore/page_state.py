@@ -30,7 +30,10 @@ OPTIONS: Mapping[str, str] = {
     "objective": "sample_rate",
     "where": "",
     "open": "",
+    "fix": "",
     "counts": "",
+    "x": "proc_mem_tier1_cap_req",
+    "y": "total_time",
     "of": "total_time",
     "spread": "25%",
     "replan": "",
@@ -44,6 +47,9 @@ OPTIONS: Mapping[str, str] = {
 
 CHANGED = "changed"
 """Word of an address: the control that has just changed."""
+
+LISTS = ("open",)
+"""Options that may come several times: their values are joined by commas."""
 
 LONGEST = 200
 """Characters of a value."""
@@ -154,7 +160,8 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
     Parameters
     ----------
     pairs : iterable of (str, str)
-        Names and values; of a name that comes several times the last counts, and empty values say nothing.
+        Names and values; of a name that comes several times the last counts, but for :data:`LISTS`, and
+        empty values say nothing.
     offer : Offer
         What may be asked for.
     first : State
@@ -166,11 +173,14 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
         With everything that cannot be understood. Whether fields and figures have such values is checked where they
         are used.
     """
-    given = {name: value.strip() for name, value in pairs if value.strip()}
+    given: dict[str, str] = {}
+    for name, text in pairs:
+        if value := text.strip():
+            given[name] = f"{given[name]},{value}" if name in LISTS and name in given else value
     problems = [
         Problem(name[:60], f"at most {LONGEST} characters", f"{len(value):,}")
         for name, value in given.items()
-        if len(value) > LONGEST
+        if len(value) > LONGEST * (1 + (name in LISTS))
     ]
     if problems:
         raise SpecError("address", problems)

@@ -124,7 +124,10 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
         )
     stage, digits = stages[number], result.digits
     together = stage_time(stage)
-    busy = together * _microbatches(shown.estimate) / result.value("total_time")
+    microbatches = _microbatches(shown.estimate)
+    passing = (
+        microbatches / 2 if _mirrored(shown.estimate) else microbatches
+    )  # half in each direction
     memory = _memory(shown.estimate, result, stage)
     largest = sum(memory.values())
     times = {
@@ -146,8 +149,8 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
             zip(times, digits.seconds(times.values(), together), times.values(), strict=True)
         ),
         together=digits.seconds([together], together)[0],
-        busy=digits.share(busy),
-        microbatches=_microbatches(shown.estimate),
+        busy=digits.share(together * passing / result.value("total_time")),
+        microbatches=microbatches,
         memory=[
             (name, digits.gib(size), digits.share(size / largest))
             for name, size in sorted(memory.items(), key=lambda one: -one[1])
@@ -212,6 +215,11 @@ def _word(stages: Sequence[Stage]) -> str:
     return "rank" if folded_words(stages) else "stage"
 
 
+def _mirrored(found: Estimate) -> bool:
+    """Tell whether each rank has a stage of both directions."""
+    return found.execution.pp_schedule == "dualpipe"
+
+
 def _slowest(stages: Sequence[Stage]) -> int:
     """Return the stage that limits the time; of several the last, as the command says it."""
     return max(range(len(stages)), key=lambda i: (stage_time(stages[i]), i))
@@ -242,7 +250,7 @@ def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
     has = [told]
     if found.model.vocab:
         last = len(stages) - 1
-        both = {0} | ({last} if found.execution.pp_schedule == "dualpipe" else set())
+        both = {0, last} if _mirrored(found) else {0}
         first, ends = (both, both) if "parts" in stage else ({0}, {last})
         has += ["the embedding"] * (number in first) + ["the LM head with the loss"] * (
             number in ends

@@ -8,6 +8,7 @@ answers for all fields and values.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import groupby
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,9 @@ SIZES = (
 """Fields with numbers, in the order of the controls."""
 
 LAYOUT, CHUNKS, MICROBATCH = "pp_layout", "pipeline_interleaving", "microbatch_size"
+
+STATED = ("tensor_par", "pipeline_par", MICROBATCH, CHUNKS)
+"""Fields that a plan of one's own always states."""
 
 FOLLOWERS = (CHUNKS, MICROBATCH, LAYOUT)
 """Fields that follow from others where the plan would be illegal otherwise."""
@@ -123,7 +127,8 @@ class Choices:
 
     def __init__(self, question: Question, fields: Fields, stated: Fields):
         self.question, self.fields = question, fields
-        sizes = {name: fields[name] for name in SIZES if name in question.preset.usual(fields)}
+        known = {*question.preset.entries, *STATED}
+        sizes = {name: fields[name] for name in SIZES if name in known}
         self.stated = {**sizes, **stated}
 
     @cached_property
@@ -232,6 +237,7 @@ class Choices:
             tried = [
                 (rank, _Attempt(number, row))
                 for number, stated in changed.items()
+                if ways[0] is _as_stated or _replica_batch(self.question, stated)
                 for rank, follow in enumerate(ways)
                 for row in follow(self.question, stated, asked[number])
             ]
@@ -302,6 +308,19 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
     return Choices(question, fields, stated)
 
 
+def _replica_batch(question: Question, stated: Fields) -> int:
+    """Return the sequences of a replica; 0 where the degrees or the replicas do not divide."""
+    degrees = [own_fields(question, stated).get(name, 1) for name in DEGREES if name != "data_par"]
+    if not all(isinstance(one, int) and one > 0 for one in degrees):
+        return 0
+    replicas, rest = divmod(question.num_procs[0], prod(degrees))
+    return (
+        question.batch_size // replicas
+        if replicas and not rest and not question.batch_size % replicas
+        else 0
+    )
+
+
 def _as_stated(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
     """Yield the plan as it is."""
     yield from _with_layouts(question, stated, first=True)
@@ -330,7 +349,7 @@ def _microbatches(question: Question, stated: Fields, changed: Fields) -> Iterat
     """Yield the plan with other microbatches, and with other numbers of chunks beside them."""
     if MICROBATCH in changed:
         return
-    for size in divisors(question.batch_size):
+    for size in divisors(_replica_batch(question, stated)):
         row = {**stated, MICROBATCH: size}
         yield from _with_layouts(question, row, first=True)
         if CHUNKS not in changed:

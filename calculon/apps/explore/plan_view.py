@@ -8,7 +8,7 @@ from rich.console import Group
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.charts.link_times import link_times
-from calculon.apps.explore.charts.stage_memory import kinds_of, stage_memory
+from calculon.apps.explore.charts.memory_bars import kinds_of, memory_bars
 from calculon.apps.explore.charts.time_parts import time_parts
 from calculon.apps.explore.key_figures import key_figures, words_of
 from calculon.apps.explore.page_state import State
@@ -115,7 +115,7 @@ def _memory(state: State, answers: Answers) -> Part | None:
         title="Memory of each stage" if len(stages) > 1 else "Memory",
         html=Markup("<p>{}</p>").format(said),
         more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
-        figure=stage_memory(stages),
+        figure=memory_bars(stages),
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
 

@@ -167,6 +167,30 @@ def _cells(
     }
 
 
+def figure(one: Statistic, value: float, stats: Mapping[str, Any]) -> str:
+    """Write a statistic of a plan as the table does, with its unit.
+
+    Parameters
+    ----------
+    one : Column
+        The statistic.
+    value : float
+        What the plan has.
+    stats : mapping
+        All statistics of the plan, whose time says how many digits are known.
+    """
+    digits, _ = _digits(stats)
+    if one.unit.symbol == "s":
+        return digits.duration(value)
+    if one.name in MFU:
+        return digits.efficiency(value)
+    if one.name == _SHOWN["memory"]:
+        return f"{gibibytes(value, 1)} GiB"
+    if one.name == _SHOWN["rate"]:
+        return f"{digits.rate(value)} seq/s"
+    return _figure(one, value, digits)
+
+
 def _figure(one: Statistic, value: float | None, digits: Digits) -> str:
     """Write a statistic; what follows from the time with the digits of the time."""
     if value is None:
@@ -200,9 +224,13 @@ def _moot(word: str, execution: Mapping[str, Any]) -> bool:
     return bool(axis) and execution[axis] == 1
 
 
+MFU = ("mfu", "mfu_causal")
+"""Statistics that are called MFU."""
+
+
 def mfu_name(execution: Mapping[str, Any]) -> str:
     """Return the statistic that is called MFU: of what the attention kernel computes, as on the page of a result."""
-    return "mfu_causal" if execution.get("attn_impl") == "flash" else "mfu"
+    return MFU[execution.get("attn_impl") == "flash"]
 
 
 def _short(word: str) -> str:

@@ -33,7 +33,8 @@ def test_nothing_is_wider_than_the_screen(
 def test_a_change_of_a_degree_is_an_address_and_back_undoes_it(visitor: Visitor) -> None:
     page = visitor.open(SMALL)
     before = page.url, page.input_value("#c-tensor_par"), page.inner_text("#main")
-    page.fill("#c-tensor_par", "4")
+    page.focus("#c-tensor_par")
+    page.select_option("#c-tensor_par", "4")
     settled(page)
     assert "tensor_par=4" in page.url
     assert page.inner_text("#main") != before[2]
@@ -41,3 +42,59 @@ def test_a_change_of_a_degree_is_an_address_and_back_undoes_it(visitor: Visitor)
     page.go_back()
     settled(page)
     assert (page.url, page.input_value("#c-tensor_par"), page.inner_text("#main")) == before
+
+
+def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> None:
+    own = {"tensor_par": 1, "pipeline_par": 4, "microbatch_size": 1, "pipeline_interleaving": 3}
+    page = visitor.open({**SMALL, **own})  # 12 blocks on 4 stages
+    page.click("#less-pipeline_par")
+    settled(page)
+    assert page.input_value("#c-pipeline_par") == "2"
+    assert page.input_value("#c-pipeline_interleaving") == "3"
+    page.click("#more-pipeline_par")
+    settled(page)
+    page.click("#more-pipeline_par")
+    settled(page)
+    assert page.input_value("#c-pipeline_par") == "8"
+    assert page.input_value("#c-pipeline_interleaving") == "1"
+    assert "Chunks of a stage 3 → 1" in page.inner_text("#told")
+    assert "pipeline_interleaving=1" in page.url
+
+
+def test_values_say_what_they_would_do_before_they_are_chosen(visitor: Visitor) -> None:
+    page = visitor.open(SMALL)
+    options = page.locator("#c-tensor_par option").all_inner_texts()
+    told = [text for text in options if "·" in text]
+    assert len(told) == len(options) - 1  # all but the value of now
+    assert all(text.endswith(("%", "too much")) for text in told)
+    words, _, effect = told[-1].partition(" · ")
+    time = page.evaluate("document.querySelector('.figures strong').textContent")
+    page.select_option("#c-tensor_par", words)
+    settled(page)
+    assert page.inner_text(".figures > div:last-child strong").startswith(effect.split(".")[0][:2])
+    assert page.inner_text(".figures strong >> nth=0") != time
+    assert page.input_value("#c-tensor_par") == words
+
+
+def test_a_button_mends_a_plan_that_cannot_run(visitor: Visitor) -> None:
+    own = {"tensor_par": 2, "pipeline_par": 4, "microbatch_size": 1, "pipeline_interleaving": 1}
+    asked = {"model": "llama3-70B", "system": "h100_80g_sxm", "procs": 64}
+    page = visitor.open({**asked, **own})
+    assert "too small" in page.inner_text("#part-problem")
+    page.click("#part-mend a.button >> nth=0")
+    settled(page)
+    assert not page.query_selector("#part-problem")
+    assert page.query_selector("#part-figures strong")
+
+
+def test_one_change_towards_the_best_is_taken_over_alone(visitor: Visitor) -> None:
+    own = {"tensor_par": 4, "pipeline_par": 1, "microbatch_size": 1, "pipeline_interleaving": 1}
+    page = visitor.open({**SMALL, **own, "activation_recompute": "full"})
+    before = page.url
+    page.click("#part-against table a.button >> nth=0")
+    settled(page)
+    assert page.url != before
+    page.click("#part-against p a.button")
+    settled(page)
+    assert "tensor_par" not in page.url
+    assert "The best plan" in page.inner_text("#part-figures")

@@ -44,14 +44,55 @@ async function react(place, { data, layout }) {
     const link = linked(point);
     if (link) place.dispatchEvent(new CustomEvent("state", { bubbles: true, detail: link }));
   });
-  place.on("plotly_hover", ({ points: [point] }) => place.classList.toggle("linked", Boolean(linked(point))));
-  place.on("plotly_unhover", () => place.classList.remove("linked"));
+  place.on("plotly_hover", ({ points: [point] }) => {
+    place.classList.toggle("linked", Boolean(linked(point)));
+    mark(point.customdata?.[1] || null, place);
+  });
+  place.on("plotly_unhover", () => {
+    place.classList.remove("linked");
+    mark(null, place);
+  });
 }
 
 /** Return the address of the state that a point stands for: its own, or that of its row. */
 function linked({ customdata, data }) {
   const own = [customdata].flat();
   return [...own, data.meta?.[own[0]]].find((one) => typeof one === "string" && one.startsWith("/?"));
+}
+
+// What is pointed at in a table or a chart is marked in the others: rows by data-key, points by a second customdata
+
+let marked = null;
+let marking = false; // charts tell of what is marked, too
+
+function mark(key, from) {
+  if (marking || key === marked) return;
+  [marked, marking] = [key, true];
+  for (const one of document.querySelectorAll("[data-key]")) one.classList.toggle("marked", one.dataset.key === key);
+  for (const place of document.querySelectorAll(".chart")) {
+    if (place === from || !place.calcdata) continue;
+    const points = key ? place.data.flatMap((trace, number) => keyed(trace, number, key)) : [];
+    if (points.length) Plotly.Fx.hover(place, points.slice(0, 1));
+    else Plotly.Fx.unhover(place);
+  }
+  marking = false;
+}
+
+function keyed({ customdata }, curveNumber, key) {
+  const found = [];
+  for (const [i, one] of (customdata ?? []).entries()) {
+    if (one?.[1] === key) found.push({ curveNumber, pointNumber: i });
+    else if (Array.isArray(one?.[0])) {
+      for (const [j, cell] of one.entries()) if (cell?.[1] === key) found.push({ curveNumber, pointNumber: [i, j] });
+    }
+  }
+  return found;
+}
+
+for (const type of ["mouseover", "focusin"]) {
+  document.addEventListener(type, ({ target }) => {
+    if (!target.closest(".chart")) mark(target.closest("[data-key]")?.dataset.key ?? null, null);
+  });
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -72,7 +113,9 @@ function themed(layout, width) {
       .filter((name) => /^[xy]axis\d*$/.test(name))
       .map((name) => [name, { ...axis, ...layout[name] }]),
   );
-  return { ...layout, ...base, ...axes };
+  const narrow = { ...layout.legend, x: 0, xref: "container", font: { size: 10 }, itemwidth: 30, maxheight: 0.9 };
+  const legend = layout.legend && width < 500 ? { legend: narrow } : {};
+  return { ...layout, ...base, ...axes, ...legend };
 }
 
 /** Write a chart to a file, as large as it is on the page and on a ground of its own. */

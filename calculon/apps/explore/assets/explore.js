@@ -17,7 +17,6 @@ let asking = null; // ends the request under way
 let waiting = null; // the request after it: the newest alone
 let extra = new AbortController(); // ends the parts that take longer
 const touched = new Set(); // controls that were changed since the last answer
-let owed = false; // the next answer makes an entry of the history, also where a newer request overtakes the first
 let pushed = ""; // the control whose last change is the newest entry of the history
 
 const busy = (is) => document.documentElement.toggleAttribute("data-busy", is); // asked for, or being drawn
@@ -29,11 +28,13 @@ const painted = () => frame().then(() => new Promise((done) => setTimeout(done))
 /** Return the address that the controls say, after one of them was changed. */
 function asked(changed) {
   const pairs = new URLSearchParams();
+  const shown = new Set([...form.elements].filter((field) => field.type !== "hidden").map((field) => field.name));
   for (const field of form.elements) {
     const switched = field.type === "checkbox" || field.type === "radio";
+    if (field.type === "hidden" && shown.has(field.name)) continue; // the control says it
     if (field.disabled || !field.name || (switched && !field.checked) || field.value === "") continue;
     if (field.dataset.follows !== undefined && !touched.has(field.name)) continue;
-    if (changed && field.name === changed.name && field !== changed) continue; // said at two places
+    if (changed && field.name === changed.name && field !== changed && !switched) continue; // said at two places
     pairs.append(field.name, field.value);
   }
   if (changed) pairs.set("changed", changed.name);
@@ -52,8 +53,7 @@ function told(error) {
 
 /** Show a state: `query` is its address, or the control that was changed. */
 async function show(query, { begun = performance.now(), history: entry = "push", top = null } = {}) {
-  owed = entry === "push" || (owed && entry === "replace");
-  waiting = { query, begun, entry, top };
+  waiting = { query, begun, entry: inherited(waiting, entry), top };
   busy(true);
   extra.abort();
   if (asking) {
@@ -74,17 +74,24 @@ async function show(query, { begun = performance.now(), history: entry = "push",
         await new Promise((done) => setTimeout(done, AGAIN));
         found = await fetched(address, asking.signal);
       }
+      if (found.pending) continue;
       if (found.understood || !control) await put(found, turn);
       else control.setAttribute("aria-invalid", "true");
       fill(message, found.understood || !control ? "" : found.main);
     } catch (error) {
       if (error.name !== "AbortError") message.textContent = told(error);
+      else if (waiting) waiting.entry = inherited(turn, waiting.entry);
     }
   }
   asking = null;
   main.removeAttribute("aria-busy");
   status.textContent = document.querySelector("[data-spoken]")?.dataset.spoken ?? "";
   await later(current);
+}
+
+/** Return how a state enters the history in the place of one that was never shown. */
+function inherited(dropped, entry) {
+  return dropped?.entry === "push" && entry === "replace" ? "push" : entry;
 }
 
 /** Put an answer on the page, and its address into the history. */
@@ -94,11 +101,10 @@ async function put(found, { query, begun, entry, top }) {
   place(found, typeof query === "string" ? null : query);
   if (found.query !== current) {
     const address = `/?${found.query}`;
-    if (owed) {
+    if (entry === "push") {
       history.replaceState({ top: scrollY }, "");
       history.pushState(null, "", address);
     } else if (entry === "replace") history.replaceState(null, "", address);
-    owed = false;
     current = found.query;
   }
   refocus(active);
@@ -110,7 +116,8 @@ async function put(found, { query, begun, entry, top }) {
 /** Put what an answer has on the page; what is being typed or dragged stays, and what was changed since. */
 function place({ controls, tabs, main: parts, title }, control) {
   const active = control || waiting ? document.activeElement : null;
-  const kept = (field) => field === active || field === control || (waiting && touched.has(field.name));
+  const said = (field) => field === control && field.value !== "";
+  const kept = (field) => field === active || said(field) || (waiting && touched.has(field.name));
   if (controls !== null) fill(document.getElementById("controls"), controls, kept);
   fill(document.getElementById("views"), tabs);
   fill(main, parts, kept);
@@ -173,7 +180,8 @@ function changed(event) {
   const [known, seen] = [target.asked === target.value, type === "change"];
   target.asked = seen ? undefined : target.value;
   if (known && seen) {
-    if (target.value === "") target.value = target.defaultValue; // emptied: what counts without it
+    const idle = !document.documentElement.hasAttribute("data-busy");
+    if (target.value === "" && idle) target.value = target.defaultValue; // emptied: what counts without it
     return; // as it was typed
   }
   touched.add(target.name);

@@ -24,9 +24,12 @@ export function morph(old, fresh, kept = () => false) {
   const chart = old.classList.contains("chart");
   attributes(old, fresh, chart);
   if (chart) return; // what is inside is Plotly's
+  const { value } = fresh; // before its options move
+  const before = old.value;
   children(old, fresh, kept);
+  const wanted = kept(old) ? before : value;
+  if (old.matches("input, select, textarea, output") && old.value !== wanted) old.value = wanted;
   if (kept(old)) return;
-  if (old.matches("input, select, textarea, output") && old.value !== fresh.value) old.value = fresh.value;
   if ("checked" in old && old.checked !== fresh.checked) old.checked = fresh.checked;
 }
 

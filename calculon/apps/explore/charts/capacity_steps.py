@@ -12,6 +12,8 @@ from calculon.units import GIB
 WIDEST = 4.0
 """Multiple of the larger capacity of now and of the file up to which the chart goes."""
 
+GREY = "#888888"  # on light and on dark alike
+
 _TICKS = [2**power for power in range(14)]
 
 
@@ -58,10 +60,9 @@ def capacity_steps(
         "hovertemplate": "from %{customdata[2]}: %{customdata[1]}<br>%{text}<extra></extra>",
         "showlegend": False,
     }
-    lines = {"now": (now, COLORS["vermilion"], "solid")}
+    bars = [_mark("now", now, COLORS["vermilion"], "left" if now >= in_file else "right")]
     if in_file != now:
-        lines["in the file"] = (in_file, "#888888", "dash")
-    bars = [_mark(name, *one) for name, one in lines.items()]
+        bars.append(_mark("in the file", in_file, GREY, "right" if now > in_file else "left"))
     layout = {
         "height": 340,
         "xaxis": {
@@ -78,8 +79,8 @@ def capacity_steps(
     return {"data": [line, marks], "layout": layout}
 
 
-def _mark(name: str, size: float, color: str, dash: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a vertical line at a capacity, and its name."""
+def _mark(name: str, size: float, color: str, anchor: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a vertical line at a capacity, and its name; names of two lines go away from each other."""
     place = {"x": size / GIB, "xref": "x", "yref": "paper"}
     shape = {
         "type": "line",
@@ -89,7 +90,7 @@ def _mark(name: str, size: float, color: str, dash: str) -> tuple[dict[str, Any]
         "y1": 1,
         "xref": "x",
         "yref": "paper",
-        "line": {"color": color, "dash": dash, "width": 1.5},
+        "line": {"color": color, "dash": "dash" if color == GREY else "solid", "width": 1.5},
     }
     text = {
         "x": math.log10(size / GIB),
@@ -97,6 +98,7 @@ def _mark(name: str, size: float, color: str, dash: str) -> tuple[dict[str, Any]
         "xref": "x",
         "yref": "paper",
         "yanchor": "bottom",
+        "xanchor": anchor,
         "text": f"{size / GIB:,.5g} {name}",
         "showarrow": False,
     }

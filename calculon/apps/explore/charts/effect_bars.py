@@ -13,8 +13,8 @@ Link = Callable[[str, float], str]
 
 _ENDS = {"low": ("lower", "orange"), "high": ("higher", "blue")}
 _LONGEST = 26  # letters of a line of a label
-_ROW, _TITLE, _AROUND = 44, 30, 80
-"""Pixels: of a row, of the title of a panel, and around the chart."""
+_ROW, _TITLE, _LEGEND, _UNDER = 44, 30, 48, 48
+"""Pixels: of a row, of the title of a panel, of the legend, and of what stands below the axis."""
 
 _ROOM = 1.5
 """How much wider the axis is than the longest bar: texts stand beside the ends."""
@@ -58,12 +58,13 @@ def effect_bars(document: Document, link: Link) -> dict[str, Any] | None:
         "zeroline": True,
     }
     layout = {
-        "height": height + _AROUND,
+        "height": height + _LEGEND + _UNDER,
         "barmode": "overlay",
         "xaxis": axis,
         **axes,
         "annotations": titles,
-        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
+        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0},
+        "margin": {"t": _LEGEND},
     }
     return {"data": data, "layout": layout}
 
@@ -90,7 +91,7 @@ def _bars(
         {
             "type": "bar",
             "orientation": "h",
-            "name": f"figure {words}",
+            "name": words,
             "legendgroup": end,
             "showlegend": legend,
             "yaxis": axis,
@@ -146,7 +147,8 @@ def _text(row: Document, end: str, document: Document) -> str:
     both = [_percent(row[f"at_{one}"], document) or 0.0 for one in (end, *({*_ENDS} - {end}))]
     if both[0] * both[1] > 0 and abs(both[0]) <= abs(both[1]):
         return ""
-    return change(row[f"at_{end}"], document["value"])
+    said = change(row[f"at_{end}"], document["value"])
+    return "" if said == "0" else said
 
 
 def _point(row: Document, end: str, document: Document, link: Link) -> list[str]:

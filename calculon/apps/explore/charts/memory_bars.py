@@ -23,7 +23,7 @@ def kinds_of(stages: Sequence[StageNeed]) -> list[str]:
     return sorted(sums, key=lambda kind: -sums[kind])
 
 
-def stage_memory(stages: Sequence[StageNeed]) -> dict[str, Any]:
+def memory_bars(stages: Sequence[StageNeed]) -> dict[str, Any]:
     """Return the tier-1 memory of stages, GiB, as stacked bars below a line of what is usable."""
     kinds = kinds_of(stages)
     numbers = [one.stage for one in stages]

@@ -1,0 +1,127 @@
+"""Plans by two statistics, and those that no other one beats in both."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.apps.report.bars import COLORS
+from calculon.apps.report.frontier import Axis
+from calculon.frozen import dataclass
+from calculon.records import Column
+
+GREY = "#8a929c"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A plan.
+
+    Attributes
+    ----------
+    x, y : float
+        Its statistics, in their own units.
+    words : str
+        The plan, and both statistics, in words.
+    name : str
+        What it has in common with the cell and the row of its split.
+    link : str
+        The address of the page with this plan.
+    """
+
+    x: float
+    y: float
+    words: str
+    name: str
+    link: str
+
+
+def plans_chart(
+    x: Column,
+    y: Column,
+    front: Sequence[Point],
+    splits: Sequence[Point],
+    shown: Point | None = None,
+    best: Point | None = None,
+) -> Mapping[str, Any]:
+    """Return the chart.
+
+    Parameters
+    ----------
+    x, y : Column
+        The statistics.
+    front : sequence of Point
+        Plans that no other one beats in both, in the order of `x`.
+    splits : sequence of Point
+        The best plan of each split.
+    shown, best : Point, optional
+        The plan of the page, and the best of all.
+    """
+    every = [*front, *splits, *(one for one in (shown, best) if one is not None)]
+    across = Axis.of(x.name, x.unit, [one.x for one in every])
+    up = Axis.of(y.name, y.unit, [one.y for one in every])
+    sizes = [
+        axis.scale(values)
+        for axis, values in ((across, [o.x for o in every]), (up, [o.y for o in every]))
+    ]
+    traces = [
+        ("best of each split", splits, {"color": GREY, "size": 8, "opacity": 0.75}, "markers"),
+        ("beaten by none in both", front, {"color": COLORS["blue"], "size": 9}, "lines+markers"),
+        (
+            "best",
+            [best] if best else [],
+            {"color": COLORS["orange"], "size": 15, "symbol": "star"},
+            "markers",
+        ),
+        (
+            "shown",
+            [shown] if shown else [],
+            {
+                "color": COLORS["vermilion"],
+                "size": 16,
+                "symbol": "circle-open",
+                "line": {"width": 2},
+            },
+            "markers",
+        ),
+    ]
+    data = [_points(*trace, sizes) for trace in traces if trace[1]]
+    layout = {
+        "height": 380,
+        "hovermode": "closest",
+        "xaxis": _axis(x, across, sizes[0][1]),
+        "yaxis": {**_axis(y, up, sizes[1][1]), "automargin": True},
+        "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0},
+    }
+    return {"data": data, "layout": layout}
+
+
+def _points(
+    name: str,
+    points: Sequence[Point],
+    marker: Mapping[str, Any],
+    mode: str,
+    sizes: Sequence[tuple[float, str]],
+) -> dict[str, Any]:
+    (across, _), (up, _) = sizes
+    return {
+        "type": "scatter",
+        "name": name,
+        "mode": mode,
+        "x": [one.x / across for one in points],
+        "y": [one.y / up for one in points],
+        "customdata": [[one.link, one.name, one.words] for one in points],
+        "marker": {**marker, "line": {"width": 0, **marker.get("line", {})}},
+        "line": {"shape": "linear", "width": 1, "dash": "dot", "color": COLORS["blue"]},
+        "hovertemplate": "%{customdata[2]}<extra></extra>",
+    }
+
+
+def _axis(one: Column, axis: Axis, unit: str) -> dict[str, Any]:
+    words = one.name.replace("_", " ")
+    title = (
+        f"{one.help} ({unit})"
+        if unit and len(one.help) <= 40
+        else f"{words} ({unit})"
+        if unit
+        else words
+    )
+    return {"title": {"text": title}, "type": "log" if axis.ratios else "linear", "zeroline": False}

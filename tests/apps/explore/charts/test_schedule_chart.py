@@ -1,0 +1,104 @@
+"""The chart of the passes of every stage."""
+
+from functools import cache
+
+import pytest
+
+import calculon
+from calculon.apps.explore.charts.schedule_chart import AGAIN, schedule_chart
+from calculon.apps.report.digits import Digits
+from calculon.apps.report.pictures.canvas import time_unit
+from calculon.apps.views.schedule_passes import passes
+from tests.helpers import LLAMA_X64_P4
+
+CASES = {
+    "1f1b": {},
+    "chunks": {"pipeline_interleaving": 4},
+    "recomputed": {"activation_recompute": "full"},
+    "zbv": {"pp_schedule": "zbv", "pipeline_interleaving": 2},
+    "zb_h1": {"pp_schedule": "zb_h1", "activation_recompute": "full"},
+}
+
+
+@cache
+def _gantt(case):
+    found = calculon.estimate("llama3-8B", LLAMA_X64_P4 | CASES[case], "h100_80g_sxm")
+    return passes(found, 8), found
+
+
+def _chart(gantt):
+    return schedule_chart(gantt, Digits(0.1), [f"/?stage={i}" for i in range(gantt.stages)], 0)
+
+
+def _areas(trace):
+    """Return width times height of the rectangles of a shape, each of which has five points and a gap."""
+    corners = list(zip(trace["x"], trace["y"], strict=True))
+    return [
+        (corners[i + 2][0] - corners[i][0]) * (corners[i + 2][1] - corners[i][1])
+        for i in range(0, len(corners), 6)
+    ]
+
+
+def _shapes(chart):
+    return [one for one in chart["data"] if one.get("fill") and "fillpattern" not in one]
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return request.param
+
+
+def test_shapes_begin_and_end_with_the_schedule(case):
+    gantt, _ = _gantt(case)
+    _, factor = time_unit(gantt.end)
+    chart = _chart(gantt)
+    for one in chart["data"]:
+        times = [x for x in one["x"] if x is not None]
+        assert min(times) >= 0
+        assert max(times) <= gantt.end * factor * (1 + 1e-4)
+    assert chart["layout"]["xaxis"]["range"] == [0, gantt.end * factor]
+    last = max(x for one in _shapes(chart) for x in one["x"] if x is not None)
+    assert last == pytest.approx(gantt.end * factor, rel=1e-4)
+
+
+def test_what_no_shape_covers_is_idle(case):
+    gantt, _ = _gantt(case)
+    _, factor = time_unit(gantt.end)
+    chart = _chart(gantt)
+    busy = sum(sum(_areas(one)) for one in _shapes(chart) if one["name"] != AGAIN)
+    (whole,) = (sum(_areas(one)) for one in chart["data"] if "fillpattern" in one)
+    assert 1 - busy / whole == pytest.approx(gantt.idle_share, abs=1e-3)
+    mean = sum(map(gantt.idle, range(gantt.stages))) / gantt.stages
+    assert gantt.idle_share == pytest.approx(mean)
+    assert whole == pytest.approx(gantt.end * factor * gantt.stages * 0.86, rel=1e-3)
+
+
+def test_recomputation_has_its_share_of_the_backward_passes(case):
+    gantt, found = _gantt(case)
+    _, factor = time_unit(gantt.end)
+    (*again,) = (one for one in _chart(gantt)["data"] if one.get("name") == AGAIN)
+    assert bool(again) == any(stage["recompute_time"] for stage in found.stages)
+    for one in again:
+        time = 8 * sum(stage["recompute_time"] for stage in found.stages)
+        assert sum(_areas(one)) == pytest.approx(0.86 * time * factor, rel=1e-2)
+
+
+def test_a_pointer_meets_every_pass_and_a_click_leads_to_its_stage(case):
+    gantt, _ = _gantt(case)
+    met = set()
+    for one in _chart(gantt)["data"]:
+        if "customdata" in one:
+            met |= {tuple(about[:3]) for about in one["customdata"]}
+            assert one["meta"] == [f"/?stage={i}" for i in range(gantt.stages)]
+    assert met == {(p.stage, p.microbatch + 1, p.chunk + 1) for p in gantt.pieces}
+
+
+def test_large_schedules_have_few_shapes():
+    found = calculon.estimate(
+        "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g", edition="corrected"
+    )
+    gantt = passes(found, 32)
+    chart = _chart(gantt)
+    assert len(gantt.pieces) == 2 * 64 * 32
+    assert len(chart["data"]) < 10
+    assert chart["layout"]["height"] < 800

@@ -1,0 +1,92 @@
+"""The view of the machine, as people go through it: what would more memory buy?"""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page
+
+from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_screen
+
+SMALL = {"model": "gpt3-13B", "system": "a100_80g_sxm", "procs": 64, "view": "machine"}
+RANGE, NUMBER = "#knob-1-range", "#knob-1-value"
+
+
+def test_what_would_more_memory_buy_is_answered_by_a_click(visitor: Visitor) -> None:
+    page = visitor.open(SMALL, charts=False)
+    first = page.url, page.inner_text("#reading")
+    page.click("text=of memory buy?")
+    settled(page)
+    assert "system.mem1.GiB=120" in page.url
+    assert page.input_value(NUMBER) == "120"
+    assert "with the same plan" in page.inner_text("#reading").lower()
+    assert "The best plan of this machine takes" in page.inner_text("#part-machine-best")
+    assert "now" in page.inner_text("#part-machine-capacity tr.now")
+    page.click("#knob-1 >> text=reset")
+    settled(page)
+    assert (page.url, page.inner_text("#reading")) == first
+
+
+def test_a_slider_follows_the_keyboard_and_keeps_the_focus(visitor: Visitor) -> None:
+    page = visitor.open(SMALL, charts=False)
+    stops = page.evaluate(f"JSON.parse(document.querySelector('{RANGE}').dataset.stops)")
+    page.focus(RANGE)
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+        settled(page)
+    value = stops[stops.index(80) + 2]
+    assert page.input_value(NUMBER) == f"{value:g}"
+    assert f"system.mem1.GiB={value:g}" in page.url
+    assert page.evaluate("document.activeElement.id") == RANGE[1:]
+    assert page.get_attribute(RANGE, "aria-valuetext") == f"{value:g} GiB"
+    page.fill(NUMBER, "")
+    page.keyboard.press("Tab")
+    settled(page)
+    assert "system." not in page.url
+    assert page.input_value(NUMBER) == "80"
+
+
+def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(visitor: Visitor) -> None:
+    page = visitor.open(
+        {**SMALL, "tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1}, charts=False
+    )
+    address, box = page.url, page.locator("#knob-2-range").bounding_box()
+    page.evaluate(
+        "() => { window.told = new Set(); new MutationObserver(() => told.add(reading.innerText))"
+        ".observe(main, { subtree: true, childList: true, characterData: true }); }"
+    )
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+    page.mouse.down()
+    for step in range(30):
+        page.mouse.move(box["x"] + (0.3 + 0.02 * step) * box["width"], middle)
+        page.wait_for_timeout(30)
+    page.mouse.up()
+    settled(page)
+    assert page.evaluate("told.size") > 2
+    assert "system.mem1.GBps=" in page.url
+    page.go_back()
+    settled(page)
+    assert page.url == address
+
+
+def test_the_view_of_the_machine_fits_every_screen(
+    visitor: Visitor, picture: Callable[[Page, str], None]
+) -> None:
+    page = visitor.open({**SMALL, "system.mem1.GiB": 40, "figures": "launch"})
+    for width, dark in ((1280, False), (390, False), (390, True), (1280, True)):
+        resized(page, width, dark=dark)
+        picture(page, f"machine-{width}{'-dark' if dark else ''}")
+        assert not wider_than_screen(page)
+
+
+def test_other_figures_are_found_by_a_word(visitor: Visitor) -> None:
+    page = visitor.open(SMALL, charts=False)
+    page.click("#other-figures summary")
+    page.fill("#figures-filter", "kernel launch")
+    page.keyboard.press("Enter")
+    settled(page)
+    assert page.locator("#other-figures tbody tr").count() > 0
+    assert page.input_value("[name='system.ext.launch.kernel']")
+    page.fill("[name='system.ext.launch.kernel']", "1e-5")
+    settled(page)
+    assert "system.ext.launch.kernel=1e-05" in page.url
+    assert page.locator("#part-machine .changed-machine").count() == 1
