@@ -105,17 +105,14 @@ def explore(
 
     Parameters
     ----------
-    model, system : str or path
-        What is shown first: names of the catalog, or files.
-    procs : int or str
-        Processors; ``"1k"`` is 1,024.
+    model, system, procs : str, path or int
+        What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
     mine : str or mapping, optional
         A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
     port : int
         Where to listen; 0 takes a port that is free.
     **words : str or int
-        Further words of the address: ``batch="4M"``, ``seq="8k"``, ``dtype="fp8"``, ``preset``, ``tokens="15T"``,
-        ``view="pipeline"``.
+        Further words of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``, ``view="pipeline"``.
 
     Returns
     -------
