@@ -113,7 +113,7 @@ function themed(layout, width) {
       .filter((name) => /^[xy]axis\d*$/.test(name))
       .map((name) => [name, { ...axis, ...layout[name] }]),
   );
-  const narrow = { ...layout.legend, x: 0, xref: "container", font: { size: 10 }, itemwidth: 30, maxheight: 0.9 };
+  const narrow = { ...layout.legend, x: 0, font: { size: 10 }, itemwidth: 30, maxheight: 0.9 };
   const legend = layout.legend && width < 500 ? { legend: narrow } : {};
   return { ...layout, ...base, ...axes, ...legend };
 }
