@@ -134,3 +134,8 @@ document.addEventListener("click", ({ target }) => {
 });
 addEventListener("toggle", () => draw(), true); // a chart that was folded away
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
+let settling = 0;
+addEventListener("resize", () => {
+  clearTimeout(settling);
+  settling = setTimeout(() => draw(true), 200); // legends are laid out for the width
+});
