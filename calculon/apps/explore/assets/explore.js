@@ -71,6 +71,7 @@ async function show(query, { begun = performance.now(), history: entry = "push",
       let found = await fetched(address, asking.signal);
       while (found.pending && !waiting) {
         place(found, control);
+        status.textContent = document.querySelector("#part-searching h2")?.textContent ?? "";
         await new Promise((done) => setTimeout(done, AGAIN));
         found = await fetched(address, asking.signal);
       }
