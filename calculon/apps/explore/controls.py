@@ -56,6 +56,7 @@ class Control:
 def controls(state: State, answers: Answers) -> Markup:
     """Return the controls as HTML, set to what the page shows."""
     question, shown = answers.question(state), answers.plan(state)
+    replicas = shown.fields.get("data_par")
     found = answers.choices(state)
     sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
     shown_sizes = [_control(state, one, found) for one in sizes]
@@ -74,7 +75,7 @@ def controls(state: State, answers: Answers) -> Markup:
         unfolded=[one for one in several if one.name in UNFOLDED],
         folded=[one for one in several if one.name not in UNFOLDED],
         changed=sum(not one.follows for one in several if one.name not in UNFOLDED),
-        replicas=shown.fields.get("data_par"),
+        replicas=replicas if isinstance(replicas, int) else None,  # what is stated may be anything
         others=[
             (name, text) for name, text in state.pairs() if name in state.plan and name not in known
         ],
@@ -161,8 +162,8 @@ def _settled_plan(state: State, answers: Answers, changed: str) -> State:
         follows = {LAYOUT: ends} if before != shown.fields[LAYOUT] else {}
         return replace(state, plan=answers.stated(state), told=_told(follows))
     found = answers.choices(state)
-    if found is None:
-        return state
+    if found is None or (changed in state.plan and changed not in found.stated):
+        return state  # too little of it can be read
     changes = {changed: state.plan[changed]} if changed in state.plan else {}
     (outcome,) = found.outcomes([changes])
     if outcome is None:

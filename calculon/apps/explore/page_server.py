@@ -6,9 +6,11 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -175,12 +177,17 @@ class Site:
     def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
         """Return the page of an address that means nothing: the message, beside the controls of the first page."""
         return {
-            **self._frame(self._first, controls(self._first, self._unsearched)),
+            **self._frame(self._first, self._first_controls),
             "title": "Not understood",
             "view": "",
             "query": request.url.query,
             "problem": str(error).splitlines(),
         }
+
+    @cached_property
+    def _first_controls(self) -> Markup:
+        """The controls of the first page, before any plan is known."""
+        return controls(self._first, self._unsearched)
 
     def _made(self, kind: PartKind, state: State) -> Part | None:
         with telling():

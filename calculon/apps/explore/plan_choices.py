@@ -133,7 +133,10 @@ class Choices:
 
     @cached_property
     def _possible(self) -> dict[str, dict[Any, bool]]:
-        """Other values of each field, what divides and what the framework has, and whether rules allow them at once."""
+        """Other values of each field, what divides and what the framework has, and whether rules allow them at once.
+
+        Of a plan whose degrees are not those of its processors, no size is known to be allowed.
+        """
         q, execution = self.question, Execution(**self.fields)
         variations = Variations(q.model, execution)
         moved = moves(q.model, execution, q.system, variations)
@@ -147,7 +150,8 @@ class Choices:
             named = field_of(move.field).declaration.choices
             value = named[move.value] if named else move.value
             if move.field != CHUNKS or value in divide:
-                found.setdefault(move.field, {})[value] = good
+                known = good and not (move.field in SIZES and variations.broken)
+                found.setdefault(move.field, {})[value] = known
         return found
 
     @cached_property

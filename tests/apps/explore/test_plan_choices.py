@@ -158,6 +158,22 @@ def test_what_cannot_be_mended_stays_and_is_told():
     assert "tensor_par" in answers().plan(then).problem
 
 
+def test_degrees_that_do_not_divide_the_processors_are_offered_what_does():
+    state = replace(DENSE, procs=12, plan={**PLAIN, "pipeline_par": 8, CHUNKS: 1}, batch="48")
+    assert answers().plan(state).estimate is None
+    offered = {one.field: one.values for one in answers().choices(state).sizes}
+    told = {
+        (name, value)
+        for one in answers().single_changes(state)
+        for name, value in one.changes.items()
+    }
+    wanted = {
+        ("pipeline_par", value) for value in range(1, 13) if 12 % (2 * value) == 0
+    }  # TP 2 is kept
+    assert {(name, value) for name, value in told if name == "pipeline_par"} == wanted
+    assert {*offered["pipeline_par"]} == {8, *(value for _, value in wanted)}
+
+
 def test_other_processors_keep_a_plan_of_ones_own():
     then = settled(replace(DENSE, procs=128, plan=PLAIN), answers(), "procs")
     assert then.plan == PLAIN
