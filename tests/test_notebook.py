@@ -1,4 +1,4 @@
-"""The example notebook runs from first to last cell, as Jupyter runs it, and shows what it promises."""
+"""The example notebooks run from first to last cell, as Jupyter runs them, and show what they promise."""
 
 import json
 import os
@@ -10,12 +10,28 @@ import pytest
 
 from tests.helpers import ROOT
 
-NOTEBOOK = ROOT / "examples" / "notebook.ipynb"
+NOTEBOOKS = {name: ROOT / "examples" / f"{name}.ipynb" for name in ("notebook", "explore")}
+
+ADVICE = {
+    "notebook": {
+        *("plan", "waterfall", "search", "pareto", "sweep", "sensitivity", "compare"),
+        *("report", "plot"),
+    },
+    "explore": {"plan", "search", "sensitivity", "explore", "plot"},
+}
+"""What each shows."""
+
+CHART = "application/vnd.plotly.v1+json"
+
+
+@pytest.fixture(scope="module", params=NOTEBOOKS)
+def name(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def document():
-    return json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+def document(name):
+    return json.loads(NOTEBOOKS[name].read_text(encoding="utf-8"))
 
 
 def code_of(document):
@@ -28,13 +44,10 @@ def test_outputs_are_not_stored(document):
         assert cell["execution_count"] is None
 
 
-def test_it_shows_every_kind_of_advice(document):
+def test_it_shows_every_kind_of_advice(name, document):
     text = "\n".join("".join(cell["source"]) for cell in code_of(document))
     calls = set(re.findall(r"calculon\.(\w+)\(|\.(plot|pareto)\(", text))
-    assert {name for pair in calls for name in pair} >= {
-        *("plan", "waterfall", "search", "pareto", "sweep", "sensitivity", "compare"),
-        *("report", "plot"),
-    }
+    assert {word for pair in calls for word in pair} >= ADVICE[name]
 
 
 @pytest.fixture
@@ -50,24 +63,36 @@ def private(monkeypatch):
     shutil.rmtree(place)
 
 
-@pytest.mark.filterwarnings("default")  # of Jupyter
-def test_every_cell_runs_and_shows_its_result(private, tmp_path):
+def run(name, private, folder):
+    """Run a notebook in a folder, and return its cells of code."""
     import nbformat
     from nbclient import NotebookClient
 
-    whole = nbformat.read(NOTEBOOK, as_version=4)
+    whole = nbformat.read(NOTEBOOKS[name], as_version=4)
     client = NotebookClient(
-        whole, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        whole, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
     client.create_kernel_manager()
     client.km.transport, client.km.ip = "ipc", f"{private}/kernel"  # no port of the machine
     client.execute()
-    for cell in code_of(whole):
+    return code_of(whole)
+
+
+@pytest.mark.filterwarnings("default")  # of Jupyter
+def test_every_cell_runs_and_shows_its_result(name, private, tmp_path):
+    charts = 0
+    for cell in run(name, private, tmp_path):
         (output,) = cell["outputs"]  # nothing printed, no warning
-        assert output["output_type"] == "execute_result"
+        assert output["output_type"] == "execute_result" or CHART in output["data"]
         last = cell["source"].splitlines()[-1]
-        if last.endswith(")") and ".plot(" in last:
+        if "interactive=True" in last:
+            assert output["data"][CHART]["data"]
+            charts += 1
+        elif last.endswith(")") and ".plot(" in last:
             assert len(output["data"]["image/png"]) > 10_000
         elif re.fullmatch(r"\w+|calculon\.\w+\(.*\)", last):
             assert output["data"]["text/html"].startswith('<div class="calculon">')
-    assert "Side by side" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    if name == "notebook":
+        assert "Side by side" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    else:
+        assert charts == 6  # noqa: PLR2004

@@ -165,7 +165,7 @@ def _search_portion(
             continue
         seen(of_tile.good)
         bounds = np.where(tile.fits.any(axis=(1, 2, 3)), bounds, -np.inf)
-        if bounds.max() >= ranking.threshold:
+        if (bounds >= ranking.least(tile.nodes.numbers)).any():
             tile.release_grid()
             promising.append((tile, bounds))
             waiting += len(tile.nodes)
@@ -198,7 +198,7 @@ def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile
     count = 0
     while promising and (not parts or promising[-1][0].kind == parts[0][0].kind):
         tile, of_tile = promising[-1]
-        some = np.flatnonzero((of_tile >= ranking.threshold).any(axis=0))
+        some = np.flatnonzero((of_tile >= ranking.least(tile.nodes.numbers)).any(axis=0))
         if parts and count + len(some) > GRID_NODES:
             break
         promising.pop()
@@ -209,23 +209,24 @@ def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile
 
 
 def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking, seen: Seen) -> None:
-    """Consider the executions of a tile, the highest bounds first, until the rest is below the threshold."""
+    """Consider the executions of a tile, the most promising first, until the rest is below the threshold."""
     bounds = _refined(tile, bounds, ranking)
-    cells = np.nonzero(tile.fits & (bounds >= ranking.threshold)[:, None, None, None, :])
-    bound = bounds[cells[0], cells[-1]]
-    order = np.argsort(-bound, kind="stable")
-    bound, done, step = bound[order], 0, FIRST_CELLS
-    while done < len(bound) and bound[done] >= ranking.threshold:
-        part = order[done : done + step]
+    numbers = tile.nodes.numbers
+    enough = bounds >= ranking.least(numbers)
+    cells = np.nonzero(tile.fits & enough[:, None, None, None, :])
+    bound, numbers = bounds[cells[0], cells[-1]], numbers[cells[-1]]
+    left, step = ranking.order(bound, numbers), FIRST_CELLS
+    while len(left):
+        part, left = left[:step], left[step:]
         for rows in tile.rows(tuple(index[part] for index in cells)):
             ranking.consider(space, rows)
             seen(0)
-        done, step = done + step, MORE_CELLS
+        left, step = left[bound[left] >= ranking.least(numbers[left])], MORE_CELLS
 
 
 def _refined(tile: Tile, bounds: Array, ranking: Ranking) -> Array:
     """Lower the bounds of the cells that are left by what data parallelism exposes, where many are left."""
-    left = np.flatnonzero((bounds >= ranking.threshold).any(axis=0))
+    left = np.flatnonzero((bounds >= ranking.least(tile.nodes.numbers)).any(axis=0))
     if len(left) <= FEW_NODES:
         return bounds
     lower = ranking.upper_bound(tile, left)

@@ -45,6 +45,17 @@ class Ranking(ABC):
         Of some `nodes` of the tile a closer bound, which takes longer to find.
         """
 
+    def least(self, numbers: Array) -> Array | float:
+        """Return the scores below which executions are of no interest any more, of executions or of their nodes.
+
+        They are given by their numbers; what is added to a number within a node does not matter.
+        """
+        return self.threshold
+
+    def order(self, bounds: Array, numbers: Array) -> Array:
+        """Return the places of cells with these bounds and numbers of nodes, those first that are looked at first."""
+        return np.argsort(-bounds, kind="stable")
+
     @abstractmethod
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
         """Take in executions: scores of shape (objectives, executions), numbers, and switches that are on."""
@@ -63,11 +74,12 @@ class Ranking(ABC):
     def consider(self, space: Space, rows: Rows) -> None:
         """Keep of executions those whose networks fit, that meet the condition, and that are good enough."""
         first, *others = self.objectives
-        chosen = Chosen(rows, np.flatnonzero(rows.allowed & (rows.bound(first) >= self.threshold)))
+        least = self.least(rows.numbers)
+        chosen = Chosen(rows, np.flatnonzero(rows.allowed & (rows.bound(first) >= least)))
         if not len(chosen):
             return
         score = first.value(chosen.values(first.statistic))
-        kept = score >= self.threshold
+        kept = score >= self.least(chosen.numbers)
         if self.where is not None:
             kept[kept] = _meets(self.where, space, chosen.take(kept))
         if kept.any():
@@ -100,17 +112,7 @@ class Best(Ranking):
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
         """Return the best score that each cell may have, where the objective has a bound."""
-        if not self._prune:
-            return None
-        if self.objectives[0].of_memory:
-            return _best_memory(self.objectives[0], tile) if nodes is None else None
-        if self.objectives[0].of_runs:
-            return _best_run(self.objectives[0], tile, nodes)
-        bound = self.objectives[0].bound
-        if nodes is None:
-            return bound(lambda: tile.time_lower_bound, tile.batch_size, tile.tokens)
-        sizes = tile.batch_size[nodes], tile.tokens[nodes]
-        return bound(lambda: tile.closer_lower_bound(nodes), *sizes)
+        return _upper_bound(self.objectives[0], tile, nodes) if self._prune else None
 
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
         """Take in executions that reach the threshold.
@@ -161,10 +163,28 @@ class BestOfEach(Ranking):
     def __init__(self, objective: Objective, stride: int, where: Condition | None = None):
         super().__init__([objective], where)
         self._stride = stride
+        self._kinds = np.zeros(0, np.int64)  # of what is kept, ascending
 
     def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Nothing: each kind has a threshold of its own."""
-        return None
+        """Return the best score that each cell may have, where the objective has a bound."""
+        return _upper_bound(self.objectives[0], tile, nodes)
+
+    def least(self, numbers: Array) -> Array | float:
+        """Return the score of the best of each kind; each kind has a threshold of its own."""
+        if not len(self._kinds):
+            return -np.inf
+        kinds = numbers // self._stride
+        places = np.minimum(np.searchsorted(self._kinds, kinds), len(self._kinds) - 1)
+        known = self._kinds[places] == kinds
+        return np.asarray(np.where(known, self.scores[0, places], -np.inf))
+
+    def order(self, bounds: Array, numbers: Array) -> Array:
+        """Return the cells with the highest bound of each kind, then the next ones."""
+        kinds = numbers // self._stride
+        order = np.lexsort((-bounds, kinds))
+        first = np.flatnonzero(np.diff(kinds[order], prepend=-1))
+        place = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order)))
+        return order[np.argsort(place, kind="stable")]
 
     def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
         """Take in executions."""
@@ -172,8 +192,8 @@ class BestOfEach(Ranking):
         self.switches = np.concatenate([self.switches, np.broadcast_to(switches, numbers.shape)])
         self.numbers = np.concatenate([self.numbers, numbers])
         order = np.lexsort((self.numbers, self.switches, -self.scores[0]))
-        _, first = np.unique(self.numbers[order] // self._stride, return_index=True)
-        self._take(order[np.sort(first)])
+        self._kinds, first = np.unique(self.numbers[order] // self._stride, return_index=True)
+        self._take(order[first])
 
 
 class Front(Ranking):
@@ -195,29 +215,16 @@ class Front(Ranking):
         self._take(pareto_front(self.scores, self.numbers, self.switches))
 
 
-class Together(Ranking):
-    """Several rankings of the same executions, whose results are computed once; it ranks as the first."""
-
-    def __init__(self, *rankings: Ranking):
-        super().__init__(rankings[0].objectives)
-        self.rankings = rankings
-
-    def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Nothing: what one has no use for another may want."""
-        return None
-
-    def consider(self, space: Space, rows: Rows) -> None:
-        """Let each consider the executions."""
-        for one in self.rankings:
-            one.consider(space, rows)
-
-    def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
-        """Take in executions: those of the first, as only it has their scores."""
-        self.rankings[0].keep(scores, numbers, switches)
-
-    def ranked(self) -> tuple[Array, Array]:
-        """Return scores and numbers of the first, best first."""
-        return self.rankings[0].ranked()
+def _upper_bound(objective: Objective, tile: Tile, nodes: Array | None) -> Array | None:
+    """Return the best score that each cell may have, where the objective has a bound; closer ones of some nodes."""
+    if objective.of_memory:
+        return _best_memory(objective, tile) if nodes is None else None
+    if objective.of_runs:
+        return _best_run(objective, tile, nodes)
+    if nodes is None:
+        return objective.bound(lambda: tile.time_lower_bound, tile.batch_size, tile.tokens)
+    sizes = tile.batch_size[nodes], tile.tokens[nodes]
+    return objective.bound(lambda: tile.closer_lower_bound(nodes), *sizes)
 
 
 def _best_memory(objective: Objective, tile: Tile) -> Array:

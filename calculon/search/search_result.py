@@ -243,7 +243,7 @@ class SearchResult(Displayed):
         scores, numbers = ranking.ranked()
         return SearchResult(self.space, ranking.objectives, counts, numbers, scores)
 
-    def plot(self, x: str = "", y: str = "") -> "Figure":
+    def plot(self, x: str = "", y: str = "", *, interactive: bool = False) -> "Figure":
         """Draw two statistics of the executions, and those that no other one beats in both.
 
         Parameters
@@ -251,15 +251,17 @@ class SearchResult(Displayed):
         x, y : str
             ``STATISTIC[:max|min]``; by default the last and the first objective of a frontier, of other results the
             memory of a processor and the rate. ``calculon plot pareto`` draws all executions of a space.
+        interactive : bool
+            As the page in a browser draws it (extra ``web``), with the best of each split: a plotly Figure.
 
         Raises
         ------
         SpecError
-            For an unknown statistic, and where matplotlib is missing.
+            For an unknown statistic, and where the library is missing.
         Infeasible
             When nothing was found.
         """
-        return drawn(self, "pareto", x=x, y=y)
+        return drawn(self, "pareto", interactive=interactive, x=x, y=y)
 
     def to_frame(self) -> "pd.DataFrame":
         """Return executions, statistics, the interval of the time and what was asked as a DataFrame, best first."""

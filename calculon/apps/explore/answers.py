@@ -84,8 +84,8 @@ class Shown:
 
     @cached_property
     def brief(self) -> Result | None:
-        """The same without the groups of ranks, which take as long as all else."""
-        return None if self.estimate is None else result_of(self.estimate, groups=False)
+        """The same without what takes longer than the estimate, such as the groups of ranks."""
+        return None if self.estimate is None else result_of(self.estimate, details=False)
 
 
 @dataclass(frozen=True)

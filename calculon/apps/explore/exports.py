@@ -4,20 +4,26 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from calculon import inputs
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.same_command import (
     asked_effects,
+    fixed_values,
+    more_values,
     own_length,
     readable,
     stated_execution,
 )
+from calculon.apps.explore.searches import asked, each_split
 from calculon.apps.notebook.given import results_of
 from calculon.apps.report.sensitivity_page import figures_table
 from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.study.task import Search, run_search
 from calculon.apps.views.report_file import report_text
-from calculon.apps.views.winner_files import table_text
+from calculon.apps.views.winner_files import document, table_text
+from calculon.campaign.read import read_campaign
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
@@ -29,7 +35,9 @@ from calculon.planner.dependence import Sensitivity
 from calculon.planner.launch_flags import export_flags
 from calculon.planner.planning import plan
 from calculon.planner.sensitivity import sensitivity
+from calculon.search.request import one_stretch
 from calculon.spec.files import indented, json_text
+from calculon.spec.named_values import CORRECTED
 
 _TYPES = {
     ".csv": "text/csv; charset=utf-8",
@@ -176,6 +184,30 @@ def shown_estimate(state: State, answers: Answers) -> Estimate:
     return shown.estimate
 
 
+def searched(state: State, answers: Answers) -> dict[str, Any]:
+    """Return the best execution of the search, as the command that searches writes it."""
+    model, system = _sources(state, answers)
+    question = asked(state, answers).question
+    campaign = read_campaign({}, {"tokens": state.tokens}) if state.tokens else None
+    one = Search(
+        number=0,
+        model=inputs.model(model),
+        system=inputs.system(system),
+        num_procs=state.procs,
+        max_batch_size=question.batch_size,
+        datatype=question.datatype,
+        objective=state.option("objective"),
+        where=state.option("where") or None,
+        fix=fixed_values(state, answers),
+        add=more_values(state, answers),
+        edition=CORRECTED,
+        preset=question.framework,
+        campaign=one_stretch(campaign) if campaign is not None else None,
+    )
+    found = run_search(one).result(one)
+    return dict(document(found, one.question(found.space.preset)))
+
+
 def depends(state: State, answers: Answers) -> Sensitivity:
     """Return what the plan depends on, as the command says it."""
     model, system = _sources(state, answers)
@@ -217,7 +249,19 @@ EXPORTS: dict[str, Export] = {
     "plans.csv": Export(
         title="Best plan of each split",
         text=lambda state, answers: table_text([answers.found(state)]),
-        views=("plan", "search"),
+        views=("plan",),
+        runs=False,
+    ),
+    "search.json": Export(
+        title="Best execution of this search",
+        text=lambda state, answers: json_text(searched(state, answers)),
+        views=("search",),
+        runs=False,
+    ),
+    "search.csv": Export(
+        title="Best execution of each split",
+        text=lambda state, answers: table_text([each_split(state, answers)]),
+        views=("search",),
         runs=False,
     ),
     "statistics.json": Export(

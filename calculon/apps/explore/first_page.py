@@ -22,7 +22,9 @@ _ELSEWHERE = {"num_procs": "PROCS", "datatype": "--dtype", "preset": "--preset",
 """Fields that only the question says, and what says them there."""
 
 
-def first_page(answers: Answers, words: Sequence[tuple[str, str]], mine: str | None) -> State:
+def first_page(
+    answers: Answers, words: Sequence[tuple[str, str]], mine: str | Mapping[str, Any] | None
+) -> State:
     """Return the state that a page shows first.
 
     Parameters
@@ -31,7 +33,7 @@ def first_page(answers: Answers, words: Sequence[tuple[str, str]], mine: str | N
         What may be asked for; its offer has a model and a system.
     words : sequence of (str, str)
         The address, without model and system.
-    mine : str, optional
+    mine : str or mapping, optional
         A plan of one's own, as ``calculon plan --mine`` takes it.
 
     Raises
@@ -48,7 +50,9 @@ def first_page(answers: Answers, words: Sequence[tuple[str, str]], mine: str | N
         return state
     stated = read_mine(mine, state.procs)
     return (
-        _of_file(answers, state, mine) if stated.fields is None else _of_pairs(state, stated.fields)
+        _of_file(answers, state, str(mine))
+        if stated.fields is None
+        else _of_pairs(state, stated.fields)
     )
 
 

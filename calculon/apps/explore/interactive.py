@@ -4,13 +4,19 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.charts.effect_bars import effect_bars
+from calculon.apps.explore.charts.plans_chart import Point, plans_chart
+from calculon.apps.explore.found_plans import split_name
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.own_page import LIBRARY
-from calculon.apps.explore.page_state import OPTIONS, State
+from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Figure
 from calculon.apps.explore.views import KINDS
+from calculon.apps.report.plans_table import figure
+from calculon.apps.views.front import front_of
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.estimate import Estimate
 from calculon.frozen import dataclass
@@ -20,7 +26,9 @@ from calculon.planner.answer import Answer
 from calculon.planner.ask import Question, ask
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.stage_needs import StageNeed, needs_of
+from calculon.search.objective import known_statistic
 from calculon.search.search_result import SearchResult
+from calculon.spec.plan_words import plan_words
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure as PlotlyFigure
@@ -122,6 +130,30 @@ def _tornado(one: Sensitivity) -> Figure | None:
     return effect_bars(one.to_dict(), lambda path, value: "")
 
 
+def _front(one: SearchResult, x: str, y: str) -> Figure:
+    """Return the best of each split, and the executions that no other one of the search beats in both statistics."""
+    found = front_of(one, x, y)
+    across, up = (known_statistic(name, "plot", whole_runs=True) for name in (found.x, found.y))
+    columns = np.stack([one.evaluation[name] for name in (found.x, found.y)])
+    ranks = np.flatnonzero(np.isfinite(columns).all(axis=0)).tolist()
+    winners = list(one.winners())
+    points: list[Point] = []
+    splits: dict[str, Point] = {}
+    for rank in ranks:
+        fields, stats = winners[rank]
+        values = columns[:, rank].tolist()
+        words = plan_words(fields, one.space.preset.usual(fields))
+        told = (figure(*pair, stats) for pair in zip((up, across), values[::-1], strict=True))
+        name = split_name(fields["tensor_par"], fields["pipeline_par"])
+        point = Point(
+            x=values[0], y=values[1], words=f"{words}<br>{', '.join(told)}", name=name, link=""
+        )
+        points.append(point)
+        splits.setdefault(name, point)
+    unbeaten = [points[place] for place in found.front.tolist()]
+    return plans_chart(across, up, unbeaten, list(splits.values()), best=next(iter(points), None))
+
+
 _PLANS: Mapping[str, Callable[..., Figure | None]] = {
     "breakdown": _part("time"),
     "memory": _part("memory"),
@@ -135,9 +167,14 @@ _PLANS: Mapping[str, Callable[..., Figure | None]] = {
 _KINDS: Mapping[type, Mapping[str, Callable[..., Figure | None]]] = {
     Estimate: _PLANS,
     Answer: {**_PLANS, "waterfall": _part(_OF_BOTH)},
+    SearchResult: {"pareto": _front},
     Sensitivity: {"tornado": _tornado},
 }
 """The charts of each result by kind."""
+
+
+_OPTIONS = {"schedule": ("microbatches",), "pareto": ("x", "y")}
+"""The arguments of kinds that have some."""
 
 
 def chart(result: Any, kind: str, **options: Any) -> Figure:
@@ -151,7 +188,7 @@ def chart(result: Any, kind: str, **options: Any) -> Figure:
         Kind of chart: those of ``plot`` that the page has, of plans also ``memory``, ``traffic``, ``operators`` and
         ``roofline``.
     options : object
-        Options of the part of the page: ``microbatches`` of a schedule.
+        ``microbatches`` of a schedule, ``x`` and ``y`` of a search.
 
     Raises
     ------
@@ -164,8 +201,10 @@ def chart(result: Any, kind: str, **options: Any) -> Figure:
     if kind not in kinds:
         wanted = "one of " + ", ".join(kinds) if kinds else "a picture that is not interactive"
         raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
-    if strange := [name for name in options if name not in OPTIONS]:
-        raise SpecError("plot", Problem(strange[0], f"an argument of {kind}", "another name"))
+    known = _OPTIONS.get(kind, ())
+    if strange := [name for name in options if name not in known]:
+        wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
+        raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
     found = kinds[kind](result, **options)
     if found is None:
         raise Infeasible("nothing", "there is nothing to draw")

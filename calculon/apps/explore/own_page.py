@@ -4,9 +4,10 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from html import escape
 from threading import Thread
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason
@@ -42,7 +43,16 @@ class ExplorePage:
 
         self._socket = _listening(port)
         self.url = f"http://{HOST}:{self._socket.getsockname()[1]}{query}"
-        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            app,
+            lifespan="on",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
         self._server = uvicorn.Server(config)
         sockets = {"sockets": [self._socket]}
         name = f"calculon {self.url}"
@@ -87,6 +97,7 @@ def explore(
     system: str | os.PathLike[str] = "h100_80g_sxm",
     procs: int | str = 1024,
     *,
+    mine: str | Mapping[str, Any] | None = None,
     port: int = 0,
     **words: str | int,
 ) -> ExplorePage:
@@ -94,15 +105,14 @@ def explore(
 
     Parameters
     ----------
-    model, system : str or path
-        What is shown first: names of the catalog, or files.
-    procs : int or str
-        Processors; ``"1k"`` is 1,024.
+    model, system, procs : str, path or int
+        What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
+    mine : str or mapping, optional
+        A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
     port : int
         Where to listen; 0 takes a port that is free.
     **words : str or int
-        Further words of the address: ``batch="4M"``, ``seq="8k"``, ``dtype="fp8"``, ``preset``, ``tokens="15T"``,
-        ``view="pipeline"``.
+        Further words of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``, ``view="pipeline"``.
 
     Returns
     -------
@@ -128,19 +138,18 @@ def explore(
         import uvicorn  # noqa: F401
 
         from calculon.apps.explore.answers import Answers
+        from calculon.apps.explore.first_page import first_page
         from calculon.apps.explore.guard import NOTEBOOKS, names_of
         from calculon.apps.explore.offer import Offer
         from calculon.apps.explore.page_server import app
-        from calculon.apps.explore.page_state import State, read_state
     except ImportError as error:
         hint = f"{sys.executable} -m pip install '{LIBRARY}'"
         found = f"no {error.name}"
         raise SpecError("explore", Problem("", "the packages of the page", found, hint)) from None
-    offer = Offer(os.fspath(model), os.fspath(system))
-    asked = {"procs": procs, **words}
-    first = State(model=offer.model, system=offer.system, procs=1)
-    first = read_state([(name, str(value)) for name, value in asked.items()], offer, first)
-    page = app(Answers(offer), first, names_of(HOST), NOTEBOOKS)
+    answers = Answers(Offer(os.fspath(model), os.fspath(system)))
+    asked = [(name, str(value)) for name, value in {"procs": procs, **words}.items()]
+    first = first_page(answers, asked, mine)
+    page = app(answers, first, names_of(HOST), NOTEBOOKS)
     return ExplorePage(page, first.link(), port)
 
 

@@ -10,10 +10,13 @@ from calculon import inputs
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import MACHINE, State
+from calculon.apps.explore.searches import asked, offered, opened
 from calculon.errors import SpecError
 from calculon.frozen import dataclass
 from calculon.plan.plan import NAMES
 from calculon.planner.answer import own_plan
+from calculon.search.restrict import parse
+from calculon.search.space import Values
 from calculon.spec.files import STDIN
 from calculon.spec.named_values import CORRECTED
 
@@ -131,11 +134,9 @@ def of_plan(
     """
     command, *options = argv
     model, system = _sources(state, answers)
-    length = own_length(state, answers)
-    lengths = ("--set", f"model.seq_size={length}") if length else ()
     return Same(
         title=title,
-        argv=(command, model, STDIN, system, *options, *_changes(state), *lengths),
+        argv=(command, model, STDIN, system, *options, *_changes(state), *_lengths(state, answers)),
         given=json.dumps(stated_execution(state, answers)),
         name=name,
         call=call,
@@ -182,17 +183,63 @@ def _plan(state: State, answers: Answers) -> Iterator[Same]:
         call = f"calculon.why({_SPECS})"
         yield of_plan("What binds this plan", ("why",), "why", call, state, answers)
     elif shown.fields:
-        model, system = _sources(state, answers)
-        length = own_length(state, answers)
-        shape = f'Changed({model!r}, {{"seq_size": {length}}})' if length else repr(model)
+        machine = _machine(state, _sources(state, answers)[1])
         stated = stated_execution(state, answers)
-        call = f"calculon.why({shape}, {stated}, {_machine(state, system)})"
+        call = f"calculon.why({_shape(state, answers)}, {stated}, {machine})"
         title = "Why this plan cannot run, and what mends it"
         yield of_plan(title, ("why",), "why", call, state, answers)
 
 
 def _search(state: State, answers: Answers) -> Iterator[Same]:
-    yield from ()
+    it = asked(state, answers)
+    question = it.question
+    model, system = _sources(state, answers)
+    dtype = state.dtype or question.datatype
+    argv = ["loe", model, str(state.procs), str(question.batch_size), dtype, system, "best.json"]
+    argv += ["--preset", question.framework]
+    fixed, more = fixed_values(state, answers), more_values(state, answers)
+    for option, text in (("--objective", "objective"), ("--where", "where")):
+        argv += [option, state.options[text]] if text in state.options else []
+    argv += [part for text in state.option("fix").split() for part in ("--fix", text)]
+    argv += [part for text in map(_listed, more.items()) for part in ("--add", text)]
+    argv += ["--tokens", state.tokens] if state.tokens else []
+    words: dict[str, Any] = {"preset": question.framework}
+    words |= {name: state.options[name] for name in ("objective", "where") if name in state.options}
+    words |= {"fix": fixed} if fixed else {}
+    words |= {"add": more} if more else {}
+    words |= {"campaign": {"tokens": state.tokens}} if state.tokens else {}
+    specs = [_shape(state, answers), _machine(state, system), str(state.procs)]
+    named = [f"{name}={value!r}" for name, value in words.items()]
+    told = [*specs, str(question.batch_size), repr(question.datatype), *named]
+    yield Same(
+        title="The best execution of this search, into a file",
+        argv=(*argv, *_changes(state), *_lengths(state, answers)),
+        name="found",
+        call=f"calculon.search({', '.join(told)})",
+    )
+
+
+def fixed_values(state: State, answers: Answers) -> dict[str, Values]:
+    """Return the values that a search holds fields to: those of the precision, and what the address says."""
+    arithmetic = asked(state, answers).question.arithmetic
+    recipe = {name: (value,) for name, value in arithmetic.items() if name != "datatype"}
+    return recipe | parse("fix", state.option("fix").split())
+
+
+def more_values(state: State, answers: Answers) -> dict[str, Values]:
+    """Return the values that a search tries beside those that are usual."""
+    more = offered(state, answers)
+    return {name: more[name] for name in sorted(opened(state)) if name in more}
+
+
+def _listed(one: tuple[str, Values]) -> str:
+    """Return a field with its values as ``--add`` takes them."""
+    name, values = one
+    return f"{name}={','.join(_written(value) for value in values)}"
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 def _depends(state: State, answers: Answers) -> Iterator[Same]:
@@ -250,6 +297,19 @@ def _machine(state: State, system: str) -> str:
     return f"Changed({system!r}, {changed!r})" if changed else repr(system)
 
 
+def _shape(state: State, answers: Answers) -> str:
+    """Return the model in Python, with the sequences of the question."""
+    model, _ = _sources(state, answers)
+    length = own_length(state, answers)
+    return f'Changed({model!r}, {{"seq_size": {length}}})' if length else repr(model)
+
+
+def _lengths(state: State, answers: Answers) -> list[str]:
+    """Return the option that gives the model the sequences of the question."""
+    length = own_length(state, answers)
+    return ["--set", f"model.seq_size={length}"] if length else []
+
+
 def own_length(state: State, answers: Answers) -> int:
     """Return the tokens of a sequence where the question has others than the model; else 0."""
     asked = answers.question(state).model.seq_size
@@ -262,5 +322,4 @@ def _pairs(plan: Mapping[str, Any]) -> str:
     >>> _pairs({"tensor_par": 8, "optimizer_sharding": True})
     'tensor_par=8 optimizer_sharding=true'
     """
-    values = {name: json.dumps(one) if isinstance(one, bool) else one for name, one in plan.items()}
-    return " ".join(f"{name}={value}" for name, value in values.items())
+    return " ".join(f"{name}={_written(value)}" for name, value in plan.items())

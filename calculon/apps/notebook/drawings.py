@@ -10,7 +10,7 @@ from calculon.apps.report.pictures.canvas import require_library
 from calculon.apps.report.pictures.scaling import Point, Series
 from calculon.apps.report.result import Result
 from calculon.apps.views.estimate_result import result_of
-from calculon.apps.views.front import axis, front
+from calculon.apps.views.front import axis, front, front_of, terms
 from calculon.apps.views.run_pictures import run_days
 from calculon.apps.views.schedule_passes import passes
 from calculon.apps.views.served_frontier import frontier_in
@@ -19,7 +19,6 @@ from calculon.apps.views.waterfalls import fall_alone
 from calculon.errors import Infeasible, Problem, SpecError, nearest
 from calculon.estimate import Estimate
 from calculon.evaluate import Evaluation
-from calculon.plan.plan import Plan
 from calculon.planner.answer import Answer
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.runs.fleet import FleetAnswer
@@ -30,7 +29,6 @@ from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.search_result import SearchResult
 from calculon.serving.by_batch import ByBatch, by_batch
 from calculon.serving.serve import Served
-from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.spec.origin import titled
 from calculon.sweep.sweep_result import Sweep
 
@@ -83,43 +81,21 @@ def _counts(one: Answer) -> list[Series]:
     return [Series(label, points, f"{one.found.edition}, {one.question.preset.name}")]
 
 
-def _terms(plan: Plan) -> Sequence[str]:
-    """Return the editions of a table, each with its preset where all of its rows have the same."""
-    editions, presets = plan.values("edition"), plan.values("preset")
-    found = []
-    for name in EDITION_NAMES:
-        used = set(presets[editions == name].tolist())
-        alone = used if len(used) == 1 and name != PUBLISHED else ()
-        found += [", ".join((name, *alone))] * bool(used)
-    return found
-
-
 def _scatter(one: Evaluation, x: str, y: str) -> Any:
     if not one.feasible.any():
         raise Infeasible("nothing", f"none of {len(one):,} executions can run")
     title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
-    return front(title, axis(y, "y"), axis(x, "x"), [one.column], _terms(one.plan), complete=True)
+    return front(title, axis(y, "y"), axis(x, "x"), [one.column], terms(one.plan), complete=True)
 
 
 def _front(one: SearchResult, x: str, y: str) -> Any:
-    """Return the executions of a result; of a frontier its own objectives where none are asked for."""
-    asked = [f"{o.statistic.name}:{o.sense}" for o in one.objectives]
-    several = len(asked) > 1
-    y, x = y or asked[0], x or (asked[-1] if several else "proc_mem_tier1_cap_req")
-    space = one.space
-    title = f"{space.model.name} on {space.num_procs:,} x {space.system.name}"
-    if not len(one):
-        raise Infeasible(
-            "nothing", f"{title}: no execution was found, so that there is nothing to draw"
-        )
-    drawn = front(
-        title, axis(y, "y"), axis(x, "x"), [one.evaluation.column], _terms(one.plan), complete=True
-    )
+    """Return the executions of a result."""
+    drawn = front_of(one, x, y)
     return replace(drawn, complete=len(drawn.front) < len(one))
 
 
 def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
-    return curves(one, x, y, by, _terms(one.evaluation.plan))
+    return curves(one, x, y, by, terms(one.evaluation.plan))
 
 
 def _goodput(

@@ -5,9 +5,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from calculon.apps.report.pictures.pareto import Pareto
-from calculon.errors import Problem, SpecError
+from calculon.errors import Infeasible, Problem, SpecError
+from calculon.plan.plan import Plan
 from calculon.search.objective import SENSES, Objective
 from calculon.search.search_counts import pareto_front
+from calculon.search.search_result import SearchResult
+from calculon.spec.named_values import EDITION_NAMES, PUBLISHED
 from calculon.units import Array
 
 COUNTED = ("num_procs",)
@@ -74,3 +77,38 @@ def axis(text: str, where: str) -> Axis:
     if colon and sense not in SENSES:
         raise SpecError(where, Problem(name, "max or min after the colon", repr(sense)))
     return name, 1.0 if sense == "max" else -1.0
+
+
+def front_of(one: SearchResult, x: str, y: str) -> Pareto:
+    """Return the executions of a search; of a frontier by its own objectives where none are asked for.
+
+    Raises
+    ------
+    SpecError
+        For an unknown statistic.
+    Infeasible
+        When nothing was found.
+    """
+    asked = [f"{o.statistic.name}:{o.sense}" for o in one.objectives]
+    several = len(asked) > 1
+    y, x = y or asked[0], x or (asked[-1] if several else "proc_mem_tier1_cap_req")
+    space = one.space
+    title = f"{space.model.name} on {space.num_procs:,} x {space.system.name}"
+    if not len(one):
+        raise Infeasible(
+            "nothing", f"{title}: no execution was found, so that there is nothing to draw"
+        )
+    return front(
+        title, axis(y, "y"), axis(x, "x"), [one.evaluation.column], terms(one.plan), complete=True
+    )
+
+
+def terms(plan: Plan) -> Sequence[str]:
+    """Return the editions of a table, each with its preset where all of its rows have the same."""
+    editions, presets = plan.values("edition"), plan.values("preset")
+    found = []
+    for name in EDITION_NAMES:
+        used = set(presets[editions == name].tolist())
+        alone = used if len(used) == 1 and name != PUBLISHED else ()
+        found += [", ".join((name, *alone))] * bool(used)
+    return found

@@ -67,6 +67,28 @@ def test_options_are_those_of_the_part(answer):
     assert without_links(chart(answer.best, "schedule", microbatches=3)) == expected
 
 
+def test_a_search_has_its_best_by_split_and_what_none_beats():
+    found = calculon.search(
+        "llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", preset="megatron-lm", top=30
+    )
+    splits, front, best = chart(found, "pareto", x="", y="")["data"]
+    rows = found.to_frame()
+    first = rows.drop_duplicates(["tensor_par", "pipeline_par"])
+    assert splits["y"] == first["sample_rate"].tolist()
+    assert best["y"] == splits["y"][:1]
+    memory = rows["proc_mem_tier1_cap_req"]
+    unbeaten = [
+        not ((rows["sample_rate"] >= rate) & (memory < size)).any()
+        and not ((rows["sample_rate"] > rate) & (memory <= size)).any()
+        for rate, size in zip(rows["sample_rate"], memory, strict=True)
+    ]
+    assert sorted(front["y"]) == sorted(set(rows["sample_rate"][unbeaten]))
+    drawn = found.plot(x="total_time", interactive=True)
+    assert len(drawn.data) == 3
+    with pytest.raises(SpecError, match="total_tine"):
+        found.plot(x="total_tine", interactive=True)
+
+
 @pytest.mark.parametrize("kind", OF_PLANS)
 def test_plans_of_the_published_edition_have_them_too(kind):
     found = calculon.estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
@@ -86,7 +108,7 @@ def test_plot_gives_a_figure_of_plotly_with_this_data(answer):
 def test_kinds_that_are_not_interactive_are_told(answer):
     with pytest.raises(SpecError, match="one of breakdown, memory"):
         answer.plot("scaling", interactive=True)
-    with pytest.raises(SpecError, match="an argument of memory"):
+    with pytest.raises(SpecError, match="none for memory"):
         answer.best.plot("memory", interactive=True, microbatch=2)
 
 

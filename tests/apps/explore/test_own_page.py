@@ -32,6 +32,12 @@ def test_two_pages_are_served_at_a_time_each_what_it_was_asked():
         assert "llama3-8B on 1,024 x h100_80g_sxm" in read(two)
 
 
+def test_a_plan_of_ones_own_is_shown():
+    for mine in ("tp=4 pp=2 mbs=2", {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 2}):
+        with calculon.explore(*ASKED, mine=mine) as page:
+            assert "tensor_par=4&pipeline_par=2&microbatch_size=2" in page.url
+
+
 def test_a_closed_page_frees_its_port_and_its_thread():
     before = threading.active_count()
     page = calculon.explore(*ASKED)
@@ -67,6 +73,7 @@ def test_a_notebook_shows_the_page_until_it_is_closed():
         ((*ASKED[:2], "many"), {}, "processors"),
         (ASKED, {"batches": 5}, "batches"),
         (ASKED, {"port": 70_000}, "port"),
+        (ASKED, {"mine": "tq=4"}, "tq"),
     ],
 )
 def test_nonsense_is_told(arguments, words, message):

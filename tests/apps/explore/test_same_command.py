@@ -12,6 +12,7 @@ from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.exports import offered, written
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.same_command import same, script
+from calculon.apps.explore.searches import each_split
 from calculon.errors import Infeasible
 from calculon.plan.plan import NAMES
 from calculon.spec.files import json_text
@@ -89,6 +90,35 @@ def test_what_is_searched_again_is_that_of_the_command(answers, capsys, monkeypa
     told = printed(one, capsys, monkeypatch, "-f", "json", "-q")
     assert exported("sensitivity.json", state_of(answers, address, "machine"), answers) == told
     assert told["replanned"]["capacity"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("best", "objective=proc_mem_tier1_cap_req&where=total_time < 20"),
+        ("own, all words", "fix=tensor_par=2,4 zero_stage=1"),
+        ("a small machine", "open=zero_stage,optimizer_offload&objective=mfu"),
+        ("a machine of another framework", ""),
+    ],
+)
+def test_a_search_is_that_of_the_command(name, options, answers, tmp_path, capsys):
+    address = f"{STATES[name]}&{options}" if options else STATES[name]
+    state = state_of(answers, address, "search")
+    one = commands(answers, address, "search")["loe"]
+    path = tmp_path / "best.json"
+    assert main([str(path) if word == "best.json" else word for word in one.argv]) == 0
+    capsys.readouterr()
+    told = json.loads(path.read_text())
+    assert exported("search.json", state, answers) == told
+    shown = each_split(state, answers)
+    execution, stats = next(iter(shown.winners()))
+    assert told["0"]["execution"] == execution
+    assert told["0"]["stats"] == json.loads(json_text(stats))
+    names: dict = {}
+    exec(script([one]), names)
+    assert next(iter(names["found"].winners())) == (execution, stats)
+    rows = list(csv.DictReader(io.StringIO(exported("search.csv", state, answers))))
+    assert [float(row["total_time"]) for row in rows] == shown.evaluation["total_time"].tolist()
 
 
 @pytest.mark.parametrize("name", ["own", "own, all words"])
