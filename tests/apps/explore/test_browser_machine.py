@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_screen
@@ -44,10 +45,11 @@ def test_a_slider_follows_the_keyboard_and_keeps_the_focus(visitor: Visitor) -> 
     assert page.input_value(NUMBER) == "80"
 
 
-def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(visitor: Visitor) -> None:
-    page = visitor.open(
-        {**SMALL, "tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1}, charts=False
-    )
+@pytest.mark.parametrize("plan", [{}, {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1}])
+def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(
+    visitor: Visitor, plan: dict[str, int]
+) -> None:
+    page = visitor.open({**SMALL, **plan}, charts=False)
     address, before = page.url, page.inner_text("#reading")
     box = page.locator("#knob-3-range").bounding_box()
     middle = box["y"] + box["height"] / 2
