@@ -1,4 +1,4 @@
-"""The view of a search, as people go through it."""
+"""The view of the search, as people go through it."""
 
 from collections.abc import Callable
 
@@ -9,40 +9,73 @@ from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_sc
 SMALL = {"model": "gpt2-124M", "system": "a100_80g_sxm", "procs": 8, "view": "search"}
 
 
-def test_plans_of_table_chart_and_map_are_taken_over_by_a_click(
-    visitor: Visitor, picture: Callable[[Page, str], None]
+def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
+    page = visitor.open(SMALL, charts=False)
+    before = page.url
+    row = page.locator("tr[data-key]").nth(1)
+    name = row.get_attribute("data-key") or ""
+    row.locator("a").click()
+    settled(page)
+    tensor_par, pipeline_par = name.split(".")
+    assert f"tensor_par={tensor_par}" in page.url
+    assert f"pipeline_par={pipeline_par}" in page.url
+    assert page.locator("tr.selected").first.get_attribute("data-key") == name
+    assert page.input_value("#c-tensor_par") == tensor_par
+    page.go_back()
+    settled(page)
+    assert page.url == before
+
+
+def test_what_is_pointed_at_is_marked_elsewhere_and_a_cell_takes_its_plan_over(
+    visitor: Visitor,
 ) -> None:
     page = visitor.open(SMALL)
-    for width, dark in ((390, False), (390, True), (1280, True), (1280, False)):
+    row = page.locator("tr[data-key]").nth(1)
+    row.hover()
+    assert "marked" in (row.get_attribute("class") or "")
+    page.locator("h1").hover()
+    assert "marked" not in (row.get_attribute("class") or "")
+    cells = page.locator("#part-search-splits .nsewdrag")
+    cells.scroll_into_view_if_needed()
+    cells.click()  # in the middle
+    settled(page)
+    assert "tensor_par=" in page.url
+
+
+def test_conditions_and_opened_switches_are_said_and_taken_back(visitor: Visitor) -> None:
+    page = visitor.open(SMALL, charts=False)
+    first = page.inner_text("#part-search-best summary")
+    page.fill("#s-where", "tensor_par <= 2")
+    page.press("#s-where", "Enter")
+    settled(page)
+    assert "where=tensor_par" in page.url
+    names = [row.get_attribute("data-key") or "" for row in page.locator("tr[data-key]").all()]
+    assert names
+    assert all(int(name.split(".")[0]) <= 2 for name in names)
+    page.fill("#s-where", "")
+    page.press("#s-where", "Enter")
+    settled(page)
+    assert "where=" not in page.url
+    page.click("text=Try more than is usual")
+    page.click("#s-open-zero_stage")
+    settled(page)
+    assert "open=zero_stage" in page.url
+    more = page.inner_text("#part-search-best summary")
+    assert _tried(more) > _tried(first)
+    page.click("#s-open-zero_stage")
+    settled(page)
+    assert "open=" not in page.url
+
+
+def test_nothing_of_it_is_wider_than_the_screen(
+    visitor: Visitor, picture: Callable[[Page, str], None]
+) -> None:
+    page = visitor.open({**SMALL, "counts": "4,8,16", "open": "zero_stage"})
+    for width, dark in ((1280, False), (390, True)):
         resized(page, width, dark=dark)
         picture(page, f"search-{width}{'-dark' if dark else ''}")
         assert not wider_than_screen(page)
-    page.locator("#part-search-splits .chart").scroll_into_view_if_needed()
-    page.locator("#part-search-splits .nsewdrag").first.click()  # the cell in the middle
-    settled(page)
-    cell = page.url
-    assert "tensor_par=" in cell
-    assert page.locator("#part-search-plans tr.selected").count() == 1
-    page.go_back()
-    settled(page)
-    row = page.locator("#part-search-plans tbody a >> nth=1")
-    words = row.inner_text()
-    row.click()
-    settled(page)
-    assert page.inner_text("#part-search-plans tr.selected a") == words
-    assert "A plan of your own" in page.inner_text("#controls")
 
 
-def test_conditions_are_kept_in_the_address_and_nonsense_is_refused(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
-    page.fill("#s-where", "tensor_par >= 2")
-    page.keyboard.press("Enter")
-    settled(page)
-    address, links = page.url, page.locator("#part-search-plans tbody a").all_inner_texts()
-    assert "where=" in address
-    assert links
-    assert all(text.startswith("TP ") for text in links)
-    page.fill("#s-objective", "happiness")
-    page.keyboard.press("Enter")
-    settled(page)
-    assert "objective" in page.inner_text("#message, #main")
+def _tried(words: str) -> int:
+    return int(words.split(" ", maxsplit=1)[0].replace(",", ""))
