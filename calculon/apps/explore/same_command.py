@@ -176,12 +176,18 @@ _ROUNDS = 3
 
 
 def _plan(state: State, answers: Answers) -> Iterator[Same]:
+    yield from _shown(state, answers)
+    if answers.plan(state).estimate is not None:
+        call = f"calculon.why({_SPECS})"
+        yield of_plan("What binds this plan", ("why",), "why", call, state, answers)
+
+
+def _shown(state: State, answers: Answers) -> Iterator[Same]:
+    """Yield the command that gives the plan, or says why it cannot run."""
     shown = answers.plan(state)
     if shown.estimate is not None:
         of = "answer.mine.estimate" if state.plan else "answer.best"
         yield of_plan("All statistics of this plan", ("llm", STDIN), "plan", of, state, answers)
-        call = f"calculon.why({_SPECS})"
-        yield of_plan("What binds this plan", ("why",), "why", call, state, answers)
     elif shown.fields:
         machine = _machine(state, _sources(state, answers)[1])
         stated = stated_execution(state, answers)
@@ -243,7 +249,7 @@ def _written(value: Any) -> str:
 
 
 def _depends(state: State, answers: Answers) -> Iterator[Same]:
-    yield from _plan(state, answers)
+    yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         title, words = "What this plan depends on", asked_effects(state)
         told = {"--of": words.get("of"), "--range": words.get("spread")}
@@ -263,7 +269,7 @@ def asked_effects(state: State) -> dict[str, Any]:
 
 
 def _pipeline(state: State, answers: Answers) -> Iterator[Same]:
-    yield from _plan(state, answers)
+    yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         title = "One block of this plan, operator by operator"
         yield of_plan(title, ("block",), "operators", f"block({_SPECS})", state, answers)
