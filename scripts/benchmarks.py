@@ -8,12 +8,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import page_benchmarks
 import psutil
+from bench_figure import Figure
 from rich.console import Console
 from rich.table import Table
 from snippets import SNIPPETS, Snippet
@@ -35,17 +36,6 @@ PEAK = "\nprint(open('/proc/self/status').read().partition('VmHWM:')[2].split()[
 """Prints the peak resident memory of its process in KiB."""
 
 IMPORT_NUMPY = [sys.executable, "-c", "import numpy"]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured figure: what, how much work, the median, and the promise it is held against."""
-
-    what: str
-    size: str
-    median: str
-    promise: str
-    kept: bool
 
 
 def timed(work: Callable[[], object], runs: int = RUNS) -> list[float]:
@@ -490,8 +480,10 @@ BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     huge_space,
     dump_parquet,
     dump_csv,
+    page_benchmarks.explore_answer,
+    page_benchmarks.explore_clients,
 )
-LONG: tuple[Callable[[], Figure], ...] = (sc23_study,)
+LONG: tuple[Callable[[], Figure], ...] = (sc23_study, page_benchmarks.explore_control)
 """Run only when named."""
 
 

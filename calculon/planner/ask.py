@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from threading import Lock
 from typing import Any
 
 from calculon import inputs
@@ -252,11 +253,15 @@ def most_processors(system: System) -> int:
     return max(network.size for network in system.networks)
 
 
+_FILTERS = Lock()
+"""Filters of warnings are those of all threads: two that change them for a moment would leave a change behind."""
+
+
 def _with_sequences(
     source: Source | Model, seq: int | str | None, assumed: dict[str, str]
 ) -> Model:
     """Return the model with the sequences that are asked for, or of a length that is usual."""
-    with warnings.catch_warnings():  # the page says which sequences were taken
+    with _FILTERS, warnings.catch_warnings():  # the page says which sequences were taken
         warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
         model = inputs.model(source)
         length = model.seq_size if seq is None else sequence_length(str(seq))

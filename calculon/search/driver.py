@@ -22,7 +22,7 @@ from calculon.search.request import (
     make_space,
     takes_space,
 )
-from calculon.search.search_counts import Counts, Splits
+from calculon.search.search_counts import Splits
 from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
 from calculon.search.where import Condition
@@ -115,13 +115,6 @@ def run(
     begin, splits = perf_counter(), Splits()
     counts = search_space(space, ranking, mbs_break=mbs_break, seen=seen, splits=splits)
     seconds = perf_counter() - begin
-    return found(space, ranking, counts, splits, seconds)
-
-
-def found(
-    space: Space, ranking: Ranking, counts: Counts, splits: Splits, seconds: float
-) -> SearchResult:
-    """Return what a ranking has kept of a search."""
     scores, numbers = ranking.ranked()
     return SearchResult(space, ranking.objectives, counts, numbers, scores, splits, seconds)
 

@@ -215,31 +215,6 @@ class Front(Ranking):
         self._take(pareto_front(self.scores, self.numbers, self.switches))
 
 
-class Together(Ranking):
-    """Several rankings of the same executions, whose results are computed once; it ranks as the first."""
-
-    def __init__(self, *rankings: Ranking):
-        super().__init__(rankings[0].objectives)
-        self.rankings = rankings
-
-    def upper_bound(self, tile: Tile, nodes: Array | None = None) -> Array | None:
-        """Nothing: what one has no use for another may want."""
-        return None
-
-    def consider(self, space: Space, rows: Rows) -> None:
-        """Let each consider the executions."""
-        for one in self.rankings:
-            one.consider(space, rows)
-
-    def keep(self, scores: Array, numbers: Array, switches: Array | int = 0) -> None:
-        """Take in executions: those of the first, as only it has their scores."""
-        self.rankings[0].keep(scores, numbers, switches)
-
-    def ranked(self) -> tuple[Array, Array]:
-        """Return scores and numbers of the first, best first."""
-        return self.rankings[0].ranked()
-
-
 def _upper_bound(objective: Objective, tile: Tile, nodes: Array | None) -> Array | None:
     """Return the best score that each cell may have, where the objective has a bound; closer ones of some nodes."""
     if objective.of_memory:

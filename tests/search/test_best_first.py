@@ -359,3 +359,20 @@ def test_the_splits_of_a_search_add_up_to_its_counts(case):
             table.column("pipeline_par") == pipeline_par
         )
         assert reasons == Counter(table.reason[rows].tolist())
+
+
+@settings(max_examples=5)
+@given(case=cases(), text=st.sampled_from(("sample_rate", "total_time", "proc_mem_tier1_cap_req")))
+def test_skipping_what_cannot_be_the_best_of_its_kind_changes_nothing(case, text):
+    objective = Objective.parse(text)
+    stride = case.space.strides["pipeline_interleaving"]
+    counts, scores, plan = _found(case, BestOfEach(objective, stride))
+    good = np.flatnonzero(case.table.feasible)
+    wanted = {}
+    for row, value in zip(good.tolist(), score(objective, case.table)[good].tolist(), strict=True):
+        names = ("tensor_par", "pipeline_par", "batch_size", "pipeline_interleaving")
+        kind = tuple(case.plan.values(name)[row] for name in names)
+        wanted[kind] = max(value, wanted.get(kind, -np.inf))
+    _same_counts(counts, case)
+    assert scores[0].tolist() == sorted(wanted.values(), reverse=True)
+    assert len(plan) == len(wanted)

@@ -141,7 +141,14 @@ def test_the_best_of_each_kind_are_the_first_of_theirs_in_a_stable_sort(offer, s
     wanted = [n for i, n in enumerate(order) if n // stride not in order[:i] // stride]
     assert numbers.tolist() == wanted
     assert best.tolist() == scores[:, wanted].tolist()
-    assert kept.upper_bound(None) is None
+    every = np.arange(scores.shape[1])
+    firsts = {n // stride: scores[0, n] for n in wanted}
+    assert np.array_equal(
+        np.broadcast_to(kept.least(every), every.shape), [firsts[n // stride] for n in every]
+    )
+    order = kept.order(scores[0], every)
+    assert sorted(order.tolist()) == every.tolist()
+    assert {n // stride for n in order[: len(wanted)].tolist()} == {*firsts}
 
 
 @pytest.mark.parametrize("statistics", [1, 2, 3, 4])

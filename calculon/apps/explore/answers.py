@@ -32,6 +32,7 @@ from calculon.inspect.operators import Block, block
 from calculon.plan.plan import NAMES
 from calculon.planner.answer import Answer, Mine, own_fields, own_plan, plans_on, space_of
 from calculon.planner.ask import Question, ask
+from calculon.planner.break_even import BreakEven
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.replanned import Staircase
 from calculon.planner.sensitivity import sensitivity
@@ -83,8 +84,8 @@ class Shown:
 
     @cached_property
     def brief(self) -> Result | None:
-        """The same without the groups of ranks, which take as long as all else."""
-        return None if self.estimate is None else result_of(self.estimate, groups=False)
+        """The same without what takes longer than the estimate, such as the groups of ranks."""
+        return None if self.estimate is None else result_of(self.estimate, details=False)
 
 
 @dataclass(frozen=True)
@@ -256,6 +257,29 @@ class Answers:
                 preset=framework,
             ),
         )
+
+    def break_evens(self, state: State, kept: Estimate) -> tuple[BreakEven, ...]:
+        """Return where each figure of the machine in the file, alone, makes a plan as fast as the changed machine does.
+
+        Parameters
+        ----------
+        state : State
+            What says how the machine is changed.
+        kept : Estimate
+            The plan on the machine of the file; it runs on the changed one, too.
+        """
+        framework, machine = self.question(state).framework, self.system(state)
+        found = self._kept(
+            ("break-even", state.key),
+            lambda: sensitivity(
+                kept.model,
+                kept.execution,
+                kept.system,
+                against_system=machine,
+                preset=framework,
+            ),
+        )
+        return found.break_evens
 
     def capacities(self, state: State) -> Staircase | None:
         """Return what capacity of memory buys, with the plan searched again; None where no capacity suffices."""

@@ -1,7 +1,8 @@
 """The parts of the pipeline view about a block: its operators, their place on the roofline, and one of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -247,27 +248,32 @@ def _faster(
     state: State, answers: Answers, seen: _Seen, passes: Sequence[OperatorPass]
 ) -> Iterator[dict[str, Any]]:
     """Yield what a faster part of the machine and a larger microbatch would save."""
-    found, fields = answers.block(state), answers.plan(state).fields
-    own = dict(state.plan) or answers.own(state, fields)
+    found, own = answers.block(state), answers.stated(state)
     time, whole = sum(one.time for one in passes), sum(map(whole_time, seen.operators))
     for words, path, value in _figures_of(found, passes):
-        other = block(
-            found.model,
-            found.execution,
-            with_figures(found.system, {path: 2 * value}),
-            edition=found.edition,
-        )
+        other = answers.kept(("block", state.key, path), partial(_on, found, {path: 2 * value}))
         link = state.link(plan=own, machine={**state.machine, path: 2 * value})
         yield _saved(words, link, _times(other, seen, 1), (time, whole))
     more = 2 * found.execution.microbatch_size
     try:
-        larger = replace(found.execution, microbatch_size=more)
-        other = block(found.model, larger, found.system, edition=found.edition)
+        other = answers.kept(("block", state.key, more), partial(_with_microbatch, found, more))
     except CalculonError:
         return
     link = state.with_plan({**own, "microbatch_size": more})
     words = f"microbatches of {counted(more, 'sequence')}, for as many tokens"
     yield _saved(words, link, _times(other, seen, 2), (time, whole))
+
+
+def _on(found: Block, figures: Mapping[str, float]) -> Block:
+    """Return the block on a machine with other figures."""
+    system = with_figures(found.system, figures)
+    return block(found.model, found.execution, system, edition=found.edition)
+
+
+def _with_microbatch(found: Block, size: int) -> Block:
+    """Return the block for a microbatch of another size."""
+    execution = replace(found.execution, microbatch_size=size)
+    return block(found.model, execution, found.system, edition=found.edition)
 
 
 def _figures_of(found: Block, passes: Sequence[OperatorPass]) -> Iterator[tuple[str, str, float]]:

@@ -38,7 +38,7 @@ class Control:
     follows : bool
         Nobody stated the value of now: the control is sent when it is the one that is changed.
     usual : str
-        In words, what the framework has where nothing is stated; empty of sizes, which plans always state.
+        What the framework has, in words; empty of sizes, which plans of one's own always state.
     less, more : tuple of (str, str)
         Address and words of the values beside that of now; empty at the ends.
     """
@@ -56,6 +56,7 @@ class Control:
 def controls(state: State, answers: Answers) -> Markup:
     """Return the controls as HTML, set to what the page shows."""
     question, shown = answers.question(state), answers.plan(state)
+    replicas = shown.fields.get("data_par")
     found = answers.choices(state)
     sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
     shown_sizes = [_control(state, one, found) for one in sizes]
@@ -74,7 +75,7 @@ def controls(state: State, answers: Answers) -> Markup:
         unfolded=[one for one in several if one.name in UNFOLDED],
         folded=[one for one in several if one.name not in UNFOLDED],
         changed=sum(not one.follows for one in several if one.name not in UNFOLDED),
-        replicas=shown.fields.get("data_par"),
+        replicas=replicas if isinstance(replicas, int) else None,  # what is stated may be anything
         others=[
             (name, text) for name, text in state.pairs() if name in state.plan and name not in known
         ],
@@ -85,7 +86,7 @@ def controls(state: State, answers: Answers) -> Markup:
 def _question_words(question: Question) -> Mapping[str, str]:
     """Say what was understood of model, system and batch."""
     model, system = question.model, question.system
-    active = f" ({scaled(active_count(model))} active)" if model.has_experts else ""
+    active = f" ({scaled(active_count(model), digits=1)} active)" if model.has_experts else ""
     tokens = question.batch_size * model.seq_size
     kind = question.datatype
     rate = (
@@ -95,7 +96,7 @@ def _question_words(question: Question) -> Mapping[str, str]:
     )
     node = f", {system.node:,} in a node" if system.node > 1 else ""
     return {
-        "model": f"{scaled(parameter_count(model))} parameters{active}, {counted(model.num_blocks, 'block')}",
+        "model": f"{scaled(parameter_count(model), digits=1)} parameters{active}, {counted(model.num_blocks, 'block')}",
         "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
         f"{bandwidth(system.mem1.bandwidth)}{node}",
         "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
@@ -161,8 +162,8 @@ def _settled_plan(state: State, answers: Answers, changed: str) -> State:
         follows = {LAYOUT: ends} if before != shown.fields[LAYOUT] else {}
         return replace(state, plan=answers.stated(state), told=_told(follows))
     found = answers.choices(state)
-    if found is None:
-        return state
+    if found is None or (changed in state.plan and changed not in found.stated):
+        return state  # too little of it can be read
     changes = {changed: state.plan[changed]} if changed in state.plan else {}
     (outcome,) = found.outcomes([changes])
     if outcome is None:

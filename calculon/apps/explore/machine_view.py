@@ -14,6 +14,8 @@ from calculon.apps.explore.both_machines import (
     same_plan,
     step_text,
 )
+from calculon.apps.explore.break_even_view import TITLE as EVEN
+from calculon.apps.explore.break_even_view import break_even
 from calculon.apps.explore.capacity_view import capacity
 from calculon.apps.explore.effects_view import effects
 from calculon.apps.explore.knobs import (
@@ -219,4 +221,5 @@ PARTS = (
     PartKind(name="machine-best", title="The best plan", make=_best, later=True),
     PartKind(name="machine-capacity", title="What more memory buys", make=capacity, later=True),
     PartKind(name="machine-effects", title="What each figure is worth", make=effects, later=True),
+    PartKind(name="machine-even", title=EVEN, make=break_even, later=True),
 )

@@ -10,6 +10,7 @@ from calculon import inputs
 from calculon.errors import Problem, SpecError, nearest
 from calculon.inputs import Source
 from calculon.spec import catalog
+from calculon.spec.files import STDIN
 from calculon.spec.named_values import PRESETS, PUBLISHED
 from calculon.spec.spellings.catalog_words import meaning
 
@@ -37,6 +38,9 @@ class Offer:
 
     def _add(self, kind: str, source: str) -> str:
         """Return the name of a spec; that of a file may be asked for from now on."""
+        if source == STDIN:
+            wanted = "a name or a file, which the page reads when it is needed"
+            raise SpecError("explore", Problem(kind, wanted, "standard input"))
         exact = catalog.exact(kind, source)
         if exact in self._catalog[kind]:
             return exact

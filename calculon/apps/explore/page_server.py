@@ -6,9 +6,11 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -54,6 +56,7 @@ class Site:
 
     def __init__(self, answers: Answers, first: State):
         self._answers, self._first = answers, first
+        self._unsearched = Unsearched(answers.offer)
 
     def page(self, request: Request) -> Response:
         """Return the whole page."""
@@ -146,7 +149,7 @@ class Site:
 
     def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
         """Return the page while the best plan is looked for, with the parts that do without it."""
-        unknown = Unsearched(self._answers.offer)
+        unknown = self._unsearched
         content = self._frame(state, controls(state, unknown))
         self._fill(content, state)
         if not any(part for _, part in content["parts"]):
@@ -173,17 +176,18 @@ class Site:
 
     def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
         """Return the page of an address that means nothing: the message, beside the controls of the first page."""
-        try:
-            beside = controls(self._first, self._answers)
-        except Pending:
-            beside = controls(self._first, Unsearched(self._answers.offer))
         return {
-            **self._frame(self._first, beside),
+            **self._frame(self._first, self._first_controls),
             "title": "Not understood",
             "view": "",
             "query": request.url.query,
             "problem": str(error).splitlines(),
         }
+
+    @cached_property
+    def _first_controls(self) -> Markup:
+        """The controls of the first page, before any plan is known."""
+        return controls(self._first, self._unsearched)
 
     def _made(self, kind: PartKind, state: State) -> Part | None:
         with telling():

@@ -4,12 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.block_parts import BLOCK_PARTS
 from calculon.apps.explore.charts.schedule_chart import schedule_chart
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part, PartKind, html
+from calculon.apps.notebook.markup import more
 from calculon.apps.report.page import PARTS as PARTS_OF_TIME
+from calculon.apps.report.pictures.gantt import LOOKS, Gantt
 from calculon.apps.report.result import Result
 from calculon.apps.report.stage_table import PAIRED, folded_words, stage_time
 from calculon.apps.report.texts import counted
@@ -19,6 +23,9 @@ from calculon.statistics import memory_by_kind
 
 USUAL, MOST = 4_096, 16_384
 """Passes that are drawn unless more are asked for, and at most."""
+
+LISTED = 200
+"""Passes that a table lists."""
 
 Stage = Mapping[str, Any]
 
@@ -51,6 +58,7 @@ def _schedule(state: State, answers: Answers) -> Part | None:
         parts=_parts_of_step(result),
         shown=shown,
         alone=len(stages) == 1,
+        order=_order(gantt, result, _stage(state, stages)),
         blocks=counted(int(stages[0]["blocks"]), "block"),
         passes=len(gantt.pieces),
     )
@@ -60,6 +68,25 @@ def _schedule(state: State, answers: Answers) -> Part | None:
         figure=schedule_chart(gantt, result.digits, links, _stage(state, stages)),
         summary=f"Passes of each stage over time: {words}. The table of stages says how long they take.",
     )
+
+
+def _order(gantt: Gantt, result: Result, number: int) -> dict[str, Any]:
+    """Return the first passes of a stage in order, as a table."""
+    pieces = [piece for piece in gantt.pieces if piece.stage == number]
+    shown = sorted(pieces, key=lambda piece: piece.start)[:LISTED]
+    times = [piece.end - piece.start for piece in shown]
+    starts = result.digits.seconds([piece.start for piece in shown], gantt.end)
+    return {
+        "title": f"Passes of {gantt.row.lower()} {number} in order",
+        "chunks": gantt.chunks > 1,
+        "rows": [
+            (LOOKS[piece.kind][0], piece.microbatch + 1, piece.chunk + 1, start, time)
+            for piece, start, time in zip(
+                shown, starts, result.digits.seconds(times, max(times)), strict=True
+            )
+        ],
+        "more": Markup(more(len(pieces) - len(shown))),
+    }
 
 
 def _stages(state: State, answers: Answers) -> Part | None:
@@ -115,9 +142,8 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
     word, number = _word(stages), _stage(state, stages)
     asked = _whole(state, "stage")
     if asked is not None and asked >= len(stages):
-        told = f"There is no {word} {asked}: this plan has {word}s 0 to {len(stages) - 1}."
-        if len(stages) == 1:
-            told = f"There is no {word} {asked}: this plan has no pipeline."
+        there = f"{word}s 0 to {len(stages) - 1}" if len(stages) > 1 else "no pipeline"
+        told = f"There is no {word} {asked}: this plan has {there}."
         link = state.with_options(stage="")
         return Part(
             title=f"{word.capitalize()} {asked}", html=html("no_such.html", told=told, link=link)
@@ -238,14 +264,15 @@ def _memory(found: Estimate, result: Result, stage: Stage) -> dict[str, float]:
 def _has(found: Estimate, stages: Sequence[Stage], number: int) -> list[str]:
     """Say which part of the model a stage has."""
     stage, chunks = stages[number], found.execution.pipeline_interleaving
-    told = f"{int(stage['blocks']):,} of {counted(found.model.num_blocks, 'block')}"
+    of, blocks = found.model.num_blocks, int(stage["blocks"])
+    told = f"{blocks:,} of {counted(of, 'block')}" if blocks < of else f"all {counted(of, 'block')}"
     if "parts" in stage:
         told += " (" + " and ".join(f"{a} to {b}" for a, b in stage["parts"]) + ")"
     elif chunks > 1:
         told += f" in {chunks:,} chunks"
     elif len(stages) > 1:
         before = sum(int(one["blocks"]) for one in stages[:number])
-        last = before + int(stage["blocks"])
+        last = before + blocks
         told += f" ({before + 1} to {last})" if last > before + 1 else f" ({last})"
     has = [told]
     if found.model.vocab:

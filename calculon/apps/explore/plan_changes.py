@@ -187,7 +187,7 @@ def _alone(state: State, answers: Answers, steps: list[Mapping[str, Any]]) -> li
     ]
     shown, usable = answers.plan(state), answers.usable(state)
     return [
-        ("not possible by itself", "")
+        ("not possible", "")
         if one is None
         else (_effect(one, shown, usable), state.with_plan(answers.own(state, one.fields)))
         for one in found.outcomes(asked)

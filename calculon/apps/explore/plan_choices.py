@@ -133,7 +133,10 @@ class Choices:
 
     @cached_property
     def _possible(self) -> dict[str, dict[Any, bool]]:
-        """Other values of each field, what divides and what the framework has, and whether rules allow them at once."""
+        """Other values of each field, what divides and what the framework has, and whether rules allow them at once.
+
+        Of a plan whose degrees are not those of its processors, no size is known to be allowed.
+        """
         q, execution = self.question, Execution(**self.fields)
         variations = Variations(q.model, execution)
         moved = moves(q.model, execution, q.system, variations)
@@ -147,7 +150,8 @@ class Choices:
             named = field_of(move.field).declaration.choices
             value = named[move.value] if named else move.value
             if move.field != CHUNKS or value in divide:
-                found.setdefault(move.field, {})[value] = good
+                known = good and not (move.field in SIZES and variations.broken)
+                found.setdefault(move.field, {})[value] = known
         return found
 
     @cached_property
@@ -160,7 +164,7 @@ class Choices:
         allowed = {name: {self.fields[name]} for name in several}
         for name, values in several.items():
             allowed[name].update(value for value, good in values.items() if good)
-        for one in self._attempts(left):
+        for one in self._attempts(left, steps=1):
             for name, value in left[one.change].items():
                 allowed[name].add(value)
         return tuple(
@@ -229,15 +233,21 @@ class Choices:
             if name not in changed and fields[name] != self.fields[name]
         }
 
-    def _attempts(self, asked: Sequence[Fields]) -> list[_Attempt]:
-        """Return legal plans for each change: with as little that follows as does, all that are alike in that."""
-        changed = {number: self._changed(one) for number, one in enumerate(asked)}
+    def _attempts(self, asked: Sequence[Fields], steps: int = 2) -> list[_Attempt]:
+        """Return legal plans for each change: with as little that follows as does, all that are alike in that.
+
+        What follows is tried in a second table, for changes that are illegal without; in one step it is in the first.
+        """
+        changed = {
+            number: stated
+            for number, one in enumerate(asked)
+            if _divides(self.question, stated := self._changed(one), one)
+        }
         found: list[_Attempt] = []
-        for ways in ((_as_stated,), (_layouts, _chunks, _chunks_of_layouts, _microbatches)):
+        for ways in (_WAYS[:1], _WAYS[1:]) if steps > 1 else (_WAYS,):
             tried = [
                 (rank, _Attempt(number, row))
                 for number, stated in changed.items()
-                if ways[0] is _as_stated or _replica_batch(self.question, stated)
                 for rank, follow in enumerate(ways)
                 for row in follow(self.question, stated, asked[number])
             ]
@@ -304,8 +314,15 @@ def choices(question: Question, fields: Fields, stated: Fields) -> Choices | Non
         except SpecError:
             return None
         fields = {name: getattr(read.asked.execution, name) for name in NAMES}
-        fields = {**fields, **{name: stated[name] for name in stated if name not in read.unread}}
+        stated = {name: value for name, value in stated.items() if name not in read.unread}
+        fields = {**fields, **stated}
     return Choices(question, fields, stated)
+
+
+def _divides(question: Question, stated: Fields, changes: Fields) -> bool:
+    """Whether degrees divide the processors, and replicas the batch, with a microbatch that is changed to."""
+    batch, size = _replica_batch(question, stated), changes.get(MICROBATCH, 1)
+    return bool(batch and isinstance(size, int) and size > 0 and batch % size == 0)
 
 
 def _replica_batch(question: Question, stated: Fields) -> int:
@@ -314,11 +331,9 @@ def _replica_batch(question: Question, stated: Fields) -> int:
     if not all(isinstance(one, int) and one > 0 for one in degrees):
         return 0
     replicas, rest = divmod(question.num_procs[0], prod(degrees))
-    return (
-        question.batch_size // replicas
-        if replicas and not rest and not question.batch_size % replicas
-        else 0
-    )
+    if rest or not replicas or question.batch_size % replicas:
+        return 0
+    return int(question.batch_size // replicas)
 
 
 def _as_stated(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
@@ -355,6 +370,10 @@ def _microbatches(question: Question, stated: Fields, changed: Fields) -> Iterat
         if CHUNKS not in changed:
             for chunks in _numbers_of_chunks(question, stated):
                 yield from _with_layouts(question, {**row, CHUNKS: chunks}, first=True)
+
+
+_WAYS = (_as_stated, _layouts, _chunks, _chunks_of_layouts, _microbatches)
+"""What may follow from a change, the least first."""
 
 
 def _with_layouts(question: Question, stated: Fields, *, first: bool = False) -> Iterable[Fields]:

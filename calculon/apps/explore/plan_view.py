@@ -34,6 +34,7 @@ def _problem(state: State, answers: Answers) -> Part | None:
         return None
     words = words_of(state, answers, shown)
     lines = [line.removeprefix("execution: ") for line in shown.problem.splitlines()]
+    lines = [line[:1].upper() + line[1:] if " " in line.split(":")[0] else line for line in lines]
     title = "This plan cannot run" if state.plan else "No plan fits"
     told = html("plan_problem.html", words=words, lines=lines, spoken=f"{title}: {lines[0]}")
     return Part(title=title, html=told)
@@ -111,11 +112,12 @@ def _memory(state: State, answers: Answers) -> Part | None:
         }
         for one in stages
     ]
+    figure = memory_bars(stages)
     return Part(
         title="Memory of each stage" if len(stages) > 1 else "Memory",
-        html=Markup("<p>{}</p>").format(said),
+        html=html("plan_memory.html", said=said, bars=figure["data"]),
         more=_folded("The same as a table", Table(columns, rows), most=len(rows)),
-        figure=memory_bars(stages),
+        figure=figure,
         summary=f"Tier-1 memory by kind and stage: {said}.",
     )
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from time import perf_counter
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.page_state import State
@@ -13,15 +12,13 @@ from calculon.plan.columns import field_of
 from calculon.planner.answer import space_of
 from calculon.planner.ask import Question, most_processors
 from calculon.planner.remedies import BEST
-from calculon.search.best_first import count_space, search_space
-from calculon.search.driver import found as of_ranking
+from calculon.search.best_first import count_space
 from calculon.search.driver import run
 from calculon.search.effect import check_left
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, BestOfEach, Ranking, Together
+from calculon.search.ranking import Best, BestOfEach, Ranking
 from calculon.search.request import make_ranking, one_stretch
 from calculon.search.restrict import parse
-from calculon.search.search_counts import Splits
 from calculon.search.search_result import SearchResult
 from calculon.search.space import Space, Values
 from calculon.search.watched import allowed_values
@@ -205,36 +202,20 @@ def size(state: State, answers: Answers) -> int:
 def each_split(state: State, answers: Answers) -> SearchResult:
     """Return the best of each split and number of chunks, the best of all first."""
     it = asked(state, answers)
-    return answers.found(state) if it.plain else _both(state, answers)[0]
+    if it.plain:
+        return answers.found(state)
+    return answers.searched(("each", _key(state)), lambda: run(it.space, it.each(), seen=seen))
 
 
 def front(state: State, answers: Answers) -> SearchResult:
     """Return the executions that no other one beats in both statistics of the chart, the best by the first in front."""
-    it = asked(state, answers)
-    if not it.plain:
-        return _both(state, answers)[1]
-    key = ("front", _key(state), *axes(state))
+    it, key = asked(state, answers), ("front", _key(state), *axes(state))
     return answers.searched(key, lambda: run(it.space, it.front(axes(state)), seen=seen))
 
 
 def axes(state: State) -> tuple[str, str]:
     """Return the statistics of the chart, that of the vertical axis first."""
     return state.option("y"), state.option("x")
-
-
-def _both(state: State, answers: Answers) -> tuple[SearchResult, SearchResult]:
-    it, key = asked(state, answers), ("both", _key(state), *axes(state))
-    return answers.searched(key, lambda: _search_both(it, axes(state)))
-
-
-def _search_both(it: Asked, named: tuple[str, str]) -> tuple[SearchResult, SearchResult]:
-    """Find the best of each split and a front in one pass."""
-    each, unbeaten, splits = it.each(), it.front(named), Splits()
-    begin = perf_counter()
-    counts = search_space(it.space, Together(each, unbeaten), seen=seen, splits=splits)
-    seconds = perf_counter() - begin
-    one, other = (of_ranking(it.space, r, counts, splits, seconds) for r in (each, unbeaten))
-    return one, other
 
 
 def counts_of(state: State, answers: Answers) -> tuple[int, ...]:

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from calculon.estimate import Estimate
 
 
-def result_of(estimate: "Estimate", *, groups: bool = True) -> "Result":
+def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
     """Return an estimate as the plain data that its page is made of.
 
     Parameters
     ----------
-    groups : bool
-        With the groups of ranks, which take longer than all else.
+    details : bool
+        With the groups of ranks, and the parts of experts and sequences, which take longer than all else.
     """
     from calculon.apps.report.result import ENDS, Inputs, Machine, Result
     from calculon.architecture.parameters import active_count, module_count, parameter_count
@@ -54,10 +54,10 @@ def result_of(estimate: "Estimate", *, groups: bool = True) -> "Result":
         interval=None if belief is None else {name: getattr(belief, name) for name in ENDS},
         belief=None if belief is None else belief.to_dict(),
         residuals=None if estimate.interval is None else estimate.interval.to_dict(),
-        expert_parts=estimate.expert_parts or None,
-        context_exchange=estimate.context_exchange or None,
-        imbalance_headroom=estimate.imbalance_headroom,
-        groups=[group.to_dict() for group in estimate.groups] if groups else (),
-        domains=[domain.to_dict() for domain in estimate.domains],
+        expert_parts=(estimate.expert_parts or None) if details else None,
+        context_exchange=(estimate.context_exchange or None) if details else None,
+        imbalance_headroom=estimate.imbalance_headroom if details else None,
+        groups=[group.to_dict() for group in estimate.groups] if details else (),
+        domains=[domain.to_dict() for domain in estimate.domains] if details else (),
         question=None if estimate.edition == PUBLISHED else estimate.question,
     )

@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -104,14 +106,14 @@ class Visitor:
         The beginning of every address.
     """
 
-    def __init__(self, browser: Browser, address: str):
+    def __init__(self, browser: "Browser", address: str):
         self._browser, self.address = browser, address
         self._contexts: list[BrowserContext] = []
         self.errors: list[str] = []
 
     def open(
         self, state: Mapping[str, object] | None = None, *, charts: bool = True, **options: object
-    ) -> Page:
+    ) -> "Page":
         """Open a state in a window of its own, and wait until everything of it stands.
 
         To read the script of the charts takes a browser a second: a test goes without them where it can, and opens one
@@ -135,7 +137,7 @@ class Visitor:
         """Return the address of a state."""
         return f"{self.address}/?{urlencode(state)}"
 
-    def _note(self, message: ConsoleMessage) -> None:
+    def _note(self, message: "ConsoleMessage") -> None:
         refused = "status of 400" in message.text  # Chromium tells of every answer to nonsense
         if message.type in ("error", "warning") and not refused:
             self.errors.append(f"{message.type}: {message.text}")
@@ -146,13 +148,13 @@ class Visitor:
             context.close()
 
 
-def settled(page: Page) -> Page:
+def settled(page: "Page") -> "Page":
     """Wait until everything that was asked for stands on a page."""
     page.wait_for_function(BUSY)
     return page
 
 
-def resized(page: Page, width: int, *, dark: bool = False) -> Page:
+def resized(page: "Page", width: int, *, dark: bool = False) -> "Page":
     """Look at a page in a window of another width, in light or dark colours, and wait until it stands."""
     page.set_viewport_size({"width": width, "height": WIDTHS[width]})
     page.emulate_media(color_scheme="dark" if dark else "light")
@@ -160,7 +162,7 @@ def resized(page: Page, width: int, *, dark: bool = False) -> Page:
     return settled(page)
 
 
-def wider_than_screen(page: Page) -> Sequence[str]:
+def wider_than_screen(page: "Page") -> Sequence[str]:
     """Return what sticks out of a page to the right, other than inside of what scrolls."""
     return page.evaluate(
         """() => {

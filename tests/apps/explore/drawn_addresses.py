@@ -17,7 +17,9 @@ from calculon.spec.named_values import PRESETS
 from calculon.spec.spellings import PRECISIONS
 from tests.helpers import NAMES
 
-QUICK = (
+_Asked = tuple[str, str, tuple[int, ...]]
+
+QUICK: Sequence[_Asked] = (
     ("gpt2-124M", "a100_80g_sxm", (1, 4, 8)),
     ("llama3-8B", "h100_80g_sxm", (8, 16, 64)),
     ("llama3-70B", "h100_80g_sxm", (64, 1024)),
@@ -227,10 +229,12 @@ class Addresses:
         Equal seeds draw the same.
     slow : float
         Share of the questions whose searches are slow.
+    quick : sequence
+        The others, as :data:`QUICK`.
     """
 
-    def __init__(self, seed: int, slow: float = 0.0):
-        self._random, self._slow = Random(seed), slow
+    def __init__(self, seed: int, slow: float = 0.0, quick: Sequence[_Asked] = QUICK):
+        self._random, self._slow, self._quick = Random(seed), slow, quick
         self._figures = {system: _figures(system) for _, system, _ in (*QUICK, *SLOW)}
         self._parts = [f"/part/{name}" for name in KINDS]
         self._files = [f"/export/{name}" for name in (*EXPORTS, *LAUNCH_FILES)]
@@ -247,10 +251,10 @@ class Addresses:
         path = random.choices(
             ("/", "/parts", random.choice(self._parts), random.choice(self._files)), (2, 5, 3, 0.3)
         )[0]
-        if random.random() < 0.15:
+        if random.random() < 0.2:
             return f"{path}?{random.choice(MALFORMED)}"
         pairs = self.pairs()
-        if random.random() < 0.5:
+        if random.random() < 0.6:
             pairs = self._spoilt(pairs)
         return (
             f"{path}?{urlencode(pairs, quote_via=random.choice((quote, _plus)), errors='replace')}"
@@ -276,7 +280,7 @@ class Addresses:
 
     def _question(self) -> list[tuple[str, str]]:
         random = self._random
-        kinds = SLOW if random.random() < self._slow else QUICK
+        kinds = SLOW if random.random() < self._slow else self._quick
         model, system, counts = random.choice(kinds)
         pairs = [("model", model), ("system", system), ("procs", str(random.choice(counts)))]
         words: Mapping[str, Sequence[str]] = {

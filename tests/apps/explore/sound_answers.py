@@ -31,7 +31,7 @@ def check(answer: httpx.Response) -> None:
         elif "html" in told:
             check_html(told["html"])
     elif kind == "text/html":
-        check_html(text)
+        check_html(text, "attachment" in answer.headers.get("Content-Disposition", ""))
 
 
 def strict(text: str) -> Any:
@@ -43,17 +43,18 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def check_html(text: str) -> None:
-    """Fail where HTML is not well-formed, or has a script, a handler or a link to elsewhere."""
-    checker = _Checker()
+def check_html(text: str, alone: bool = False) -> None:
+    """Fail where HTML is not well-formed, or has a script of its own, unless it stands alone, or a handler."""
+    checker = _Checker(alone)
     checker.feed(text)
     checker.close()
     assert not checker.open, f"not closed: {checker.open}"
 
 
 class _Checker(HTMLParser):
-    def __init__(self) -> None:
+    def __init__(self, alone: bool) -> None:
         super().__init__()
+        self._alone = alone
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -62,7 +63,8 @@ class _Checker(HTMLParser):
         values = dict(attrs)
         assert len(values) == len(attrs), f"{tag} has an attribute twice: {attrs}"
         assert tag not in ("iframe", "object", "embed", "base"), tag
-        assert tag != "script" or (values.get("src") or "").startswith("/assets/"), attrs
+        own = (values.get("src") or "").startswith("/assets/")
+        assert tag != "script" or own or (self._alone and "src" not in values), attrs
         for name, value in values.items():
             assert not name.startswith("on"), (tag, name)
             assert MARK not in name
@@ -70,6 +72,9 @@ class _Checker(HTMLParser):
                 assert (value or "").startswith(("/", "#", "data:,", "https://")), (tag, value)
             if name == "data-figure":
                 strict(value or "")
+
+    def handle_data(self, data: str) -> None:
+        assert not (self.open and self.open[-1] == "script" and MARK in data)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)

@@ -211,3 +211,24 @@ def test_a_machine_without_a_plan_says_so(answers):
         assert part(name, state, answers) is not None
     assert part("machine-effects", state, answers) is None
     assert "othing fits" in part("machine-best", state, answers).html
+
+
+def test_a_figure_that_does_as_much_alone_makes_the_step_as_long(answers):
+    state = replace(FIRST, machine={"mem1.GBps": 4000})
+    wanted = same_plan(state, answers)
+    even = answers.break_evens(state, wanted.before.estimate)
+    known_values = {one.figure.path: one.value for one in even if one.value is not None}
+    assert len(known_values) > 1
+    assert known_values["mem1.GBps"] == pytest.approx(4000)
+    for path, value in known_values.items():
+        alone = same_plan(replace(FIRST, machine={path: value}), answers)
+        assert alone.after.estimate.stats["total_time"] == pytest.approx(
+            wanted.after.estimate.stats["total_time"]
+        )
+
+
+def test_what_has_no_break_even_says_why(answers):
+    assert "Change the machine" in part("machine-even", FIRST, answers).html
+    more = replace(FIRST, machine={CAPACITY: 90})
+    assert "neither faster nor slower" in part("machine-even", more, answers).html
+    assert "does not run" in part("machine-even", SMALLER, answers).html

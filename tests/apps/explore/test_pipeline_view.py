@@ -105,6 +105,12 @@ def test_as_many_microbatches_are_drawn_as_asked_and_there_are():
         _parts(replace(STATE, options={"microbatches": "many"}))
 
 
+def test_the_passes_of_the_stage_are_listed_in_order():
+    told = _text(_parts(replace(STATE, options={"stage": "3", "microbatches": "2"}))["schedule"])
+    listed = re.findall(r"(forward|backward) (\d+) [\d.]+ m?s", told[told.index("in order") :])
+    assert listed == [("forward", "1"), ("backward", "1"), ("forward", "2"), ("backward", "2")]
+
+
 def test_no_more_passes_are_drawn_than_a_browser_is_quick_with():
     state = replace(
         _own(pipeline_par=32, tensor_par=1),

@@ -103,6 +103,19 @@ def test_chunks_that_do_not_divide_follow_and_that_is_said():
     assert str(controls(then, answers())).count(then.told) == 1
 
 
+def test_a_microbatch_that_replicas_leave_no_sequences_for_follows():
+    """32 replicas of 64 sequences have 2 each; 64 replicas have one."""
+    plan = {**PLAIN, "pipeline_par": 1, "pipeline_interleaving": 1, MICROBATCH: 2}
+    state = replace(DENSE, batch="64", plan=plan)
+    assert answers().plan(state).legal
+    then = settled(replace(state, plan={**plan, "tensor_par": 1}), answers(), "tensor_par")
+    assert then.plan[MICROBATCH] == 1
+    assert then.told == "Microbatch 2 → 1 follows"
+    sizes = {one.field: one.values for one in answers().choices(state).sizes}
+    assert sizes[MICROBATCH] == (1, 2)
+    assert 1 in sizes["tensor_par"]
+
+
 def test_the_fastest_of_what_may_follow_is_taken():
     asked = replace(DENSE, plan={**PLAIN, "pipeline_par": 8})
     then = answers().plan(settled(asked, answers(), "pipeline_par")).estimate
@@ -143,6 +156,22 @@ def test_what_cannot_be_mended_stays_and_is_told():
     then = settled(asked, answers(), "tensor_par")
     assert then.plan["tensor_par"] == 3
     assert "tensor_par" in answers().plan(then).problem
+
+
+def test_degrees_that_do_not_divide_the_processors_are_offered_what_does():
+    state = replace(DENSE, procs=12, plan={**PLAIN, "pipeline_par": 8, CHUNKS: 1}, batch="48")
+    assert answers().plan(state).estimate is None
+    offered = {one.field: one.values for one in answers().choices(state).sizes}
+    told = {
+        (name, value)
+        for one in answers().single_changes(state)
+        for name, value in one.changes.items()
+    }
+    wanted = {
+        ("pipeline_par", value) for value in range(1, 13) if 12 % (2 * value) == 0
+    }  # TP 2 is kept
+    assert {(name, value) for name, value in told if name == "pipeline_par"} == wanted
+    assert {*offered["pipeline_par"]} == {8, *(value for _, value in wanted)}
 
 
 def test_other_processors_keep_a_plan_of_ones_own():

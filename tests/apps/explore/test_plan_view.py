@@ -123,7 +123,7 @@ def test_buttons_towards_the_best_take_one_change_over(state):
     part = made("against", state)
     best, *alone = links(part)
     assert not best.plan
-    effects = re.findall(r"<td>([^<]*)</td><td><a", str(part.html).replace("\n", ""))
+    effects = re.findall(r'<td class="number"><a class="button"[^>]*>([^<]*)</a>', str(part.html))
     assert len(alone) == len(effects) > 0
     now = answers().plan(state)
     for then, effect in zip(alone, effects, strict=True):

@@ -24,10 +24,8 @@ export function morph(old, fresh, kept = () => false) {
   const chart = old.classList.contains("chart");
   attributes(old, fresh, chart);
   if (chart) return; // what is inside is Plotly's
-  const { value } = fresh; // before its options move
-  const before = old.value;
+  const wanted = (kept(old) ? old : fresh).value; // before options move
   children(old, fresh, kept);
-  const wanted = kept(old) ? before : value;
   if (old.matches("input, select, textarea, output") && old.value !== wanted) old.value = wanted;
   if (kept(old)) return;
   if ("checked" in old && old.checked !== fresh.checked) old.checked = fresh.checked;

@@ -65,10 +65,10 @@ def memory_bars(stages: Sequence[StageNeed]) -> dict[str, Any]:
         axis["visible"] = False
     layout = {
         "barmode": "stack",
-        "height": min(560, 150 + 24 * len(stages)),
+        "height": min(520, 90 + 26 * len(stages)),
         "xaxis": {"title": {"text": title}, "rangemode": "tozero"},
         "yaxis": axis,
-        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+        "showlegend": False,
         "shapes": [line | {"line": {"color": COLORS["vermilion"], "width": 2, "dash": "dash"}}],
     }
     return {"data": data, "layout": layout}

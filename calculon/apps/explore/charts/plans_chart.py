@@ -10,6 +10,9 @@ from calculon.records import Column
 
 GREY = "#8a929c"
 
+_LONGEST = 40
+"""Characters of the words of a statistic beside its axis; of others its name is shorter."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -87,8 +90,8 @@ def plans_chart(
     layout = {
         "height": 380,
         "hovermode": "closest",
-        "xaxis": _axis(x, across, sizes[0][1]),
-        "yaxis": {**_axis(y, up, sizes[1][1]), "automargin": True},
+        "xaxis": _axis(x, across, [one.x for one in every]),
+        "yaxis": {**_axis(y, up, [one.y for one in every]), "automargin": True},
         "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0},
     }
     return {"data": data, "layout": layout}
@@ -115,13 +118,12 @@ def _points(
     }
 
 
-def _axis(one: Column, axis: Axis, unit: str) -> dict[str, Any]:
-    words = one.name.replace("_", " ")
-    title = (
-        f"{one.help} ({unit})"
-        if unit and len(one.help) <= 40
-        else f"{words} ({unit})"
-        if unit
-        else words
-    )
-    return {"title": {"text": title}, "type": "log" if axis.ratios else "linear", "zeroline": False}
+def _axis(one: Column, axis: Axis, values: Sequence[float]) -> dict[str, Any]:
+    """Return an axis; with round numbers of one digit where equal ratios take equal lengths."""
+    size, unit = axis.scale(values)
+    words = one.help if len(one.help) <= _LONGEST else one.name.replace("_", " ")
+    found = {"title": {"text": f"{words} ({unit})" if unit else words}, "zeroline": False}
+    if not axis.ratios:
+        return found
+    ticks = axis.ticks([value / size for value in values])
+    return {**found, "type": "log", "tickvals": ticks, "ticktext": [f"{tick:,g}" for tick in ticks]}

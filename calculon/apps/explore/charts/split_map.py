@@ -6,8 +6,10 @@ from typing import Any
 from calculon.apps.report.bars import COLORS
 from calculon.frozen import dataclass
 
-_COLORS = [[0.0, COLORS["blue"]], [0.35, COLORS["sky"]], [1.0, "#d5dbe1"]]
-"""From the best to three times as much, and beyond."""
+_COLORS = [[0.0, COLORS["sky"]], [1.0, "#e3e8ed"]]
+"""From the best to :data:`_FAR` times as bad: light enough for dark digits."""
+
+_INK = "#101418"
 
 _FAR = 3.0
 
@@ -64,6 +66,7 @@ def split_map(cells: Sequence[Cell], selected: str) -> Mapping[str, Any]:
             [["", "", ""] if c is None else [c.link, c.name, c.words] for c in row] for row in grid
         ],
         "texttemplate": "%{text}",
+        "textfont": {"color": _INK},
         "hovertemplate": "%{customdata[2]}<br>%{text}<extra></extra>",
         "hoverongaps": False,
         "colorscale": _COLORS,
