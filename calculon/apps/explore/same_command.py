@@ -102,8 +102,10 @@ def _answer(state: State, answers: Answers) -> Same:
 
 def readable(state: State, answers: Answers) -> State:
     """Return a state without a plan of one's own that is none: the command that plans refuses it."""
+    if not state.plan or answers.plan(state).legal:
+        return state
     try:
-        own_plan(answers.question(state))
+        own_plan(answers.question(state), hints=False)
     except SpecError:
         return replace(state, plan={})
     return state
@@ -318,8 +320,10 @@ def _lengths(state: State, answers: Answers) -> list[str]:
 
 def own_length(state: State, answers: Answers) -> int:
     """Return the tokens of a sequence where the question has others than the model; else 0."""
-    asked = answers.question(state).model.seq_size
-    return 0 if inputs.model(answers.offer.source(MODEL, state.model)).seq_size == asked else asked
+    source = answers.offer.source(MODEL, state.model)
+    model = answers.kept(("model", state.model), lambda: inputs.model(source))
+    length = answers.question(state).model.seq_size
+    return 0 if model.seq_size == length else length
 
 
 def _pairs(plan: Mapping[str, Any]) -> str:
