@@ -155,3 +155,12 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, answers, capsys,
     if not too_small:
         assert "expected" in shown.problem
         assert shown.problem.split("expected")[1].split(".")[0] in "".join(capsys.readouterr())
+
+
+def test_launch_files_are_those_that_the_command_emits(answers, capsys):
+    state = state_of(answers, STATES["best on a changed machine"])
+    argv = commands(answers, STATES["best on a changed machine"])["plan"].argv
+    for dialect, suffix in (("megatron-lm", "sh"), ("torchtitan", "py")):
+        assert main([*argv, "--preset", "megatron-lm", "--emit", dialect]) == 0
+        text = written(f"{dialect}.{suffix}", state, answers).text
+        assert capsys.readouterr().out.rstrip() == text.rstrip()
