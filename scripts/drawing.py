@@ -5,9 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+import calculon
 from calculon.apps.cli.main import main
 
-FOLDER = Path(__file__).resolve().parent.parent / "examples" / "pictures"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "examples" / "pictures"
 
 COMMANDS = (
     "plot breakdown mine=llama3-70B,mine.json,h100_80g_sxm best=best.json --model llama3-70B --system h100_80g_sxm "
@@ -63,5 +65,37 @@ def draw() -> int:
     return max(codes)
 
 
+PAGE = {"preset": "megatron-lm", "mine": "tensor_par=8 pipeline_par=8 microbatch_size=1"}
+"""The plan that the picture of the page shows beside the best one."""
+
+SIZE = {"width": 1280, "height": 1330}
+"""Pixels of that picture."""
+
+
+def photograph() -> int:
+    """Take the picture of the page in the browser that is installed; without one it stays as it is."""
+    from playwright.sync_api import sync_playwright
+
+    from tests.apps.explore.browsing import BUSY, executable, switches
+
+    browser = executable()
+    if browser is None:
+        print("No Chromium is installed: the picture of the page stays as it is.")
+        return 0
+    with (
+        calculon.explore("llama3-70B", "h100_80g_sxm", 1024, **PAGE) as page,
+        sync_playwright() as driver,
+    ):
+        chromium = driver.chromium.launch(executable_path=browser, args=switches())
+        window = chromium.new_page(viewport=SIZE, color_scheme="light")
+        window.goto(page.url)
+        window.wait_for_function(BUSY)
+        window.reload()  # now that the best plan is known
+        window.wait_for_function(BUSY)
+        window.screenshot(path=FOLDER / "explore.png")
+        chromium.close()
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(draw())
+    sys.exit(photograph() if sys.argv[1:] == ["--page"] else draw() or photograph())
