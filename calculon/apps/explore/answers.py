@@ -84,7 +84,7 @@ class Shown:
 
     @cached_property
     def brief(self) -> Result | None:
-        """The same without what takes longer than the estimate, such as the groups of ranks."""
+        """The same without what takes longer than the estimate, such as its stages and groups of ranks."""
         return None if self.estimate is None else result_of(self.estimate, details=False)
 
 
