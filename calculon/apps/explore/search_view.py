@@ -351,8 +351,8 @@ def _counts(state: State, answers: Answers) -> Part | None:
 PARTS: tuple[PartKind, ...] = (
     PartKind(name="search-question", title="What to look for", make=_question),
     PartKind(name="search-best", title="The best", make=_best),
-    PartKind(name="search-front", title="What each plan costs", make=_front, later=True),
     PartKind(name="search-splits", title="Tensor against pipeline parallelism", make=_splits),
     PartKind(name="search-plans", title="The best plan of each split", make=_table),
+    PartKind(name="search-front", title="What each plan costs", make=_front, later=True),
     PartKind(name="search-counts", title="Other numbers of processors", make=_counts, later=True),
 )
