@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from calculon import inputs
@@ -92,6 +93,26 @@ def export_flags(
     shape = known if model is None else inputs.model(model)
     campaign = {} if tokens is None else {"tokens": tokens}
     return launch_text(found, execution, shape, campaign)
+
+
+def exported_plan(plan: Estimate, dialect: str, tokens: float | None = None) -> tuple[str, str]:
+    """Return the launch file of a plan, and why it is without the settings of the model; empty where it has them.
+
+    Raises
+    ------
+    SpecError
+        For fields of the plan that the launcher cannot express.
+    """
+    try:
+        return export_flags(plan, dialect, tokens=tokens), ""
+    except SpecError as error:
+        if error.file != plan.model.name:
+            raise
+        told = "; ".join(map(str, error.problems))
+    alone = replace(plan.execution, seq_length=plan.model.seq_size)
+    if "stage_blocks" in find_dialect(dialect).fields:
+        alone = with_listed_stages(alone, plan.model)
+    return export_flags(alone, dialect, tokens=tokens), told
 
 
 def import_flags(

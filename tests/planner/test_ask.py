@@ -2,8 +2,10 @@
 
 import pytest
 
+from calculon import inputs
 from calculon.errors import Infeasible, SpecError
 from calculon.planner.ask import (
+    FRAMEWORK,
     LONGEST_UNASKED,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
@@ -103,3 +105,12 @@ def test_a_preset_of_a_file_is_searched_and_estimated(tmp_path):
 def test_no_count_is_an_error():
     with pytest.raises(SpecError, match="1 to 100 processor counts"):
         ask("llama3-8B", (), "h100_80g_sxm")
+
+
+@pytest.mark.parametrize("name", ["h100_80g_sxm", "mi300x", "tpu_v5p"])
+def test_a_system_that_was_read_has_the_framework_of_its_name(name):
+    by_name = ask("llama3-8B", 64, name)
+    read = ask("llama3-8B", 64, inputs.system(name))
+    changed = ask("llama3-8B", 64, inputs.system(inputs.Changed.of(name, {"mem1.GiB": 120})))
+    assert {one.preset.name for one in (read, changed)} == {by_name.preset.name}
+    assert (by_name.preset.name == FRAMEWORK) == (name != "tpu_v5p")

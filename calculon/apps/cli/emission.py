@@ -98,25 +98,16 @@ class Emission:
 
     def _text(self, answer: "Answer") -> str:
         """Return the launch file; without the settings of a model that the launcher cannot describe, which is told."""
-        from calculon.launch.dialects import find_dialect
-        from calculon.planner.launch_flags import export_flags
-        from calculon.planner.launch_text import with_listed_stages
+        from calculon.planner.launch_flags import exported_plan
 
-        tokens, model = answer.question.tokens, answer.question.model.name
+        if answer.best is None:
+            raise SpecError(OPTION, Problem("", "a plan that fits", "none"))
         try:
-            return export_flags(answer, self.dialect, tokens=tokens)
-        except SpecError as error:
-            if error.file != model or answer.best is None:
-                raise self._refusal(error) from None
-            told = "; ".join(map(str, error.problems))
-        try:
-            alone = replace(answer.best.execution, seq_length=answer.question.model.seq_size)
-            if "stage_blocks" in find_dialect(self.dialect).fields:
-                alone = with_listed_stages(alone, answer.question.model)
-            text = export_flags(alone, self.dialect, tokens=tokens)
+            text, told = exported_plan(answer.best, self.dialect, answer.question.tokens)
         except SpecError as error:
             raise self._refusal(error) from None
-        tell(f"Note: the settings of {model} are left out: {told}")
+        if told:
+            tell(f"Note: the settings of {answer.question.model.name} are left out: {told}")
         return text
 
     def _refusal(self, error: SpecError) -> SpecError:

@@ -32,7 +32,7 @@ from calculon.inspect.operators import Block, block
 from calculon.launch.dialects import DIALECTS
 from calculon.planner.answer import Answer
 from calculon.planner.dependence import Sensitivity
-from calculon.planner.launch_flags import export_flags
+from calculon.planner.launch_flags import exported_plan
 from calculon.planner.planning import plan
 from calculon.planner.sensitivity import sensitivity
 from calculon.search.request import one_stretch
@@ -231,10 +231,16 @@ def _report(state: State, answers: Answers) -> str:
     return report_text(results_of("report", [whole_answer(state, answers)], {}))[0]
 
 
-def launch_file(dialect: str, state: State, answers: Answers) -> str:
-    """Return the launch file of the plan; SpecError for what the launcher cannot express."""
+def launch_file(dialect: str, state: State, answers: Answers) -> tuple[str, str]:
+    """Return the launch file of the plan, and why it is without the settings of the model, if it is.
+
+    Raises
+    ------
+    SpecError
+        For what the launcher cannot express.
+    """
     tokens = answers.question(state).tokens
-    return export_flags(shown_estimate(state, answers), dialect, tokens=tokens)
+    return exported_plan(shown_estimate(state, answers), dialect, tokens)
 
 
 _ALL = ("plan", "search", "machine", "pipeline")
@@ -306,7 +312,7 @@ EXPORTS: dict[str, Export] = {
 def _launching(dialect: str) -> Export:
     return Export(
         title=DIALECTS[dialect].title,
-        text=lambda state, answers: launch_file(dialect, state, answers),
+        text=lambda state, answers: launch_file(dialect, state, answers)[0],
         views=("plan",),
     )
 

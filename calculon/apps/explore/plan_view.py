@@ -215,7 +215,7 @@ PARTS = (
     PartKind(name="problem", title="This plan cannot run", make=_problem),
     PartKind(name="figures", title="The plan", make=_figures),
     PartKind(name="time", title="Where the time goes", make=_time),
-    PartKind(name="memory", title="Memory of each stage", make=_memory),
+    PartKind(name="memory", title="Memory of each stage", make=_memory, later=True),
     PartKind(name="mend", title="What would make it run", make=mend, later=True),
     PartKind(name="against", title="From your plan to the best", make=against, later=True),
     PartKind(name="changes", title="Single changes", make=single_changes, later=True),

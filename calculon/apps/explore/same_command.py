@@ -102,8 +102,10 @@ def _answer(state: State, answers: Answers) -> Same:
 
 def readable(state: State, answers: Answers) -> State:
     """Return a state without a plan of one's own that is none: the command that plans refuses it."""
+    if not state.plan or answers.plan(state).legal:
+        return state
     try:
-        own_plan(answers.question(state))
+        own_plan(answers.question(state), hints=False)
     except SpecError:
         return replace(state, plan={})
     return state
@@ -176,12 +178,18 @@ _ROUNDS = 3
 
 
 def _plan(state: State, answers: Answers) -> Iterator[Same]:
+    yield from _shown(state, answers)
+    if answers.plan(state).estimate is not None:
+        call = f"calculon.why({_SPECS})"
+        yield of_plan("What binds this plan", ("why",), "why", call, state, answers)
+
+
+def _shown(state: State, answers: Answers) -> Iterator[Same]:
+    """Yield the command that gives the plan, or says why it cannot run."""
     shown = answers.plan(state)
     if shown.estimate is not None:
         of = "answer.mine.estimate" if state.plan else "answer.best"
         yield of_plan("All statistics of this plan", ("llm", STDIN), "plan", of, state, answers)
-        call = f"calculon.why({_SPECS})"
-        yield of_plan("What binds this plan", ("why",), "why", call, state, answers)
     elif shown.fields:
         machine = _machine(state, _sources(state, answers)[1])
         stated = stated_execution(state, answers)
@@ -243,7 +251,7 @@ def _written(value: Any) -> str:
 
 
 def _depends(state: State, answers: Answers) -> Iterator[Same]:
-    yield from _plan(state, answers)
+    yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         title, words = "What this plan depends on", asked_effects(state)
         told = {"--of": words.get("of"), "--range": words.get("spread")}
@@ -263,7 +271,7 @@ def asked_effects(state: State) -> dict[str, Any]:
 
 
 def _pipeline(state: State, answers: Answers) -> Iterator[Same]:
-    yield from _plan(state, answers)
+    yield from _shown(state, answers)
     if answers.plan(state).estimate is not None:
         title = "One block of this plan, operator by operator"
         yield of_plan(title, ("block",), "operators", f"block({_SPECS})", state, answers)
@@ -312,8 +320,10 @@ def _lengths(state: State, answers: Answers) -> list[str]:
 
 def own_length(state: State, answers: Answers) -> int:
     """Return the tokens of a sequence where the question has others than the model; else 0."""
-    asked = answers.question(state).model.seq_size
-    return 0 if inputs.model(answers.offer.source(MODEL, state.model)).seq_size == asked else asked
+    source = answers.offer.source(MODEL, state.model)
+    model = answers.kept(("model", state.model), lambda: inputs.model(source))
+    length = answers.question(state).model.seq_size
+    return 0 if model.seq_size == length else length
 
 
 def _pairs(plan: Mapping[str, Any]) -> str:

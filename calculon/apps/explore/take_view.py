@@ -1,11 +1,12 @@
 """The foot of every view: files of what it shows, and the commands and Python that give its numbers."""
 
 from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.exports import LAUNCH_FILES, offered
+from calculon.apps.explore.exports import LAUNCH_FILES, launch_file, offered
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part, PartKind, html
 from calculon.apps.explore.same_command import same, script
 from calculon.errors import SpecError
+from calculon.launch.dialects import DIALECTS
 
 
 def _files(state: State, answers: Answers) -> Part:
@@ -25,13 +26,13 @@ def _launch_files(state: State, answers: Answers) -> Part | None:
     if answers.plan(state).estimate is None:
         return None
     able, unable = [], []
-    for name, one in LAUNCH_FILES.items():
+    for (name, one), dialect in zip(LAUNCH_FILES.items(), DIALECTS, strict=True):
         try:
-            one.text(state, answers)
+            _, left_out = launch_file(dialect, state, answers)
         except SpecError as error:
             unable.append((one.title, [str(problem) for problem in error.problems]))
         else:
-            able.append((_address(name, state), one.title))
+            able.append((_address(name, state), one.title, left_out))
     return Part(title="Launch files", html=html("launch.html", able=able, unable=unable))
 
 

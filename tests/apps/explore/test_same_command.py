@@ -13,6 +13,7 @@ from calculon.apps.explore.exports import offered, written
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.same_command import same, script
 from calculon.apps.explore.searches import each_split
+from calculon.apps.explore.take_view import LAUNCH
 from calculon.errors import Infeasible
 from calculon.plan.plan import NAMES
 from calculon.spec.files import json_text
@@ -155,3 +156,23 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, answers, capsys,
     if not too_small:
         assert "expected" in shown.problem
         assert shown.problem.split("expected")[1].split(".")[0] in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("address", "left_out"),
+    [
+        (STATES["best on a changed machine"], False),
+        ("model=nanogpt-mlp&system=a100_80g_sxm&procs=8", True),
+    ],
+)
+def test_launch_files_are_those_that_the_command_emits(address, left_out, answers, capsys):
+    state = state_of(answers, address)
+    argv = commands(answers, address)["plan"].argv
+    for dialect, suffix in (("megatron-lm", "sh"), ("nemo", "yaml")):
+        assert main([*argv, "--preset", "megatron-lm", "--emit", dialect]) == 0
+        told = capsys.readouterr()
+        assert told.out.rstrip() == written(f"{dialect}.{suffix}", state, answers).text.rstrip()
+        assert ("are left out" in told.err) == left_out
+    page = LAUNCH.make(state, answers).html
+    assert ("the settings of the model are left out" in page) == left_out
+    assert "pipeline_par" in page or "ddp_bucket_mib" in page  # what DeepSpeed lacks
