@@ -36,6 +36,7 @@ from calculon.planner.break_even import BreakEven
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.replanned import Staircase
 from calculon.planner.sensitivity import sensitivity
+from calculon.planner.shorthand import read_mine
 from calculon.planner.stage_needs import StageNeed, needs_of, stage_needs
 from calculon.planner.unfit import Unfit, unfit
 from calculon.planner.why import Why, why
@@ -84,7 +85,7 @@ class Shown:
 
     @cached_property
     def brief(self) -> Result | None:
-        """The same without what takes longer than the estimate, such as the groups of ranks."""
+        """The same without what takes longer than the estimate, such as its stages and groups of ranks."""
         return None if self.estimate is None else result_of(self.estimate, details=False)
 
 
@@ -128,12 +129,14 @@ class Answers:
         return self._kept(("question", state.key), lambda: self._ask(state))
 
     def _ask(self, state: State) -> Question:
-        own = dict(state.plan) or None
+        if state.plan:
+            asked = self.question(replace(state, plan={}))
+            return replace(asked, mine=read_mine(dict(state.plan), state.procs))
         words = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
         source = self.offer.source(MODEL, state.model)
         model = self._kept(("model", state.model), lambda: inputs.model(source))
         tokens = state.tokens or None
-        return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens, mine=own)
+        return ask(model, state.procs, self.system(state), **words, tokens_of_run=tokens)
 
     def found(self, state: State) -> SearchResult:
         """Return the best plan of each split and number of chunks, the best of all first."""

@@ -142,6 +142,7 @@ def _labels(system: System, execution: Execution | None) -> Iterator[tuple[str, 
 def labels(system: System) -> dict[str, str]:
     """Return the names of figures that people buy machines by, by path."""
     rates = {_rate_path(system, one): _rate_label(one) for one in system.matrix}
+    rates |= {f"vector.{one}.tflops": f"Vector rate, {one}" for one in system.vector}
     return dict(_labels(system, None)) | rates
 
 

@@ -11,8 +11,8 @@ from calculon.apps.explore.visits import Unfinished, Waiter, Work, now, seen, un
 from calculon.apps.explore.weight import weight
 from calculon.errors import CalculonError
 
-SEARCHES = 2
-"""Searches that are under way at the same time."""
+SEARCHES = 3
+"""Searches that are under way at the same time: those that nobody waits for any more do not keep others waiting."""
 
 
 class _Entry(Work):

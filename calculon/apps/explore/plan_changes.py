@@ -46,12 +46,14 @@ def mend(state: State, answers: Answers) -> Part | None:
     found = answers.why(state)
     before = {name: getattr(found.execution, name) for name in NAMES}
     rows = [_proposed(state, answers, one, before) for one in found.proposals]
-    lines = [one.message + (f" ({one.hint})" if one.hint else "") for one in found.failures[1:]]
-    lines = ["It breaks other rules, too:", *lines] if lines else []
+    others = [
+        f"{one.field}: {one.message}".removeprefix(": ") + (f" ({one.hint})" if one.hint else "")
+        for one in found.failures[1:]
+    ]
     said = "The fewest changes first." if rows else "Nothing that was tried makes it run."
     return Part(
         title="What would make it run",
-        html=html("plan_mend.html", rows=rows, said=said, lines=lines),
+        html=html("plan_mend.html", rows=rows, said=said, lines=[], others=others),
     )
 
 
@@ -96,7 +98,8 @@ def _unfit(state: State, answers: Answers) -> Part:
     lines = [f"Nothing fits: {found.why}.", *found.nearest]
     said = "Each was tried by a search." if rows else "Nothing that was tried would do."
     return Part(
-        title="What would do", html=html("plan_mend.html", rows=rows, said=said, lines=lines)
+        title="What would do",
+        html=html("plan_mend.html", rows=rows, said=said, lines=lines, others=[]),
     )
 
 

@@ -22,6 +22,7 @@ from calculon.apps.report.page import PARTS as PARTS_OF_TIME
 from calculon.apps.report.rank_group_table import groups_section
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
+from calculon.planner.unfit import why_none
 
 _STAGES_SHOWN = 4
 """Stages up to which a table of them is not folded away."""
@@ -33,7 +34,8 @@ def _problem(state: State, answers: Answers) -> Part | None:
     if not shown.problem:
         return None
     words = words_of(state, answers, shown)
-    lines = [line.removeprefix("execution: ") for line in shown.problem.splitlines()]
+    problem = shown.problem if state.plan else why_none(answers.found(state).counts)
+    lines = [line.removeprefix("execution: ") for line in problem.splitlines()]
     lines = [line[:1].upper() + line[1:] if " " in line.split(":")[0] else line for line in lines]
     title = "This plan cannot run" if state.plan else "No plan fits"
     told = html("plan_problem.html", words=words, lines=lines, spoken=f"{title}: {lines[0]}")
@@ -213,7 +215,7 @@ PARTS = (
     PartKind(name="problem", title="This plan cannot run", make=_problem),
     PartKind(name="figures", title="The plan", make=_figures),
     PartKind(name="time", title="Where the time goes", make=_time),
-    PartKind(name="memory", title="Memory of each stage", make=_memory),
+    PartKind(name="memory", title="Memory of each stage", make=_memory, later=True),
     PartKind(name="mend", title="What would make it run", make=mend, later=True),
     PartKind(name="against", title="From your plan to the best", make=against, later=True),
     PartKind(name="changes", title="Single changes", make=single_changes, later=True),

@@ -1,7 +1,8 @@
 """The view of the search: what is looked for and tried, and the plans that were found as table, map and chart."""
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -257,10 +258,11 @@ def _front(state: State, answers: Answers) -> Part | None:
     if not len(each):
         return None
     y, x = (_statistic(it, name.partition(":")[0]) for name in axes(state))
-    along = list(_points(FoundPlans(it, unbeaten, state, answers), x, y))
     splits = FoundPlans(it, each, state, answers)
-    points = dict(zip(splits.ranks, _points(splits, x, y, splits.ranks), strict=True))
+    along = _points(FoundPlans(it, unbeaten, state, answers), x, y, range(len(unbeaten)))
     rows = sorted(along, key=lambda one: one.x)
+    points = list(_points(splits, x, y, splits.ranks))
+    best = next(_points(splits, x, y, [0]), None)
     told = html(
         "search_front.html",
         state=state,
@@ -268,11 +270,9 @@ def _front(state: State, answers: Answers) -> Part | None:
         x=x,
         y=y,
         rows=rows,
-        few=12,
     )
-    chart = plans_chart(
-        x, y, rows, list(points.values()), _own_point(state, answers, it), points[0]
-    )
+    own = _own_point(state, answers, it)
+    chart = plans_chart(x, y, rows, points, own, best) if rows or points else None
     return Part(
         title="What each plan costs",
         html=told,
@@ -281,12 +281,12 @@ def _front(state: State, answers: Answers) -> Part | None:
     )
 
 
-def _points(
-    plans: FoundPlans, x: Column, y: Column, ranks: list[int] | None = None
-) -> Iterator[Point]:
-    """Yield plans as points."""
+def _points(plans: FoundPlans, x: Column, y: Column, ranks: Iterable[int]) -> Iterator[Point]:
+    """Yield plans as points; those without one of the statistics have no place."""
     across, up = plans.table[x.name].tolist(), plans.table[y.name].tolist()
-    for rank in range(len(plans.winners)) if ranks is None else ranks:
+    for rank in ranks:
+        if not math.isfinite(across[rank] + up[rank]):
+            continue
         stats = plans.winners[rank][1]
         both = ", ".join(
             figure(one, value, stats) for one, value in ((y, up[rank]), (x, across[rank]))
@@ -351,8 +351,8 @@ def _counts(state: State, answers: Answers) -> Part | None:
 PARTS: tuple[PartKind, ...] = (
     PartKind(name="search-question", title="What to look for", make=_question),
     PartKind(name="search-best", title="The best", make=_best),
-    PartKind(name="search-front", title="What each plan costs", make=_front, later=True),
     PartKind(name="search-splits", title="Tensor against pipeline parallelism", make=_splits),
     PartKind(name="search-plans", title="The best plan of each split", make=_table),
+    PartKind(name="search-front", title="What each plan costs", make=_front, later=True),
     PartKind(name="search-counts", title="Other numbers of processors", make=_counts, later=True),
 )

@@ -40,7 +40,7 @@ def _address(name: str, state: State) -> str:
     return f"/export/{name}?{state.query}"
 
 
-TAKE = PartKind(name="take", title="Export", make=_files)
+TAKE = PartKind(name="take", title="Export", make=_files, later=True)
 """What stands at the foot of every view."""
 
 LAUNCH = PartKind(name="launch", title="Launch files", make=_launch_files, later=True)

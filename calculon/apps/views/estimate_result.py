@@ -16,7 +16,7 @@ def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
     Parameters
     ----------
     details : bool
-        With the groups of ranks, and the parts of experts and sequences, which take longer than all else.
+        With stages, groups of ranks, and the parts of experts and sequences, which take longer than all else.
     """
     from calculon.apps.report.result import ENDS, Inputs, Machine, Result
     from calculon.architecture.parameters import active_count, module_count, parameter_count
@@ -50,7 +50,7 @@ def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
         execution={name: getattr(execution, name) for name in NAMES},
         inputs=inputs,
         layers=estimate.layers,
-        stages=estimate.stages if execution.pipeline_par > 1 else None,
+        stages=estimate.stages if details and execution.pipeline_par > 1 else None,
         interval=None if belief is None else {name: getattr(belief, name) for name in ENDS},
         belief=None if belief is None else belief.to_dict(),
         residuals=None if estimate.interval is None else estimate.interval.to_dict(),

@@ -7,7 +7,7 @@ from threading import Barrier, Event
 import numpy as np
 import pytest
 
-from calculon.apps.explore.memo import Memo
+from calculon.apps.explore.memo import SEARCHES, Memo
 from calculon.apps.explore.visits import Cancelled, Pending, Visit, seen, under_way
 from calculon.apps.explore.weight import weight
 from calculon.errors import Problem, SpecError
@@ -173,8 +173,8 @@ def test_who_waits_longer_begins_again_where_another_gave_up():
 
 
 def test_a_search_that_waits_for_its_turn_is_never_begun_when_the_client_has_left():
-    memo, busy, search = Memo(), [Search(), Search()], Search()
-    with ThreadPoolExecutor(3) as threads:
+    memo, busy, search = Memo(), [Search() for _ in range(SEARCHES)], Search()
+    with ThreadPoolExecutor(SEARCHES + 1) as threads:
         for number, one in enumerate(busy):
             threads.submit(asked, memo, number, one, Visit())
             assert one.begun.wait(SOON)

@@ -9,6 +9,7 @@ import pytest
 from calculon import inputs
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_server import app
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.pipeline_view import MOST, PARTS
 from calculon.apps.notebook.markup import page
@@ -19,6 +20,7 @@ from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.inspect.operators import block
 from calculon.units import duration
+from tests.apps.explore.asking import asked, found
 
 ANSWERS = Answers(Offer())
 PLAN = {
@@ -98,8 +100,8 @@ def test_a_stage_that_is_not_there_is_refused():
 
 def test_as_many_microbatches_are_drawn_as_asked_and_there_are():
     batch = 256 // (64 // 8)
-    for asked, drawn in (("3", 3), ("0", 8), ("", 8), ("100000", batch)):
-        part = _parts(replace(STATE, options={"microbatches": asked}))["schedule"]
+    for wish, drawn in (("3", 3), ("0", 8), ("", 8), ("100000", batch)):
+        part = _parts(replace(STATE, options={"microbatches": wish}))["schedule"]
         assert f"{drawn} of {batch} microbatches" in _text(part)
     with pytest.raises(SpecError, match="microbatches"):
         _parts(replace(STATE, options={"microbatches": "many"}))
@@ -203,6 +205,16 @@ def test_ranks_with_both_directions_have_half_of_the_microbatches_of_each():
         share = int(re.search(r"microbatches are (\d+) % of the time", told)[1])
         assert 50 < share <= 100
         assert ("the embedding, the LM head with the loss" in told) == (rank in (0, 3))
+
+
+def test_the_server_gives_the_quick_parts_first_and_refuses_nonsense():
+    site = app(ANSWERS, STATE, ["localhost"])
+    told = found(site, STATE.query)["main"]
+    for kind in PARTS:
+        assert (f'data-later="{kind.name}"' in told) == kind.later
+    part = asked(site, f"/part/operator?{STATE.query}").json()["html"]
+    assert "What would make it faster" in part
+    assert asked(site, f"/parts?{STATE.query}&stage=last").status_code == 400
 
 
 @pytest.mark.parametrize("name", ["block", "operator"])

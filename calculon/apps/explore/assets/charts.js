@@ -113,7 +113,7 @@ function themed(layout, width) {
       .filter((name) => /^[xy]axis\d*$/.test(name))
       .map((name) => [name, { ...axis, ...layout[name] }]),
   );
-  const narrow = { ...layout.legend, x: 0, xref: "container", font: { size: 10 }, itemwidth: 30, maxheight: 0.9 };
+  const narrow = { ...layout.legend, x: 0, font: { size: 10 }, itemwidth: 30, maxheight: 0.9 };
   const legend = layout.legend && width < 500 ? { legend: narrow } : {};
   return { ...layout, ...base, ...axes, ...legend };
 }
@@ -134,3 +134,8 @@ document.addEventListener("click", ({ target }) => {
 });
 addEventListener("toggle", () => draw(), true); // a chart that was folded away
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(true));
+let settling = 0;
+addEventListener("resize", () => {
+  clearTimeout(settling);
+  settling = setTimeout(() => draw(true), 200); // legends are laid out for the width
+});

@@ -74,7 +74,11 @@ async function show(query, { begun = performance.now(), history: entry = "push",
         await new Promise((done) => setTimeout(done, AGAIN));
         found = await fetched(address, asking.signal);
       }
-      if (found.pending) continue;
+      if (found.pending) {
+        place(found, control); // what is known without the search
+        waiting.entry = inherited(turn, waiting.entry);
+        continue;
+      }
       if (found.understood || !control) await put(found, turn);
       else control.setAttribute("aria-invalid", "true");
       fill(message, found.understood || !control ? "" : found.main);

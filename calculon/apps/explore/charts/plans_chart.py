@@ -66,8 +66,8 @@ def plans_chart(
         for axis, values in ((across, [o.x for o in every]), (up, [o.y for o in every]))
     ]
     traces = [
-        ("best of each split", splits, {"color": GREY, "size": 8, "opacity": 0.75}, "markers"),
-        ("beaten by none in both", front, {"color": COLORS["blue"], "size": 9}, "lines+markers"),
+        ("each split", splits, {"color": GREY, "size": 8, "opacity": 0.75}, "markers"),
+        ("unbeaten", front, {"color": COLORS["blue"], "size": 9}, "lines+markers"),
         (
             "best",
             [best] if best else [],

@@ -99,8 +99,8 @@ class _Scale:
         for name, value in zip(names, values, strict=True):
             object.__setattr__(self, name, value)
 
-    def shape(self, outlines: Sequence[Outline]) -> dict[str, Any]:
-        """Return rectangles as one shape; they are apart by points that are none."""
+    def shape(self, outlines: Sequence[Outline], *, edged: bool = False) -> dict[str, Any]:
+        """Return rectangles as one shape, with edges if asked for; they are apart by points that are none."""
         x: list[float | None] = []
         y: list[float | None] = []
         for start, end, top, bottom in outlines:
@@ -108,13 +108,13 @@ class _Scale:
             high, low = round(top, 3), round(bottom, 3)
             x += (first, last, last, first, first, None)
             y += (high, high, low, low, high, None)
+        edge = {"width": 0.5, "color": "white", "simplify": False}
         return {
             "type": "scatter",
-            "mode": "lines",
+            **({"mode": "lines", "line": edge} if edged else {"mode": "none"}),
             "x": x,
             "y": y,
             "fill": "toself",
-            "line": {"width": 0},
             "hoverinfo": "skip",
         }
 
@@ -138,12 +138,11 @@ def _shapes(gantt: Gantt, scale: _Scale) -> Iterator[dict[str, Any]]:
             name = LOOKS[kind][0]
             last = shades > 1 and number == shades - 1
             yield {
-                **scale.shape([_outline(piece) for piece in found[kind, number]]),
+                **scale.shape([_outline(piece) for piece in found[kind, number]], edged=not thin),
                 "name": f"{name}, {gantt.last_words}" if last else name,
                 "showlegend": number == 0 or last,
                 "legendgroup": f"{kind}{number if last else ''}",
                 "fillcolor": f"rgb({red},{green},{blue})",
-                "line": {"width": 0 if thin else 0.5, "color": "white"},
             }
 
 
@@ -203,13 +202,12 @@ def _pointed(
     chunk = ", chunk %{customdata[2]}" if gantt.chunks > 1 else ""
     return {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "none",
         "x": x,
         "y": y,
         "customdata": told,
         "meta": list(links),
-        "line": {"width": 0, "color": LOOKS[kind][1]},
-        "opacity": 0,
+        "line": {"color": LOOKS[kind][1]},
         "showlegend": False,
         "hovertemplate": f"{gantt.row} %{{customdata[0]}}: {LOOKS[kind][0]}, microbatch %{{customdata[1]}}{chunk}"
         "<br>%{customdata[3]}, from %{customdata[4]}<extra></extra>",

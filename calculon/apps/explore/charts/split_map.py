@@ -11,7 +11,7 @@ _COLORS = [[0.0, COLORS["sky"]], [1.0, "#e3e8ed"]]
 
 _INK = "#101418"
 
-_FAR = 3.0
+_FAR = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,81 @@
+"""The view of the search, as people go through it."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page
+
+from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_screen
+
+SMALL = {"model": "gpt2-124M", "system": "a100_80g_sxm", "procs": 8, "view": "search"}
+
+
+def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
+    page = visitor.open(SMALL, charts=False)
+    before = page.url
+    row = page.locator("tr[data-key]").nth(1)
+    name = row.get_attribute("data-key") or ""
+    row.locator("a").click()
+    settled(page)
+    tensor_par, pipeline_par = name.split(".")
+    assert f"tensor_par={tensor_par}" in page.url
+    assert f"pipeline_par={pipeline_par}" in page.url
+    assert page.locator("tr.selected").first.get_attribute("data-key") == name
+    assert page.input_value("#c-tensor_par") == tensor_par
+    page.go_back()
+    settled(page)
+    assert page.url == before
+
+
+def test_what_is_pointed_at_is_marked_elsewhere_and_a_cell_takes_its_plan_over(
+    visitor: Visitor,
+) -> None:
+    page = visitor.open(SMALL)
+    row = page.locator("tr[data-key]").nth(1)
+    row.hover()
+    assert "marked" in (row.get_attribute("class") or "")
+    page.locator("h1").hover()
+    assert "marked" not in (row.get_attribute("class") or "")
+    cells = page.locator("#part-search-splits .nsewdrag")
+    cells.scroll_into_view_if_needed()
+    cells.click()  # in the middle
+    settled(page)
+    assert "tensor_par=" in page.url
+
+
+def test_conditions_and_opened_switches_are_said_and_taken_back(visitor: Visitor) -> None:
+    page = visitor.open(SMALL, charts=False)
+    first = page.inner_text("#part-search-best summary")
+    page.fill("#s-where", "tensor_par <= 2")
+    page.press("#s-where", "Enter")
+    settled(page)
+    assert "where=tensor_par" in page.url
+    names = [row.get_attribute("data-key") or "" for row in page.locator("tr[data-key]").all()]
+    assert names
+    assert all(int(name.split(".")[0]) <= 2 for name in names)
+    page.fill("#s-where", "")
+    page.press("#s-where", "Enter")
+    settled(page)
+    assert "where=" not in page.url
+    page.click("text=Try more than is usual")
+    page.click("#s-open-zero_stage")
+    settled(page)
+    assert "open=zero_stage" in page.url
+    more = page.inner_text("#part-search-best summary")
+    assert _tried(more) > _tried(first)
+    page.click("#s-open-zero_stage")
+    settled(page)
+    assert "open=" not in page.url
+
+
+def test_nothing_of_it_is_wider_than_the_screen(
+    visitor: Visitor, picture: Callable[[Page, str], None]
+) -> None:
+    page = visitor.open({**SMALL, "counts": "4,8,16", "open": "zero_stage"})
+    for width, dark in ((1280, False), (390, True)):
+        resized(page, width, dark=dark)
+        picture(page, f"search-{width}{'-dark' if dark else ''}")
+        assert not wider_than_screen(page)
+
+
+def _tried(words: str) -> int:
+    return int(words.split(" ", maxsplit=1)[0].replace(",", ""))
