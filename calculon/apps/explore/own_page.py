@@ -130,8 +130,8 @@ def explore(
     --------
     >>> from calculon import explore
     >>> with explore("llama3-8B", "h100_80g_sxm", 64, view="machine") as page:
-    ...     page.url
-    'http://127.0.0.1:.../?model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
+    ...     page.url.partition("/?")[2]
+    'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
     """
     try:
         import plotly  # noqa: F401
