@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from calculon.version import __version__
 
 if TYPE_CHECKING:
-    from calculon.apps.explore.own_page import ExplorePage, explore
+    from calculon.apps.explore.web.own_page import ExplorePage, explore
     from calculon.apps.notebook.comparing import compare, report
     from calculon.apps.notebook.listing import catalog, validate
     from calculon.apps.report.comparison import Comparison
@@ -105,7 +105,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "apps.explore.own_page": ("ExplorePage", "explore"),
+    "apps.explore.web.own_page": ("ExplorePage", "explore"),
     "apps.notebook.comparing": ("compare", "report"),
     "apps.notebook.listing": ("catalog", "validate"),
     "apps.report.comparison": ("Comparison",),

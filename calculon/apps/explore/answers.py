@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from calculon import inputs
-from calculon.apps.explore.capacities import AMPLE, at_capacity, capacities
-from calculon.apps.explore.knobs import CAPACITY
+from calculon.apps.explore.machine.capacities import AMPLE, at_capacity, capacities
+from calculon.apps.explore.machine.knobs import CAPACITY
 from calculon.apps.explore.memo import Memo
 from calculon.apps.explore.offer import MODEL, SYSTEM, Offer
 from calculon.apps.explore.page_state import State

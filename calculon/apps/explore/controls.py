@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.choice_words import change_words, label, value_words
-from calculon.apps.explore.knobs import unlike_file
+from calculon.apps.explore.machine.knobs import unlike_file
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
 from calculon.apps.explore.part import html

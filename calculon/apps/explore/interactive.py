@@ -9,12 +9,12 @@ import numpy as np
 from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.charts.effect_bars import effect_bars
 from calculon.apps.explore.charts.plans_chart import Point, plans_chart
-from calculon.apps.explore.found_plans import split_name
 from calculon.apps.explore.offer import Offer
-from calculon.apps.explore.own_page import LIBRARY
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Figure
+from calculon.apps.explore.search.found_plans import split_name
 from calculon.apps.explore.views import KINDS
+from calculon.apps.explore.web.own_page import LIBRARY
 from calculon.apps.report.plans_table import figure
 from calculon.apps.views.front import front_of
 from calculon.errors import Infeasible, Problem, SpecError, nearest

@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 
-from calculon.apps.explore import machine_view, pipeline_view, plan_view, search_view
-from calculon.apps.explore.machine_view import CHANGED_MACHINE
+from calculon.apps.explore.exports.take_view import LAUNCH, TAKE
+from calculon.apps.explore.machine import machine_view
+from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE
 from calculon.apps.explore.part import PartKind
-from calculon.apps.explore.take_view import LAUNCH, TAKE
+from calculon.apps.explore.pipeline import pipeline_view
+from calculon.apps.explore.plan import plan_view
+from calculon.apps.explore.search import search_view
 from calculon.apps.explore.view_names import VIEWS
 
 PARTS: Mapping[str, tuple[PartKind, ...]] = dict(

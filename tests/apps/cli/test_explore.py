@@ -14,10 +14,10 @@ import pytest
 
 from calculon.apps.cli.commands import explore
 from calculon.apps.cli.main import complete_parser
-from calculon.apps.explore import listening
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
+from calculon.apps.explore.web import listening
 from tests.apps.cli.test_main import examples
 from tests.helpers import ROOT, document, take_signals
 

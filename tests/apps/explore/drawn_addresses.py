@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from calculon.apps.explore.exports import EXPORTS, LAUNCH_FILES
+from calculon.apps.explore.exports.exports import EXPORTS, LAUNCH_FILES
 from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, OPTIONS
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.views import KINDS

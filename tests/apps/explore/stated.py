@@ -2,7 +2,7 @@
 
 import json
 
-from calculon.apps.explore.exports import written
+from calculon.apps.explore.exports.exports import written
 from calculon.apps.explore.page_state import State, read_state
 
 OWN = "tensor_par=4&pipeline_par=2&data_par=8&microbatch_size=2&activation_recompute=full"

@@ -12,8 +12,8 @@ import pytest
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
-from calculon.apps.explore.page_server import app
 from calculon.apps.explore.page_state import State, read_state
+from calculon.apps.explore.web.page_server import app
 from tests.apps.explore.drawn_addresses import MARK, Addresses
 from tests.apps.explore.sound_answers import check, check_html, strict
 

@@ -12,8 +12,8 @@ import httpx
 from calculon import explore
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
-from calculon.apps.explore.page_server import app
 from calculon.apps.explore.page_state import ASKED, MACHINE, State
+from calculon.apps.explore.web.page_server import app
 from tests.apps.explore.asking import asked, found
 from tests.apps.explore.drawn_addresses import QUICK, Addresses
 

@@ -106,16 +106,16 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     """Serve the page until it is interrupted."""
     _check_packages()
     from calculon.apps.explore.answers import Answers
-    from calculon.apps.explore.guard import is_loopback, names_of
-    from calculon.apps.explore.listening import (
+    from calculon.apps.explore.offer import Offer
+    from calculon.apps.explore.web.guard import is_loopback, names_of
+    from calculon.apps.explore.web.listening import (
         address_of,
         has_browser,
         listening,
         open_browser,
         serve,
     )
-    from calculon.apps.explore.offer import Offer
-    from calculon.apps.explore.page_server import app
+    from calculon.apps.explore.web.page_server import app
 
     system, procs = arguments.system, arguments.procs
     if re.fullmatch(COUNT, system):  # as calculon plan has them
@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "State":
     """Return the state that the arguments ask for."""
-    from calculon.apps.explore.first_page import first_page
+    from calculon.apps.explore.web.first_page import first_page
 
     words = [("procs", procs)]
     words += [(name, value) for name in WORDS if (value := getattr(arguments, name))]

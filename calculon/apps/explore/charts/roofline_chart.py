@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calculon.apps.explore.charts.operator_bars import WORK_COLORS
-from calculon.apps.explore.operator_words import BOUND
+from calculon.apps.explore.pipeline.operator_words import BOUND
 from calculon.apps.report.bars import COLORS
 from calculon.apps.report.operator_page import PASSES
 from calculon.apps.report.texts import percent

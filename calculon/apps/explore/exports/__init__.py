@@ -1,0 +1,1 @@
+"""What a page gives to take along: files, and the commands that say the same."""

@@ -1,0 +1,1 @@
+"""The view of the machine, and what more of it would buy."""

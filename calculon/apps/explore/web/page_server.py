@@ -1,0 +1,283 @@
+"""The server of the page: one address for the page, one for what changes of it, one for each part that takes longer."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
+from calculon.apps.explore.controls import controls, settled
+from calculon.apps.explore.exports.exports import written
+from calculon.apps.explore.page_state import CHANGED, State, read_state
+from calculon.apps.explore.part import ASSETS, Part, PartKind, html
+from calculon.apps.explore.view_names import VIEWS
+from calculon.apps.explore.views import KINDS, PARTS
+from calculon.apps.explore.visits import Cancelled, Pending, Visit, under_way
+from calculon.apps.explore.web.guard import Guard
+from calculon.errors import CalculonError
+
+PATIENCE = 0.2
+"""Seconds that the page waits for a search; then it shows what is known without it, and asks again."""
+
+QUICK, LONG = 8, 16
+"""Threads that answer for the page at once, and those that make parts that take longer."""
+
+_TYPES = {
+    "explore.css": "text/css",
+    "charts.js": "text/javascript",
+    "explore.js": "text/javascript",
+    "morph.js": "text/javascript",
+    "plotly.min.js": "text/javascript",
+}
+
+
+class Site:
+    """Answers requests.
+
+    Parameters
+    ----------
+    answers : Answers
+        What computes.
+    first : State
+        What an empty address shows.
+    """
+
+    def __init__(self, answers: Answers, first: State):
+        self._answers, self._first = answers, first
+        self._unsearched = Unsearched(answers.offer)
+
+    def page(self, request: Request) -> Response:
+        """Return the whole page."""
+        content, code = self._content(request)
+        content["title"] = f"{content['title']} - calculon"
+        return HTMLResponse(html("page.html", **content), code)
+
+    def parts(self, request: Request) -> Response:
+        """Return what a change of the state changes of the page; the controls of one that means nothing stay."""
+        content, code = self._content(request)
+        told: dict[str, Any] = {"tabs": html("tabs.html", **content), "controls": None}
+        told["main"] = html("parts.html", **content)
+        told |= {"controls": content["controls"] if code == 200 else None}
+        told |= {"query": content["query"], "pending": content["pending"] is not None}
+        told |= {"title": f"{content['title']} - calculon"}
+        return JSONResponse(told, code)
+
+    def part(self, request: Request) -> Response:
+        """Return one part."""
+        kind = KINDS.get(request.path_params["name"])
+        if kind is None:
+            return PlainTextResponse("no such part", 404)
+        try:
+            state = self._state(request)
+            part = self._made(kind, state)
+        except CalculonError as error:
+            part = _failed(kind, error)
+        told = "" if part is None else html("part.html", name=kind.name, part=part)
+        return JSONResponse({"name": kind.name, "html": told})
+
+    def export(self, request: Request) -> Response:
+        """Return a file of what the page shows."""
+        try:
+            found = written(request.path_params["name"], self._state(request), self._answers)
+        except CalculonError as error:
+            return PlainTextResponse(str(error), 400)
+        headers = {"Content-Disposition": f'attachment; filename="{found.name}"'}
+        return Response(found.text, media_type=found.media_type, headers=headers)
+
+    def asset(self, request: Request) -> Response:
+        """Return a script or a style: one of a closed list."""
+        name = request.path_params["name"]
+        if name not in _TYPES:
+            return PlainTextResponse("no such file", 404)
+        headers = {
+            "Cache-Control": "public, max-age=3600" if name == "plotly.min.js" else "no-cache"
+        }
+        return Response(_asset(name), media_type=_TYPES[name], headers=headers)
+
+    def _asked(self, request: Request) -> State:
+        """Return the state that the address says."""
+        pairs = request.query_params.multi_items()
+        said = [pair for pair in pairs if pair[0] != CHANGED]
+        return read_state(said, self._answers.offer, self._first)
+
+    def _state(self, request: Request) -> State:
+        """Return the same after a control has changed."""
+        changed = request.query_params.get(CHANGED, "")
+        state = self._asked(request)
+        return settled(state, self._answers, changed) if changed else state
+
+    def _content(self, request: Request) -> tuple[dict[str, Any], int]:
+        """Return what the templates of the page take, and the status."""
+        try:
+            state = self._asked(request)
+            try:
+                state = self._state(request)
+                return self._shown(state), 200
+            except Pending as pending:
+                return self._searching(state, pending), 200
+        except CalculonError as error:
+            return self._misunderstood(error, request), 400
+
+    def _shown(self, state: State) -> dict[str, Any]:
+        """Return the page of a state; in the place of parts that come later is nothing yet."""
+        content = self._frame(state, controls(state, self._answers))
+        self._fill(content, state)
+        return content
+
+    def _fill(self, content: dict[str, Any], state: State) -> None:
+        """Put into a page the parts that there are at once, and name those that come later."""
+        for kind in PARTS[state.view]:
+            try:
+                part = None if kind.later else self._made(kind, state)
+            except Pending:
+                content["parts"].append((kind, None))
+                continue
+            if part is not None or kind.later:
+                content["parts"].append((kind, part))
+
+    def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
+        """Return the page while the best plan is looked for, with the parts that do without it."""
+        unknown = self._unsearched
+        content = self._frame(state, controls(state, unknown))
+        self._fill(content, state)
+        if not any(part for _, part in content["parts"]):
+            content["parts"] = []
+        try:
+            total = self._answers.executions(state)
+        except Pending:
+            total = 0
+        content["pending"] = {"looked_at": min(pending.looked_at, total), "total": total}
+        return content
+
+    def _frame(self, state: State, beside: str) -> dict[str, Any]:
+        """Return a page without parts, with its controls."""
+        return {
+            "controls": beside,
+            "title": f"{state.model} on {state.procs:,} x {state.system}",
+            "tabs": [(view, state.link(view=view)) for view in VIEWS],
+            "view": state.view,
+            "query": state.query,
+            "problem": [],
+            "pending": None,
+            "parts": [],
+        }
+
+    def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
+        """Return the page of an address that means nothing: the message, beside the controls of the first page."""
+        return {
+            **self._frame(self._first, self._first_controls),
+            "title": "Not understood",
+            "view": "",
+            "query": request.url.query,
+            "problem": str(error).splitlines(),
+        }
+
+    @cached_property
+    def _first_controls(self) -> Markup:
+        """The controls of the first page, before any plan is known."""
+        return controls(self._first, self._unsearched)
+
+    def _made(self, kind: PartKind, state: State) -> Part | None:
+        with telling():
+            return kind.make(state, self._answers)
+
+
+def _failed(kind: PartKind, error: CalculonError) -> Part:
+    return Part(title=kind.title, html=html("failed.html", lines=str(error).splitlines()))
+
+
+def _asset(name: str) -> bytes:
+    folder = files("plotly") / "package_data" if name.startswith("plotly") else files(ASSETS)
+    return folder.joinpath(name).read_bytes()
+
+
+def app(
+    answers: Answers, first: State, names: Collection[str], frames: Collection[str] = ()
+) -> Starlette:
+    """Return the application.
+
+    Parameters
+    ----------
+    answers, first
+        As of :class:`Site`.
+    names, frames : collection of str
+        As of :class:`~calculon.apps.explore.web.guard.Guard`.
+    """
+    listen()
+    site = Site(answers, first)
+    quick, long = ThreadPoolExecutor(QUICK, "quick"), ThreadPoolExecutor(LONG, "long")
+    routes = [
+        Route("/", _answered(site.page, quick, PATIENCE)),
+        Route("/parts", _answered(site.parts, quick, PATIENCE)),
+        Route("/part/{name}", _answered(site.part, long)),
+        Route("/export/{name}", _answered(site.export, long)),
+        Route("/assets/{name}", _answered(site.asset, quick)),
+    ]
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> AsyncIterator[None]:
+        yield
+        for threads in (quick, long):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    guard = Middleware(Guard, names=names, frames=frames)
+    found = Starlette(routes=routes, middleware=[guard], lifespan=running)
+    found.router.redirect_slashes = False
+    return found
+
+
+def _answered(
+    make: Callable[[Request], Response], threads: Executor, patience: float | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that computes in threads, and stops waiting when the client has left."""
+
+    async def endpoint(request: Request) -> Response:
+        visit = Visit(patience)
+        answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
+        left = asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else _NOBODY
+        finally:
+            visit.left = True
+            left.cancel()
+            answer.cancel()
+
+    return endpoint
+
+
+_NOBODY = Response(status_code=204)
+"""The answer that nobody reads."""
+
+
+async def _left(request: Request) -> None:
+    """Return when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _made(make: Callable[[Request], Response], request: Request, visit: Visit) -> Response:
+    """Return the answer to a request; defects are told in the terminal alone."""
+    visit.begin()
+    try:
+        with under_way(visit):
+            return make(request)
+    except Cancelled:
+        return _NOBODY
+    except MemoryError:
+        return PlainTextResponse("not enough memory: ask for less at once", 503)
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
+        return PlainTextResponse("a defect of calculon; the terminal has the details", 500)

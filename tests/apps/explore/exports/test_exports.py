@@ -1,0 +1,135 @@
+"""Files of a page carry what it shows, under names and of kinds that a browser saves."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from calculon import inputs
+from calculon import report as write_report
+from calculon.apps.cli.main import main
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.exports.exports import (
+    EXPORTS,
+    LAUNCH_FILES,
+    offered,
+    whole_answer,
+    written,
+)
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State
+from calculon.apps.explore.view_names import VIEWS
+from calculon.apps.explore.web.page_server import app
+from calculon.errors import SpecError
+from calculon.launch.dialects import read_launch
+from calculon.spec.files import json_text
+from tests.apps.explore.asking import asked
+from tests.apps.explore.stated import SMALL, STATES, exported, state_of
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return Answers(Offer())
+
+
+def test_an_execution_is_read_as_the_plan_that_is_shown(answers, tmp_path, capsys):
+    state = state_of(answers, STATES["own, all words"])
+    path = tmp_path / "execution.json"
+    path.write_text(written("execution.json", state, answers).text)
+    changes = [f"system.{path}={value}" for path, value in state.machine.items()]
+    options = [word for one in (*changes, "model.seq_size=4096") for word in ("--set", one)]
+    assert main(["llm", state.model, str(path), state.system, "-", "-f", "json", *options]) == 0
+    told = json.loads(capsys.readouterr().out)
+    shown = answers.plan(state).estimate.stats
+    assert {one: told[one] for one in shown} == json.loads(json_text(shown))
+
+
+def test_plans_are_the_table_of_the_search(answers):
+    state = state_of(answers, STATES["best"])
+    rows = list(csv.DictReader(io.StringIO(exported("plans.csv", state, answers))))
+    found = answers.found(state)
+    assert [float(row["total_time"]) for row in rows] == found.evaluation["total_time"].tolist()
+    assert len(rows) == len(found)
+
+
+def test_the_report_is_that_of_python(answers, tmp_path):
+    state = state_of(answers, "model=gpt2-124M&system=tpu_v5p&procs=8&tensor_par=2")
+    path = tmp_path / "report.html"
+    write_report(whole_answer(state, answers), path)
+    assert exported("report.html", state, answers) == path.read_text()
+
+
+def test_launch_files_are_read_as_the_plan(answers):
+    state = state_of(answers, STATES["own"])
+    text = written("megatron-lm.sh", state, answers).text
+    fields = {**answers.plan(state).fields, "seq_length": answers.question(state).model.seq_size}
+    assert (
+        fields.items()
+        >= {
+            name: value
+            for name, value in read_launch(text, "run.sh").execution.items()
+            if name in fields
+        }.items()
+    )
+
+
+def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(answers, tmp_path):
+    state = state_of(answers, STATES["own"])
+    name = written("execution.json", state, answers).name
+    assert name == "llama3-8B_h100_80g_sxm_64_t4_p2_d8_mbs2_execution.json"
+    strange = tmp_path / 'a"b;ü ..json'
+    strange.write_text(json.dumps(inputs.model("llama3-8B").to_dict()))
+    known = Answers(Offer(str(strange)))
+    assert known.offer.model
+    odd = State(model=known.offer.model, system="h100_80g_sxm", procs=8)
+    found = written("execution.json", odd, known).name
+    assert set(found) <= set(name) | set("ab.-")
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_offers_files_that_it_can_give(view, answers):
+    state = state_of(answers, STATES["own"], view)
+    names = set(offered(state, answers))
+    assert names
+    assert names <= set(EXPORTS)
+    assert not names & set(LAUNCH_FILES)
+    for name in names - {"report.html"}:
+        assert written(name, state, answers).text
+
+
+def test_other_names_are_no_files(answers):
+    with pytest.raises(SpecError, match="no such file"):
+        written("../../etc/passwd", state_of(answers, SMALL), answers)
+
+
+def test_a_browser_is_told_to_save_a_file_of_its_kind(answers):
+    site = app(answers, state_of(answers, SMALL), ["localhost"])
+    state = state_of(answers, STATES["own"])
+    for name in ("execution.json", "plans.csv", "megatron-lm.sh", "torchtitan.py"):
+        got = asked(site, f"/export/{name}?{state.query}")
+        expected = written(name, state, answers)
+        assert got.status_code == 200
+        assert got.text == expected.text
+        assert got.headers["Content-Type"] == expected.media_type
+        assert got.headers["Content-Disposition"] == f'attachment; filename="{expected.name}"'
+        assert got.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("answer.exe", "no such file"),
+        ("..%2F..%2Fetc%2Fpasswd", ""),
+        ("execution.json?model=/etc/passwd", "a model of the catalog"),
+        ("statistics.json?tensor_par=7", "expected"),
+        ("deepspeed.json?tensor_par=4&pipeline_par=2", "pipeline_par"),
+    ],
+)
+def test_what_is_no_file_is_told_as_text(address, message, answers):
+    site = app(answers, state_of(answers, SMALL), ["localhost"])
+    got = asked(site, f"/export/{address}")
+    assert got.status_code in (400, 404)
+    assert got.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert message in got.text
+    assert "root:" not in got.text

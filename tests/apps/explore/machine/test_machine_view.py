@@ -1,0 +1,234 @@
+"""The view of the machine: its numbers are those of the commands, and a reset gives the first state."""
+
+import json
+import re
+from contextlib import redirect_stdout
+from dataclasses import replace
+from html import unescape
+from io import StringIO
+
+import pytest
+
+from calculon.apps.cli.main import main
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.controls import settled
+from calculon.apps.explore.machine.both_machines import best_plans, readings, same_plan
+from calculon.apps.explore.machine.capacities import AMPLE, rungs
+from calculon.apps.explore.machine.knobs import CAPACITY
+from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE, PARTS
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State
+from calculon.apps.explore.web.page_server import app
+from calculon.units import GIB
+from tests.apps.explore.asking import asked, found
+
+MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
+
+FIRST = State(model=MODEL, system=SYSTEM, procs=PROCS, view="machine")
+SMALLER = replace(FIRST, machine={CAPACITY: 40})
+MINE = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
+
+
+@pytest.fixture(scope="module")
+def answers():
+    return Answers(Offer())
+
+
+@pytest.fixture(scope="module")
+def site(answers):
+    return app(answers, FIRST, ["localhost"])
+
+
+def part(name, state, answers):
+    """Return a part of the view."""
+    return next(kind for kind in PARTS if kind.name == name).make(state, answers)
+
+
+def printed(*arguments):
+    """Return what a command prints."""
+    text = StringIO()
+    with redirect_stdout(text):
+        assert main([str(one) for one in arguments]) == 0
+    return text.getvalue()
+
+
+def planned(tmp_path, *options):
+    """Return the best plan as the command writes it."""
+    path = tmp_path / "plan.json"
+    printed("plan", MODEL, PROCS, SYSTEM, "-o", path, *options)
+    return json.loads(path.read_text())["plans"]["0"]
+
+
+def test_the_best_plan_is_that_of_the_command_on_both_machines(answers, tmp_path):
+    both = best_plans(SMALLER, answers)
+    for shown, options in ((both.before, ()), (both.after, ("--set", "system.mem1.GiB=40"))):
+        told = planned(tmp_path, *options)
+        stats = shown.estimate.stats
+        assert stats == {name: told["stats"][name] for name in stats}
+        assert shown.fields == {name: told["execution"][name] for name in shown.fields}
+
+
+def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine(answers):
+    faster = replace(FIRST, machine={"mem1.GBps": 4000})
+    both = same_plan(faster, answers)
+    assert both.after.fields == both.before.fields
+    assert both.after.estimate.stats["total_time"] < both.before.estimate.stats["total_time"]
+    mine = replace(faster, plan=MINE)
+    assert same_plan(mine, answers).after is answers.plan(mine)
+    assert same_plan(FIRST, answers).after is same_plan(FIRST, answers).before
+
+
+def test_figures_are_written_as_on_the_page_of_the_estimate(answers):
+    both = same_plan(replace(SMALLER, plan=MINE), answers)
+    shown = [plan for plan in (both.before, both.after) if plan.estimate]
+    for plan in shown:
+        result = plan.result
+        texts = {one.name: one.cells[0].text for one in readings(plan)}
+        assert texts["Time of a step"] == result.digits.duration(result.value("total_time"))
+        assert texts[f"MFU, {result.masking}"] == result.digits.efficiency(result.mfu)
+        needed = result.value("proc_mem_tier1_cap_req")
+        assert texts["Memory"].startswith(result.digits.gib(needed))
+    assert shown
+
+
+def test_effects_are_those_of_the_command(answers, tmp_path):
+    state = replace(FIRST, options={"spread": "10%"}, machine={"mem1.GBps": 3000})
+    path = tmp_path / "figures.json"
+    changes = ("--set", "system.mem1.GBps=3000")
+    printed("sensitivity", MODEL, PROCS, SYSTEM, *changes, "--range", "10%", "-o", path, "-q")
+    told, shown = json.loads(path.read_text()), answers.sensitivity(state)
+    assert shown.to_dict()["figures"] == told["figures"]
+    assert shown.value == told["value"]
+
+
+def test_bars_are_the_rows_of_the_sensitivity(answers):
+    rows = {row["path"]: row for row in answers.sensitivity(FIRST).rows()}
+    value = answers.sensitivity(FIRST).value
+    bars = part("machine-effects", FIRST, answers).figure["data"]
+    drawn = {"low": {}, "high": {}}
+    for trace in bars:
+        paths = [label.replace("<br>", "") for label in trace["y"]]
+        drawn[trace["legendgroup"]].update(zip(paths, trace["x"], strict=True))
+    assert drawn["low"].keys() == drawn["high"].keys() <= rows.keys()
+    assert "matrix.float16.tflops" in drawn["low"] or "matrix.bfloat16.tflops" in drawn["low"]
+    for end, some in drawn.items():
+        for path, percent in some.items():
+            at = rows[path][f"at_{end}"]
+            assert (percent is None) == (at is None)
+            if at is not None:
+                assert percent == pytest.approx(100 * (at / value - 1), abs=1e-12)
+
+
+def test_bars_lead_to_their_values(answers):
+    figure = part("machine-effects", FIRST, answers).figure
+    rows = {row["path"]: row for row in answers.sensitivity(FIRST).rows()}
+    for trace in figure["data"]:
+        end = trace["legendgroup"]
+        for label, (link, _) in zip(trace["y"], trace["customdata"], strict=True):
+            row = rows[label.replace("<br>", "")]
+            if row[end] is not None:
+                assert link == FIRST.link(machine={row["path"]: row[end]})
+
+
+@pytest.mark.parametrize("capacity", [30, 40, 60, 160])
+def test_steps_of_capacity_are_the_best_plans_of_searches(answers, capacity):
+    state = replace(FIRST, machine={CAPACITY: capacity})
+    best = answers.plan(state).estimate
+    step = answers.capacities(state).at(capacity * GIB)
+    assert (best is None) == (step is None)
+    assert best is None or step.value == best.stats["total_time"]
+
+
+def test_steps_do_not_depend_on_the_capacity_of_now(answers):
+    steps = [answers.capacities(state).steps for state in (FIRST, SMALLER)]
+    assert steps[0] == steps[1]
+    assert answers.capacities(SMALLER).capacity == 40 * GIB
+    none = answers.capacities(replace(FIRST, machine={CAPACITY: 0.5}))
+    assert none.here is None
+    assert none.steps == steps[0]
+
+
+def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits(answers):
+    found_steps = answers.capacities(SMALLER)
+    marks = part("machine-capacity", SMALLER, answers).figure["data"][1]
+    values = dict(zip(marks["x"], marks["y"], strict=True))
+    links = [link for link, *_ in marks["customdata"]]
+    for size, link in zip(marks["x"], links, strict=True):
+        set_to = float(re.search(r"system\.mem1\.GiB=([\d.]+)", link)[1])
+        assert size <= set_to < size + 0.1 + 1e-9
+        assert found_steps.at(size * GIB * (1 + 1e-12)).value == values[size]
+
+
+def test_lines_of_capacity_begin_below_now_and_each_gains(answers):
+    stairs = answers.capacities(SMALLER)
+    lines = rungs(stairs)
+    times = [one.best.value for one in lines]
+    assert lines[:2] == [stairs.down, stairs.here]
+    assert times == sorted(times, reverse=True)
+    assert all(one.capacity < AMPLE * GIB for one in lines)
+
+
+def test_a_reset_gives_the_first_state(answers, site):
+    state = replace(FIRST, machine={CAPACITY: 40, "mem1.GBps": 3000})
+    html = found(site, state.query)["main"]
+    links = re.findall(r'href="([^"]*)"[^>]*>reset', html, re.IGNORECASE)
+    addresses = {link.replace("&amp;", "&") for link in links}
+    assert FIRST.link() in addresses
+    for path in state.machine:
+        left = {name: one for name, one in state.machine.items() if name != path}
+        assert state.link(machine=left) in addresses
+
+
+def test_the_value_of_the_file_is_no_change(answers):
+    in_file = answers.figures(FIRST)[CAPACITY].value
+    same = replace(FIRST, machine={CAPACITY: in_file, "mem1.GBps": 3000})
+    assert settled(same, answers, f"system.{CAPACITY}").machine == {"mem1.GBps": 3000}
+
+
+def test_what_is_changed_is_said_on_every_other_view(site, answers):
+    state = replace(SMALLER, view="plan")
+    assert CHANGED_MACHINE.make(replace(state, machine={}), answers) is None
+    html = found(site, state.query)["main"]
+    assert "Memory capacity 80 GiB → 40 GiB" in html
+
+
+@pytest.mark.parametrize(
+    "change", ["mem1.GiBB=3", "mem1.GiB=-3", "networks[0].size=2.5", "networks[9].size=2"]
+)
+def test_what_is_no_figure_is_refused_with_the_words_of_the_command(site, capsys, change):
+    answer = asked(site, f"/parts?{FIRST.query}&system.{change}")
+    assert answer.status_code == 400
+    assert main(["plan", MODEL, str(PROCS), SYSTEM, "--set", f"system.{change}"]) != 0
+    told = " ".join(capsys.readouterr().err.split()).partition("error: ")[2]
+    page = " ".join(re.sub(r"<[^>]*>", " ", answer.json()["main"]).split())
+    assert told
+    assert told in unescape(page)
+
+
+def test_a_machine_without_a_plan_says_so(answers):
+    state = replace(FIRST, machine={CAPACITY: 1})
+    for name in ("machine", "machine-best", "machine-capacity"):
+        assert part(name, state, answers) is not None
+    assert part("machine-effects", state, answers) is None
+    assert "othing fits" in part("machine-best", state, answers).html
+
+
+def test_a_figure_that_does_as_much_alone_makes_the_step_as_long(answers):
+    state = replace(FIRST, machine={"mem1.GBps": 4000})
+    wanted = same_plan(state, answers)
+    even = answers.break_evens(state, wanted.before.estimate)
+    known_values = {one.figure.path: one.value for one in even if one.value is not None}
+    assert len(known_values) > 1
+    assert known_values["mem1.GBps"] == pytest.approx(4000)
+    for path, value in known_values.items():
+        alone = same_plan(replace(FIRST, machine={path: value}), answers)
+        assert alone.after.estimate.stats["total_time"] == pytest.approx(
+            wanted.after.estimate.stats["total_time"]
+        )
+
+
+def test_what_has_no_break_even_says_why(answers):
+    assert "Change the machine" in part("machine-even", FIRST, answers).html
+    more = replace(FIRST, machine={CAPACITY: 90})
+    assert "neither faster nor slower" in part("machine-even", more, answers).html
+    assert "does not run" in part("machine-even", SMALLER, answers).html

@@ -1,0 +1,224 @@
+"""The view of the pipeline: numbers as the commands have them, and what addresses may ask for."""
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+
+from calculon import inputs
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State
+from calculon.apps.explore.pipeline.pipeline_view import MOST, PARTS
+from calculon.apps.explore.web.page_server import app
+from calculon.apps.notebook.markup import page
+from calculon.apps.report.operator_page import BlockPage
+from calculon.apps.report.stage_table import stages_group
+from calculon.apps.report.texts import percent, seconds
+from calculon.errors import SpecError
+from calculon.inputs import Changed
+from calculon.inspect.operators import block
+from calculon.units import duration
+from tests.apps.explore.asking import asked, found
+
+ANSWERS = Answers(Offer())
+PLAN = {
+    "tensor_par": 2,
+    "pipeline_par": 4,
+    "microbatch_size": 1,
+    "pipeline_interleaving": 1,
+    "activation_recompute": "full",
+}
+STATE = State(
+    model="llama3-8B", system="h100_80g_sxm", procs=64, batch="256", plan=PLAN, view="pipeline"
+)
+EXPERTS = State(
+    model="mixtral-8x7B",
+    system="h200_sxm",
+    procs=64,
+    batch="512",
+    plan={"tensor_par": 1, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
+    | {"expert_par": 8},
+    view="pipeline",
+)
+HYBRID = State(model="deepseek-v3", system="gb200_nvl72", procs=512, view="pipeline")
+
+
+def _parts(state):
+    made = {kind.name: kind.make(state, ANSWERS) for kind in PARTS}
+    return {name: part for name, part in made.items() if part is not None}
+
+
+def _text(part):
+    """Return what a part says, without marks."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", part.html)).split())
+
+
+def _own(**changes):
+    return replace(STATE, plan={**PLAN, **changes})
+
+
+def test_a_plan_has_its_schedule_stages_and_operators():
+    assert list(_parts(STATE)) == ["schedule", "stages", "stage", "block", "roofline", "operator"]
+
+
+def test_stages_have_the_numbers_of_the_command():
+    result = ANSWERS.plan(STATE).result
+    told = _text(_parts(STATE)["stages"])
+    heading = stages_group(result.stages, result.digits)[0].plain
+    fullest = re.search(r"tightest on stage (\d+)", heading)[1]
+    limits = re.search(r"stage (\d+) limits the time", heading)[1]
+    assert f"Stage {limits} limits the time" in told
+    assert f"Memory is tightest on stage {fullest}" in told
+    for stage in result.stages:
+        assert result.digits.gib(stage["proc_mem_tier1_cap_req"]) in told
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_memory_of_a_stage_adds_up(number):
+    estimate = ANSWERS.plan(STATE).estimate
+    part = _parts(replace(STATE, options={"stage": str(number)}))["stage"]
+    told = _text(part)
+    digits = ANSWERS.plan(STATE).result.digits
+    needed = digits.gib(estimate.stages[number]["proc_mem_tier1_cap_req"])
+    assert told.count(needed) >= 1
+    assert part.title == f"Stage {number}"
+    assert ("the embedding" in told) == (number == 0)
+    assert ("LM head" in told) == (number == 3)
+    blocks = estimate.model.num_blocks // 4
+    assert f"({number * blocks + 1} to {(number + 1) * blocks})" in told
+
+
+def test_a_stage_that_is_not_there_is_refused():
+    told = _parts(replace(STATE, options={"stage": "4"}))["stage"]
+    assert "There is no stage 4: this plan has stages 0 to 3." in _text(told)
+    for nonsense in ("-1", "last", "1.5", "1e3"):
+        with pytest.raises(SpecError, match="stage"):
+            _parts(replace(STATE, options={"stage": nonsense}))
+
+
+def test_as_many_microbatches_are_drawn_as_asked_and_there_are():
+    batch = 256 // (64 // 8)
+    for wish, drawn in (("3", 3), ("0", 8), ("", 8), ("100000", batch)):
+        part = _parts(replace(STATE, options={"microbatches": wish}))["schedule"]
+        assert f"{drawn} of {batch} microbatches" in _text(part)
+    with pytest.raises(SpecError, match="microbatches"):
+        _parts(replace(STATE, options={"microbatches": "many"}))
+
+
+def test_the_passes_of_the_stage_are_listed_in_order():
+    told = _text(_parts(replace(STATE, options={"stage": "3", "microbatches": "2"}))["schedule"])
+    listed = re.findall(r"(forward|backward) (\d+) [\d.]+ m?s", told[told.index("in order") :])
+    assert listed == [("forward", "1"), ("backward", "1"), ("forward", "2"), ("backward", "2")]
+
+
+def test_no_more_passes_are_drawn_than_a_browser_is_quick_with():
+    state = replace(
+        _own(pipeline_par=32, tensor_par=1),
+        procs=32,
+        batch="1024",
+        options={"microbatches": "1024"},
+    )
+    told = _text(_parts(state)["schedule"])
+    assert f"{MOST // 64} of 1,024 microbatches" in told
+    assert "no more are drawn" in told
+
+
+def test_one_stage_is_no_pipeline():
+    parts = _parts(_own(pipeline_par=1))
+    assert "stages" not in parts
+    blocks = ANSWERS.plan(STATE).estimate.model.num_blocks
+    assert f"No pipeline: each processor has all {blocks} blocks." in _text(parts["schedule"])
+    assert parts["stage"].title == "The processor"
+
+
+def test_a_plan_that_cannot_run_leads_to_the_view_that_mends_it():
+    state = replace(_own(tensor_par=1, pipeline_par=1), model="llama3-70B")
+    (part,) = _parts(state).values()
+    assert "too small" in _text(part)
+    assert "view=" not in re.search('href="([^"]*)"', part.html)[1]  # the first view
+
+
+def test_operators_add_up_to_the_statistics_of_the_estimate():
+    stats = ANSWERS.plan(STATE).estimate.stats
+    times = [stats[f"block_{work}_time"] for work in ("fw", "agrad", "wgrad", "re")]
+    kinds = ("fw_tp", "agrad_tp", "recomm")
+    times.append(sum(stats[f"baseblock_{kind}_time_exposed"] for kind in kinds))
+    told = _text(_parts(STATE)["block"])
+    assert " ".join(["together", *seconds([*times, sum(times)], sum(times))]) in told
+
+
+def test_the_page_of_the_block_is_that_of_the_command():
+    found = ANSWERS.plan(STATE).estimate
+    document = block(found.model, found.execution, found.system).to_dict()
+    assert page(BlockPage(document)) in _parts(STATE)["block"].html
+
+
+def test_an_operator_says_what_a_faster_machine_would_save():
+    state = replace(STATE, options={"operator": "MlpBlock_SwiGLU"})
+    part = _parts(state)["operator"]
+    assert part.title == "Operator MlpBlock SwiGLU"
+    found, path = ANSWERS.plan(STATE).estimate, "mem1.GBps"
+    faster = inputs.system(Changed.of("h100_80g_sxm", {path: 6700}))
+    times = [
+        sum(
+            sum(one["time"].values())
+            for one in block(found.model, found.execution, system).operators
+            if one["name"] == "MlpBlock_SwiGLU"
+        )
+        for system in (found.system, faster)
+    ]
+    row = (
+        f"twice the bandwidth of the memory {duration(times[1])} {percent(1 - times[1] / times[0])}"
+    )
+    assert row in _text(part)
+    assert "system.mem1.GBps=6700" in unescape(part.html)
+
+
+def test_several_kinds_of_block_are_looked_at_one_by_one():
+    parts = _parts(EXPERTS)
+    assert "Experts" in _text(parts["block"])
+    model = inputs.model("deepseek-v3")
+    state = replace(
+        HYBRID,
+        plan={"tensor_par": 1, "pipeline_par": 8, "expert_par": 64, "microbatch_size": 1}
+        | {"pipeline_interleaving": 1, "activation_recompute": "full"},
+    )
+    assert ANSWERS.plan(state).problem == ""
+    titles = {
+        kind: _parts(replace(state, options={"block": kind}))["block"].title
+        for kind in ("dense", "experts")
+    }
+    assert model.num_blocks == sum(
+        int(re.search(r"block of (\d+)", title)[1]) for title in titles.values()
+    )
+    assert _parts(state)["block"].title == titles["experts"]  # most of them
+
+
+def test_ranks_with_both_directions_have_half_of_the_microbatches_of_each():
+    plan = {**EXPERTS.plan, "pipeline_par": 4, "pp_schedule": "dualpipe", "ep_overlap": "1f1b"}
+    state = replace(EXPERTS, preset="common", plan=plan, machine={"mem1.GiB": 10_000})
+    assert ANSWERS.plan(state).problem == ""
+    for rank in range(4):
+        told = _text(_parts(replace(state, options={"stage": str(rank)}))["stage"])
+        share = int(re.search(r"microbatches are (\d+) % of the time", told)[1])
+        assert 50 < share <= 100
+        assert ("the embedding, the LM head with the loss" in told) == (rank in (0, 3))
+
+
+def test_the_server_gives_the_quick_parts_first_and_refuses_nonsense():
+    site = app(ANSWERS, STATE, ["localhost"])
+    told = found(site, STATE.query)["main"]
+    for kind in PARTS:
+        assert (f'data-later="{kind.name}"' in told) == kind.later
+    part = asked(site, f"/part/operator?{STATE.query}").json()["html"]
+    assert "What would make it faster" in part
+    assert asked(site, f"/parts?{STATE.query}&stage=last").status_code == 400
+
+
+@pytest.mark.parametrize("name", ["block", "operator"])
+def test_names_that_are_not_there_are_said_and_escaped(name):
+    told = _parts(replace(STATE, options={name: "<b>x</b>"}))["block"].html
+    assert "is called &#39;&lt;b&gt;x&lt;/b&gt;&#39;" in told
+    assert "<b>" not in told

@@ -1,0 +1,229 @@
+"""The parts of the view of a plan: the numbers of the command, and links that lead where they say."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from calculon.apps.cli.main import main
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State, read_state
+from calculon.apps.explore.plan.plan_view import PARTS
+from calculon.apps.report.why_page import percent_more
+from calculon.units import GIB
+
+BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
+OWN = replace(
+    BEST,
+    plan={"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1},
+)
+LARGE = replace(BEST, model="llama3-70B", plan={**OWN.plan, "tensor_par": 2})
+ILLEGAL = replace(OWN, plan={**OWN.plan, "tensor_par": 3})
+NONE = replace(BEST, model="llama3-405B", procs=8)
+
+KINDS = {kind.name: kind for kind in PARTS}
+
+
+@cache
+def answers():
+    return Answers(Offer())
+
+
+def made(name, state):
+    return KINDS[name].make(state, answers())
+
+
+def words(part):
+    """Return what a part says, without tags and with single blanks."""
+    text = re.sub(r"<[^>]*>", " ", f"{part.html} {part.more}")
+    return " ".join(unescape(text).split())
+
+
+class _Links(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        known = dict(attrs)
+        if tag == "a" and "data-state" in known:
+            self.found.append(known)
+
+
+def links(part):
+    """Return the states that the links of a part lead to."""
+    parser = _Links()
+    parser.feed(str(part.html))
+    queries = [urlsplit(one["href"]).query for one in parser.found]
+    return [read_state(parse_qsl(query), answers().offer, BEST) for query in queries]
+
+
+def command(capsys, *options):
+    """Return the page of ``calculon plan`` in one line."""
+    assert main(["plan", "llama3-8B", "64", "h100_80g_sxm", *options]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_the_key_figures_of_ones_own_plan_are_those_of_the_command(capsys):
+    answers().found(OWN)
+    told = command(capsys, "--mine", "tp=4,pp=2,mbs=1", "--tokens", "15T")
+    mine = told.partition("Mine: ")[2]
+    shown = words(made("figures", replace(OWN, tokens="15T")))
+    time = re.search(r"Time of a step ([\d.]+ s) 90 %: ([\d.]+ to [\d.]+ s)", shown)
+    assert f"{time[1]} ({time[2]}) a step" in mine.replace(" s to ", " to ")
+    for pattern, text in {
+        r"MFU (\d+ %)": "MFU {}",
+        r"Memory ([\d.]+ GiB)": "{}",
+        r"Tokens/s per processor ([\d,]+)": "{} tokens/s each",
+        r"Days for 15 T tokens ([\d,]+)": "{} days for 15 T tokens",
+        r"Against the best (\+\d+ %)": "{} against the best",
+    }.items():
+        assert text.format(re.search(pattern, shown)[1]) in mine
+    split = re.match(r".*?(?= Time of a step)", shown)[0]
+    assert mine.startswith(split)
+
+
+def test_the_key_figures_of_the_best_plan_are_those_of_the_command(capsys):
+    told = command(capsys)
+    answers().found(BEST)
+    shown = words(made("figures", BEST))
+    assert f"Best: {re.match('.*?(?= Time of a step)', shown)[0]}" in told
+    plans, fit = re.search(r"The best of ([\d,]+ plans) ([\d,]+) fit", shown).groups()
+    assert f"{plans}, of which {fit} fit" in told
+    assert re.search(r"Time of a step ([\d.]+ s)", shown)[1] in told
+    used = made("memory", BEST).html
+    assert re.search(r"([\d.]+ GiB) of ([\d.]+ GiB) usable", used)[0] in told
+
+
+def test_the_changes_to_the_best_are_those_of_the_command(capsys):
+    told = command(capsys, "--mine", "tp=4,pp=2,mbs=1").partition("From mine to the best")[2]
+    part = made("against", OWN)
+    texts = part.figure["data"][0]["text"]
+    for text in texts:
+        assert text in told
+    assert float(texts[-1].split()[0]) < float(texts[0].split()[0])
+    for change in part.figure["data"][0]["y"][1:-1]:
+        assert change.split("<br>")[0] in told
+
+
+def test_bars_of_the_waterfall_add_up():
+    (bars,) = made("against", OWN).figure["data"]
+    assert bars["x"][0] + sum(bars["x"][1:-1]) == pytest.approx(bars["x"][-1], rel=1e-4)
+    assert bars["measure"][0] == "absolute"
+    assert bars["measure"][-1] == "total"
+
+
+@pytest.mark.parametrize("state", [OWN, LARGE], ids=["runs", "too large"])
+def test_buttons_towards_the_best_take_one_change_over(state):
+    part = made("against", state)
+    best, *alone = links(part)
+    assert not best.plan
+    effects = re.findall(r'<td class="number"><a class="button"[^>]*>([^<]*)</a>', str(part.html))
+    assert len(alone) == len(effects) > 0
+    now = answers().plan(state)
+    for then, effect in zip(alone, effects, strict=True):
+        shown = answers().plan(then)
+        assert shown.fields != now.fields
+        if shown.estimate is None:
+            assert effect.endswith("too much")
+        elif now.estimate is not None:
+            times = (one.estimate.stats["total_time"] for one in (shown, now))
+            new, old = times
+            assert effect == percent_more(new / old - 1)
+
+
+def test_the_best_plan_leads_nowhere_better():
+    assert made("against", BEST) is None
+    assert made("mend", BEST) is None
+    assert made("problem", BEST) is None
+
+
+def test_the_best_plan_stated_as_ones_own_is_the_best():
+    own = replace(BEST, plan=answers().stated(BEST))
+    part = made("against", own)
+    assert "Your plan is the best plan." in words(part)
+    assert part.figure is None
+
+
+@pytest.mark.parametrize("state", [LARGE, ILLEGAL], ids=["memory", "rule"])
+def test_what_mends_a_plan_runs(state):
+    problem = made("problem", state)
+    assert problem.title == "This plan cannot run"
+    assert made("figures", state) is None
+    part = made("mend", state)
+    found = links(part)
+    assert found
+    times = re.findall(r"GiB, ([\d.]+ m?s) a step", words(part))
+    assert len(times) == len(found)
+    for then, time in zip(found, times, strict=True):
+        brief = answers().plan(then).brief
+        assert brief.digits.duration(brief.value("total_time")) == time
+
+
+def test_a_memory_that_is_too_small_is_told_by_stage():
+    part = made("memory", LARGE)
+    stages = answers().stages(LARGE)
+    worst = max(one.over(1) for one in stages)
+    assert worst > 0
+    assert f"{worst / GIB:.1f} GiB too much" in words(part)
+    needed = [sum(sizes) for sizes in zip(*(one["x"] for one in part.figure["data"]), strict=True)]
+    assert needed == pytest.approx([one.needed[0] / GIB for one in stages])
+
+
+def test_the_memory_of_stages_is_that_of_the_estimate():
+    estimate = answers().plan(OWN).estimate
+    data = made("memory", OWN).figure["data"]
+    sums = [sum(sizes) for sizes in zip(*(one["x"] for one in data), strict=True)]
+    wanted = [one["proc_mem_tier1_cap_req"] / GIB for one in estimate.stages]
+    assert sums == pytest.approx(wanted)
+
+
+def test_what_would_do_where_nothing_fits():
+    assert made("problem", NONE).title == "No plan fits"
+    part = made("mend", NONE)
+    found = links(part)
+    assert found
+    for then in found:
+        assert answers().plan(then).estimate is not None
+    assert made("changes", NONE) is None
+
+
+def test_links_of_single_changes_lead_to_the_effect_that_they_tell():
+    part = made("changes", OWN)
+    chips = re.findall(r'class="chip (\w+)"[^>]*>[^<]* <span>([^<]*)</span>', str(part.html))
+    found = links(part)
+    assert len(found) == len(chips) > 20
+    now = answers().plan(OWN).estimate.stats["total_time"]
+    for then, (kind, effect) in zip(found, chips, strict=True):
+        shown = answers().plan(then)
+        if kind == "over":
+            assert shown.estimate is None
+            assert effect.endswith("GiB too much")
+        else:
+            longer = shown.estimate.stats["total_time"] / now - 1
+            assert unescape(effect) == percent_more(longer)
+            assert (kind == "better") == (longer < -0.0005)
+
+
+def test_traffic_is_that_of_the_statistics():
+    part = made("traffic", OWN)
+    stats = answers().plan(OWN).estimate.stats
+    exposed, hidden = (dict(zip(one["y"], one["x"], strict=True)) for one in part.figure["data"])
+    assert exposed["tensor-parallel"] == stats["tp_comm_exposed_time"]
+    assert exposed["pipeline-parallel"] + hidden["pipeline-parallel"] == pytest.approx(
+        stats["pp_comm_link_time"]
+    )
+
+
+def test_every_part_says_what_its_chart_shows():
+    for state in (BEST, OWN, LARGE):
+        for kind in PARTS:
+            part = kind.make(state, answers())
+            if part is not None and part.figure is not None:
+                assert part.summary.endswith("."), kind.name
+                assert "<table" in part.html + part.more

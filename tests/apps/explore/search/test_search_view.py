@@ -1,0 +1,233 @@
+"""The view of the search: plans and numbers of the command, feasible points, cells and rows that agree."""
+
+import re
+from dataclasses import replace
+from functools import cache
+from html import unescape
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from calculon.apps.cli.main import main
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import OPTIONS, State, read_state
+from calculon.apps.explore.search.found_plans import FoundPlans, split_name
+from calculon.apps.explore.search.search_view import PARTS
+from calculon.apps.explore.search.searches import OPENED, asked, each_split, front, offered, opened
+from calculon.errors import SpecError
+from calculon.estimate import estimate
+from calculon.planner.answer import Answer, space_of
+from calculon.search.best_first import count_space
+from calculon.search.driver import run
+from calculon.spec.plan_words import degrees_words
+
+BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=16, batch="64", view="search")
+KINDS = {kind.name: kind for kind in PARTS}
+
+ASKED = {
+    "nothing": {},
+    "another objective": {"objective": "proc_mem_tier1_cap_req"},
+    "a condition": {"where": "proc_mem_tier1_cap_req < 60 * GiB and pipeline_par > 1"},
+    "some values": {"fix": "tensor_par=2,4 zero_stage=1"},
+    "more values": {"open": "zero_stage,optimizer_offload"},
+}
+
+
+@cache
+def answers():
+    return Answers(Offer())
+
+
+def with_options(state=BEST, **options):
+    return replace(state, options=options)
+
+
+def made(name, state):
+    return KINDS[name].make(state, answers())
+
+
+def words(part):
+    """Return what a part says, without tags and with single blanks."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", str(part.html))).split())
+
+
+def at(address):
+    """Return the state of an address."""
+    return read_state(parse_qsl(urlsplit(address).query), answers().offer, BEST)
+
+
+def options_of_the_command(state):
+    """Return what `calculon loe` is told for the same search."""
+    more = offered(state, answers())
+    told = ["--preset", "megatron-lm"]
+    for name in ("objective", "where"):
+        if name in state.options:
+            told += [f"--{name}", state.options[name]]
+    for text in state.option("fix").split():
+        told += ["--fix", text]
+    for name in opened(state):
+        told += ["--add", f"{name}={','.join(str(one).lower() for one in more[name])}"]
+    return told
+
+
+@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+def test_the_best_has_the_numbers_of_the_command(options, capsys):
+    state = with_options(**options)
+    command = ["loe", BEST.model, "16", "64", "bfloat16", BEST.system, "-", "-v"]
+    assert main([*command, *options_of_the_command(state)]) == 0
+    told = capsys.readouterr().out
+    said = words(made("search-best", state))
+    plans = FoundPlans(asked(state, answers()), each_split(state, answers()), state, answers())
+    line = next(one for one in told.splitlines() if degrees_words(plans.winners[0][0]) in one)
+    for one in re.findall(r"\d[\d.,]* s\b|\d[\d.,]*(?= GiB)", said.split("plan that")[0]):
+        assert one in line
+    total, good = (re.search(rf"{word} executions: (\d+)", told)[1] for word in ("Total", "Good"))
+    assert f"{int(total):,} executions tried" in said
+    assert f"{int(good):,} feasible" in said
+
+
+@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+def test_map_table_and_best_agree(options):
+    state = with_options(**options)
+    rows = re.findall(r'<tr data-key="([\d.]+)"', str(made("search-plans", state).html))
+    tiles, crosses = made("search-splits", state).figure["data"]
+    cells = {
+        name: (ratio, text)
+        for row, ratios, texts in zip(tiles["customdata"], tiles["z"], tiles["text"], strict=True)
+        for (_, name, _), ratio, text in zip(row, ratios, texts, strict=True)
+        if name
+    }
+    assert {*rows} == {*cells}
+    assert cells[rows[0]][0] == 1.0 == min(ratio for ratio, _ in cells.values())
+    ratios = [cells[name][0] for name in rows]
+    assert ratios == sorted(ratios)
+    assert not {name for _, name, _ in crosses["customdata"]} & {*rows}
+
+
+def test_crosses_say_why_nothing_can_run():
+    state = replace(BEST, model="llama3-70B", procs=32)
+    it = asked(state, answers())
+    crosses = made("search-splits", state).figure["data"][1]
+    assert crosses["customdata"]
+    for x, y, (link, name, said) in zip(
+        crosses["x"], crosses["y"], crosses["customdata"], strict=True
+    ):
+        fix = {"tensor_par": int(x), "pipeline_par": int(y)}
+        found = run(space_of(replace(it.question, fix=fix), 32), it.best())
+        assert found.counts.total > 0 == found.counts.good
+        assert name == split_name(int(x), int(y))
+        assert not link
+        assert said.startswith(f"TP {x}, PP {y}: ")
+
+
+def test_ties_are_those_of_the_plan():
+    found = each_split(BEST, answers())
+    plan = Answer(answers().question(BEST), found, None, (), None, None)
+    alike = [one.execution for one in plan.ties[1].plans]
+    shown = FoundPlans(asked(BEST, answers()), found, BEST, answers())
+    tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
+    assert [shown.winners[0][0], *tied] == alike
+    told = words(made("search-plans", BEST))
+    assert f"~ {len(alike)} of {len(found)} are not told apart" in told
+    listed = [rank for rank in shown.ranks if shown.tied(rank)]
+    assert str(made("search-plans", BEST).html).count("<td>~</td>") == len(listed)
+
+
+@pytest.mark.parametrize(
+    "axes", [{}, {"x": "tp_comm_exposed_time", "y": "mfu"}], ids=["memory", "others"]
+)
+def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
+    state = with_options(**axes, open="optimizer_offload")
+    figure = made("search-front", state).figure
+    x, y = (state.option(name) for name in ("x", "y"))
+    units = []
+    for trace in figure["data"]:
+        places = zip(trace["x"], trace["y"], trace["customdata"], strict=True)
+        for across, up, (link, name, _) in [*places][::4]:
+            shown = answers().plan(at(link)).estimate
+            again = estimate(shown.model, shown.execution, shown.system).stats
+            units += [again[y] / up, again[x] / across] if across else []
+            assert name == split_name(shown.execution.tensor_par, shown.execution.pipeline_par)
+    assert units[::2] == pytest.approx([units[0]] * len(units[::2]))
+    assert units[1::2] == pytest.approx([units[1]] * len(units[1::2]))
+
+
+def test_no_plan_beats_one_of_the_front_in_both():
+    found = front(BEST, answers()).evaluation
+    each = each_split(BEST, answers()).evaluation
+    for time, memory in zip(found["total_time"], found["proc_mem_tier1_cap_req"], strict=True):
+        better = (each["total_time"] < time) & (each["proc_mem_tier1_cap_req"] < memory)
+        assert not better.any()
+
+
+def test_rows_lead_to_their_plans():
+    plans = FoundPlans(asked(BEST, answers()), each_split(BEST, answers()), BEST, answers())
+    for rank in plans.ranks[::3]:
+        taken = answers().plan(at(plans.link(rank))).estimate
+        assert {n: getattr(taken.execution, n) for n in plans.winners[rank][0]} == plans.winners[
+            rank
+        ][0]
+        assert taken.stats["total_time"] == plans.winners[rank][1]["total_time"]
+
+
+def test_all_that_is_offered_adds_to_the_search():
+    usual = count_space(asked(BEST, answers()).space)
+    names = offered(BEST, answers())
+    assert {"zero_stage", "context_par", "optimizer_offload"} <= {*names} <= {*OPENED}
+    for name, values in names.items():
+        state = with_options(open="context_par,cp_comm" if name == "cp_comm" else name)
+        it = asked(state, answers())
+        assert {*values} <= {*it.space.switches[name]}
+        assert count_space(it.space) >= usual
+
+
+def test_a_question_of_a_whole_run_may_be_ranked_by_money():
+    state = replace(with_options(objective="processor_hours"), tokens="1T")
+    plain = each_split(BEST, answers())
+    by_hours = each_split(state, answers())
+    assert by_hours[0].execution == plain[0].execution  # the same processors all the time
+    assert "processor" in words(made("search-best", state))
+
+
+def test_counts_are_compared_with_the_same_batch():
+    told = words(made("search-counts", with_options(counts="8,16,32,48")))
+    assert told.index(" 8 ") < told.index(" 16 ") < told.index(" 32 ")
+    assert "100.0 %" in told
+    assert "no split of 48" in told or "48" in told
+    assert made("search-counts", BEST) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"objective": "fastness"}, "fastness"),
+        ({"objective": "days"}, "--tokens"),
+        ({"where": "total_time <"}, "condition"),
+        ({"where": "tensor_par == 'a'"}, "tensor_par"),
+        ({"fix": "tensor_par=3"}, "tensor_par"),
+        ({"fix": "tensor_par"}, "FIELD=VALUE"),
+        ({"open": "datatype"}, "datatype"),
+        ({"x": "nothing"}, "nothing"),
+        ({"counts": "some"}, "some"),
+        ({"counts": "1:1000"}, "at most"),
+    ],
+)
+def test_nonsense_is_refused(options, word):
+    state = with_options(**options)
+    assert {*options} <= {*OPTIONS}
+    with pytest.raises(SpecError, match=re.escape(word)):
+        [kind.make(state, answers()) for kind in PARTS]
+
+
+def test_no_plan_fits_and_says_why():
+    state = replace(BEST, model="llama3-70B", procs=4)
+    assert "tier-1 memory is too small" in words(made("search-best", state))
+    assert made("search-plans", state) is None
+    assert made("search-front", state) is None
+
+
+def test_several_values_of_a_list_are_joined_in_an_address():
+    state = read_state([("open", "zero_stage"), ("open", "pp_layout")], answers().offer, BEST)
+    assert opened(state) == {"zero_stage", "pp_layout"}
+    assert at(state.link()) == state

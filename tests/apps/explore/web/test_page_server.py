@@ -1,0 +1,144 @@
+"""Answers to addresses: the page, what changes of it, and its parts."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from calculon.apps.explore import answers
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State
+from calculon.apps.explore.visits import Cancelled, seen
+from calculon.apps.explore.web.page_server import app
+from tests.apps.explore.asking import asked, found
+
+SOON = 60.0
+"""Seconds within which what must happen happens on any machine."""
+
+FIRST = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
+
+
+@pytest.fixture(scope="module")
+def site():
+    return app(Answers(Offer()), FIRST, ["localhost"])
+
+
+def test_the_first_page_stands_alone_and_equals_what_a_change_to_it_shows(site):
+    parts, page = found(site), asked(site, "/").text
+    assert page.startswith("<!DOCTYPE html>")
+    assert f"<title>{parts['title']}</title>" in page
+    for piece in ("controls", "tabs", "main"):
+        assert parts[piece].strip() in page
+    assert parts["query"] == FIRST.query
+
+
+def test_what_is_not_understood_is_said_and_the_controls_stay(site):
+    answer = asked(site, "/parts?model=llama3-8C&procs=8")
+    told = answer.json()
+    assert answer.status_code == 400
+    assert "llama3-8B" in told["main"]  # the nearest
+    assert told["controls"] is None
+    assert told["query"] == "model=llama3-8C&procs=8"
+    assert asked(site, "/?model=llama3-8C").status_code == 400
+
+
+def test_other_addresses_are_not_found(site):
+    for address in (
+        "/part/none",
+        "/part/",
+        "/parts/",
+        "/assets/none",
+        "/assets/../part.py",
+        "/etc",
+    ):
+        assert asked(site, address).status_code == 404
+
+
+class Slow:
+    """A search that goes on until it is let, or ended."""
+
+    def __init__(self, plans_on):
+        self._plans_on = plans_on
+        self.begun, self.go, self.ended = Event(), Event(), Event()
+
+    def __call__(self, *asked):
+        self.begun.set()
+        try:
+            while not self.go.wait(0.001):
+                seen(1)
+        except Cancelled:
+            self.ended.set()
+            raise
+        return self._plans_on(*asked)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    search = Slow(answers.plans_on)
+    monkeypatch.setattr(answers, "plans_on", search)
+    yield search
+    search.go.set()
+
+
+def test_a_slow_search_is_shown_under_way_then_its_plan(site, slow):
+    address = "model=llama3-8B&system=h100_80g_sxm&procs=16"
+    told = asked(site, f"/parts?{address}").json()
+    while "executions looked at" not in told["main"]:  # they are counted beside
+        assert "Counting the executions" in told["main"]
+        told = asked(site, f"/parts?{address}").json()
+    assert told["pending"]
+    assert 'name="procs" value="16"' in told["controls"]
+    page = asked(site, f"/?{address}").text
+    assert told["title"] in page
+    assert 'http-equiv="refresh"' in page  # for those without scripts
+    slow.go.set()
+    assert "executions looked at" not in found(site, address)["main"]
+
+
+def leaving(site, path: str, query: str, begun: Event) -> None:
+    """Ask for an address, and leave when what it needs has begun."""
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": query.encode()}
+    scope |= {"headers": [(b"host", b"localhost")], "http_version": "1.1", "scheme": "http"}
+
+    async def receive():
+        if (first := next(messages, None)) is not None:
+            return first
+        await asyncio.to_thread(begun.wait, SOON)
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        pass
+
+    messages = iter([{"type": "http.request", "body": b"", "more_body": False}])
+    asyncio.run(site(scope, receive, send))
+
+
+def test_a_search_ends_when_the_client_has_left(site, slow):
+    leaving(site, "/part/whole", "model=llama3-8B&system=h100_80g_sxm&procs=32", slow.begun)
+    assert slow.ended.wait(SOON)
+
+
+def test_a_search_goes_on_for_another_client(site, slow):
+    query = "model=llama3-8B&system=h100_80g_sxm&procs=48"
+    with ThreadPoolExecutor(1) as threads:
+        other = threads.submit(asked, site, f"/part/whole?{query}")
+        assert slow.begun.wait(SOON)
+        leaving(site, "/part/whole", query, slow.begun)
+        assert not slow.ended.wait(0.1)
+        slow.go.set()
+        assert other.result(SOON).json()["html"]
+    assert not slow.ended.is_set()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ZeroDivisionError("1 / 0 of a file")])
+def test_a_defect_is_told_in_the_terminal_alone(site, monkeypatch, capsys, error):
+    def broken(*asked):
+        raise error
+
+    monkeypatch.setattr(answers, "plans_on", broken)
+    told = asked(site, "/part/whole?model=llama3-8B&system=h100_80g_sxm&procs=24")
+    assert told.status_code == (503 if isinstance(error, MemoryError) else 500)
+    assert "1 / 0" not in told.text
+    assert ("1 / 0" in capsys.readouterr().err) is isinstance(error, ZeroDivisionError)
