@@ -42,6 +42,11 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def caught() -> list[signal.Signals]:
+    """Return the signals that end the program: those of :data:`ENDINGS` that its caller does not ignore."""
+    return [number for number in ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
+
+
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
     """Raise :class:`Terminated` at the first SIGTERM or SIGHUP; later ones do not disturb the clearing up.
@@ -51,18 +56,18 @@ def terminable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in ENDINGS}
-    caught = [number for number in ENDINGS if before[number] is not signal.SIG_IGN]
+    numbers = caught()
+    before = {number: signal.getsignal(number) for number in numbers}
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
-        for one in caught:
+        for one in numbers:
             signal.signal(one, signal.SIG_IGN)
         raise Terminated(number)
 
-    for number in caught:
+    for number in numbers:
         signal.signal(number, stop)
     try:
         yield
     finally:
-        for number in caught:
+        for number in numbers:
             signal.signal(number, before[number])

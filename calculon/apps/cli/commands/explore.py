@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from calculon.apps.cli.changes import add_changes, parsed
 from calculon.apps.cli.field_options import COUNT
+from calculon.apps.cli.interrupts import Terminated, caught
 from calculon.apps.cli.options import Log, Parser, add_preset
 from calculon.apps.cli.question_options import ASSUMED, add_question_options, only_plan
 from calculon.apps.cli.streams import tell
@@ -134,11 +135,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if not arguments.no_browser and has_browser():
         open_browser(address + first.link())
     try:
-        serve(app(answers, first, names_of(host)), listener)
+        raise Terminated(serve(app(answers, first, names_of(host)), listener, caught()))
     except KeyboardInterrupt as end:
         end.add_note("the page is no longer served")
         raise
-    return 0
 
 
 def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "State":

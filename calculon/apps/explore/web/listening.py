@@ -3,12 +3,13 @@
 import asyncio
 import errno
 import os
+import signal
 import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -80,8 +81,29 @@ def address_of(listener: socket.socket, host: str) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(page: ASGIApp, listener: socket.socket) -> None:
-    """Serve a page until a signal ends the program, which raises KeyboardInterrupt."""
+def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Signals] = ()) -> int:
+    """Serve a page until a signal ends the program.
+
+    Parameters
+    ----------
+    page : ASGI application
+        What answers.
+    listener : socket
+        Where it is asked.
+    endings : collection of signal
+        Signals that end it. Their handlers are put aside meanwhile: an error that one raises would be that of the
+        request which is just being answered, and lost there.
+
+    Returns
+    -------
+    int
+        The number of the signal of `endings` that came.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        For Ctrl-C.
+    """
     config = uvicorn.Config(
         page,
         lifespan="off",
@@ -94,7 +116,33 @@ def serve(page: ASGIApp, listener: socket.socket) -> None:
         proxy_headers=False,
         timeout_keep_alive=QUIET,
     )
-    asyncio.run(_Server(config).serve(sockets=[listener]))
+    came: list[int] = []
+
+    async def served() -> None:
+        loop, own = (
+            asyncio.get_running_loop(),
+            asyncio.ensure_future(_Server(config).serve([listener])),
+        )
+
+        def end(number: int) -> None:
+            came.append(number)
+            own.cancel()
+
+        for number in endings:
+            loop.add_signal_handler(number, end, number)
+        with suppress(asyncio.CancelledError):
+            await own
+        if not came:
+            own.cancel()
+            raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in endings}
+    try:
+        asyncio.run(served())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return came[0]
 
 
 class _Server(uvicorn.Server):
