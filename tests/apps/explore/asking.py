@@ -1,6 +1,7 @@
 """Ask an application without a network."""
 
 import asyncio
+import re
 from typing import Any
 
 import httpx
@@ -16,6 +17,13 @@ def found(app, query: str = "") -> dict[str, Any]:
     while (told := asked(app, f"/parts?{query}").json())["pending"]:
         pass
     return told
+
+
+def whole(app, query: str = "") -> str:
+    """Return all parts of a view in HTML, also those that come later."""
+    main = found(app, query)["main"]
+    later = re.findall(r'data-later="([^"]+)"', main)
+    return main + "".join(asked(app, f"/part/{name}?{query}").json()["html"] for name in later)
 
 
 async def _asked(app, address: str, host: str) -> httpx.Response:

@@ -20,7 +20,7 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.web.page_server import app
 from calculon.units import GIB
-from tests.apps.explore.asking import asked, found
+from tests.apps.explore.asking import asked, whole
 
 MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
 
@@ -170,7 +170,7 @@ def test_lines_of_capacity_begin_below_now_and_each_gains(answers):
 
 def test_a_reset_gives_the_first_state(answers, site):
     state = replace(FIRST, machine={CAPACITY: 40, "mem1.GBps": 3000})
-    html = found(site, state.query)["main"]
+    html = whole(site, state.query)
     links = re.findall(r'href="([^"]*)"[^>]*>reset', html, re.IGNORECASE)
     addresses = {link.replace("&amp;", "&") for link in links}
     assert FIRST.link() in addresses
@@ -188,7 +188,7 @@ def test_the_value_of_the_file_is_no_change(answers):
 def test_what_is_changed_is_said_on_every_other_view(site, answers):
     state = replace(SMALLER, view="plan")
     assert CHANGED_MACHINE.make(replace(state, machine={}), answers) is None
-    html = found(site, state.query)["main"]
+    html = whole(site, state.query)
     assert "Memory capacity 80 GiB → 40 GiB" in html
 
 
