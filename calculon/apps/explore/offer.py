@@ -9,9 +9,10 @@ from functools import cached_property
 from calculon import inputs
 from calculon.errors import Problem, SpecError, nearest
 from calculon.inputs import Source
+from calculon.presets import PUBLISHED_FORMS
 from calculon.spec import catalog
 from calculon.spec.files import STDIN
-from calculon.spec.named_values import PRESETS, PUBLISHED
+from calculon.spec.named_values import PRESETS
 from calculon.spec.spellings.catalog_words import meaning
 
 MODEL, SYSTEM = "model", "system"
@@ -61,7 +62,7 @@ class Offer:
     @cached_property
     def presets(self) -> Sequence[str]:
         """Names of the presets of frameworks."""
-        return [name for name in PRESETS if name != PUBLISHED]
+        return [name for name in PRESETS if name != PUBLISHED_FORMS]
 
     def source(self, kind: str, name: str) -> Source:
         """Return what is read for an exact name."""
