@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
+from calculon.apps.explore.page_state import MACHINE, MICRO
 from calculon.apps.report.sensitivity_page import stated
 from calculon.frozen import dataclass
 from calculon.hardware.figures import OF_SERVING, OF_WHOLE_RUNS, Figure
@@ -21,6 +22,23 @@ _MANTISSAS = (
     *(5 + i / 2 for i in range(10)),
 )
 """Round numbers of a decade: 10, 11 ... 20, 22 ... 50, 55 ... 95; each 4 to 10 % above the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An input of a figure: its name in an address, its number, and the unit of the number."""
+
+    name: str
+    number: str
+    unit: str
+
+
+def field_of(figure: Figure, value: float) -> Field:
+    """Return the input of a value of a figure: times are set in microseconds, others in the unit of the file."""
+    name = MACHINE + figure.path
+    if figure.unit == "s":
+        return Field(name + MICRO, number(value * 1e6), "us")
+    return Field(name, number(value), figure.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +84,14 @@ class Knob:
         return self.stops.index(self.figure.value)
 
     @property
-    def number(self) -> str:
-        """Its value now as an input takes it."""
-        return number(self.value)
+    def field(self) -> Field:
+        """The input of its value."""
+        return field_of(self.figure, self.value)
+
+    @property
+    def numbers(self) -> list[str]:
+        """The values of the slider as the input takes them."""
+        return [field_of(self.figure, stop).number for stop in self.stops]
 
     @property
     def text(self) -> str:

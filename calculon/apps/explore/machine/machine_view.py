@@ -22,9 +22,9 @@ from calculon.apps.explore.machine.knobs import (
     CAPACITY,
     Knob,
     changes_in_words,
+    field_of,
     found_by,
     knobs,
-    number,
     others,
 )
 from calculon.apps.explore.page_state import State
@@ -93,7 +93,7 @@ def _machine(state: State, answers: Answers) -> Part | None:
         plan="" if known is None else plan_in_words(known.execution),
         example=_example(state, shown),
         others=[
-            (one, value, number(value), stated(one.value, one.unit))
+            (one, value, field_of(one, value), stated(one.value, one.unit))
             for one in listed[:MOST]
             for value in [state.machine.get(one.path, one.value)]
         ],

@@ -16,6 +16,8 @@ from calculon.apps.explore.machine.knobs import (
     stops,
     unlike_file,
 )
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State, read_state
 from calculon.hardware.figures import figures_of
 from calculon.spec import catalog
 
@@ -68,7 +70,7 @@ def test_a_value_between_stops_is_shown_at_the_nearest():
     (one,) = (
         k for k in knobs(machine, known(machine), {CAPACITY: 121}, None) if k.path == CAPACITY
     )
-    assert (one.number, one.text, one.changed) == ("121", "121 GiB", True)
+    assert (one.field.number, one.text, one.changed) == ("121", "121 GiB", True)
     assert one.stops[one.place] == 120
 
 
@@ -105,3 +107,16 @@ def test_stops_of_the_smallest_networks_are_possible():
     machine = inputs.system("h100_80g_sxm")
     size = figures_of(machine)["networks[0].size"]
     assert stops(size) == (2, 4, 8, 16, 32, 64)
+
+
+def test_times_are_set_in_microseconds_and_addressed_in_the_unit_of_the_file():
+    machine = inputs.system("h100_80g_sxm")
+    figures = known(machine)
+    first = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
+    for one in knobs(machine, figures, {}, None):
+        for stop, text in zip(one.stops, one.numbers, strict=True):
+            state = read_state([(one.field.name, text)], Offer(), first)
+            assert state.machine == {one.path: stop}
+    (path,) = (path for path in figures if path == "networks[1].latency")
+    pairs = [(f"system.{path}.us", "5"), (f"system.{path}", "1")]  # the control before what was
+    assert read_state(pairs, Offer(), first).machine == {path: 5e-6}
