@@ -232,3 +232,21 @@ def test_what_has_no_break_even_says_why(answers):
     more = replace(FIRST, machine={CAPACITY: 90})
     assert "neither faster nor slower" in part("machine-even", more, answers).html
     assert "does not run" in part("machine-even", SMALLER, answers).html
+
+
+def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does(answers):
+    state = replace(FIRST, plan=MINE, machine={CAPACITY: 10})
+    told = part("machine", state, answers).html
+    found = re.search(r"Your plan does not fit.*It fits from a capacity of ([\d.]+) GiB on", told)
+    enough = float(found[1])
+    for capacity, fits in ((enough, True), (enough - 0.2, False)):
+        shown = answers.plan(replace(state, machine={CAPACITY: capacity}))
+        assert (shown.estimate is not None) is fits
+
+
+def test_a_plan_that_cannot_run_has_the_slider_of_its_precision(answers):
+    state = replace(FIRST, plan={**MINE, "tensor_par": 1, "pipeline_par": 1})
+    assert answers.plan(state).estimate is None
+    told = part("machine", state, answers).html
+    kind = answers.question(state).arithmetic["datatype"]
+    assert re.findall(r"<label[^>]*>Matrix rate, (\w+)", told) == [kind]
