@@ -36,7 +36,8 @@ from calculon.apps.explore.visits import Pending
 from calculon.apps.report.sensitivity_page import stated
 from calculon.hardware.system import System
 from calculon.planner.in_words import plan_in_words
-from calculon.spec.named_values import NO_RECIPE, product_type
+from calculon.spec.named_values import product_type
+from calculon.spec.recipes import NO_RECIPE
 from calculon.units import GIB
 
 MOST = 24
@@ -124,8 +125,8 @@ def _columns(state: State, answers: Answers, both: Both) -> list[tuple[str, Show
     if not state.machine:
         return [("now", both.after)]
     if both.before.estimate is None:
-        return [("in the file", both.before), ("changed", both.after)]
-    columns = [("in the file", both.before), ("same plan", both.after)]
+        return [("as in its file", both.before), ("changed", both.after)]
+    columns = [("as in its file", both.before), ("same plan", both.after)]
     best = None if state.plan else _best_so_far(state, answers)
     if best is not None and best.fields != both.after.fields:
         columns.append(("best plan", best))
@@ -207,7 +208,8 @@ def _example(state: State, shown: list[Knob]) -> tuple[str, str] | None:
 def _best(state: State, answers: Answers) -> Part | None:
     """Compare the best plan of the changed machine with that of the machine in the file."""
     both, asked = best_plans(state, answers), replace(state, plan={})
-    columns = [("in the file", both.before, replace(asked, machine={}))]
+    first = "as in its file" if state.machine else "best plan"
+    columns = [(first, both.before, replace(asked, machine={}))]
     if state.machine:
         columns.append(("changed", both.after, asked))
     plans = [plan for _, plan, _ in columns]

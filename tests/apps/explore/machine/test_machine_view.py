@@ -9,12 +9,13 @@ from io import StringIO
 
 import pytest
 
+from calculon import inputs
 from calculon.apps.cli.main import main
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.controls import settled
 from calculon.apps.explore.machine.both_machines import best_plans, readings, same_plan
 from calculon.apps.explore.machine.capacities import AMPLE, rungs
-from calculon.apps.explore.machine.knobs import CAPACITY
+from calculon.apps.explore.machine.knobs import CAPACITY, labels
 from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE, PARTS
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
@@ -101,13 +102,19 @@ def test_effects_are_those_of_the_command(answers, tmp_path):
     assert shown.value == told["value"]
 
 
+def path_of(label):
+    """Return the path of a figure that a bar is labelled with: by its name, or by itself."""
+    paths = {name: path for path, name in labels(inputs.system(SYSTEM)).items()}
+    return paths.get(label.replace("<br>", " "), label.replace("<br>", ""))
+
+
 def test_bars_are_the_rows_of_the_sensitivity(answers):
     rows = {row["path"]: row for row in answers.sensitivity(FIRST).rows()}
     value = answers.sensitivity(FIRST).value
     bars = part("machine-effects", FIRST, answers).figure["data"]
     drawn = {"low": {}, "high": {}}
     for trace in bars:
-        paths = [label.replace("<br>", "") for label in trace["y"]]
+        paths = [path_of(label) for label in trace["y"]]
         drawn[trace["legendgroup"]].update(zip(paths, trace["x"], strict=True))
     assert drawn["low"].keys() == drawn["high"].keys() <= rows.keys()
     assert "matrix.float16.tflops" in drawn["low"] or "matrix.bfloat16.tflops" in drawn["low"]
@@ -125,7 +132,7 @@ def test_bars_lead_to_their_values(answers):
     for trace in figure["data"]:
         end = trace["legendgroup"]
         for label, (link, _) in zip(trace["y"], trace["customdata"], strict=True):
-            row = rows[label.replace("<br>", "")]
+            row = rows[path_of(label)]
             if row[end] is not None:
                 assert link == FIRST.link(machine={row["path"]: row[end]})
 
