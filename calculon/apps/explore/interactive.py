@@ -9,6 +9,7 @@ import numpy as np
 from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.charts.effect_bars import effect_bars
 from calculon.apps.explore.charts.plans_chart import Point, plans_chart
+from calculon.apps.explore.machine.effects_view import STATISTICS
 from calculon.apps.explore.machine.knobs import labels
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
@@ -128,7 +129,7 @@ _OF_BOTH = "against"
 
 
 def _tornado(one: Sensitivity) -> Figure | None:
-    return effect_bars(one.to_dict(), lambda path, value: "", labels(one.system))
+    return effect_bars(one.to_dict(), lambda path, value: "", {**labels(one.system), **STATISTICS})
 
 
 def _front(one: SearchResult, x: str, y: str) -> Figure:

@@ -222,3 +222,19 @@ def test_names_that_are_not_there_are_said_and_escaped(name):
     told = _parts(replace(STATE, options={name: "<b>x</b>"}))["block"].html
     assert "is called &#39;&lt;b&gt;x&lt;/b&gt;&#39;" in told
     assert "<b>" not in told
+
+
+def test_a_larger_microbatch_that_cannot_run_says_so():
+    state = replace(STATE, options={"operator": "MlpBlock_SwiGLU"})
+    said = set()
+    for more in (1, 2, 4, 8, 16):
+        mine = {**ANSWERS.stated(STATE), "microbatch_size": more}
+        one, larger = (
+            replace(state, plan={**mine, "microbatch_size": n}) for n in (more, 2 * more)
+        )
+        if ANSWERS.plan(one).estimate is None:
+            continue
+        runs = ANSWERS.plan(larger).estimate is not None
+        assert ("such a plan cannot run here" in _parts(one)["operator"].html) is not runs
+        said.add(runs)
+    assert False in said
