@@ -9,7 +9,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -81,7 +81,9 @@ def address_of(listener: socket.socket, host: str) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Signals] = ()) -> int:
+def serve(
+    page: ASGIApp, listener: socket.socket, endings: Collection[signal.Signals] = ()
+) -> int | None:
     """Serve a page until a signal ends the program.
 
     Parameters
@@ -96,8 +98,8 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
 
     Returns
     -------
-    int
-        The number of the signal of `endings` that came.
+    int or None
+        The number of the signal of `endings` that came; None where the server ended by itself.
 
     Raises
     ------
@@ -119,10 +121,8 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
     came: list[int] = []
 
     async def served() -> None:
-        loop, own = (
-            asyncio.get_running_loop(),
-            asyncio.ensure_future(_Server(config).serve([listener])),
-        )
+        loop = asyncio.get_running_loop()
+        own = asyncio.ensure_future(_Server(config).serve([listener]))
 
         def end(number: int) -> None:
             came.append(number)
@@ -130,11 +130,11 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
 
         for number in endings:
             loop.add_signal_handler(number, end, number)
-        with suppress(asyncio.CancelledError):
+        try:
             await own
-        if not came:
-            own.cancel()
-            raise KeyboardInterrupt
+        except asyncio.CancelledError:
+            if not came:  # Ctrl-C, which asyncio makes a KeyboardInterrupt of
+                raise
 
     before = {number: signal.getsignal(number) for number in endings}
     try:
@@ -142,7 +142,7 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return came[0]
+    return came[0] if came else None
 
 
 class _Server(uvicorn.Server):
