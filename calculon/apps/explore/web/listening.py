@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 import uvicorn
 from starlette.types import ASGIApp
 
+from calculon.apps.explore.heap import share_heaps
 from calculon.apps.explore.web.guard import is_loopback
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason
@@ -104,6 +105,7 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
     KeyboardInterrupt
         For Ctrl-C.
     """
+    share_heaps()
     config = uvicorn.Config(
         page,
         lifespan="off",
