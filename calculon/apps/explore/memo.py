@@ -17,7 +17,10 @@ SEARCHES = 3
 """Searches that are under way at the same time: those that nobody waits for any more do not keep others waiting."""
 
 WORKED = 2.0
-"""Seconds of computing after which the memory that it took is given back: many times what that takes."""
+"""Seconds of computing after which the memory that it took is given back."""
+
+SPARED = 20
+"""Seconds of computing for each second that giving back took, at least."""
 
 
 class _Entry(Work):
@@ -141,7 +144,10 @@ class Memo:
             if self._worked < WORKED:
                 return
             self._worked = 0.0
+        began = perf_counter()
         give_back()
+        with self._lock:
+            self._worked -= SPARED * (perf_counter() - began)
 
     def _keep(self, entry: _Entry, size: int) -> None:
         """Note how large a result is, and forget the oldest as far as there are too many."""

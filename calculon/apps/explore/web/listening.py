@@ -106,24 +106,12 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
         For Ctrl-C.
     """
     share_heaps()
-    config = uvicorn.Config(
-        page,
-        lifespan="off",
-        loop="asyncio",
-        ws="none",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=QUIET,
-    )
     came: list[int] = []
 
     async def served() -> None:
         loop, own = (
             asyncio.get_running_loop(),
-            asyncio.ensure_future(_Server(config).serve([listener])),
+            asyncio.ensure_future(_Server(_config(page)).serve([listener])),
         )
 
         def end(number: int) -> None:
@@ -145,6 +133,21 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
         for number, handler in before.items():
             signal.signal(number, handler)
     return came[0]
+
+
+def _config(page: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        page,
+        lifespan="off",
+        loop="asyncio",
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=QUIET,
+    )
 
 
 class _Server(uvicorn.Server):
