@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from calculon.apps.explore.heap import share_heaps
 from calculon.apps.explore.web.guard import is_loopback
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason
@@ -106,23 +107,12 @@ def serve(
     KeyboardInterrupt
         For Ctrl-C.
     """
-    config = uvicorn.Config(
-        page,
-        lifespan="off",
-        loop="asyncio",
-        ws="none",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=QUIET,
-    )
+    share_heaps()
     came: list[int] = []
 
     async def served() -> None:
         loop = asyncio.get_running_loop()
-        own = asyncio.ensure_future(_Server(config).serve([listener]))
+        own = asyncio.ensure_future(_Server(_config(page)).serve([listener]))
 
         def end(number: int) -> None:
             came.append(number)
@@ -143,6 +133,21 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
     return came[0] if came else None
+
+
+def _config(page: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        page,
+        lifespan="off",
+        loop="asyncio",
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=QUIET,
+    )
 
 
 class _Server(uvicorn.Server):
