@@ -9,6 +9,7 @@ import numpy as np
 from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.charts.effect_bars import effect_bars
 from calculon.apps.explore.charts.plans_chart import Point, plans_chart
+from calculon.apps.explore.machine.knobs import labels
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Figure
@@ -127,7 +128,7 @@ _OF_BOTH = "against"
 
 
 def _tornado(one: Sensitivity) -> Figure | None:
-    return effect_bars(one.to_dict(), lambda path, value: "")
+    return effect_bars(one.to_dict(), lambda path, value: "", labels(one.system))
 
 
 def _front(one: SearchResult, x: str, y: str) -> Figure:

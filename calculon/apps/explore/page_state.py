@@ -26,6 +26,9 @@ ASKED = ("model", "system", "procs", "preset", "batch", "seq", "dtype", "tokens"
 MACHINE = "system."
 """What stands before the path of a figure of the machine."""
 
+MICRO = ".us"
+"""What stands behind the path of a time that is given in microseconds; addresses of states have seconds."""
+
 OPTIONS: Mapping[str, str] = {
     "objective": "sample_rate",
     "where": "",
@@ -188,7 +191,7 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
     plan: dict[str, Any] = {}
     machine: dict[str, float] = {}
     options: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in sorted(given.items(), key=_of_control):
         try:
             if name in ASKED or name == "view":
                 members[name] = _asked(name, value, offer)
@@ -197,7 +200,7 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
             elif name in _PLAN and name not in _BATCH:
                 plan[name] = _field_value(_PLAN[name], value)
             elif name.startswith(MACHINE):
-                machine[name.removeprefix(MACHINE)] = _number(name, value)
+                machine |= _figure(name, value)
             else:
                 known = [*ASKED, *_PLAN, *OPTIONS, "view"]
                 wanted = "a word of the question, a field of an execution, or system. and a path"
@@ -230,6 +233,19 @@ def _processors(value: str) -> int:
         wanted = f"a number of processors from 1 to {MOST_PROCESSORS:,}, such as 1024 or 1k"
         raise SpecError("", Problem("procs", wanted, repr(value)))
     return count
+
+
+def _of_control(pair: tuple[str, str]) -> bool:
+    """Whether a control has set a time, which then counts for more than the same time of the state before."""
+    return pair[0].endswith(MICRO)
+
+
+def _figure(name: str, value: str) -> dict[str, float]:
+    """Return a new value of a figure by its path, in the unit of the file."""
+    path, found = name.removeprefix(MACHINE), _number(name, value)
+    if not path.endswith(MICRO):
+        return {path: found}
+    return {path.removesuffix(MICRO): float(f"{found * 1e-6:.12g}")}
 
 
 def _number(name: str, value: str) -> float:

@@ -28,7 +28,7 @@ const painted = () => frame().then(() => new Promise((done) => setTimeout(done))
 /** Return the address that the controls say, after one of them was changed. */
 function asked(changed) {
   const pairs = new URLSearchParams();
-  const shown = new Set([...form.elements].filter((field) => field.type !== "hidden").map((field) => field.name));
+  const shown = new Set([...form.elements].filter((field) => field.type !== "hidden").map((field) => field.name.replace(/\.us$/, "")));
   for (const field of form.elements) {
     const switched = field.type === "checkbox" || field.type === "radio";
     if (field.type === "hidden" && shown.has(field.name)) continue; // the control says it

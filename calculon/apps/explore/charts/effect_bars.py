@@ -1,6 +1,7 @@
 """A tornado: how far a statistic goes with each figure of a machine lower and higher, the longest bar first."""
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 from calculon.apps.report.bars import COLORS
@@ -16,14 +17,15 @@ _LONGEST = 26  # letters of a line of a label
 _ROW, _TITLE, _LEGEND, _UNDER = 44, 30, 48, 48
 """Pixels: of a row, of the title of a panel, of the legend, and of what stands below the axis."""
 
-_ROOM = 1.5
+_ROOM = 1.8
 """How much wider the axis is than the longest bar: texts stand beside the ends."""
 
 
-def effect_bars(document: Document, link: Link) -> dict[str, Any] | None:
+def effect_bars(document: Document, link: Link, names: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the tornado of a sensitivity as plain data; None where no figure has an effect.
 
-    Bars are changes of the statistic in percent. Where the plan was searched again, diamonds are the best plans.
+    Bars are changes of the statistic in percent; where the plan was searched again, diamonds are the best plans.
+    Figures and the statistic are called as `names` says, by path and by name; else these stand there.
     """
     shown = panels(document) if document["value"] else []
     if not shown:
@@ -47,11 +49,14 @@ def effect_bars(document: Document, link: Link) -> dict[str, Any] | None:
             "tickfont": {"size": 11},
         }
         titles.append(_title(panel.title, under))
-        data += _bars(document, panel, link, name.replace("axis", ""), legend=number == 0)
+        labels = [_label(row["path"], names) for row in panel.rows]
+        data += _bars(document, panel, link, name.replace("axis", ""), labels, legend=number == 0)
         top = bottom
     largest = max(abs(x) for trace in data for x in trace["x"] if x is not None)
     axis = {
-        "title": {"text": f"change of {document['statistic']}, %"},
+        "title": {
+            "text": f"change of {names.get(document['statistic'], document['statistic'])}, %"
+        },
         "range": [-_ROOM * largest, _ROOM * largest],
         "anchor": "free",
         "position": 0,
@@ -82,11 +87,16 @@ def _title(text: str, place: float) -> dict[str, Any]:
     }
 
 
+def _label(path: str, names: Mapping[str, str]) -> str:
+    """Return the name of a figure in lines; its path where it has none."""
+    lines = wrap(names[path], _LONGEST) if path in names else folded(path, _LONGEST)
+    return "<br>".join(lines)
+
+
 def _bars(
-    document: Document, panel: Panel, link: Link, axis: str, *, legend: bool
+    document: Document, panel: Panel, link: Link, axis: str, labels: list[str], *, legend: bool
 ) -> list[dict[str, Any]]:
     """Return the bars of a panel: one trace for lower values, one for higher ones, one for best plans."""
-    labels = ["<br>".join(folded(row["path"], _LONGEST)) for row in panel.rows]
     found = [
         {
             "type": "bar",

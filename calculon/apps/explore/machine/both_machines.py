@@ -86,6 +86,11 @@ def _result(one: Estimate) -> Result:
     return Result(stats=one.stats, edition=one.edition, execution=fields, interval=ends)
 
 
+def usable_memory(one: Estimate) -> float:
+    """Return how many bytes of tier 1 plans get on the machine of an estimate."""
+    return EDITIONS[one.edition].machine(one.system).usable[0]
+
+
 def step_text(one: Estimate) -> str:
     """Write the time of a step as the page of the estimate does."""
     return digits_of(one).duration(time_of(one))
@@ -117,10 +122,7 @@ def _figures(one: Estimate) -> Iterator[tuple[str, _Figure]]:
     yield f"MFU, {result.masking}", (digits.efficiency(result.mfu), result.mfu, True)
     tokens = one.execution.batch_size * (one.execution.seq_length or one.model.seq_size) / time
     yield "Tokens per second", (digits.rate(tokens), tokens, True)
-    need, usable = (
-        result.value("proc_mem_tier1_cap_req"),
-        EDITIONS[one.edition].machine(one.system).usable[0],
-    )
+    need, usable = result.value("proc_mem_tier1_cap_req"), usable_memory(one)
     yield "Memory", (f"{digits.gib(need)} of {digits.gib(usable)}", need, None)
 
 

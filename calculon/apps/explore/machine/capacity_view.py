@@ -110,10 +110,10 @@ def _lines(found: Staircase, preset: Preset) -> list[str]:
         lines.append(f"One GiB more changes the time of a step by {said}.")
     elif found.up:
         up = found.up[0]
-        more = (up.capacity - found.capacity) / GIB
+        more = round(enough(up.capacity) - found.capacity / GIB, 1)
         lines.append(
-            f"A little more memory changes nothing: the next better plan needs "
-            f"{capacity_text(up.capacity)}, {more:,.3g} GiB more, and is faster by "
+            f"A little more memory changes nothing: the next better plan needs a capacity of "
+            f"{capacity_text(up.capacity)}, {more:,.5g} GiB more, and is faster by "
             f"{change(up.best.value, found.here.best.value).lstrip('-')}."
         )
     else:

@@ -18,16 +18,16 @@ from calculon.planner.dependence import CALIBRATED, Sensitivity
 from calculon.planner.replanned import Staircase
 from calculon.units import GIB
 
-STATISTICS = (
-    "total_time",
-    "mfu",
-    "proc_mem_tier1_cap_req",
-    "tp_comm_exposed_time",
-    "pp_comm_exposed_time",
-    "dp_comm_exposed_time",
-    "bubble_time",
-)
-"""Statistics that are offered; an address may ask for any other."""
+STATISTICS = {
+    "total_time": "time of a step",
+    "mfu": "MFU",
+    "proc_mem_tier1_cap_req": "memory needed",
+    "tp_comm_exposed_time": "exposed communication, tensor parallel",
+    "pp_comm_exposed_time": "exposed communication, pipeline",
+    "dp_comm_exposed_time": "exposed communication, data parallel",
+    "bubble_time": "pipeline bubble",
+}
+"""Statistics that are offered, with their names; an address may ask for any other."""
 
 RANGES = ("10%", "25%", "50%", CALIBRATED)
 
@@ -47,7 +47,10 @@ def effects(state: State, answers: Answers) -> Part | None:
     body = html(
         "machine_effects.html",
         state=state,
-        statistics=_choices(STATISTICS, state.option("of")),
+        statistics=[
+            (name, STATISTICS.get(name, name), chosen)
+            for name, chosen in _choices(tuple(STATISTICS), state.option("of"))
+        ],
         ranges=_choices(
             RANGES if found.system.calibration.spreads else RANGES[:-1], state.option("spread")
         ),
@@ -57,13 +60,21 @@ def effects(state: State, answers: Answers) -> Part | None:
         lines=_worth(found, answers.capacities(state)),
         everything=Markup(page(SensitivityPage(document, found.preset.usual), ("Searched",))),
     )
-    figure = effect_bars(document, lambda path, value: _link(state, path, value))
+    figure = effect_bars(
+        document,
+        lambda path, value: _link(state, path, value),
+        {**labels(found.system), **STATISTICS},
+    )
     return Part(
         title="What each figure is worth",
         html=body,
         figure=figure,
-        summary=f"{found.statistic.name} with each figure of the machine lower and higher, as bars",
+        summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
     )
+
+
+def _called(found: Sensitivity) -> str:
+    return STATISTICS.get(found.statistic.name, found.statistic.name)
 
 
 def _choices(names: tuple[str, ...], chosen: str) -> list[tuple[str, bool]]:
@@ -78,7 +89,7 @@ def _link(state: State, path: str, value: float) -> str:
 def _worth(found: Sensitivity, stairs: Staircase | None) -> list[str]:
     """Say what the figures of hardware are worth that change the statistic most, and what memory is."""
     names = labels(found.system)
-    statistic = "time a step" if found.statistic.name == TIME else found.statistic.name
+    statistic = "time a step" if found.statistic.name == TIME else _called(found)
     rows = [row for row in found.rows() if row["hardware"]]
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
     rates.sort(key=lambda row: -abs(row["elasticity"]))
@@ -87,7 +98,7 @@ def _worth(found: Sensitivity, stairs: Staircase | None) -> list[str]:
         for row in rates[:MOST]
     ]
     lines += [
-        f"{_named(row, names)}: {row['high']:,} are {_less(100 * share, 1)} {statistic}"
+        f"{_named(row, names)}: with {row['high']:,} it is {_less(100 * share, 1)} {statistic}"
         for row in rows
         if row["elasticity"] is None and row["at_high"] is not None
         for share in [row["at_high"] / found.value - 1]

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator, Mapping
 
+from calculon.apps.explore.page_state import MACHINE, MICRO
 from calculon.apps.report.sensitivity_page import stated
 from calculon.frozen import dataclass
 from calculon.hardware.figures import OF_SERVING, OF_WHOLE_RUNS, Figure
 from calculon.hardware.system import System
-from calculon.spec.execution import Execution
 
 CAPACITY = "mem1.GiB"
 """The figure that decides which plans fit."""
@@ -21,6 +21,23 @@ _MANTISSAS = (
     *(5 + i / 2 for i in range(10)),
 )
 """Round numbers of a decade: 10, 11 ... 20, 22 ... 50, 55 ... 95; each 4 to 10 % above the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An input of a figure: its name in an address, its number, and the unit of the number."""
+
+    name: str
+    number: str
+    unit: str
+
+
+def field_of(figure: Figure, value: float) -> Field:
+    """Return the input of a value of a figure: times are set in microseconds, others in the unit of the file."""
+    name = MACHINE + figure.path
+    if figure.unit == "s":
+        return Field(name + MICRO, number(value * 1e6), "us")
+    return Field(name, number(value), figure.unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +83,14 @@ class Knob:
         return self.stops.index(self.figure.value)
 
     @property
-    def number(self) -> str:
-        """Its value now as an input takes it."""
-        return number(self.value)
+    def field(self) -> Field:
+        """The input of its value."""
+        return field_of(self.figure, self.value)
+
+    @property
+    def numbers(self) -> list[str]:
+        """The values of the slider as the input takes them."""
+        return [field_of(self.figure, stop).number for stop in self.stops]
 
     @property
     def text(self) -> str:
@@ -95,7 +117,7 @@ Figures = Mapping[str, Figure]
 
 
 def knobs(
-    system: System, known: Figures, changes: Mapping[str, float], execution: Execution | None
+    system: System, known: Figures, changes: Mapping[str, float], arithmetic: str
 ) -> list[Knob]:
     """Return the sliders of a machine.
 
@@ -107,8 +129,8 @@ def knobs(
         Its figures by path.
     changes : mapping of str to float
         New values of its figures by path.
-    execution : Execution or None
-        The plan that is shown: the engine of its products is the one that counts.
+    arithmetic : str
+        Type of the products of the plan that is shown: the engine for it is the one that counts.
     """
     return [
         Knob(
@@ -117,16 +139,15 @@ def knobs(
             value=changes.get(path, known[path].value),
             stops=stops(known[path]),
         )
-        for path, label in _labels(system, execution)
+        for path, label in _labels(system, arithmetic)
         if path in known and known[path].value
     ]
 
 
-def _labels(system: System, execution: Execution | None) -> Iterator[tuple[str, str]]:
+def _labels(system: System, arithmetic: str) -> Iterator[tuple[str, str]]:
     """Yield the path and the name of each figure that may have a slider, in the order of the page."""
     yield CAPACITY, "Memory capacity"
     yield "mem1.GBps", "Memory bandwidth"
-    arithmetic = next(iter(system.matrix)) if execution is None else execution.matmul_type
     yield _rate_path(system, arithmetic), _rate_label(arithmetic)
     for number in range(len(system.networks)):
         name = network_name(number, len(system.networks))
@@ -143,7 +164,7 @@ def labels(system: System) -> dict[str, str]:
     """Return the names of figures that people buy machines by, by path."""
     rates = {_rate_path(system, one): _rate_label(one) for one in system.matrix}
     rates |= {f"vector.{one}.tflops": f"Vector rate, {one}" for one in system.vector}
-    return dict(_labels(system, None)) | rates
+    return dict(_labels(system, next(iter(system.matrix)))) | rates
 
 
 def _rate_path(system: System, arithmetic: str) -> str:

@@ -7,24 +7,27 @@ from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.machine.both_machines import (
     Both,
     best_plans,
+    digits_of,
     faster_in_words,
     moved_in_words,
     parts_that_change,
     readings,
     same_plan,
     step_text,
+    usable_memory,
 )
 from calculon.apps.explore.machine.break_even_view import TITLE as EVEN
 from calculon.apps.explore.machine.break_even_view import break_even
-from calculon.apps.explore.machine.capacity_view import capacity
+from calculon.apps.explore.machine.capacities import AMPLE
+from calculon.apps.explore.machine.capacity_view import capacity, capacity_text
 from calculon.apps.explore.machine.effects_view import effects
 from calculon.apps.explore.machine.knobs import (
     CAPACITY,
     Knob,
     changes_in_words,
+    field_of,
     found_by,
     knobs,
-    number,
     others,
 )
 from calculon.apps.explore.page_state import State
@@ -33,6 +36,9 @@ from calculon.apps.explore.visits import Pending
 from calculon.apps.report.sensitivity_page import stated
 from calculon.hardware.system import System
 from calculon.planner.in_words import plan_in_words
+from calculon.spec.named_values import product_type
+from calculon.spec.recipes import NO_RECIPE
+from calculon.units import GIB
 
 MOST = 24
 """Figures without a slider that are listed at once."""
@@ -75,8 +81,9 @@ def _machine(state: State, answers: Answers) -> Part | None:
     """Set the figures of the machine, beside what they make of the plan."""
     system, both = _in_file(state, answers), same_plan(state, answers)
     known = both.before.estimate or both.after.estimate
-    figures, execution = answers.figures(state), None if known is None else known.execution
-    shown = knobs(system, figures, state.machine, execution)
+    figures = answers.figures(state)
+    arithmetic = _arithmetic(state, answers) if known is None else known.execution.matmul_type
+    shown = knobs(system, figures, state.machine, arithmetic)
     rest = others(figures, state.machine, shown)
     listed = found_by(rest, state.option("figures"))
     columns = _columns(state, answers, both)
@@ -86,14 +93,14 @@ def _machine(state: State, answers: Answers) -> Part | None:
         state=state,
         **_changes(state, answers),
         knobs=[(one, _without(state, one.path)) for one in shown],
-        spoken=_spoken(columns),
+        spoken=_spoken(columns, _misfit(state, answers, both)),
         columns=[(name, plan.problem) for name, plan in columns],
         readings=readings(*plans),
         parts=parts_that_change(*plans),
         plan="" if known is None else plan_in_words(known.execution),
         example=_example(state, shown),
         others=[
-            (one, value, number(value), stated(one.value, one.unit))
+            (one, value, field_of(one, value), stated(one.value, one.unit))
             for one in listed[:MOST]
             for value in [state.machine.get(one.path, one.value)]
         ],
@@ -103,13 +110,23 @@ def _machine(state: State, answers: Answers) -> Part | None:
     return Part(title="The machine", html=body)
 
 
+def _arithmetic(state: State, answers: Answers) -> str:
+    """Return the type of products that the question and a plan of one's own ask for, where no plan can run."""
+    asked, shown = dict(answers.question(state).arithmetic), answers.plan(state)
+    if state.plan and shown.legal:
+        asked |= shown.fields
+    return product_type(
+        asked["datatype"], asked.get("matmul_dtype", "same"), asked.get("fp8_recipe", NO_RECIPE)
+    )
+
+
 def _columns(state: State, answers: Answers, both: Both) -> list[tuple[str, Shown]]:
     """Return the plans that stand side by side: without one of one's own also the best of the changed machine."""
     if not state.machine:
         return [("now", both.after)]
     if both.before.estimate is None:
-        return [("in the file", both.before), ("changed", both.after)]
-    columns = [("in the file", both.before), ("same plan", both.after)]
+        return [("as in its file", both.before), ("changed", both.after)]
+    columns = [("as in its file", both.before), ("same plan", both.after)]
     best = None if state.plan else _best_so_far(state, answers)
     if best is not None and best.fields != both.after.fields:
         columns.append(("best plan", best))
@@ -124,12 +141,42 @@ def _best_so_far(state: State, answers: Answers) -> Shown | None:
         return None
 
 
-def _spoken(columns: list[tuple[str, Shown]]) -> str:
+def _misfit(state: State, answers: Answers, both: Both) -> str:
+    """Say what memory the shown plan needs that does not fit on the changed machine; empty where that is not why."""
+    fields = both.after.fields or both.before.fields
+    if not state.machine or both.after.estimate is not None or not fields:
+        return ""
+    plan = state.plan or answers.own(replace(state, machine={}), fields)
+    ample = replace(state, plan=plan, machine={**state.machine, CAPACITY: AMPLE})
+    one = answers.plan(ample).estimate
+    if one is None:
+        return ""
+    need = one.stats["proc_mem_tier1_cap_req"] or 0.0
+    withheld = AMPLE * GIB - usable_memory(one)
+    there = answers.system(state).mem1.capacity
+    digits, usable = digits_of(one), there - withheld
+    if need <= usable:
+        return ""
+    whose = "Your plan" if state.plan else "The same plan"
+    return (
+        f"{whose} does not fit: it needs {digits.gib(need)}, {digits.gib(need - usable)} more than the "
+        f"{digits.gib(usable)} that are usable of {there / GIB:,.5g} GiB. "
+        f"It fits from a capacity of {capacity_text(need + withheld)} on."
+    )
+
+
+def _spoken(columns: list[tuple[str, Shown]], misfit: str) -> str:
     """Say in a line what the changes of the machine do."""
     (_, first), *others = columns
     if not others:
         return first.problem if first.estimate is None else f"{step_text(first.estimate)} a step."
     (_, same), *best = others
+    if misfit:
+        return (
+            f"With the best plan {_step(first, best[0][1], in_file=True)}. {misfit}"
+            if best
+            else misfit
+        )
     if not best:
         return f"{_step(first, same, in_file=True)}."
     return (
@@ -161,7 +208,8 @@ def _example(state: State, shown: list[Knob]) -> tuple[str, str] | None:
 def _best(state: State, answers: Answers) -> Part | None:
     """Compare the best plan of the changed machine with that of the machine in the file."""
     both, asked = best_plans(state, answers), replace(state, plan={})
-    columns = [("in the file", both.before, replace(asked, machine={}))]
+    first = "as in its file" if state.machine else "best plan"
+    columns = [(first, both.before, replace(asked, machine={}))]
     if state.machine:
         columns.append(("changed", both.after, asked))
     plans = [plan for _, plan, _ in columns]

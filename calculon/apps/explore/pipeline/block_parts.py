@@ -264,8 +264,11 @@ def _faster(
         other = answers.kept(("block", state.key, more), partial(_with_microbatch, found, more))
     except CalculonError:
         return
-    link = state.with_plan({**own, "microbatch_size": more})
+    larger = {**own, "microbatch_size": more}
+    link = state.with_plan(larger)
     words = f"microbatches of {counted(more, 'sequence')}, for as many tokens"
+    if answers.plan(replace(state, plan=larger)).estimate is None:
+        words += "; such a plan cannot run here"
     yield _saved(words, link, _times(other, seen, 2), (time, whole))
 
 

@@ -16,6 +16,8 @@ from calculon.apps.explore.machine.knobs import (
     stops,
     unlike_file,
 )
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State, read_state
 from calculon.hardware.figures import figures_of
 from calculon.spec import catalog
 
@@ -32,7 +34,7 @@ def system(request):
 
 
 def test_every_slider_is_a_figure_and_stops_at_its_value_in_the_file(system):
-    shown = knobs(system, known(system), {}, None)
+    shown = knobs(system, known(system), {}, "bfloat16")
     assert {CAPACITY, "mem1.GBps", "networks[0].bandwidth"} <= {one.path for one in shown}
     for one in shown:
         assert not one.changed
@@ -41,7 +43,7 @@ def test_every_slider_is_a_figure_and_stops_at_its_value_in_the_file(system):
 
 
 def test_stops_rise_by_steps_that_people_can_hit_and_are_round(system):
-    for one in knobs(system, known(system), {}, None):
+    for one in knobs(system, known(system), {}, "bfloat16"):
         assert list(one.stops) == sorted({*one.stops})
         assert one.stops[0] >= one.figure.value * FURTHEST[0]
         assert one.stops[-1] <= one.figure.value * FURTHEST[1]
@@ -58,7 +60,7 @@ def test_stops_rise_by_steps_that_people_can_hit_and_are_round(system):
 def test_the_engine_of_the_plan_has_the_slider():
     machine = inputs.system("h100_80g_sxm")
     plan = inputs.execution("llama3-8B_h100x64")
-    paths = [one.path for one in knobs(machine, known(machine), {}, plan)]
+    paths = [one.path for one in knobs(machine, known(machine), {}, plan.matmul_type)]
     rates = [path for path in paths if path.endswith(".tflops")]
     assert rates == [f"matrix.{plan.matmul_type}.tflops"]
 
@@ -66,15 +68,15 @@ def test_the_engine_of_the_plan_has_the_slider():
 def test_a_value_between_stops_is_shown_at_the_nearest():
     machine = inputs.system("h100_80g_sxm")
     (one,) = (
-        k for k in knobs(machine, known(machine), {CAPACITY: 121}, None) if k.path == CAPACITY
+        k for k in knobs(machine, known(machine), {CAPACITY: 121}, "bfloat16") if k.path == CAPACITY
     )
-    assert (one.number, one.text, one.changed) == ("121", "121 GiB", True)
+    assert (one.field.number, one.text, one.changed) == ("121", "121 GiB", True)
     assert one.stops[one.place] == 120
 
 
 def test_sliders_and_other_figures_are_all_that_steps_depend_on(system):
     figures = known(system)
-    shown = knobs(system, figures, {}, None)
+    shown = knobs(system, figures, {}, "bfloat16")
     rest = others(figures, {}, shown)
     paths = [one.path for one in (*shown, *rest)]
     assert sorted(paths) == sorted(figures_of(system, points=True))
@@ -105,3 +107,16 @@ def test_stops_of_the_smallest_networks_are_possible():
     machine = inputs.system("h100_80g_sxm")
     size = figures_of(machine)["networks[0].size"]
     assert stops(size) == (2, 4, 8, 16, 32, 64)
+
+
+def test_times_are_set_in_microseconds_and_addressed_in_the_unit_of_the_file():
+    machine = inputs.system("h100_80g_sxm")
+    figures = known(machine)
+    first = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
+    for one in knobs(machine, figures, {}, "bfloat16"):
+        for stop, text in zip(one.stops, one.numbers, strict=True):
+            state = read_state([(one.field.name, text)], Offer(), first)
+            assert state.machine == {one.path: stop}
+    (path,) = (path for path in figures if path == "networks[1].latency")
+    pairs = [(f"system.{path}.us", "5"), (f"system.{path}", "1")]  # the control before what was
+    assert read_state(pairs, Offer(), first).machine == {path: 5e-6}

@@ -9,12 +9,13 @@ from io import StringIO
 
 import pytest
 
+from calculon import inputs
 from calculon.apps.cli.main import main
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.controls import settled
 from calculon.apps.explore.machine.both_machines import best_plans, readings, same_plan
 from calculon.apps.explore.machine.capacities import AMPLE, rungs
-from calculon.apps.explore.machine.knobs import CAPACITY
+from calculon.apps.explore.machine.knobs import CAPACITY, labels
 from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE, PARTS
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
@@ -101,13 +102,19 @@ def test_effects_are_those_of_the_command(answers, tmp_path):
     assert shown.value == told["value"]
 
 
+def path_of(label):
+    """Return the path of a figure that a bar is labelled with: by its name, or by itself."""
+    paths = {name: path for path, name in labels(inputs.system(SYSTEM)).items()}
+    return paths.get(label.replace("<br>", " "), label.replace("<br>", ""))
+
+
 def test_bars_are_the_rows_of_the_sensitivity(answers):
     rows = {row["path"]: row for row in answers.sensitivity(FIRST).rows()}
     value = answers.sensitivity(FIRST).value
     bars = part("machine-effects", FIRST, answers).figure["data"]
     drawn = {"low": {}, "high": {}}
     for trace in bars:
-        paths = [label.replace("<br>", "") for label in trace["y"]]
+        paths = [path_of(label) for label in trace["y"]]
         drawn[trace["legendgroup"]].update(zip(paths, trace["x"], strict=True))
     assert drawn["low"].keys() == drawn["high"].keys() <= rows.keys()
     assert "matrix.float16.tflops" in drawn["low"] or "matrix.bfloat16.tflops" in drawn["low"]
@@ -125,7 +132,7 @@ def test_bars_lead_to_their_values(answers):
     for trace in figure["data"]:
         end = trace["legendgroup"]
         for label, (link, _) in zip(trace["y"], trace["customdata"], strict=True):
-            row = rows[label.replace("<br>", "")]
+            row = rows[path_of(label)]
             if row[end] is not None:
                 assert link == FIRST.link(machine={row["path"]: row[end]})
 
@@ -232,3 +239,21 @@ def test_what_has_no_break_even_says_why(answers):
     more = replace(FIRST, machine={CAPACITY: 90})
     assert "neither faster nor slower" in part("machine-even", more, answers).html
     assert "does not run" in part("machine-even", SMALLER, answers).html
+
+
+def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does(answers):
+    state = replace(FIRST, plan=MINE, machine={CAPACITY: 10})
+    told = part("machine", state, answers).html
+    found = re.search(r"Your plan does not fit.*It fits from a capacity of ([\d.]+) GiB on", told)
+    enough = float(found[1])
+    for capacity, fits in ((enough, True), (enough - 0.2, False)):
+        shown = answers.plan(replace(state, machine={CAPACITY: capacity}))
+        assert (shown.estimate is not None) is fits
+
+
+def test_a_plan_that_cannot_run_has_the_slider_of_its_precision(answers):
+    state = replace(FIRST, plan={**MINE, "tensor_par": 1, "pipeline_par": 1})
+    assert answers.plan(state).estimate is None
+    told = part("machine", state, answers).html
+    kind = answers.question(state).arithmetic["datatype"]
+    assert re.findall(r"<label[^>]*>Matrix rate, (\w+)", told) == [kind]
