@@ -5,14 +5,22 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import copy
 from threading import Lock
+from time import perf_counter
 from typing import Any
 
+from calculon.apps.explore.heap import give_back
 from calculon.apps.explore.visits import Unfinished, Waiter, Work, now, seen, under_way
 from calculon.apps.explore.weight import weight
 from calculon.errors import CalculonError
 
 SEARCHES = 3
 """Searches that are under way at the same time: those that nobody waits for any more do not keep others waiting."""
+
+WORKED = 2.0
+"""Seconds of computing after which the memory that it took is given back."""
+
+SPARED = 20
+"""Seconds of computing for each second that giving back took, at least."""
 
 
 class _Entry(Work):
@@ -53,6 +61,7 @@ class Memo:
         self._most, self._most_bytes = most, most_bytes
         self._known: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._bytes = 0
+        self._worked = 0.0
         self._lock = Lock()
         self._searches = ThreadPoolExecutor(SEARCHES, "search")
 
@@ -112,6 +121,7 @@ class Memo:
 
     def _compute(self, key: Hashable, entry: _Entry, compute: Callable[[], Any]) -> None:
         """Compute the result of an entry."""
+        began = perf_counter()
         try:
             with under_way(entry):
                 seen()
@@ -125,6 +135,19 @@ class Memo:
         else:
             entry.future.set_result(found)
             self._keep(entry, weight(found))
+        self.tidy(perf_counter() - began)
+
+    def tidy(self, seconds: float) -> None:
+        """Note that something was computed; after some seconds of that memory is given back."""
+        with self._lock:
+            self._worked += seconds
+            if self._worked < WORKED:
+                return
+            self._worked = 0.0
+        began = perf_counter()
+        give_back()
+        with self._lock:
+            self._worked -= SPARED * (perf_counter() - began)
 
     def _keep(self, entry: _Entry, size: int) -> None:
         """Note how large a result is, and forget the oldest as far as there are too many."""

@@ -29,7 +29,7 @@ def shown(run, monkeypatch):
     """Call the command without serving; return the state of its first page."""
 
     def call(*arguments: object, model: str | None = None) -> State:
-        monkeypatch.setattr(listening, "serve", lambda page, listener: listener.close())
+        monkeypatch.setattr(listening, "serve", lambda page, listener, endings: listener.close())
         code, out, err = run("explore", "--no-browser", "--port", "0", *arguments)
         assert (code, err) == (0, "")
         pairs = parse_qsl(urlsplit(out.split()[0]).query)
@@ -138,7 +138,7 @@ def test_a_missing_package_is_told_with_the_cure(run, monkeypatch):
 
 
 def test_the_network_is_warned_of(run, monkeypatch):
-    monkeypatch.setattr(listening, "serve", lambda page, listener: listener.close())
+    monkeypatch.setattr(listening, "serve", lambda page, listener, endings: listener.close())
     _, out, err = run("explore", "--no-browser", "--port", "0", "--host", "0.0.0.0")
     assert "warning: everybody" in err
     assert out.split("/?")[0] in err
@@ -146,7 +146,7 @@ def test_the_network_is_warned_of(run, monkeypatch):
 
 def test_a_browser_is_opened_where_there_is_a_screen(run, monkeypatch):
     opened = []
-    monkeypatch.setattr(listening, "serve", lambda page, listener: listener.close())
+    monkeypatch.setattr(listening, "serve", lambda page, listener, endings: listener.close())
     monkeypatch.setattr(listening, "open_browser", opened.append)
     for name in ("BROWSER", "WAYLAND_DISPLAY", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)

@@ -135,10 +135,13 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if not arguments.no_browser and has_browser():
         open_browser(address + first.link())
     try:
-        raise Terminated(serve(app(answers, first, names_of(host)), listener, caught()))
+        number = serve(app(answers, first, names_of(host)), listener, caught())
+        if number is not None:
+            raise Terminated(number)
     except KeyboardInterrupt as end:
         end.add_note("the page is no longer served")
         raise
+    return 0
 
 
 def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "State":

@@ -63,6 +63,7 @@ def _of_pairs(state: State, fields: Mapping[str, Any]) -> State:
         for name in fields
         if name in _ELSEWHERE
     ]
+    problems += [Problem(name, "a value", "nothing") for name, one in fields.items() if one == ""]
     if problems:
         raise SpecError("--mine", problems)
     said: dict[str, Any] = {

@@ -9,11 +9,12 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from calculon.apps.explore.heap import share_heaps
 from calculon.apps.explore.web.guard import is_loopback
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason
@@ -81,7 +82,9 @@ def address_of(listener: socket.socket, host: str) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Signals] = ()) -> int:
+def serve(
+    page: ASGIApp, listener: socket.socket, endings: Collection[signal.Signals] = ()
+) -> int | None:
     """Serve a page until a signal ends the program.
 
     Parameters
@@ -96,15 +99,44 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
 
     Returns
     -------
-    int
-        The number of the signal of `endings` that came.
+    int or None
+        The number of the signal of `endings` that came; None where the server ended by itself.
 
     Raises
     ------
     KeyboardInterrupt
         For Ctrl-C.
     """
-    config = uvicorn.Config(
+    share_heaps()
+    came: list[int] = []
+
+    async def served() -> None:
+        loop = asyncio.get_running_loop()
+        own = asyncio.ensure_future(_Server(_config(page)).serve([listener]))
+
+        def end(number: int) -> None:
+            came.append(number)
+            own.cancel()
+
+        for number in endings:
+            loop.add_signal_handler(number, end, number)
+        try:
+            await own
+        except asyncio.CancelledError:
+            if not came:  # Ctrl-C, which asyncio makes a KeyboardInterrupt of
+                raise
+
+    before = {number: signal.getsignal(number) for number in endings}
+    try:
+        asyncio.run(served())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return came[0] if came else None
+
+
+def _config(page: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
         page,
         lifespan="off",
         loop="asyncio",
@@ -116,33 +148,6 @@ def serve(page: ASGIApp, listener: socket.socket, endings: Collection[signal.Sig
         proxy_headers=False,
         timeout_keep_alive=QUIET,
     )
-    came: list[int] = []
-
-    async def served() -> None:
-        loop, own = (
-            asyncio.get_running_loop(),
-            asyncio.ensure_future(_Server(config).serve([listener])),
-        )
-
-        def end(number: int) -> None:
-            came.append(number)
-            own.cancel()
-
-        for number in endings:
-            loop.add_signal_handler(number, end, number)
-        with suppress(asyncio.CancelledError):
-            await own
-        if not came:
-            own.cancel()
-            raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in endings}
-    try:
-        asyncio.run(served())
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return came[0]
 
 
 class _Server(uvicorn.Server):

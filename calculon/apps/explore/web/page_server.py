@@ -8,6 +8,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cached_property
 from importlib.resources import files
+from time import perf_counter
 from typing import Any
 
 from markupsafe import Markup
@@ -89,10 +90,13 @@ class Site:
 
     def export(self, request: Request) -> Response:
         """Return a file of what the page shows."""
+        began = perf_counter()
         try:
             found = written(request.path_params["name"], self._state(request), self._answers)
         except CalculonError as error:
             return PlainTextResponse(str(error), 400)
+        finally:
+            self._answers.memo.tidy(perf_counter() - began)
         headers = {"Content-Disposition": f'attachment; filename="{found.name}"'}
         return Response(found.text, media_type=found.media_type, headers=headers)
 
