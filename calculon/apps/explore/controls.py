@@ -53,11 +53,29 @@ class Control:
     more: tuple[str, ...] = ()
 
 
-def controls(state: State, answers: Answers) -> Markup:
-    """Return the controls as HTML, set to what the page shows."""
-    question, shown = answers.question(state), answers.plan(state)
+def controls(
+    state: State,
+    answers: Answers,
+    likely: State | None = None,
+    wrong: Mapping[str, str] | None = None,
+) -> Markup:
+    """Return the controls as HTML, set to what the page shows.
+
+    Parameters
+    ----------
+    state : State
+        What the page shows.
+    answers : Answers
+        What computes.
+    likely : State, optional
+        A state that has a question, where that of the page has none.
+    wrong : mapping of str to str, optional
+        What was typed into controls and means nothing, by name.
+    """
+    likely = likely or state
+    question, shown = answers.question(likely), answers.plan(likely)
     replicas = shown.fields.get("data_par")
-    found = answers.choices(state)
+    found = answers.choices(likely)
     sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
     shown_sizes = [_control(state, one, found) for one in sizes]
     several = [_control(state, one, found) for one in switches]
@@ -80,6 +98,7 @@ def controls(state: State, answers: Answers) -> Markup:
             (name, text) for name, text in state.pairs() if name in state.plan and name not in known
         ],
         best=not state.plan,
+        wrong=wrong or {},
     )
 
 

@@ -85,3 +85,7 @@ class Offer:
         found = f"a word for {len(meant.names)} of them" if meant.names else repr(text[:60])
         hint = meant.hint or nearest(text[:60], list(known))
         raise SpecError("address", Problem(kind, f"a {kind} of the catalog", found, hint))
+
+    def meant(self, kind: str, text: str) -> Sequence[str]:
+        """Return the names that a text may mean."""
+        return meaning(kind, text, catalog.names(kind)).names

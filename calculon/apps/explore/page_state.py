@@ -176,22 +176,37 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
         With everything that cannot be understood. Whether fields and figures have such values is checked where they
         are used.
     """
+    state, problems = read_good(pairs, offer, first)
+    if problems:
+        raise SpecError("address", list(problems.values()))
+    return state
+
+
+def read_good(
+    pairs: Iterable[tuple[str, str]], offer: Offer, first: State
+) -> tuple[State, dict[str, Problem]]:
+    """Return what can be understood of an address, and the problem of every other name.
+
+    Parameters
+    ----------
+    pairs, offer, first
+        As of :func:`read_state`.
+    """
     given: dict[str, str] = {}
     for name, text in pairs:
         if value := text.strip():
             given[name] = f"{given[name]},{value}" if name in LISTS and name in given else value
-    problems = [
-        Problem(name[:60], f"at most {LONGEST} characters", f"{len(value):,}")
+    problems = {
+        name: Problem(name[:60], f"at most {LONGEST} characters", f"{len(value):,}")
         for name, value in given.items()
         if len(value) > LONGEST * (1 + (name in LISTS))
-    ]
-    if problems:
-        raise SpecError("address", problems)
+    }
     members: dict[str, Any] = {"model": first.model, "system": first.system, "procs": first.procs}
     plan: dict[str, Any] = {}
     machine: dict[str, float] = {}
     options: dict[str, str] = {}
-    for name, value in sorted(given.items(), key=_of_control):
+    good = {name: value for name, value in given.items() if name not in problems}
+    for name, value in sorted(good.items(), key=_of_control):
         try:
             if name in ASKED or name == "view":
                 members[name] = _asked(name, value, offer)
@@ -206,10 +221,8 @@ def read_state(pairs: Iterable[tuple[str, str]], offer: Offer, first: State) -> 
                 wanted = "a word of the question, a field of an execution, or system. and a path"
                 raise SpecError("", Problem(name[:60], wanted, "another", nearest(name, known)))
         except SpecError as error:
-            problems += error.problems
-    if problems:
-        raise SpecError("address", problems)
-    return State(**members, plan=plan, machine=machine, options=_stated(options))
+            problems[name] = error.problems[0]
+    return State(**members, plan=plan, machine=machine, options=_stated(options)), problems
 
 
 def _asked(name: str, value: str, offer: Offer) -> Any:

@@ -42,7 +42,7 @@ def test_what_is_refused_is_said_and_the_page_stays(visitor: Visitor) -> None:
     page.fill("#c-procs", "many")
     page.keyboard.press("Enter")
     settled(page)
-    assert "procs" in page.inner_text("#message")
+    assert "Processors" in page.inner_text("#message")
     assert page.get_attribute("#c-procs", "aria-invalid") == "true"
     assert (page.inner_text("#main"), page.url, focused(page)) == (before, address, "c-procs")
     page.keyboard.press("Escape")

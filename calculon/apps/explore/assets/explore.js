@@ -80,9 +80,10 @@ async function show(query, { begun = performance.now(), history: entry = "push",
         waiting.entry = inherited(turn, waiting.entry);
         continue;
       }
-      if (found.understood || !control) await put(found, turn);
+      const shown = found.understood || !control || document.getElementById("part-message")?.closest("main"); // not kept
+      if (shown) await put(found, turn);
       else control.setAttribute("aria-invalid", "true");
-      fill(message, found.understood || !control ? "" : found.main);
+      fill(message, shown ? "" : found.main);
     } catch (error) {
       if (error.name !== "AbortError") message.textContent = told(error);
       else if (waiting) waiting.entry = inherited(turn, waiting.entry);

@@ -3,13 +3,15 @@
 import asyncio
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from functools import cached_property
+from dataclasses import replace
 from importlib.resources import files
+from itertools import zip_longest
 from time import perf_counter
 from typing import Any
+from urllib.parse import urlencode
 
 from markupsafe import Markup
 from starlette.applications import Starlette
@@ -19,21 +21,41 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from calculon.apps.explore.answers import Answers, Unsearched, listen, telling
+from calculon.apps.explore.choice_words import label
 from calculon.apps.explore.controls import controls, settled
 from calculon.apps.explore.exports.exports import written
-from calculon.apps.explore.page_state import CHANGED, State, read_state
+from calculon.apps.explore.offer import MODEL, SYSTEM
+from calculon.apps.explore.page_state import CHANGED, LONGEST, State, read_good, read_state
 from calculon.apps.explore.part import ASSETS, Part, PartKind, html
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.views import KINDS, PARTS
 from calculon.apps.explore.visits import Cancelled, Pending, Visit, under_way
 from calculon.apps.explore.web.guard import Guard
-from calculon.errors import CalculonError
+from calculon.errors import CalculonError, SpecError
+from calculon.spec.spellings import PRECISIONS
 
 PATIENCE = 0.2
 """Seconds that the page waits for a search; then it shows what is known without it, and asks again."""
 
 QUICK, LONG = 8, 16
 """Threads that answer for the page at once, and those that make parts that take longer."""
+
+MOST_MENDS = 6
+"""Names that are offered in the place of one that means several."""
+
+_LABELS = {
+    "model": "Model",
+    "system": "System",
+    "procs": "Processors",
+    "preset": "Framework",
+    "batch": "Batch",
+    "seq": "Sequence",
+    "dtype": "Precision",
+    "datatype": "Precision",
+    "tokens": "Tokens in all",
+    "view": "View",
+}
+"""Parts of the question as the page calls them."""
 
 _TYPES = {
     "explore.css": "text/css",
@@ -68,9 +90,8 @@ class Site:
     def parts(self, request: Request) -> Response:
         """Return what a change of the state changes of the page; the controls of one that means nothing stay."""
         content, code = self._content(request)
-        told: dict[str, Any] = {"tabs": html("tabs.html", **content), "controls": None}
-        told["main"] = html("parts.html", **content)
-        told |= {"controls": content["controls"] if code == 200 else None}
+        told: dict[str, Any] = {"tabs": html("tabs.html", **content)}
+        told |= {"controls": content["controls"], "main": html("parts.html", **content)}
         told |= {"query": content["query"], "pending": content["pending"] is not None}
         told |= {"title": f"{content['title']} - calculon"}
         return JSONResponse(told, code)
@@ -112,9 +133,7 @@ class Site:
 
     def _asked(self, request: Request) -> State:
         """Return the state that the address says."""
-        pairs = request.query_params.multi_items()
-        said = [pair for pair in pairs if pair[0] != CHANGED]
-        return read_state(said, self._answers.offer, self._first)
+        return read_state(_said(request), self._answers.offer, self._first)
 
     def _state(self, request: Request) -> State:
         """Return the same after a control has changed."""
@@ -174,28 +193,79 @@ class Site:
             "view": state.view,
             "query": state.query,
             "problem": [],
+            "mends": [],
             "pending": None,
             "parts": [],
         }
 
     def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
-        """Return the page of an address that means nothing: the message, beside the controls of the first page."""
+        """Return the page of an address that means nothing: the message, and what can be understood."""
+        said, offer = _said(request), self._answers.offer
+        state, problems = read_good(said, offer, self._first)
+        wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
+        beside = self._beside(state, wrong)
+        kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
+        meant = [(name, one) for name in kinds for one in offer.meant(name, wrong[name])]
+        mends = [(one, state.link(**{name: one})) for name, one in meant[:MOST_MENDS]]
+        lines = in_words(error)
+        if not problems and (others := self._precisions(state)):
+            lines = [
+                f"{state.system} has no rate of {state.dtype or 'bf16'}. It has: {', '.join(others)}."
+            ]
+            mends = [(f"Precision {one}", state.link(dtype=one)) for one in others]
         return {
-            **self._frame(self._first, self._first_controls),
+            **self._frame(state, beside),
             "title": "Not understood",
             "view": "",
-            "query": request.url.query,
-            "problem": str(error).splitlines(),
+            "query": urlencode(said),
+            "problem": lines,
+            "mends": mends,
         }
 
-    @cached_property
-    def _first_controls(self) -> Markup:
-        """The controls of the first page, before any plan is known."""
+    def _beside(self, state: State, wrong: Mapping[str, str]) -> Markup:
+        """Return the controls of a state that may have no question, before any plan is known."""
+        bare = replace(state, plan={}, machine={}, preset="", batch="", seq="", dtype="", tokens="")
+        for likely in (state, *(replace(bare, dtype=one) for one in ("", *PRECISIONS))):
+            try:
+                return controls(state, self._unsearched, likely, wrong)
+            except CalculonError:
+                continue
         return controls(self._first, self._unsearched)
+
+    def _precisions(self, state: State) -> list[str]:
+        """Return the precisions of the machine of a state, where it lacks that of the question."""
+        try:
+            known = self._answers.system(state).datatypes
+        except CalculonError:
+            return []
+        found = [name for name, kind in PRECISIONS.items() if kind["datatype"] in known]
+        return [] if (state.dtype or "bf16") in found else found
 
     def _made(self, kind: PartKind, state: State) -> Part | None:
         with telling():
             return kind.make(state, self._answers)
+
+
+def _said(request: Request) -> list[tuple[str, str]]:
+    """Return names and values of an address, without the control that has changed."""
+    return [pair for pair in request.query_params.multi_items() if pair[0] != CHANGED]
+
+
+def in_words(error: CalculonError) -> list[str]:
+    """Return the lines of an error with the words of the page in place of those of commands."""
+    lines = str(error).splitlines()
+    if not isinstance(error, SpecError):
+        return lines
+    places = [
+        (f"{error.file}: {one.field}".removesuffix(": "), one.field or error.file)
+        for one in error.problems
+    ]
+    return [
+        f"{_LABELS.get(name, label(name))}{line.removeprefix(place)}"
+        if line.startswith(place) and (name := field.lstrip("-"))
+        else line
+        for line, (place, field) in zip_longest(lines, places[: len(lines)], fillvalue=("\n", ""))
+    ]
 
 
 def _failed(kind: PartKind, error: CalculonError) -> Part:

@@ -34,14 +34,33 @@ def test_the_first_page_stands_alone_and_equals_what_a_change_to_it_shows(site):
     assert parts["query"] == FIRST.query
 
 
-def test_what_is_not_understood_is_said_and_the_controls_stay(site):
+def test_what_is_not_understood_is_said_and_the_rest_stays(site):
     answer = asked(site, "/parts?model=llama3-8C&procs=8")
     told = answer.json()
     assert answer.status_code == 400
     assert "llama3-8B" in told["main"]  # the nearest
-    assert told["controls"] is None
+    assert 'value="llama3-8C" aria-invalid="true"' in told["controls"]
+    assert 'name="system" list="systems" value="h100_80g_sxm"' in told["controls"]
     assert told["query"] == "model=llama3-8C&procs=8"
     assert asked(site, "/?model=llama3-8C").status_code == 400
+
+
+def test_a_word_of_several_machines_keeps_the_question_and_offers_them(site):
+    told = asked(site, "/parts?model=gpt2-124M&system=a100&procs=4&changed=system").json()
+    assert 'value="gpt2-124M"' in told["controls"]
+    assert 'name="procs" value="4"' in told["controls"]
+    assert 'value="a100" aria-invalid="true"' in told["controls"]
+    assert "model=gpt2-124M&amp;system=a100_80g" in told["main"]
+    assert "address:" not in told["main"]
+    assert told["query"] == "model=gpt2-124M&system=a100&procs=4"
+
+
+def test_a_machine_without_the_usual_precision_offers_its_own(site):
+    told = asked(site, "/parts?model=llama3-8B&system=a100_80g&procs=8").json()
+    assert 'value="a100_80g"' in told["controls"]
+    mended = "model=llama3-8B&system=a100_80g&procs=8&dtype=fp16"
+    assert mended.replace("&", "&amp;") in told["main"]
+    assert asked(site, f"/parts?{mended}").status_code == 200
 
 
 def test_other_addresses_are_not_found(site):
