@@ -8,7 +8,6 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.resources import files
-from itertools import zip_longest
 from time import perf_counter
 from typing import Any
 from urllib.parse import urlencode
@@ -256,16 +255,12 @@ def in_words(error: CalculonError) -> list[str]:
     lines = str(error).splitlines()
     if not isinstance(error, SpecError):
         return lines
-    places = [
-        (f"{error.file}: {one.field}".removesuffix(": "), one.field or error.file)
-        for one in error.problems
-    ]
-    return [
-        f"{_LABELS.get(name, label(name))}{line.removeprefix(place)}"
-        if line.startswith(place) and (name := field.lstrip("-"))
-        else line
-        for line, (place, field) in zip_longest(lines, places[: len(lines)], fillvalue=("\n", ""))
-    ]
+    for i, (line, one) in enumerate(zip(lines, error.problems, strict=False)):
+        place = f"{error.file}: {one.field}".removesuffix(": ")
+        name = (one.field or error.file).lstrip("-")
+        if name and line.startswith(place):
+            lines[i] = f"{_LABELS.get(name, label(name))}{line.removeprefix(place)}"
+    return lines
 
 
 def _failed(kind: PartKind, error: CalculonError) -> Part:
