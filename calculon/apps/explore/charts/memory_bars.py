@@ -5,35 +5,36 @@ from typing import Any
 
 from calculon.apps.report.bars import COLORS
 from calculon.planner.stage_needs import StageNeed
+from calculon.statistics import KINDS_OF_MEMORY
 from calculon.units import GIB
 
-_PALETTE = ("blue", "orange", "green", "vermilion", "purple", "sky")
-_REST = "#888888"
+KIND_COLORS = {
+    "weights": COLORS["blue"],
+    "weight gradients": "#7fb7dc",
+    "optimizer state": "#c3ddee",
+    "activations": COLORS["green"],
+    "checkpoints": "#8fd0bb",
+    "activation gradients": COLORS["orange"],
+    "gathered weights": COLORS["purple"],
+    "gradients being reduced": "#e6bfd5",
+    "fragments": "#b0b4ba",
+    "reserved": "#7a828c",
+}
+"""The colour of each kind of memory: the same in every plan, with shades within a family."""
 
-MOST_KINDS = len(_PALETTE)
-"""Kinds with a colour of their own; the smaller ones are one."""
+assert {*KIND_COLORS} == {*KINDS_OF_MEMORY}
 
 
 def kinds_of(stages: Sequence[StageNeed]) -> list[str]:
-    """Return the kinds of tier-1 memory, the largest sum first."""
-    sums: dict[str, float] = {}
-    for one in stages:
-        for kind, size in one.parts[0].items():
-            sums[kind] = sums.get(kind, 0.0) + size
-    return sorted(sums, key=lambda kind: -sums[kind])
+    """Return the kinds of tier-1 memory that any stage has, always in the same order."""
+    return [kind for kind in KINDS_OF_MEMORY if any(one.parts[0].get(kind) for one in stages)]
 
 
 def memory_bars(stages: Sequence[StageNeed]) -> dict[str, Any]:
     """Return the tier-1 memory of stages, GiB, as stacked bars below a line of what is usable."""
     kinds = kinds_of(stages)
     numbers = [one.stage for one in stages]
-    shown = kinds if len(kinds) <= MOST_KINDS else kinds[: MOST_KINDS - 1]
-    series = {kind: [one.parts[0].get(kind, 0.0) / GIB for one in stages] for kind in shown}
-    if rest := kinds[len(shown) :]:
-        series["the rest"] = [
-            sum(one.parts[0].get(kind, 0.0) for kind in rest) / GIB for one in stages
-        ]
-    colours = [*(COLORS[name] for name in _PALETTE[: len(shown)]), _REST]
+    series = {kind: [one.parts[0].get(kind, 0.0) / GIB for one in stages] for kind in kinds}
     data = [
         {
             "type": "bar",
@@ -41,10 +42,10 @@ def memory_bars(stages: Sequence[StageNeed]) -> dict[str, Any]:
             "name": kind,
             "y": numbers,
             "x": sizes,
-            "marker": {"color": colour},
+            "marker": {"color": KIND_COLORS[kind]},
             "hovertemplate": f"stage %{{y}}: {kind} %{{x:.1f}} GiB<extra></extra>",
         }
-        for (kind, sizes), colour in zip(series.items(), colours, strict=False)
+        for kind, sizes in series.items()
     ]
     there = stages[0].available[0] / GIB
     line = {

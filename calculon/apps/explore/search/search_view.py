@@ -111,7 +111,7 @@ def _best(state: State, answers: Answers) -> Part:
             reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
         ),
     )
-    return Part(title="The best", html=told)
+    return Part(title="The best" if len(found) else "No plan", html=told)
 
 
 def _figures(plans: FoundPlans) -> list[tuple[str, str]]:
@@ -139,8 +139,7 @@ def _shown(plans: FoundPlans, shown: Estimate) -> str:
     stats = of_estimate(shown).stats
     if (value := stats.get(plans.shown.name)) is None:
         return ""
-    fields = plans.winners[0][0]
-    if all(getattr(shown.execution, name) == one for name, one in fields.items()):
+    if _same(plans.winners[0][0], shown):
         return "It is the plan that this page shows."
     further = percent_more(plans.worse(float(value), plans.value(0)))
     words = figure(plans.shown, float(value), stats)
@@ -160,7 +159,6 @@ def _table(state: State, answers: Answers) -> Part | None:
         return None
     plans = FoundPlans(it, found, state, answers)
     shown = answers.plan(state)
-    selected = _split_of(shown.fields)
     own = (
         None if not state.plan or shown.estimate is None else shown.estimate.stats[plans.shown.name]
     )
@@ -172,7 +170,7 @@ def _table(state: State, answers: Answers) -> Part | None:
             "link": plans.link(rank),
             "further": percent_more(plans.worse(plans.value(rank), plans.value(0))),
             "own": "" if own is None else percent_more(plans.worse(plans.value(rank), own)),
-            "selected": plans.split(rank) == selected,
+            "selected": _same(plans.winners[rank][0], shown.estimate),
         }
         for rank, cells in zip(plans.ranks, listed.table.rows, strict=True)
     ]
@@ -198,6 +196,13 @@ def _ties(plans: FoundPlans) -> str:
     return ties_in_words(alike, len(orders), simplest)
 
 
+def _same(plan: Mapping[str, Any], shown: Estimate | None) -> bool:
+    """Tell whether a plan of a search is the shown one, not only one of the same split."""
+    return shown is not None and all(
+        getattr(shown.execution, name) == value for name, value in plan.items()
+    )
+
+
 def _split_of(fields: Mapping[str, Any]) -> str:
     """Return the name of the split of a plan."""
     return split_name(fields.get("tensor_par", 0), fields.get("pipeline_par", 0))
@@ -212,12 +217,15 @@ def _splits(state: State, answers: Answers) -> Part | None:
         return None
     across, up = degrees(cells)
     known = {(cell.tensor_par, cell.pipeline_par): cell for cell in cells}
+    shown = answers.plan(state).estimate
+    own = (plans.split(rank) for rank in plans.ranks if _same(plans.winners[rank][0], shown))
+    selected = next(own, "")
     told = html("search_splits.html", across=across, up=up, cells=known, what=plans.shown.help)
     good = sum(cell.ratio is not None for cell in cells)
     return Part(
         title="Tensor against pipeline parallelism",
         html=told,
-        figure=split_map(cells, _split_of(answers.plan(state).fields)),
+        figure=split_map(cells, selected),
         summary=f"Best {plans.shown.help} of each split: {good} of {len(cells)} splits have a plan. "
         "The table below has all of them.",
     )
