@@ -78,7 +78,7 @@ def test_version(run, arguments):
     [
         ([], "which command?"),
         (["lmm"], "there is no command 'lmm'; did you mean 'llm'?"),
-        (["zzz"], "there is no command 'zzz'; known are plan, llm, "),
+        (["zzz"], "there is no command 'zzz'; known are plan, explore, llm, "),
         (["llm"], "the following arguments are required: APP, EXE, SYS, STATS"),
         (["version", "--wrong"], "unrecognized arguments: --wrong"),
         (["-v", "LOUD", "version"], "invalid choice: 'LOUD'"),

@@ -206,7 +206,7 @@ def test_what_is_no_figure_is_refused_with_the_words_of_the_command(site, capsys
     answer = asked(site, f"/parts?{FIRST.query}&system.{change}")
     assert answer.status_code == 400
     assert main(["plan", MODEL, str(PROCS), SYSTEM, "--set", f"system.{change}"]) != 0
-    told = " ".join(capsys.readouterr().err.split()).partition("error: ")[2]
+    told = " ".join(capsys.readouterr().err.split()).partition(f"{SYSTEM}: ")[2]
     page = " ".join(re.sub(r"<[^>]*>", " ", answer.json()["main"]).split())
     assert told
     assert told in unescape(page)
