@@ -153,10 +153,6 @@ REFUSED = [
     ("model", "phi-3-mini-128k-instruct", "did you mean 'phi-3-mini'?"),
     ("model", "lama", "did you mean lamda, llama2-7B, llama3-8B, "),  # both are spelled so
     ("model", "qwe", "did you mean qwen3-4B, "),
-    (
-        "model",
-        "did you mean 'llama3.1-405B'?",
-    ),  # none has this size: the nearest spelling
     ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
     ("system", "mi3", "did you mean mi300x, mi325x, "),
     ("system", "h1 xx", "catalog"),
