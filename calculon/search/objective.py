@@ -124,13 +124,9 @@ def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Colum
 
 def statistic_name(text: str) -> str:
     """Return the name of the statistic that a text means, also a short one or its words; any other text as it is."""
-    known = {one.name for one in columns(CorrectedStats)}
-    small = text.strip().lower()
-    if text in known or small in known:
-        return text if text in known else small
-    if small in SHORT:
-        return SHORT[small]
-    return next((one.name for one in columns(CorrectedStats) if one.help.lower() == small), text)
+    known = {one.name: one.name for one in columns(CorrectedStats)} | SHORT
+    words = {one.help.lower(): one.name for one in columns(CorrectedStats)}
+    return known.get(text) or known.get(text.lower()) or words.get(text.lower(), text)
 
 
 def of_a_run(name: str) -> str:

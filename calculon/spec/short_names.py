@@ -21,7 +21,7 @@ STATISTICS: Mapping[str, str] = {
     "time": "total_time",
     "memory": "proc_mem_tier1_cap_req",
     "mem": "proc_mem_tier1_cap_req",
-    "gib": "proc_mem_tier1_cap_req",
+    "GiB": "proc_mem_tier1_cap_req",
     "seq/s": "sample_rate",
     "tokens/s": "tokens_per_second",
     "bubble": "bubble_time",
