@@ -124,7 +124,7 @@ def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Colum
 
 def statistic_name(text: str) -> str:
     """Return the name of the statistic that a text means, also a short one or its words; any other text as it is."""
-    known = {one.name: one.name for one in columns(CorrectedStats)} | SHORT
+    known = {**{one.name: one.name for one in columns(CorrectedStats)}, **SHORT}
     words = {one.help.lower(): one.name for one in columns(CorrectedStats)}
     return known.get(text) or known.get(text.lower()) or words.get(text.lower(), text)
 
