@@ -139,7 +139,7 @@ def against(state: State, answers: Answers) -> Part | None:
     steps = steps_with_effect(told)
     digits = digits_of_differences(_digits(one) for one in (shown, best))
     section = waterfall_section(told, digits)
-    first, *cells, last = section.table.rows
+    _, *cells, _ = section.table.rows
     alone = _alone(state, answers, [step["fields"] for step in steps])
     rows = [
         {**cell, "alone": words, "link": link}
@@ -149,13 +149,11 @@ def against(state: State, answers: Answers) -> Part | None:
     if untried := [f"{name}={plain(value)}" for name, value in answer.untried.items()]:
         options = " ".join(f"--add {one}" for one in untried)
         notes.append(f"Yours is faster in what the search does not try: {options}.")
-    ends = (("your plan", told["mine"]["seconds"]), ("the best", told["best"]["seconds"]))
-    texts = [first["seconds"], *(cell["seconds"] for cell in cells), last["seconds"]]
     said = _said_against(shown, best, answer.order_of_mine)
     return Part(
         title="From your plan to the best, one change at a time",
         html=html("plan_against.html", said=said, best=state.link(plan={}), rows=rows, notes=notes),
-        figure=change_waterfall(ends, steps, texts, told["per"]) if steps else None,
+        figure=change_waterfall(told, digits, ("your plan", "the best")),
         summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
     )
 

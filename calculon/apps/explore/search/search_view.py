@@ -9,11 +9,12 @@ from typing import Any
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.charts.plans_chart import Point, plans_chart
+from calculon.apps.explore.charts.scaling_lines import CountPoint, scaling_lines
 from calculon.apps.explore.charts.split_map import Cell, degrees, split_map
 from calculon.apps.explore.choice_words import label, value_words
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part, PartKind, html
-from calculon.apps.explore.search.found_plans import FoundPlans, split_name
+from calculon.apps.explore.search.found_plans import FoundPlans, count_point, split_name
 from calculon.apps.explore.search.searches import (
     MOST_COUNTS,
     Asked,
@@ -341,6 +342,7 @@ def _own_point(state: State, answers: Answers, it: Asked) -> Point | None:
 def _counts(state: State, answers: Answers) -> Part | None:
     """Return the best plan on several numbers of processors, with the same batch."""
     rows: list[dict[str, Any]] = []
+    points: list[CountPoint] = []
     for procs in counts_of(state, answers):
         batch = state.batch or str(answers.question(state).batch_size)
         other = replace(state, procs=procs, batch=batch, plan={})
@@ -349,21 +351,31 @@ def _counts(state: State, answers: Answers) -> Part | None:
             it = asked(other, answers)
             found = best_alone(other, answers)
         except CalculonError as error:
-            rows.append({**row, "none": str(error).splitlines()[0]})
-            continue
-        if not len(found):
-            rows.append({**row, "none": _why_none(it, found)})
+            none = str(error).splitlines()[0]
+        else:
+            none = "" if len(found) else _why_none(it, found)
+        if none:
+            rows.append({**row, "none": none})
+            points.append(CountPoint(num_procs=procs, words=none, link=row["link"]))
             continue
         plans = FoundPlans(it, found, other, answers)
         stats = plans.winners[0][1]
         rate = stats["sample_rate"] / procs
         rows.append({**row, "words": plans.words(0), "figures": _figures(plans), "rate": rate})
+        points.append(count_point(procs, plans.words(0), stats, row["link"]))
     if not rows:
         return None
     first = next((row["rate"] for row in rows if "rate" in row), 1.0)
     names = next(([name for name, _ in row["figures"]] for row in rows if "figures" in row), [])
     told = html("search_counts.html", rows=rows, names=names, first=first, percent=percent)
-    return Part(title="Other numbers of processors", html=told)
+    good = sum(one.rate is not None for one in points)
+    return Part(
+        title="Other numbers of processors",
+        html=told,
+        figure=scaling_lines(points),
+        summary="Rate and efficiency of the best plan over the processors: "
+        f"{good} of {len(points)} numbers have a plan. The table has all of them.",
+    )
 
 
 PARTS: tuple[PartKind, ...] = (
