@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.apps.report.text_tables import Column, Table
-from calculon.inspect.group_conformal import LEVEL
+from calculon.statistics import LEVEL
 from calculon.units import duration, scaled
 
 Order = Mapping[str, Any]

@@ -6,9 +6,9 @@ import pytest
 
 import calculon
 from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.interactive import chart
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
+from calculon.apps.explore.result_charts import chart
 from calculon.apps.explore.views import KINDS
 from calculon.errors import Infeasible, SpecError
 
@@ -123,6 +123,6 @@ def test_nothing_to_draw_is_told():
 
 
 def test_without_plotly_the_message_says_how_to_install_it(answer, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(SpecError, match=r"pip install 'calculon\[web\]'"):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(SpecError, match=r"no plotly\. .* pip install '\.\[web\]'"):
         answer.plot(interactive=True)

@@ -163,6 +163,7 @@ def _table(state: State, answers: Answers) -> Part | None:
         None if not state.plan or shown.estimate is None else shown.estimate.stats[plans.shown.name]
     )
     listed = plans.plans
+    columns_of = {one.key: one for one in listed.table.columns}
     rows = [
         {
             "cells": cells,
@@ -176,7 +177,8 @@ def _table(state: State, answers: Answers) -> Part | None:
     ]
     told = html(
         "search_plans.html",
-        columns=[one for one in listed.table.columns if one.key not in ("rank", "procs")],
+        columns=[one for key, one in columns_of.items() if key not in ("rank", "procs", "words")],
+        words=columns_of.get("words"),
         rows=rows,
         few=12,
         shared=listed.shared,
