@@ -39,14 +39,19 @@ from calculon.planner.candidate import of_estimate, tied
 from calculon.planner.unfit import why_none
 from calculon.records import Column, columns
 from calculon.run_figures import RUN_FIGURES
-from calculon.search.objective import known_statistic
+from calculon.search.objective import Objective, known_statistic
+from calculon.search.restrict import FIXABLE
 from calculon.search.search_counts import FEASIBLE
 from calculon.search.search_result import SearchResult
 from calculon.spec.plan_words import degrees_words
+from calculon.spec.short_names import short_of
 from calculon.statistics import CorrectedStats
 from calculon.units import duration
 
-USUAL = ("sample_rate", "mfu", "proc_mem_tier1_cap_req", "total_efficiency", "tp_comm_exposed_time")
+USUAL = (
+    *("total_time", "proc_mem_tier1_cap_req", "mfu", "sample_rate"),
+    *("total_efficiency", "tp_comm_exposed_time"),
+)
 """Statistics that people look for, which are offered first."""
 
 OF_RUNS = ("days", "usd", "processor_hours", "mwh")
@@ -56,13 +61,12 @@ OF_RUNS = ("days", "usd", "processor_hours", "mwh")
 def _question(state: State, answers: Answers) -> Part:
     """Return the controls of the search."""
     it, more = asked(state, answers), offered(state, answers)
-    it.front(axes(state))  # whose names are refused here, if they are none
-    runs = OF_RUNS if state.tokens else ()
-    usual = [name for name in (*USUAL, *runs) if name in _statistics(state)]
+    for name in ("y", "x"):  # refused here, if they are none
+        Objective.parse(state.option(name), name, whole_runs=it.space.runs is not None)
     told = html(
         "search_question.html",
         state=state,
-        statistics=dict.fromkeys((*usual, *_statistics(state))),
+        lists=_words(state),
         more=[
             (name, label(name), ", ".join(value_words(name, value) for value in values))
             for name, values in more.items()
@@ -72,6 +76,21 @@ def _question(state: State, answers: Answers) -> Part:
         most=MOST_COUNTS,
     )
     return Part(title="What to look for", html=told)
+
+
+def _words(state: State) -> dict[str, dict[str, str]]:
+    """Return what may be written into the fields, each with its meaning: short names first."""
+    known = _statistics(state)
+    runs = OF_RUNS if state.tokens else ()
+    names = dict.fromkeys((*USUAL, *runs, *known))
+    statistics = {short_of(name): known[name].help for name in names}
+    fields = {short_of(name): label(name) for name in FIXABLE}
+    words = {one: statistics[one] for one in statistics if one.isidentifier()}
+    return {
+        "statistics": statistics,
+        "condition-words": {**words, **fields},
+        "value-words": {f"{name}=": words for name, words in fields.items()},
+    }
 
 
 def _statistics(state: State) -> Mapping[str, Column]:
@@ -276,7 +295,6 @@ def _front(state: State, answers: Answers) -> Part | None:
     told = html(
         "search_front.html",
         state=state,
-        statistics=_statistics(state),
         x=x,
         y=y,
         rows=rows,
