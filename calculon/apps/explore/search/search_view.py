@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +24,7 @@ from calculon.apps.explore.search.searches import (
     each_split,
     front,
     offered,
+    on_count,
     opened,
 )
 from calculon.apps.notebook.markup import table as table_html
@@ -352,8 +352,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
     """Return the best plan on several numbers of processors, with the same batch."""
     rows: list[dict[str, Any]] = []
     for procs in counts_of(state, answers):
-        batch = state.batch or str(answers.question(state).batch_size)
-        other = replace(state, procs=procs, batch=batch, plan={})
+        other = on_count(state, answers, procs)
         row: dict[str, Any] = {"procs": procs, "link": other.link()}
         try:
             it = asked(other, answers)
@@ -372,7 +371,14 @@ def _counts(state: State, answers: Answers) -> Part | None:
         return None
     first = next((row["rate"] for row in rows if "rate" in row), 1.0)
     names = next(([name for name, _ in row["figures"]] for row in rows if "figures" in row), [])
-    told = html("search_counts.html", rows=rows, names=names, first=first, percent=percent)
+    told = html(
+        "search_counts.html",
+        rows=rows,
+        here=state.procs,
+        names=names,
+        first=first,
+        percent=percent,
+    )
     return Part(title="Other numbers of processors", html=told)
 
 
