@@ -282,6 +282,7 @@ def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, A
 def _row(choice: Choice, chips: Mapping[str, Mapping[str, str]]) -> Mapping[str, Any]:
     """Return the values of a field in their order, that of now among them."""
     now = {"kind": "now", "words": value_words(choice.field, choice.value), "link": ""}
+    now["id"] = _id(choice.field, choice.value)
     texts = [(value_text(value), value == choice.value) for value in choice.values]
     return {
         "label": label(choice.field),
@@ -306,12 +307,18 @@ def _chip(
     title = needs if one.reason else f"{digits.duration(one.time)} a step, {needs}"
     follows = [change_words(field, *ends) for field, ends in one.follows.items()]
     return {
+        "id": _id(name, value),
         "words": value_words(name, value),
         "effect": _effect(one, shown, usable),
         "kind": _kind(one, shown),
         "title": "; ".join((title, *(f"{words} follows" for words in follows))),
         "link": state.with_plan(answers.own(state, one.fields)),
     }
+
+
+def _id(name: str, value: Any) -> str:
+    """Return the name of a value on the page, which has the focus again once it is the value of now."""
+    return f"chip-{name}-{value_text(value)}"
 
 
 def _kind(one: Outcome, shown: Shown) -> str:
