@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from calculon import inputs
@@ -85,6 +86,17 @@ def test_a_button_mends_a_plan_that_cannot_run(visitor: Visitor) -> None:
     settled(page)
     assert not page.query_selector("#part-problem")
     assert page.query_selector("#part-figures strong")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_each_change_towards_the_best_saves_is_in_sight(visitor: Visitor, width: int) -> None:
+    own = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
+    page = resized(visitor.open({**SMALL, **own}, charts=False), width)
+    rows = page.locator("#part-against tbody tr")
+    assert rows.count()
+    for cell in rows.locator(".mostly").all():
+        assert cell.inner_text().strip()
+        assert cell.bounding_box()["x"] + cell.bounding_box()["width"] <= width
 
 
 def test_one_change_towards_the_best_is_taken_over_alone(visitor: Visitor) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_screen
@@ -75,6 +76,25 @@ def test_nothing_of_it_is_wider_than_the_screen(
         resized(page, width, dark=dark)
         picture(page, f"search-{width}{'-dark' if dark else ''}")
         assert not wider_than_screen(page)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_plans_show_their_times_at_once_and_tables_say_where_they_go_on(
+    visitor: Visitor, width: int
+) -> None:
+    page = resized(visitor.open(SMALL, charts=False), width)
+    table = page.locator("#part-search-plans table").first
+    names = table.locator("thead th").all_inner_texts()
+    time = table.locator("tbody tr").first.locator("th, td").nth(names.index("time"))
+    place = time.bounding_box()
+    assert place["x"] + place["width"] <= width
+    shadows = page.evaluate(
+        """() => [...document.querySelectorAll("main table")]
+          .filter((one) => one.scrollWidth > one.clientWidth)
+          .map((one) => getComputedStyle(one).backgroundAttachment)"""
+    )
+    assert set(shadows) <= {"local, local, scroll, scroll"}
+    assert width > 390 or shadows
 
 
 def _tried(words: str) -> int:

@@ -29,8 +29,8 @@ from calculon.apps.explore.search.searches import (
     opened,
 )
 from calculon.apps.notebook.markup import table as table_html
-from calculon.apps.report.how_sure import ties_in_words
-from calculon.apps.report.plans_table import figure, meaning
+from calculon.apps.report.how_sure import WHY_TIED, ties_in_words
+from calculon.apps.report.plans_table import figure
 from calculon.apps.report.texts import percent
 from calculon.apps.report.why_page import percent_more
 from calculon.apps.report.winners import reasons_table
@@ -164,6 +164,7 @@ def _table(state: State, answers: Answers) -> Part | None:
         None if not state.plan or shown.estimate is None else shown.estimate.stats[plans.shown.name]
     )
     listed = plans.plans
+    columns_of = {one.key: one for one in listed.table.columns}
     rows = [
         {
             "cells": cells,
@@ -177,19 +178,21 @@ def _table(state: State, answers: Answers) -> Part | None:
     ]
     told = html(
         "search_plans.html",
-        columns=[one for one in listed.table.columns if one.key not in ("rank", "procs")],
+        columns=[one for key, one in columns_of.items() if key not in ("rank", "procs", "words")],
+        words=columns_of.get("words"),
         rows=rows,
         few=12,
         shared=listed.shared,
         own=own is not None,
         ties=_ties(plans),
-        meaning=meaning([plans.winners[rank][0] for rank in plans.ranks]),
+        meaning=listed.meaning,
+        why=WHY_TIED if any(plans.tied(rank) for rank in plans.ranks) else "",
     )
     return Part(title="The best plan of each split", html=told)
 
 
 def _ties(plans: FoundPlans) -> str:
-    """Say how many plans are not told apart from the fastest, and which of them is the simplest."""
+    """Say how many plans are not distinguishable from the fastest, and which of them is the simplest."""
     orders = plans.found.orders
     alike = sum(not order.told_apart for order in orders)
     several = tied(plans.found)
@@ -221,7 +224,14 @@ def _splits(state: State, answers: Answers) -> Part | None:
     shown = answers.plan(state).estimate
     own = (plans.split(rank) for rank in plans.ranks if _same(plans.winners[rank][0], shown))
     selected = next(own, "")
-    told = html("search_splits.html", across=across, up=up, cells=known, what=plans.shown.help)
+    told = html(
+        "search_splits.html",
+        across=across,
+        up=up,
+        cells=known,
+        what=plans.shown.help,
+        tied=any(plans.tied(rank) for rank in plans.ranks),
+    )
     good = sum(cell.ratio is not None for cell in cells)
     return Part(
         title="Tensor against pipeline parallelism",

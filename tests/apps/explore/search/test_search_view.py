@@ -129,7 +129,7 @@ def test_ties_are_those_of_the_plan():
     tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
     assert [shown.winners[0][0], *tied] == alike
     told = words(made("search-plans", BEST))
-    assert f"~ {len(alike)} of {len(found)} are not told apart" in told
+    assert f"~ {len(alike)} of {len(found)}, with the fastest, are not distinguishable" in told
     listed = [rank for rank in shown.ranks if shown.tied(rank)]
     assert str(made("search-plans", BEST).html).count("<td>~</td>") == len(listed)
 
