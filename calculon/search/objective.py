@@ -118,7 +118,8 @@ def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Colum
     except KeyError:
         known = [c.name for c in columns(CorrectedStats)] + [*RUN_FIGURES] * whole_runs
         known += SHORT
-        hint = of_a_run(name) or nearest(name, known) or "see: calculon describe stats"
+        usual = f"such as {', '.join(SHORT)}; all: calculon describe stats"
+        hint = of_a_run(name) or nearest(name, known) or usual
         raise SpecError(where, Problem("", "a statistic", repr(name), hint)) from None
 
 
