@@ -70,13 +70,10 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
     With so many parts of sequences. With `mbs_break` those that differ in nothing but the microbatch size are one.
     """
     variants, switches = space.variants, space.switches
-    numbers = np.arange(len(variants)) if unit.tensor_par > 1 else np.flatnonzero(variants.serial)
-    fitting = space.variant_degrees[numbers] == unit.further
+    fitting = space.fitting(unit)
     if len(switches["context_par"]) > 1:
-        fitting &= variants.columns["context_par"][numbers] == parts
-    layouts = np.broadcast_to(variants.columns["pp_layout"], len(variants))
-    fitting &= space.laid_out(layouts[numbers], unit.pipeline_par)
-    numbers = numbers[fitting]
+        fitting = fitting & (variants.columns["context_par"] == parts)
+    numbers = np.flatnonzero(fitting)
     sharding = space.replicated("optimizer_sharding", unit.data_par * parts)
     sizes = np.array(unit.microbatches)
     columns = {

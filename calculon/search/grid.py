@@ -336,7 +336,7 @@ def enumerated(space: Space, columns: Columns) -> Array:
 
     Published counting has no loop over offloaded activations with full recomputation, unless it is added. It tries the
     microbatch sizes whose tokens divide over tensor parallelism, which with several lengths are not those of a unit.
-    The degree of tensor parallelism is no further width of experts where 0, which means it, is tried.
+    That units have the variants of the executions is known (:meth:`~calculon.search.space.Space.fitting`).
     """
     held = np.array(True)
     if len(space.lengths) > 1:
@@ -345,10 +345,8 @@ def enumerated(space: Space, columns: Columns) -> Array:
     if True not in space.add.get("activations_offload", ()):
         full = columns.is_choice("activation_recompute", "full")
         held = held & ~(columns.activations_offload & full)
-    if 0 in space.switches["expert_tensor_par"]:
-        held = held & (columns.expert_tensor_par != columns.tensor_par)
     requests = Requests(space.model, space.system, columns)
-    for rule in space.rules.of_cells:
+    for rule in space.rules.of_nodes:
         held = held & rule.holds(requests)
         if not held.any():
             break

@@ -118,13 +118,14 @@ def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Colum
     except KeyError:
         known = [c.name for c in columns(CorrectedStats)] + [*RUN_FIGURES] * whole_runs
         known += SHORT
-        hint = of_a_run(name) or nearest(name, known) or "see: calculon describe stats"
+        usual = f"such as {', '.join(SHORT)}; all: calculon describe stats"
+        hint = of_a_run(name) or nearest(name, known) or usual
         raise SpecError(where, Problem("", "a statistic", repr(name), hint)) from None
 
 
 def statistic_name(text: str) -> str:
     """Return the name of the statistic that a text means, also a short one or its words; any other text as it is."""
-    known = {one.name: one.name for one in columns(CorrectedStats)} | SHORT
+    known = {**{one.name: one.name for one in columns(CorrectedStats)}, **SHORT}
     words = {one.help.lower(): one.name for one in columns(CorrectedStats)}
     return known.get(text) or known.get(text.lower()) or words.get(text.lower(), text)
 

@@ -6,19 +6,29 @@ from typing import Any
 import numpy as np
 
 from calculon.apps.explore.answers import Answers, Shown
+from calculon.apps.explore.charts.change_waterfall import change_waterfall
 from calculon.apps.explore.charts.effect_bars import effect_bars
 from calculon.apps.explore.charts.plans_chart import Point, plans_chart
+from calculon.apps.explore.charts.scaling_lines import CountPoint, scaling_lines
+from calculon.apps.explore.machine.both_machines import digits_of
+from calculon.apps.explore.machine.capacities import TIME
+from calculon.apps.explore.machine.capacity_view import steps_chart
 from calculon.apps.explore.machine.effects_view import STATISTICS
 from calculon.apps.explore.machine.knobs import labels
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Figure
-from calculon.apps.explore.search.found_plans import split_name
+from calculon.apps.explore.search.found_plans import count_point, split_name
 from calculon.apps.explore.views import KINDS
+from calculon.apps.notebook.pages import usual_of
+from calculon.apps.report.pictures.canvas import SHORT
+from calculon.apps.report.pictures.pareto import Pareto
 from calculon.apps.report.plans_table import figure
-from calculon.apps.views.front import front_of
+from calculon.apps.views.front import COUNTED, axis, front, front_of, terms
+from calculon.apps.views.waterfalls import fall_alone
 from calculon.errors import Infeasible, Problem, SpecError, nearest
-from calculon.estimate import Estimate
+from calculon.estimate import Estimate, estimate
+from calculon.evaluate import Evaluation
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
@@ -26,9 +36,12 @@ from calculon.planner.answer import Answer
 from calculon.planner.ask import Question, ask
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.stage_needs import StageNeed, needs_of
+from calculon.planner.waterfall import Waterfall
+from calculon.records import Column
 from calculon.search.objective import known_statistic
 from calculon.search.search_result import SearchResult
 from calculon.spec.plan_words import plan_words
+from calculon.units import Array, Unit
 
 
 @dataclass(frozen=True)
@@ -124,28 +137,108 @@ def _tornado(one: Sensitivity) -> Figure | None:
     return effect_bars(one.to_dict(), lambda path, value: "", {**labels(one.system), **STATISTICS})
 
 
+def _capacity(one: Sensitivity) -> Figure:
+    """Return what more memory buys, where the plan was searched again."""
+    if one.searched is None or one.statistic.name != TIME:
+        wanted = f"a sensitivity of {TIME} with replan=True"
+        found = "plans that were not searched again" if one.searched is None else one.statistic.name
+        raise SpecError("plot", Problem("capacity", wanted, found))
+    digits = digits_of(estimate(one.model, one.execution, one.system))
+    return steps_chart(one.searched.staircase, one.system.mem1.capacity, digits, lambda _: "")
+
+
+def _fall(one: Waterfall) -> Figure | None:
+    fall = fall_alone(one)
+    return change_waterfall(fall.waterfall, fall.digits, fall.names)
+
+
+def _scaling(one: Answer) -> Figure | None:
+    """Return the best plan on each number of processors that was asked for."""
+    points = []
+    for count in one.counts:
+        if count.best is None:
+            points.append(CountPoint(num_procs=count.num_procs, words=count.reason))
+        else:
+            fields = count.best.execution
+            words = plan_words(fields, one.question.preset.usual(fields))
+            points.append(count_point(count.num_procs, words, count.best.stats))
+    return scaling_lines(points)
+
+
+Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
+"""Returns the fields of a row of a table, its statistics, and what its framework has where nothing is stated."""
+
+
 def _front(one: SearchResult, x: str, y: str) -> Figure:
     """Return the best of each split, and the executions that no other one of the search beats in both statistics."""
     found = front_of(one, x, y)
-    across, up = (known_statistic(name, "plot", whole_runs=True) for name in (found.x, found.y))
-    columns = np.stack([one.evaluation[name] for name in (found.x, found.y)])
-    ranks = np.flatnonzero(np.isfinite(columns).all(axis=0)).tolist()
     winners = list(one.winners())
-    points: list[Point] = []
-    splits: dict[str, Point] = {}
-    for rank in ranks:
-        fields, stats = winners[rank]
-        values = columns[:, rank].tolist()
-        words = plan_words(fields, one.space.preset.usual(fields))
-        told = (figure(*pair, stats) for pair in zip((up, across), values[::-1], strict=True))
-        name = split_name(fields["tensor_par"], fields["pipeline_par"])
-        point = Point(
-            x=values[0], y=values[1], words=f"{words}<br>{', '.join(told)}", name=name, link=""
+
+    def told(row: int) -> Any:
+        fields, stats = winners[row]
+        return fields, stats, one.space.preset.usual(fields)
+
+    return _by_two(found, one.evaluation, np.arange(len(one)), told)
+
+
+def _scatter(one: Evaluation, x: str, y: str) -> Figure:
+    """Return the best of each split in the vertical statistic, and the executions that no other one beats in both."""
+    if not one.feasible.any():
+        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
+    up = axis(y, "y")
+    found = front("", up, axis(x, "x"), [one.column], terms(one.plan), complete=True)
+
+    def told(row: int) -> Any:
+        fields = {name: one.plan.values(name)[row].item() for name in NAMES}
+        return fields, {name: float(one[name][row]) for name in one.names}, usual_of(fields)
+
+    return _by_two(found, one, np.argsort(-up[1] * one.column(up[0]), kind="stable"), told)
+
+
+def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Figure:
+    """Return executions by two statistics: the best of each split, those of the front, and the best of all.
+
+    Parameters
+    ----------
+    found : Pareto
+        The statistics, and the front among the rows that have both.
+    table : Evaluation
+        The executions.
+    order : array of int
+        Rows of the table, the best first.
+    told : callable
+        What is said of a row.
+    """
+    across, up = (_statistic(name) for name in (found.x, found.y))
+    values = np.stack([table.column(name) for name in (found.x, found.y)]).astype(float)
+    placed = np.isfinite(values).all(axis=0)
+    order = order[placed[order]]
+    splits = np.stack([table.column(name)[order] for name in ("tensor_par", "pipeline_par")])
+    _, first = np.unique(splits, axis=1, return_index=True)
+
+    def point(row: int) -> Point:
+        fields, stats, usual = told(row)
+        x, y = values[:, row].tolist()
+        figures = ", ".join((figure(up, y, stats), figure(across, x, stats)))
+        return Point(
+            x=x,
+            y=y,
+            words=f"{plan_words(fields, usual)}<br>{figures}",
+            name=split_name(fields["tensor_par"], fields["pipeline_par"]),
+            link="",
         )
-        points.append(point)
-        splits.setdefault(name, point)
-    unbeaten = [points[place] for place in found.front.tolist()]
-    return plans_chart(across, up, unbeaten, list(splits.values()), best=next(iter(points), None))
+
+    each = [point(row) for row in order[np.sort(first)].tolist()]
+    unbeaten = [point(row) for row in np.flatnonzero(placed)[found.front].tolist()]
+    return plans_chart(across, up, unbeaten, each, best=next(iter(each), None))
+
+
+def _statistic(name: str) -> Column:
+    """Return a statistic, a figure of whole runs, or the number of processors."""
+    if name in COUNTED:
+        unit, words = Unit(""), SHORT[name]
+        return Column(name, unit, words, source="", nullable=False, path=(name,), index=None)
+    return known_statistic(name, "plot", whole_runs=True)
 
 
 _PLANS: Mapping[str, Callable[..., Figure | None]] = {
@@ -160,14 +253,23 @@ _PLANS: Mapping[str, Callable[..., Figure | None]] = {
 
 _KINDS: Mapping[type, Mapping[str, Callable[..., Figure | None]]] = {
     Estimate: _PLANS,
-    Answer: {**_PLANS, "waterfall": _part(_OF_BOTH)},
+    Answer: {
+        **_PLANS,
+        "waterfall": _part(_OF_BOTH),
+        "heatmap": _part("search-splits"),
+        "pareto": _part("search-front"),
+        "scaling": _scaling,
+        "capacity": _part("machine-capacity"),
+    },
+    Evaluation: {"scatter": _scatter},
     SearchResult: {"pareto": _front},
-    Sensitivity: {"tornado": _tornado},
+    Sensitivity: {"tornado": _tornado, "capacity": _capacity},
+    Waterfall: {"waterfall": _fall},
 }
 """The charts of each result by kind."""
 
 
-_OPTIONS = {"schedule": ("microbatches",), "pareto": ("x", "y")}
+_OPTIONS = {"schedule": ("microbatches",), "scatter": ("x", "y"), "pareto": ("x", "y")}
 """The arguments of kinds that have some."""
 
 
@@ -179,10 +281,9 @@ def chart(result: Any, kind: str, **options: Any) -> Figure:
     result : object
         What to draw.
     kind : str
-        Kind of chart: those of ``plot`` that the page has, of plans also ``memory``, ``traffic``, ``operators`` and
-        ``roofline``.
+        Kind of chart: those of ``plot`` that the page has, and others that only the page has.
     options : object
-        ``microbatches`` of a schedule, ``x`` and ``y`` of a search.
+        ``microbatches`` of a schedule, ``x`` and ``y`` of ``pareto`` and ``scatter``.
 
     Raises
     ------
@@ -191,9 +292,12 @@ def chart(result: Any, kind: str, **options: Any) -> Figure:
     Infeasible
         When there is nothing to draw.
     """
-    kinds = next((kinds for known, kinds in _KINDS.items() if isinstance(result, known)), {})
+    kinds = next((kinds for known, kinds in _KINDS.items() if isinstance(result, known)), None)
+    if kinds is None:
+        wanted = f"an interactive chart, which {', '.join(one.__name__ for one in _KINDS)} have"
+        raise SpecError("plot", Problem("", wanted, type(result).__name__))
     if kind not in kinds:
-        wanted = "one of " + ", ".join(kinds) if kinds else "a picture that is not interactive"
+        wanted = f"an interactive kind of {type(result).__name__}, one of {', '.join(kinds)}"
         raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
     known = _OPTIONS.get(kind, ())
     if strange := [name for name in options if name not in known]:

@@ -144,7 +144,7 @@ def against(state: State, answers: Answers) -> Part | None:
     steps = steps_with_effect(told)
     digits = digits_of_differences(_digits(one) for one in (shown, best))
     section = waterfall_section(told, digits)
-    first, *cells, last = section.table.rows
+    _, *cells, _ = section.table.rows
     alone = _alone(state, answers, [step["fields"] for step in steps])
     rows = [
         {**cell, "alone": words, "link": link}
@@ -152,8 +152,6 @@ def against(state: State, answers: Answers) -> Part | None:
     ]
     notes = (*section.notes, *([f"{WHY_TIED}."] if answer.order_of_mine else []))
     faster = _changed_words(answer.untried)
-    ends = (("your plan", told["mine"]["seconds"]), ("the best", told["best"]["seconds"]))
-    texts = [first["seconds"], *(cell["seconds"] for cell in cells), last["seconds"]]
     said = _said_against(shown, best, answer.order_of_mine)
     return Part(
         title="From your plan to the best, one change at a time",
@@ -166,7 +164,7 @@ def against(state: State, answers: Answers) -> Part | None:
             faster=faster,
             add=with_opened(state, answers, answer.untried),
         ),
-        figure=change_waterfall(ends, steps, texts, told["per"]) if steps else None,
+        figure=change_waterfall(told, digits, ("your plan", "the best")),
         summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
     )
 
@@ -284,6 +282,7 @@ def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, A
 def _row(choice: Choice, chips: Mapping[str, Mapping[str, str]]) -> Mapping[str, Any]:
     """Return the values of a field in their order, that of now among them."""
     now = {"kind": "now", "words": value_words(choice.field, choice.value), "link": ""}
+    now["id"] = _id(choice.field, choice.value)
     texts = [(value_text(value), value == choice.value) for value in choice.values]
     return {
         "label": label(choice.field),
@@ -308,12 +307,18 @@ def _chip(
     title = needs if one.reason else f"{digits.duration(one.time)} a step, {needs}"
     follows = [change_words(field, *ends) for field, ends in one.follows.items()]
     return {
+        "id": _id(name, value),
         "words": value_words(name, value),
         "effect": _effect(one, shown, usable),
         "kind": _kind(one, shown),
         "title": "; ".join((title, *(f"{words} follows" for words in follows))),
         "link": state.with_plan(answers.own(state, one.fields)),
     }
+
+
+def _id(name: str, value: Any) -> str:
+    """Return the name of a value on the page, which has the focus again once it is the value of now."""
+    return f"chip-{name}-{value_text(value)}"
 
 
 def _kind(one: Outcome, shown: Shown) -> str:

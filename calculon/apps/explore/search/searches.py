@@ -237,7 +237,7 @@ def axes(state: State) -> tuple[str, str]:
 
 
 def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
-    """Return the numbers of processors that are compared.
+    """Return the numbers of processors that are compared, that of the page among them, ascending.
 
     Raises
     ------
@@ -252,7 +252,13 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
     if not 0 < len(counts) <= MOST_COUNTS or max(counts) > most:
         wanted = f"at most {MOST_COUNTS} numbers of processors, each at most {most:,}"
         raise SpecError("address", Problem("counts", wanted, repr(text)))
-    return counts
+    return tuple(sorted({*counts, state.procs}))
+
+
+def on_count(state: State, answers: Answers, procs: int) -> State:
+    """Return the same search on another number of processors, with the same batch."""
+    batch = state.batch or str(answers.question(replace(state, plan={})).batch_size)
+    return replace(state, procs=procs, batch=batch, plan={})
 
 
 def best_alone(state: State, answers: Answers) -> SearchResult:

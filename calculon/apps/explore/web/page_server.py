@@ -53,8 +53,15 @@ _LABELS = {
     "datatype": "Precision",
     "tokens": "Tokens in all",
     "view": "View",
+    "objective": "The best by",
+    "where": "Only executions with",
+    "fix": "Only these values",
+    "open": "Try more than is usual",
+    "counts": "Compare numbers of processors",
+    "x": "Across",
+    "y": "Up",
 }
-"""Parts of the question as the page calls them."""
+"""Parts of the question, and fields of the search, as the page calls them."""
 
 _TYPES = {
     "explore.css": "text/css",
@@ -261,7 +268,11 @@ def in_words(error: CalculonError) -> list[str]:
         return lines
     for i, (line, one) in enumerate(zip(lines, error.problems, strict=False)):
         place = f"{error.file}: {one.field}".removesuffix(": ")
-        name = (one.field or error.file).lstrip("-")
+        control = error.file.lstrip("-")
+        if control in _LABELS and one.field and line.startswith(place):
+            lines[i] = f"{_LABELS[control]}: {one.field}{line.removeprefix(place)}"
+            continue
+        name = one.field or control
         if name and line.startswith(place):
             lines[i] = f"{_LABELS.get(name, label(name))}{line.removeprefix(place)}"
     return lines
