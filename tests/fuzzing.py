@@ -28,7 +28,7 @@ from calculon.frozen import dataclass
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 
 LONGEST = 10.0  # seconds of CPU of a command
-LARGEST = 1 << 30  # bytes resident
+LARGEST = 1 << 30  # bytes by which a command's resident memory may grow
 EXIT_CODES = (0, 1, 2)
 SEARCH = ("loe", "megatron-126M", "8:16:x2", "16", "float16", "a100_80g")
 
@@ -625,6 +625,8 @@ def limited() -> Iterator[None]:
 def tried(command: list[str]) -> str:
     """Run a command; return what is wrong with how it ended, empty when nothing is."""
     begin = time.process_time()
+    forget_peak()
+    before = peak()
     try:
         with limited():
             code = quietly(command)
@@ -636,8 +638,24 @@ def tried(command: list[str]) -> str:
         return f"took longer than {LONGEST:g} s"
     if code not in EXIT_CODES:
         return f"exit code {code}"
-    resident = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return f"memory of {resident / 2**30:.2f} GiB" if resident > LARGEST else ""
+    grown = peak() - before
+    return f"memory of {grown / 2**30:.2f} GiB" if grown > LARGEST else ""
+
+
+STATUS = Path("/proc/self/status")
+
+
+def forget_peak() -> None:
+    """Begin the peak of resident memory anew: tests before in this process may have needed more than a command may."""
+    with contextlib.suppress(OSError):  # other systems, and containers that do not allow it
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def peak() -> int:
+    """Return the largest resident memory in bytes since :func:`forget_peak`; of the whole process on other systems."""
+    if not STATUS.exists():
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return 1024 * int(STATUS.read_text(encoding="ascii").partition("VmHWM:")[2].split()[0])
 
 
 def run(
