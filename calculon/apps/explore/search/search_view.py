@@ -8,11 +8,12 @@ from typing import Any
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.charts.plans_chart import Point, plans_chart
+from calculon.apps.explore.charts.scaling_lines import CountPoint, scaling_lines
 from calculon.apps.explore.charts.split_map import Cell, degrees, split_map
 from calculon.apps.explore.choice_words import label, value_words
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part, PartKind, html
-from calculon.apps.explore.search.found_plans import FoundPlans, split_name
+from calculon.apps.explore.search.found_plans import FoundPlans, count_point, split_name
 from calculon.apps.explore.search.searches import (
     MOST_COUNTS,
     Asked,
@@ -28,8 +29,8 @@ from calculon.apps.explore.search.searches import (
     opened,
 )
 from calculon.apps.notebook.markup import table as table_html
-from calculon.apps.report.how_sure import ties_in_words
-from calculon.apps.report.plans_table import figure, meaning
+from calculon.apps.report.how_sure import WHY_TIED, ties_in_words
+from calculon.apps.report.plans_table import figure
 from calculon.apps.report.texts import percent
 from calculon.apps.report.why_page import percent_more
 from calculon.apps.report.winners import reasons_table
@@ -203,13 +204,14 @@ def _table(state: State, answers: Answers) -> Part | None:
         shared=listed.shared,
         own=own is not None,
         ties=_ties(plans),
-        meaning=meaning([plans.winners[rank][0] for rank in plans.ranks]),
+        meaning=listed.meaning,
+        why=WHY_TIED if any(plans.tied(rank) for rank in plans.ranks) else "",
     )
     return Part(title="The best plan of each split", html=told)
 
 
 def _ties(plans: FoundPlans) -> str:
-    """Say how many plans are not told apart from the fastest, and which of them is the simplest."""
+    """Say how many plans are not distinguishable from the fastest, and which of them is the simplest."""
     orders = plans.found.orders
     alike = sum(not order.told_apart for order in orders)
     several = tied(plans.found)
@@ -241,7 +243,14 @@ def _splits(state: State, answers: Answers) -> Part | None:
     shown = answers.plan(state).estimate
     own = (plans.split(rank) for rank in plans.ranks if _same(plans.winners[rank][0], shown))
     selected = next(own, "")
-    told = html("search_splits.html", across=across, up=up, cells=known, what=plans.shown.help)
+    told = html(
+        "search_splits.html",
+        across=across,
+        up=up,
+        cells=known,
+        what=plans.shown.help,
+        tied=any(plans.tied(rank) for rank in plans.ranks),
+    )
     good = sum(cell.ratio is not None for cell in cells)
     return Part(
         title="Tensor against pipeline parallelism",
@@ -351,6 +360,7 @@ def _own_point(state: State, answers: Answers, it: Asked) -> Point | None:
 def _counts(state: State, answers: Answers) -> Part | None:
     """Return the best plan on several numbers of processors, with the same batch."""
     rows: list[dict[str, Any]] = []
+    points: list[CountPoint] = []
     for procs in counts_of(state, answers):
         other = on_count(state, answers, procs)
         row: dict[str, Any] = {"procs": procs, "link": other.link()}
@@ -358,15 +368,18 @@ def _counts(state: State, answers: Answers) -> Part | None:
             it = asked(other, answers)
             found = best_alone(other, answers)
         except CalculonError as error:
-            rows.append({**row, "none": str(error).splitlines()[0]})
-            continue
-        if not len(found):
-            rows.append({**row, "none": _why_none(it, found)})
+            none = str(error).splitlines()[0]
+        else:
+            none = "" if len(found) else _why_none(it, found)
+        if none:
+            rows.append({**row, "none": none})
+            points.append(CountPoint(num_procs=procs, words=none, link=row["link"]))
             continue
         plans = FoundPlans(it, found, other, answers)
         stats = plans.winners[0][1]
         rate = stats["sample_rate"] / procs
         rows.append({**row, "words": plans.words(0), "figures": _figures(plans), "rate": rate})
+        points.append(count_point(procs, plans.words(0), stats, row["link"]))
     if not rows:
         return None
     first = next((row["rate"] for row in rows if "rate" in row), 1.0)
@@ -379,7 +392,14 @@ def _counts(state: State, answers: Answers) -> Part | None:
         first=first,
         percent=percent,
     )
-    return Part(title="Other numbers of processors", html=told)
+    good = sum(one.rate is not None for one in points)
+    return Part(
+        title="Other numbers of processors",
+        html=told,
+        figure=scaling_lines(points),
+        summary="Rate and total efficiency of the best plan over the processors: "
+        f"{good} of {len(points)} numbers have a plan. The table has all of them.",
+    )
 
 
 PARTS: tuple[PartKind, ...] = (

@@ -1,6 +1,6 @@
 """The searches of a page: what is asked for, and what is found; each is computed once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from calculon.apps.explore.answers import Answers
@@ -52,6 +52,10 @@ OPENED = (
     "moe_dispatcher",
     "moe_shared_overlap",
     "delay_wgrad",
+    "tp_async",
+    "attn_impl",
+    "ce_impl",
+    "cp_balance",
 )
 """Fields of which a search may try more than is usual in a framework: those that change nothing of the training."""
 
@@ -183,6 +187,15 @@ def _opened(state: State) -> list[str]:
 def opened(state: State) -> frozenset[str]:
     """Return the fields of which more is tried than usual."""
     return frozenset(_opened(state))
+
+
+def with_opened(state: State, answers: Answers, names: Iterable[str]) -> str:
+    """Return the address of the search with more fields of which more is tried; empty where none can be opened."""
+    more = [name for name in names if name in offered(state, answers)]
+    if not more:
+        return ""
+    several = ",".join(dict.fromkeys((*_opened(state), *more)))
+    return replace(state, view="search").with_options(open=several)
 
 
 def best_of_all(state: State, answers: Answers) -> SearchResult:

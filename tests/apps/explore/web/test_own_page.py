@@ -83,5 +83,5 @@ def test_nonsense_is_told(arguments, words, message):
 
 def test_missing_packages_are_told_with_the_command_that_installs_them(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    with pytest.raises(SpecError, match=r"pip install 'calculon\[web\]'"):
+    with pytest.raises(SpecError, match=r"no uvicorn\. .* pip install '\.\[web\]'"):
         calculon.explore(*ASKED)
