@@ -103,7 +103,7 @@ class Site:
         return JSONResponse(told, code)
 
     def part(self, request: Request) -> Response:
-        """Return one part."""
+        """Return one part; to a browser that follows a link to it, as a page."""
         kind = KINDS.get(request.path_params["name"])
         if kind is None:
             return PlainTextResponse("no such part", 404)
@@ -113,6 +113,10 @@ class Site:
                 part = kind.make(state, self._answers)
         except CalculonError as error:
             part = _failed(kind, error)
+        if "text/html" in request.headers.get("Accept", ""):
+            back = f"/?{urlencode(_said(request))}"
+            alone = html("part_page.html", title=kind.title, name=kind.name, part=part, back=back)
+            return HTMLResponse(alone)
         told = "" if part is None else html("part.html", name=kind.name, part=part)
         return JSONResponse({"name": kind.name, "html": told})
 
