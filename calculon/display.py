@@ -5,10 +5,11 @@ and only when somebody looks, so that an estimate loads neither tables nor pictu
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 APPLICATION = "calculon.apps.notebook"
 """The room that shows results."""
@@ -27,7 +28,21 @@ class Displayed:
         return text
 
 
-def drawn(result: object, kind: str, *, interactive: bool = False, **options: Any) -> "Figure":
+@overload
+def drawn(
+    result: object, kind: str, *, interactive: Literal[False] = False, **options: Any
+) -> "Figure": ...
+
+
+@overload
+def drawn(
+    result: object, kind: str, *, interactive: bool, **options: Any
+) -> "Figure | InteractiveFigure": ...
+
+
+def drawn(
+    result: object, kind: str, *, interactive: bool = False, **options: Any
+) -> "Figure | InteractiveFigure":
     """Return a picture of a result, by matplotlib; an interactive one by plotly.
 
     Parameters
@@ -47,5 +62,5 @@ def drawn(result: object, kind: str, *, interactive: bool = False, **options: An
         For a kind or an argument that there is not, and where the library is missing, with what installs it.
     """
     module = INTERACTIVE if interactive else f"{APPLICATION}.drawings"
-    picture: Figure = import_module(module).picture(result, kind, **options)
+    picture: Figure | InteractiveFigure = import_module(module).picture(result, kind, **options)
     return picture

@@ -8,6 +8,7 @@ MOST_PROBLEMS = 20
 """Problems of one input that a message tells; the others are counted."""
 
 _LONGEST_LINE, _LONGEST_NAME = 4_000, 200  # characters
+_LEAST_PART, _MOST_NEAR = 3, 3  # letters of a part of a name, and names that have it
 
 REASONS = {
     "network_size": "a network joins too few processors for its group",
@@ -167,14 +168,28 @@ def _line(text: str) -> str:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """Return a hint that names the nearest known spelling, or an empty string.
+    """Return a hint that names the nearest known spelling, else some names that a part of one begins; or nothing.
 
     >>> nearest("hiden", ["hidden", "seq_size"])
     "did you mean 'hidden'?"
+    >>> nearest("mem", ["total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"])
+    "did you mean 'proc_mem_tier1_cap_req' or 'proc_mem_tier2_cap_req'?"
     """
     from difflib import get_close_matches  # only for a message
 
     if len(name) > _LONGEST_NAME:
         return ""
-    matches = get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean '{matches[0]}'?" if matches else ""
+    matches = get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
+    *some, last = (f"'{one}'" for one in matches or [""])
+    listed = f"{', '.join(some)} or {last}" if some else last
+    return f"did you mean {listed}?" if matches else ""
+
+
+def _with_part(name: str, known: Sequence[str]) -> list[str]:
+    """Return a few names of which a word begins with a text of several letters, the shortest first."""
+    if len(name) < _LEAST_PART:
+        return []
+    import re
+
+    words = re.compile(rf"(?<![a-z]){re.escape(name)}", re.IGNORECASE)
+    return sorted((one for one in known if words.search(one)), key=len)[:_MOST_NEAR]

@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from calculon.units import GIB, between, duration, known, significant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
     from calculon.inspect.validated_runs import Belief
 
@@ -202,9 +203,19 @@ class Estimate(Displayed):
             document["layers"] = self.layers
         return document
 
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[False] = False, **options: Any
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[True], **options: Any
+    ) -> "InteractiveFigure": ...
+
     def plot(
         self, kind: str = "breakdown", *, interactive: bool = False, **options: Any
-    ) -> "Figure":
+    ) -> "Figure | InteractiveFigure":
         """Draw the estimate, as ``calculon plot`` does.
 
         A notebook shows the picture where it is the last value of a cell; ``savefig`` writes it.

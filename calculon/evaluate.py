@@ -6,7 +6,7 @@ operation works element by element, and sums over layers run from first to last.
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from calculon.units import Array
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 CHUNK_ROWS = 16_384
 """Rows whose batch formulas are evaluated at once: the temporaries stay in the cache."""
@@ -136,22 +137,48 @@ class Evaluation(Displayed):
         stats = pd.DataFrame(self._values)
         return pd.concat([frame, pd.Series(self.reason, name="reason"), stats], axis=1)
 
-    def plot(self, x: str = "proc_mem_tier1_cap_req", y: str = "sample_rate") -> "Figure":
+    @overload
+    def plot(
+        self,
+        x: str = "proc_mem_tier1_cap_req",
+        y: str = "sample_rate",
+        *,
+        interactive: Literal[False] = False,
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self,
+        x: str = "proc_mem_tier1_cap_req",
+        y: str = "sample_rate",
+        *,
+        interactive: Literal[True],
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self,
+        x: str = "proc_mem_tier1_cap_req",
+        y: str = "sample_rate",
+        *,
+        interactive: bool = False,
+    ) -> "Figure | InteractiveFigure":
         """Draw one statistic against another, and the executions that no other one beats in both.
 
         Parameters
         ----------
         x, y : str
             ``STATISTIC[:max|min]`` or ``num_procs``; without a sense, what is better for the statistic.
+        interactive : bool
+            As the page in a browser draws plans (extra ``web``), with the best of each split: a plotly Figure.
 
         Raises
         ------
         SpecError
-            For an unknown statistic, and where matplotlib is missing.
+            For an unknown statistic, and where the library is missing.
         Infeasible
             When no execution can run.
         """
-        return drawn(self, "scatter", x=x, y=y)
+        return drawn(self, "scatter", interactive=interactive, x=x, y=y)
 
     def __repr__(self) -> str:
         return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"

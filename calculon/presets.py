@@ -4,6 +4,7 @@ A preset fills in the fields that an execution leaves out, restricts what a sear
 framework does not have. Each is a file of ``examples/presets``, every entry with its reason.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field
 from functools import cache
@@ -80,6 +81,11 @@ class Practice:
         "condition on degrees, and on node: the processors of a node; or on context_par and seq_size"
     )
     why: str = declare("the reason, with its source")
+
+    @property
+    def words(self) -> str:
+        """The reason in a few words, without its source."""
+        return re.split(r"[.:]\s|\s\(", self.why, maxsplit=1)[0].rstrip(".")
 
     def problems(self, path: str) -> list[Problem]:
         """Return a name that is no degree; parts of sequences are chosen before the other degrees are known."""

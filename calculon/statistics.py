@@ -25,6 +25,9 @@ from calculon.units import (
 KINDS = ("base", "edge")
 """Blocks inside a chunk, and at its boundary, where a pipeline transfer follows."""
 
+LEVEL = 0.9
+"""Share of measurements not seen that an interval of an estimate is to hold, given enough of them."""
+
 
 @record
 class Work:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import providers
 
 ROOT = Path(__file__).resolve().parent.parent
 """Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
@@ -22,6 +23,11 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+# Hypothesis mixes constants of all modules that happen to be imported into what it draws, so that
+# examples would depend on the tests before. It has no setting for that: let no module count.
+assert hasattr(providers, "is_local_module_file"), "where does hypothesis look for constants now?"
+setattr(providers, "is_local_module_file", lambda path: False)  # noqa: B010
 
 PLACES = {
     "tests/test_pages.py": "docs",

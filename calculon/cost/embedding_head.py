@@ -234,6 +234,13 @@ class EmbeddingHead:
         shared = self.tied or self.modules is not None
         return self.cost.table_gradient if shared else None
 
+    @property
+    def head_backward(self) -> Seconds:
+        """Backward time of head and loss for one microbatch, without communication."""
+        head = self.cost.head
+        time: Seconds = head.agrad.time + head.wgrad.time
+        return time if self.modules is None else time + head.re.time
+
     def forward(self, end: BlockCost) -> Seconds:
         """Forward time of embedding or head for a microbatch, exposed communication included."""
         time: Seconds = end.fw.time + end.collectives.fw_tp.time_exposed[0]
@@ -300,13 +307,6 @@ class EmbeddingHeadTimes:
         """Time of these modules for one microbatch."""
         time: Seconds = self._embedding_head.cost.modules
         return time
-
-    @property
-    def head_backward(self) -> Seconds:
-        """Backward time of head and loss for one microbatch."""
-        head = self._embedding_head.cost.head
-        time: Seconds = head.agrad.time + head.wgrad.time
-        return time if self._embedding_head.modules is None else time + head.re.time
 
     @derived
     def _slower_is_embedding(self) -> Array:

@@ -113,9 +113,8 @@ class IterationTimes:
     def bubble_time(self) -> Seconds:
         """The pipeline bubble: idle time while the pipeline fills and drains."""
         whole, schedule = self._stage.block_whole, self._stage.schedule
-        stalled = self._stage.gradient_sync.stalled if self._stage.strategy.sharding else 0.0
         if (uneven := self._stage.uneven) is not None:
-            return uneven.bubble(stalled)
+            return uneven.bubble
         base = whole.forward_base + whole.backward_base
         edge = whole.forward_edge + whole.backward_edge
         ends: Seconds | float = 0.0
@@ -124,7 +123,7 @@ class IterationTimes:
             base, edge = base + each, edge + each
             if (times := self._stage.embedding_head_times) is not None:
                 ends = times.of_faster(embedding, head)
-        time = bubble_time(schedule, base, edge, stalled) + ends
+        time = bubble_time(schedule, base, edge, self._stage.stalled[0]) + ends
         return self._with_embedding_and_head(time, "fill")
 
     @derived

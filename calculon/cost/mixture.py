@@ -75,21 +75,40 @@ class Kinds(NamedTuple):
     def of_stage(self, counts: Count) -> tuple[BlockCost, OptimizerCost]:
         """Return a view of the mean block and step of stages that have so many blocks of each kind.
 
-        The first axis of `counts` is that of kinds. A stage without blocks has those of the model.
+        The first axis of `counts` is that of kinds; others may be more than those of the blocks. A stage without blocks
+        has those of the model.
         """
         own = np.stack(np.broadcast_arrays(*counts))
+        axes, further = self.blocks[0].weight.ndim, own.ndim - 1
         whole = np.array(self.counts, float).reshape(-1, *(1,) * (own.ndim - 1))
         own = np.where(own.sum(axis=0) > 0, own, whole)
 
         def mean(*values: Array) -> Array:
-            return mean_of(values, list(own))
+            return mean_of(_along(values, axes, further), list(own))
+
+        def mean_step(*values: Array) -> Array:
+            return mean_of(_along(values, self.steps[0].weight_grad.ndim, further), list(own))
 
         def most(*values: Array) -> Array:
+            values = _along(values, axes, further)
             there = (np.where(n > 0, v, 0.0) for n, v in zip(own, values, strict=True))
             return np.maximum.reduce(np.broadcast_arrays(*there))
 
         largest = {name: most(*(getattr(kind, name) for kind in self.blocks)) for name in _OF_ONE}
-        return changed(joint_view(self.blocks, mean), **largest), joint_view(self.steps, mean)
+        return changed(joint_view(self.blocks, mean), **largest), joint_view(self.steps, mean_step)
+
+
+def _along(values: tuple[Array, ...], axes: int, wanted: int) -> tuple[Array, ...]:
+    """Insert axes into costs that end in so many axes of executions, where more are `wanted`: others stay in front."""
+    if wanted <= axes or all(map(is_nothing, values)):
+        return values
+
+    def spread(value: Array) -> Array:
+        own = 1 if is_nothing(value) else axes
+        front, back = value.shape[: value.ndim - own], value.shape[value.ndim - own :]
+        return value.reshape(*front, *(1,) * (wanted - own), *back)
+
+    return tuple(map(spread, values))
 
 
 def _mean(kinds: Sequence[R], counts: Sequence[Weight]) -> R:

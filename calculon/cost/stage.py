@@ -1,6 +1,5 @@
 """A pipeline stage for one microbatch: its blocks with transfers, offload traffic and gradient reduction."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
@@ -26,7 +25,8 @@ from calculon.cost.uneven import StageBlock, UnevenStages
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
 from calculon.parallel.data.class_collectives import reduced_bytes
-from calculon.parallel.data.strategies import STRATEGIES, DataParallelStrategy, data_traffic
+from calculon.parallel.data.stage_traffic import StageTraffic
+from calculon.parallel.data.strategies import STRATEGIES, DataParallelStrategy
 from calculon.parallel.data.synced import (
     BackwardPass,
     GradientSync,
@@ -41,7 +41,6 @@ from calculon.parallel.pipeline.transfers import (
 )
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
-from calculon.plan.stage_layout import FIRST
 from calculon.records import apply
 from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.model import Model
@@ -107,7 +106,8 @@ class Stage:
         assert self.uneven is not None
         found = self.of_kinds(np.stack([self.uneven.of_slowest(own) for own in layout.of_kind]))
         found._kinds = self._kinds
-        found.__dict__ |= {"uneven": self.uneven, "parts": self.parts}
+        for name in ("uneven", "parts", "stalled", "stage_traffic"):
+            found.__dict__[name] = getattr(self, name)
         return found
 
     @derived
@@ -185,8 +185,8 @@ class Stage:
         if self.schedule.layout is None:
             return None
         blocks = [
-            StageBlock(one.block, one.block_whole, one.block_waits, one.accumulated)
-            for one in self.parts
+            StageBlock(one.block, one.block_whole, one.block_waits, one.accumulated, stalled)
+            for one, stalled in zip(self.parts, self.stalled, strict=True)
         ]
         return UnevenStages(blocks, self.schedule, self.embedding_head)
 
@@ -274,8 +274,7 @@ class Stage:
             return self.pipeline_link
         schedule, whole, sent = self.schedule, self.block_whole, self.transfers
         if self.uneven is not None and schedule.choice.simulated:
-            stalled = self.gradient_sync.stalled if self.strategy.sharding else 0.0
-            waits = self.uneven.late(np.where(beside, self.transfer, 0.0), stalled)
+            waits = self.uneven.late(np.where(beside, self.transfer, 0.0))
             return self.pipeline_link - np.where(beside, sent.link - waits, 0.0)
         forward, backward = self.transfers_after_offload
         left = forward + backward if schedule.training else forward
@@ -485,55 +484,32 @@ class Stage:
         return apply(np.add, [self.block_alone, self.block_waits])
 
     @derived
-    def gradient_sync(self) -> GradientSync:
-        """Data-parallel traffic: of stages that differ, that of the stage which takes longest."""
+    def stage_traffic(self) -> StageTraffic:
+        """Data-parallel traffic of the stages."""
+        stages = [self] if self.schedule.layout is None else self.parts
         cost = CollectiveCost(self.system, self.schedule)
-        if self._mixed:
-            found = [
-                self.strategy.stage_sync(
-                    part.synced[0],
-                    ends,
-                    part.backward_pass,
-                    replace(cost, schedule=here),
-                    self.edition,
-                )
-                for part, here, ends in self._parts_with_ends()
-            ]
-            most: GradientSync = apply(lambda *times: reduce(np.maximum, times), found)
-            return replace(most, message=reduced_bytes(self.synced[0], self.schedule))
-        synced, embedding_head = self.synced
-        return self.strategy.sync(synced, embedding_head, self.backward_pass, cost, self.edition)
+        return StageTraffic(stages, cost, self.edition)
+
+    @derived
+    def stalled(self) -> list[Seconds]:
+        """How long a microbatch waits for data-parallel traffic, by kind of stage; 0 by the published laws."""
+        if self.strategy.sharding is None:
+            return [np.zeros(1)] * (1 if self.schedule.layout is None else len(self.parts))
+        return self.stage_traffic.stalled
+
+    @derived
+    def gradient_sync(self) -> GradientSync:
+        """Data-parallel traffic of a batch: what passes wait for is that of the slowest stage."""
+        stalled = self.stalled
+        of_slowest = stalled[0] if self.uneven is None else self.uneven.of_slowest(stalled)
+        found = self.stage_traffic.sync(of_slowest)
+        if self._kinds is None:
+            return found
+        return replace(found, message=reduced_bytes(self.synced[0], self.schedule))
 
     def data_traffic(self, cost: CollectiveCost) -> Array:
         """Count what all data-parallel collectives of a batch take, on the stage where they take longest."""
-        if not self._mixed:
-            return data_traffic(*self.synced, cost)
-        found: Array = np.zeros(1)
-        longest: Seconds = np.full(1, -1.0)
-        timed = CollectiveCost(cost.system, cost.schedule)
-        for part, here, ends in self._parts_with_ends():
-            value, time = (
-                self.strategy.stage_traffic(part.synced[0], ends, replace(one, schedule=here))
-                for one in (cost, timed)
-            )
-            found, longest = np.where(time > longest, value, found), np.maximum(time, longest)
-        return np.where(self.schedule.reduces & self.schedule.training, found, 0.0)
-
-    @property
-    def _mixed(self) -> bool:
-        """Whether blocks are of several kinds."""
-        return self._kinds is not None
-
-    def _parts_with_ends(self) -> Iterator[tuple["Stage", Schedule, SyncedEmbeddingHead | None]]:
-        """Yield the stages that differ, their schedules, and what embedding or head they synchronise."""
-        layout = self.schedule.layout
-        assert layout is not None
-        last = len(layout.blocks) - 1
-        for place, part in enumerate(self.parts):
-            ends = part.synced[1]
-            if ends is not None:
-                ends = ends.on_stage(self.schedule, first=place == FIRST, last=place == last)
-            yield part, self.schedule.with_blocks(layout.blocks[place]), ends
+        return self.stage_traffic.traffic(cost)
 
     @derived
     def backward_pass(self) -> BackwardPass:
@@ -545,9 +521,7 @@ class Stage:
         return BackwardPass(
             forward=whole.forward_base,
             tensor_forward=self.collectives.fw_tp.time[0],
-            head=np.zeros(1)
-            if self.embedding_head_times is None
-            else self.embedding_head_times.head_backward,
+            head=np.zeros(1) if self.embedding_head is None else self.embedding_head.head_backward,
             base=whole.backward_base,
             edge=self._backward_edge(whole.backward_edge),
             p2p=self.transfers.backward,

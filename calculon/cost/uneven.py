@@ -31,12 +31,15 @@ class StageBlock(NamedTuple):
         Times of a block with its transfers and the offload traffic that it waits for, and of that traffic alone.
     added : tuple of arrays, optional
         Time that gradient accumulation adds to the backward pass of a block, of the embedding and of the head.
+    stalled : array
+        Time for which the stage waits for data-parallel traffic of each microbatch.
     """
 
     cost: BlockCost
     times: BlockTimes
     waits: BlockTimes
     added: tuple[Seconds, Seconds, Seconds] | None
+    stalled: Seconds
 
 
 class UnevenStages:
@@ -60,26 +63,24 @@ class UnevenStages:
 
     @derived
     def passes(self) -> Passes:
-        """Time of a stage of each kind for a microbatch."""
-        return self._passes(np.zeros(1))
-
-    def _passes(self, stalled: Seconds) -> Passes:
-        """Return the passes of each kind of stage, of which each is stalled for so long.
+        """Time of a stage of each kind for a microbatch, stalls among the backward passes.
 
         While a backward pass waits for offload traffic, gradients of weights fill the time: those of inputs are not
         delayed.
         """
         forward = self._whole(_forward, EmbeddingHead.forward)
         backward = self._whole(_backward, EmbeddingHead.backward)
-        backward = [time + stalled for time in self._with_added(backward)]
+        stalled = [stage.stalled for stage in self._stages]
+        backward = [x + y for x, y in zip(self._with_added(backward), stalled, strict=True)]
         weight = self._whole(_weight, _weight_of_end)
         count = self._layout.count
         kinds = len(count)
-        same = np.broadcast_arrays(*count, *forward, *backward, *weight)
-        count, forward_of, backward_of, weight_of = (
-            np.stack(same[start : start + kinds]) for start in range(0, len(same), kinds)
+        same = np.broadcast_arrays(*count, *forward, *backward, *weight, *stalled)
+        names = ("stages", "forward", "backward", "weight", "stalled")
+        starts = range(0, len(same), kinds)
+        return Passes(
+            **{n: np.stack(same[i : i + kinds]) for n, i in zip(names, starts, strict=True)}
         )
-        return Passes(stages=count, forward=forward_of, backward=backward_of, weight=weight_of)
 
     def _whole(
         self,
@@ -149,7 +150,7 @@ class UnevenStages:
 
         Blocks take less where their passes are `paired` with those of another microbatch. Chunks of one stage add up to
         the stage. Of several the first has the embedding, and the last the head. Of several kinds of block, chunks have
-        the mean of the slowest stage.
+        the mean of the slowest stage. Together they are stalled as the stage that is stalled longest.
         """
         chunks, interleaving = self._layout.chunks, self._schedule.interleaving
         base = self.of_slowest(self._each(lambda x: x.times.forward_base + x.times.backward_base))
@@ -171,6 +172,7 @@ class UnevenStages:
             base, edge = base + each, edge + each
             embedding, head = embedding + of_embedding, head + of_head
         blocks = chunks.longest * base + interleaving * (edge - base)
+        blocks = blocks + self.passes.largest(self.passes.stalled)
         first = np.maximum(0.0, (chunks.first - chunks.first_most) * base + embedding)
         last = np.maximum(0.0, (chunks.last - chunks.last_most) * base + head)
         both = self.passes.both
@@ -200,33 +202,29 @@ class UnevenStages:
         """Whether the slowest stage is the first, and whether it is the last."""
         return self.slowest == FIRST, self.slowest == len(self._layout.blocks) - 1
 
-    def bubble(self, stalled: Seconds | float) -> Seconds:
-        """Time of a batch in which the slowest stage has nothing to do.
-
-        Every stage is `stalled` for so long by data-parallel traffic of each microbatch.
-        """
-        microbatches = self._schedule.microbatches
-        passes = self._passes(np.asarray(stalled)) if np.any(stalled) else self.passes
+    @derived
+    def bubble(self) -> Seconds:
+        """Time of a batch in which the slowest stage has nothing to do, nor is stalled."""
+        microbatches, passes = self._schedule.microbatches, self.passes
         if self._schedule.choice.simulated:
-            time = self._simulated(np.asarray(stalled), np.zeros(1))
+            time = self._simulated(np.zeros(1))
             idle = time - microbatches * passes.largest(self._mean(passes.both))
             idle = np.where(idle > _ROUNDING * time, idle, 0.0)
             return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
         chunks, name = self._schedule.interleaving, self._schedule.choice.pp_schedule
-        time = batch_time(name, passes, microbatches, chunks, self.longest + stalled, stalled)
+        time = batch_time(name, passes, microbatches, chunks, self.longest)
         if self._schedule.choice.pairs_passes:
             time = time - self._schedule.pairs * (self.longest - self._longest(paired=True))
         idle = time - microbatches * passes.largest(self._mean(passes.both))
         return np.where(self._schedule.pipeline_par > 1, idle, 0.0)
 
-    def late(self, delay: Seconds, stalled: Seconds | float) -> Seconds:
-        """Time by which a batch is longer as each transfer takes a `delay` beside the passes, which are `stalled`."""
-        wait = np.asarray(stalled)
-        time = self._simulated(wait, np.zeros(1))
-        late = self._simulated(wait, delay) - time
+    def late(self, delay: Seconds) -> Seconds:
+        """Time by which a batch is longer as each transfer takes a `delay` beside the passes."""
+        time = self._simulated(np.zeros(1))
+        late = self._simulated(delay) - time
         return np.where(late > _ROUNDING * time, late, 0.0)
 
-    def _simulated(self, stalled: Seconds, delay: Seconds) -> Seconds:
+    def _simulated(self, delay: Seconds) -> Seconds:
         """Return the time of a batch of which passes wait for each other as no form says: executed, or exact if alike.
 
         Executions of as many microbatches and ranks of each kind are done at once. Ranks of a folded schedule begin
@@ -239,7 +237,7 @@ class UnevenStages:
             each = zip(layout.blocks, self._paired, strict=True)
             pairs = [blocks / 2 * hidden for blocks, hidden in each]
         counts = [schedule.microbatches, *layout.count]
-        times = [one for each in self._chunk_passes(stalled) for own in each for one in own]
+        times = [one for each in self._chunk_passes() for own in each for one in own]
         broadcast = np.broadcast_arrays(*times, *pairs, delay, *counts)
         shape, same = broadcast[0].shape, [values.ravel() for values in broadcast]
         rows, inverse, _ = distinct([count.astype(np.int64) for count in same[-len(counts) :]])
@@ -258,13 +256,13 @@ class UnevenStages:
             )
         return found.reshape(shape)
 
-    def _chunk_passes(self, stalled: Seconds) -> list[list[list[Seconds]]]:
+    def _chunk_passes(self) -> list[list[list[Seconds]]]:
         """Return times of forward and backward pass and gradients of weights, by kind of stage and chunk.
 
         Stages of one chunk have another one without any passes.
         """
         if self._layout.halves is None:
-            passes = self._passes(stalled)
+            passes = self.passes
             none = np.zeros(1)
             return [
                 [[one, none] for one in times]
@@ -285,7 +283,7 @@ class UnevenStages:
             found.append(of_kinds)
         backward = found[1]
         for kind, stage in enumerate(self._stages):
-            backward[kind] = [time + stalled / 2 for time in backward[kind]]
+            backward[kind] = [time + stage.stalled / 2 for time in backward[kind]]
             if stage.added is not None:
                 block, *of_ends = stage.added
                 if kind < len(self._stages) - 1:

@@ -31,10 +31,8 @@ from functools import cached_property
 import numpy as np
 
 from calculon.frozen import dataclass
+from calculon.statistics import LEVEL
 from calculon.units import Array
-
-LEVEL = 0.9
-"""Share of the rows of groups not seen that an interval is to hold."""
 
 FEWEST = 3
 """Groups that an interval needs: two to compare, and one to try it on."""

@@ -6,8 +6,9 @@ There are few measured rows of few sources, and no interval: one statement stand
 import numpy as np
 
 from calculon.frozen import dataclass
-from calculon.inspect.group_conformal import LEVEL, weighted_quantile
+from calculon.inspect.group_conformal import weighted_quantile
 from calculon.inspect.run_table import Runs
+from calculon.statistics import LEVEL
 from calculon.units import GIB
 
 

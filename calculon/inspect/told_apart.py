@@ -26,12 +26,11 @@ from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.slower import slowed
 from calculon.hardware.system import System
-from calculon.inspect.group_conformal import LEVEL
 from calculon.inspect.validated_runs import Runs, runs
 from calculon.plan.plan import Plan
 from calculon.spec.model import Model
 from calculon.spec.named_values import CORRECTED
-from calculon.statistics import ALL_PARTS_OF_TIME
+from calculon.statistics import ALL_PARTS_OF_TIME, LEVEL
 from calculon.units import Array
 
 REPEATS = math.log(1.03)

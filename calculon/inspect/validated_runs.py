@@ -15,7 +15,7 @@ from calculon.editions import find_edition
 from calculon.frozen import dataclass
 from calculon.hardware.residuals import TRAINING, Spread
 from calculon.hardware.system import System
-from calculon.inspect.group_conformal import FEWEST, LEVEL
+from calculon.inspect.group_conformal import FEWEST
 from calculon.inspect.kernel_residuals import Sides, kernel_sides
 from calculon.inspect.memory_error import MeasuredMemory, memory_error
 from calculon.inspect.nearest_runs import (
@@ -43,6 +43,7 @@ from calculon.plan.plan import Plan
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.named_values import PRESETS, PUBLISHED, product_type
+from calculon.statistics import LEVEL
 from calculon.units import Array
 
 __all__ = ["Belief", "Run", "Runs", "about", "belief", "factors", "runs"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.campaign.assumed import told_defaults
@@ -40,6 +40,7 @@ from calculon.spec.result_selection import PLANS, QUESTION
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 REPEATED = 1.02
 """Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
@@ -305,9 +306,19 @@ class Answer(Displayed):
         row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
         return row if one.best is None else row | self._told(one.best)
 
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[False] = False, **options: Any
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[True], **options: Any
+    ) -> "InteractiveFigure": ...
+
     def plot(
         self, kind: str = "breakdown", *, interactive: bool = False, **options: Any
-    ) -> "Figure":
+    ) -> "Figure | InteractiveFigure":
         """Draw the answer.
 
         Parameters
@@ -317,10 +328,13 @@ class Answer(Displayed):
             rate and efficiency over the numbers of processors; ``waterfall``: from one's own plan to the best, one
             change at a time.
         interactive : bool
-            The best plan as the page in a browser draws it (extra ``web``): a plotly Figure. Its kinds are
-            ``breakdown`` of time, ``memory``, ``traffic``, ``schedule``, ``operators``, ``roofline`` and ``waterfall``.
+            As the page in a browser draws it (extra ``web``): a plotly Figure. Kinds of the best plan are ``breakdown``
+            of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``; beside ``scaling`` and
+            ``waterfall`` there are ``heatmap``: the best plan of each tensor and pipeline degree; ``pareto``: plans by
+            two statistics; ``capacity``: the time of the best plan over the memory of a processor. The last two search
+            again.
         **options
-            ``microbatches`` of an interactive ``schedule``.
+            Of interactive kinds: ``microbatches`` of a ``schedule``, statistics ``x`` and ``y`` of ``pareto``.
 
         Raises
         ------

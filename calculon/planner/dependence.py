@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from calculon import inputs
 from calculon.campaign.assumed import told_defaults
@@ -43,6 +43,7 @@ from calculon.spec.result_selection import QUESTION
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 TIME, DAYS = "total_time", "days"
 
@@ -249,20 +250,31 @@ class Sensitivity(Displayed):
 
         return pd.DataFrame(self.rows())
 
-    def plot(self, *, interactive: bool = False) -> "Figure":
-        """Draw a tornado: how far the statistic goes with each figure lower and higher, the longest bar first.
+    @overload
+    def plot(self, kind: str = "tornado", *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, kind: str = "tornado", *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "tornado", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
+        """Draw what the statistic depends on.
 
         Parameters
         ----------
+        kind : str
+            ``tornado`` (default): how far the statistic goes with each figure lower and higher, the longest bar first.
         interactive : bool
-            As the page in a browser draws it (extra ``web``): a plotly Figure.
+            As the page in a browser draws it (extra ``web``): a plotly Figure. With ``replan=True`` the time of a step
+            also has ``capacity``: that of the best plan over the memory of a processor.
 
         Raises
         ------
         SpecError
-            Where the library is missing.
+            For another kind, and where the library is missing.
         """
-        return drawn(self, "tornado", interactive=interactive)
+        return drawn(self, kind, interactive=interactive)
 
     def __repr__(self) -> str:
         most = ", ".join(f"{one.figure.path} {one.elasticity:+.2f}" for one in self._most)

@@ -10,29 +10,9 @@ from calculon.inputs import Source, as_mapping
 from calculon.launch.dialect import Launch
 from calculon.plan.columns import FIELDS
 from calculon.planner.launch_flags import launch_in
-from calculon.spec.axes import FURTHER_AXES
 from calculon.spec.fields import SpecField
-
-SHORT = {
-    "tp": "tensor_par",
-    "pp": "pipeline_par",
-    "dp": "data_par",
-    **{axis.name: axis.degree for axis in FURTHER_AXES},
-    "mbs": "microbatch_size",
-    "gbs": "batch_size",
-    "vpp": "pipeline_interleaving",
-    "v": "pipeline_interleaving",
-    "zero": "zero_stage",
-    "recompute": "activation_recompute",
-    "sp": "tensor_par_comm_type",
-}
-"""Short names of fields of an execution."""
-
-_VALUES: Mapping[str, Mapping[str, Any]] = {
-    "sp": {"1": "rs_ag", "true": "rs_ag", "on": "rs_ag", "0": "ar", "false": "ar", "off": "ar"},
-    "recompute": {"selective": "attn_only", "off": "none", "0": "none"},
-}
-"""What people write for values of some short names."""
+from calculon.spec.short_names import FIELDS as SHORT
+from calculon.spec.short_names import field_name, field_value
 
 _KNOWN = {one.name: one for one in FIELDS}
 
@@ -76,13 +56,13 @@ def read_mine(source: Source, num_procs: int | None = None) -> Mine:
     problems: list[Problem] = []
     fields = {}
     for name, value in given.items():
-        field = SHORT.get(str(name).lower(), str(name))
+        field = field_name(str(name))
         if field not in _KNOWN:
             wanted = f"a field of an execution, or one of {', '.join(SHORT)}"
             hint = nearest(str(name), [*SHORT, *_KNOWN])
             problems.append(Problem(str(name), wanted, "an unknown name", hint))
         else:
-            fields[field] = _value(_KNOWN[field], str(name).lower(), value)
+            fields[field] = _value(_KNOWN[field], str(name), value)
     if problems:
         raise SpecError("--mine", problems)
     return Mine(fields)
@@ -90,9 +70,7 @@ def read_mine(source: Source, num_procs: int | None = None) -> Mine:
 
 def _value(field: SpecField, name: str, value: Any) -> Any:
     """Return a value as a file has it; what is none is told by the decoder."""
-    text = str(value).strip()
-    if (meant := _VALUES.get(name, {}).get(text.lower())) is not None:
-        return meant
+    text = field_value(name, str(value).strip())
     if field.declaration.choices:
         return text
     if field.annotation is bool:

@@ -7,7 +7,7 @@ way stops nothing: it is told.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from calculon.units import Array
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
 PER_STEP, PER_SAMPLE, PER_TOKEN = "step", "sample", "token"
 """What times are of: of steps, where both plans have the same batch on the same processors."""
@@ -177,15 +178,26 @@ class Waterfall(Displayed):
         rows = [step.to_dict() for step in self.steps]
         return pd.DataFrame([{name: row[name] for name in names} for row in rows], columns=names)
 
-    def plot(self) -> "Figure":
+    @overload
+    def plot(self, *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(self, *, interactive: bool = False) -> "Figure | InteractiveFigure":
         """Draw a bar for each change between the times of both plans, and the memory beside it.
+
+        Parameters
+        ----------
+        interactive : bool
+            As the page in a browser draws it (extra ``web``), times alone: a plotly Figure.
 
         Raises
         ------
         SpecError
-            Where matplotlib is missing.
+            Where the library is missing.
         """
-        return drawn(self, "waterfall")
+        return drawn(self, "waterfall", interactive=interactive)
 
     def __repr__(self) -> str:
         count = f"{len(self.steps)} change{'s' * (len(self.steps) != 1)}"

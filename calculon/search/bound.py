@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from functools import reduce
 from operator import add
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import block_passes
 from calculon.cost.classes import synced_block
 from calculon.cost.embedding_head import EmbeddingHeadTimes
+from calculon.parallel.data.stage_traffic import StageTraffic
 from calculon.parallel.data.strategies import STRATEGIES
-from calculon.parallel.data.synced import BackwardPass
+from calculon.parallel.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead
 from calculon.parallel.pipeline.schedules import Passes, batch_time
 from calculon.parallel.pipeline.transfers import bubble_time
 from calculon.parallel.process_groups import CollectiveCost
@@ -20,7 +22,7 @@ from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST, SECOND
 from calculon.records import gather, view
-from calculon.search.grid import Grid
+from calculon.search.grid import WITHIN, Grid
 from calculon.units import Array, Seconds
 
 
@@ -57,7 +59,7 @@ def time_lower_bound(grid: Grid) -> Seconds:
     # blocks of the largest stage may be of a kind that costs less than the mean
     fullest = schedule.mean_blocks if tables.several_kinds else schedule.blocks
     time = time + fullest * optimizer.step.time
-    return np.asarray(time[:, 0, 0, 0, :])
+    return np.asarray(time.min(axis=WITHIN))
 
 
 def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Seconds]:
@@ -105,7 +107,8 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
 
     On the best of the data networks, with overlap where it is tried, behind the longest passes that blocks have without
     transfers and offloading. Waiting for those makes what traffic hides behind longer, but the iteration by as much.
-    Nothing is known of the published laws, nor of stages whose blocks are of several kinds.
+    Every stage is stalled at least as long as the one that is least. Nothing is known of the published laws, nor of
+    stages whose blocks are of several kinds.
     """
     strategy = STRATEGIES[grid.choice.zero_stage]
     if strategy.sharding is None or grid.tables.several_kinds:
@@ -120,6 +123,7 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
             **known,
             "optimizer_sharding": np.array(grid.sharding)[:, None],
             "data_par_overlap": np.array(any(grid.overlap)),
+            "overlap_param_gather": np.array(True in grid.space.switches["overlap_param_gather"]),
             "data_par_net": np.array(grid.networks[0])[:, None, None],
             "pipeline_par_net": np.array(-1),
             "tensor_par_net": np.array(-1),  # its own network: nothing of a window is taken off
@@ -130,11 +134,7 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     none = np.zeros(
         1
     )  # what explicit strategies do not hide behind, or what only the published laws read
-    head = (
-        none
-        if embedding_head is None
-        else EmbeddingHeadTimes(embedding_head, schedule).head_backward.max(axis=0)
-    )
+    head = none if embedding_head is None else embedding_head.head_backward.max(axis=0)
     windows = BackwardPass(
         **dict.fromkeys((field.name for field in fields(BackwardPass)), none)
         | {"forward": forward, "base": backward, "edge": backward, "head": head}
@@ -146,9 +146,17 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
     if embedding_head is not None:
         ends = embedding_head.on_stages(schedule.ends_apart)
         of_embedding_head = ends.synced(reduced, schedule)
+    stages = [_Synced((synced, of_embedding_head), windows)]
+    if schedule.layout is not None:
+        stages *= len(schedule.layout.blocks)
     cost = CollectiveCost(system, schedule)
-    found = strategy.sync(synced, of_embedding_head, windows, cost, grid.tables.edition)
-    exposed: Array = np.broadcast_to(
-        found.exposed, np.broadcast_shapes(found.exposed.shape, (1, 1, 1))
-    )
+    exposed: Array = StageTraffic(stages, cost, grid.tables.edition).least_exposed
+    exposed = np.broadcast_to(exposed, np.broadcast_shapes(exposed.shape, (1, 1, 1)))
     return np.asarray(exposed.min(axis=0))
+
+
+class _Synced(NamedTuple):
+    """What a stage synchronises, and the passes that can hide it."""
+
+    synced: tuple[SyncedBlock, SyncedEmbeddingHead | None]
+    backward_pass: BackwardPass

@@ -1,7 +1,6 @@
 """The nodes of a tile: units with their chunks, variants and microbatch sizes, one after the other."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -155,11 +154,10 @@ def nodes_of(
     tables: CostTables, choice: BatchChoice, units: Sequence[Unit], variants: Array, most: int
 ) -> Iterator[Nodes]:
     """Yield all nodes of units that are alike with variants of a choice, at most a given number at once."""
-    fitting = _fitting(tables, variants)
     pending: list[tuple[Unit, Array]] = []
     count = 0
     for unit in units:
-        own = fitting(unit)
+        own = variants[tables.space.fitting(unit)[variants]]
         each = len(unit.interleavings) * len(unit.microbatches)
         while len(own):
             room = max(1, (most - count) // each) if count < most else 0
@@ -172,25 +170,6 @@ def nodes_of(
             own = own[room:]
     if pending:
         yield _laid_out(tables, choice, pending)
-
-
-def _fitting(tables: CostTables, variants: Array) -> Callable[[Unit], Array]:
-    """Return which of some variants a unit has: with its degrees, and with a layout of stages that is tried at them."""
-    space = tables.space
-    serial, degrees = tables.variants.serial[variants], space.variant_degrees[variants]
-    laid_out = np.broadcast_to(tables.variants.columns["pp_layout"], len(tables.variants))[variants]
-    uneven = bool(space.preset.uneven)
-
-    @cache
-    def at(serially: bool, further: int, pipeline_par: int) -> Array:
-        some = degrees == further
-        if serially:
-            some &= serial
-        if pipeline_par:
-            some &= space.laid_out(laid_out, pipeline_par)
-        return variants[some]
-
-    return lambda unit: at(unit.tensor_par == 1, unit.further, unit.pipeline_par if uneven else 0)
 
 
 def _laid_out(

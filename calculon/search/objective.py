@@ -13,6 +13,7 @@ from calculon.frozen import dataclass
 from calculon.records import Column, column, columns
 from calculon.run_figures import RUN_FIGURES
 from calculon.spec.named_values import CORRECTED
+from calculon.spec.short_names import STATISTICS as SHORT
 from calculon.statistics import Capacity, CorrectedStats
 from calculon.units import Array, Count, Seconds
 
@@ -100,7 +101,10 @@ class Objective:
 
 
 def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Column:
-    """Return a statistic, or with `whole_runs` also a figure of whole runs, by name.
+    """Return a statistic, or with `whole_runs` also a figure of whole runs, by its name, a short one, or in words.
+
+    >>> known_statistic("time", "objective") is known_statistic("Time of one iteration", "objective")
+    True
 
     Raises
     ------
@@ -110,11 +114,20 @@ def known_statistic(name: str, where: str, *, whole_runs: bool = False) -> Colum
     if whole_runs and name in RUN_FIGURES:
         return RUN_FIGURES[name]
     try:
-        return column(CorrectedStats, name)
+        return column(CorrectedStats, statistic_name(name))
     except KeyError:
         known = [c.name for c in columns(CorrectedStats)] + [*RUN_FIGURES] * whole_runs
-        hint = of_a_run(name) or nearest(name, known) or "see: calculon describe stats"
+        known += SHORT
+        usual = f"such as {', '.join(SHORT)}; all: calculon describe stats"
+        hint = of_a_run(name) or nearest(name, known) or usual
         raise SpecError(where, Problem("", "a statistic", repr(name), hint)) from None
+
+
+def statistic_name(text: str) -> str:
+    """Return the name of the statistic that a text means, also a short one or its words; any other text as it is."""
+    known = {**{one.name: one.name for one in columns(CorrectedStats)}, **SHORT}
+    words = {one.help.lower(): one.name for one in columns(CorrectedStats)}
+    return known.get(text) or known.get(text.lower()) or words.get(text.lower(), text)
 
 
 def of_a_run(name: str) -> str:

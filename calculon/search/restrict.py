@@ -8,6 +8,8 @@ from calculon.plan.columns import FIELDS, field_of
 from calculon.plan.plan import NAMES
 from calculon.search.space import LOOPS, Values
 from calculon.spec.fields import SpecField
+from calculon.spec.short_names import FIELDS as SHORT
+from calculon.spec.short_names import field_name, field_value
 
 FIXABLE = (*LOOPS, "data_par")
 """Fields that a search can be restricted in."""
@@ -48,7 +50,7 @@ def checked(option: str, values: Mapping[str, Any]) -> dict[str, Values]:
     result: dict[str, Values] = {}
     for name, given in values.items():
         if name not in allowed:
-            hint = _ARGUMENTS.get(name) or nearest(name, allowed)
+            hint = _ARGUMENTS.get(name) or nearest(name, (*allowed, *SHORT))
             hint = hint or "known are " + ", ".join(allowed)
             problems.append(Problem(name, f"a field that {option} knows", repr(name), hint))
             continue
@@ -73,7 +75,7 @@ def problems_of(field: SpecField, name: str, values: Values) -> list[Problem]:
 
 
 def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:
-    """Read ``FIELD=VALUE[,VALUE...]`` texts; a field may be given several times.
+    """Read ``FIELD=VALUE[,VALUE...]`` texts, fields also by their short names; one may be given several times.
 
     Raises
     ------
@@ -85,8 +87,10 @@ def parse(option: str, texts: Sequence[str]) -> dict[str, Values]:
         name, equals, rest = text.partition("=")
         if not equals or not rest:
             raise SpecError(f"--{option}", Problem(text, "FIELD=VALUE[,VALUE...]", repr(text)))
-        name = name.strip()
-        values.setdefault(name, []).extend(_typed(name, item.strip()) for item in rest.split(","))
+        short = name.strip()
+        field, items = field_name(short), [item.strip() for item in rest.split(",")]
+        meant = (_typed(field, field_value(short, item)) for item in items)
+        values.setdefault(field, []).extend(meant)
     return checked(f"--{option}", values)
 
 

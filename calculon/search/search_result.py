@@ -5,7 +5,7 @@ import operator
 from collections.abc import Iterator
 from dataclasses import field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from calculon.units import Array
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
 
     from calculon.inspect.told_apart import Order
     from calculon.inspect.validated_runs import Belief
@@ -243,7 +244,19 @@ class SearchResult(Displayed):
         scores, numbers = ranking.ranked()
         return SearchResult(self.space, ranking.objectives, counts, numbers, scores)
 
-    def plot(self, x: str = "", y: str = "", *, interactive: bool = False) -> "Figure":
+    @overload
+    def plot(
+        self, x: str = "", y: str = "", *, interactive: Literal[False] = False
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self, x: str = "", y: str = "", *, interactive: Literal[True]
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self, x: str = "", y: str = "", *, interactive: bool = False
+    ) -> "Figure | InteractiveFigure":
         """Draw two statistics of the executions, and those that no other one beats in both.
 
         Parameters

@@ -6,7 +6,8 @@ between equal results are broken as there (in edition ``corrected`` fewer switch
 has to be kept of an execution.
 """
 
-from functools import cached_property, reduce
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial, reduce
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ from calculon.inputs import NAMED
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
 from calculon.plan.plan import Plan
+from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
-from calculon.search.variants import Rules, Variants, variants
+from calculon.search.variants import OF_UNIT, Rules, Variants, variants
 from calculon.spec.axes import FURTHER_FACTORS
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.scope_choices import BlockChoice
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 OF_VARIANTS = tuple(name for name in SIZE_FIELDS if name in VARIANT)
 """Numbers that size a block, and that variants fix."""
+
+KEPT_BYTES = 50_000_000
+"""Answers about variants that are kept, of a byte each."""
 
 __all__ = ["LOOPS", "Space", "Unit", "Values"]
 
@@ -103,11 +108,55 @@ class Space(Candidates):
             numbers += position.astype(np.int64) * self.strides[name]
         return numbers
 
-    def laid_out(self, layouts: Array, pipeline_par: int) -> Array:
-        """Return which layouts of stages, given by their codes, are tried at a degree: uneven ones at some alone."""
-        if not self.preset.uneven or len(self.switches["pp_layout"]) == 1:
-            return np.ones(np.shape(layouts), bool)
-        return np.isin(layouts, [code("pp_layout", one) for one in self.layouts(pipeline_par)])
+    def fitting(self, unit: Unit) -> Array:
+        """Return which variants a unit has: that no rule on them, its degrees and its batch rejects."""
+        numbers = unit.tensor_par, unit.pipeline_par, unit.data_par, unit.further, unit.batch_size
+        return self._kept("unit", numbers, lambda *_: self._of_unit(unit))
+
+    def _of_unit(self, unit: Unit) -> Array:
+        fitting = self._kept("further", (unit.further,), self._of_further)
+        if unit.tensor_par == 1:
+            fitting = fitting & self.variants.serial
+        if self.preset.uneven and len(self.switches["pp_layout"]) > 1:
+            fitting = fitting & self._kept("layout", (unit.pipeline_par,), self._laid_out)
+        if 0 in self.switches["expert_tensor_par"]:  # means the degree of tensor parallelism
+            fitting = fitting & self._kept("width", (unit.tensor_par,), self._of_width)
+        for rule in self.rules.of_units:
+            names = [name for name in OF_UNIT if name in self.rules.read(rule)]
+            degrees = {name: np.array([getattr(unit, name)]) for name in names}
+            known = tuple(getattr(unit, name) for name in names)
+            fitting = fitting & self._kept(rule.reason, known, partial(self._held, rule, degrees))
+        return fitting
+
+    @cached_property
+    def _fitting(self) -> dict[tuple[str, tuple[int, ...]], Array]:
+        """Which variants fit numbers of units, by what is asked of them."""
+        return {}
+
+    def _kept(self, question: str, known: tuple[int, ...], find: Callable[..., Array]) -> Array:
+        """Return which variants fit numbers of a unit, found once for all units that have these."""
+        key = question, known
+        if key not in self._fitting:
+            if len(self._fitting) * len(self.variants) > KEPT_BYTES:
+                self._fitting.clear()
+            self._fitting[key] = np.broadcast_to(find(*known), len(self.variants))
+        return self._fitting[key]
+
+    def _of_further(self, degree: int) -> Array:
+        return np.asarray(self.variant_degrees == degree)
+
+    def _of_width(self, tensor_par: int) -> Array:
+        return np.asarray(self.variants.columns["expert_tensor_par"] != tensor_par)
+
+    def _laid_out(self, pipeline_par: int) -> Array:
+        """Return which variants have a layout of stages that is tried at a degree: uneven ones at some alone."""
+        tried = [code("pp_layout", one) for one in self.layouts(pipeline_par)]
+        return np.isin(self.variants.columns["pp_layout"], tried)
+
+    def _held(self, rule: Rule, degrees: Mapping[str, Array], *_: int) -> Array:
+        """Return which variants a rule allows at some degrees."""
+        columns = Columns({**self.variants.columns, **self.rules.constants, **degrees})
+        return rule.holds(Requests(self.model, self.system, columns))
 
     @cached_property
     def values(self) -> dict[str, Array]:

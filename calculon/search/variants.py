@@ -19,6 +19,9 @@ from calculon.search.watched import columns_read
 from calculon.spec.axes import FURTHER_DEGREES
 from calculon.units import Array
 
+OF_UNIT = ("tensor_par", "pipeline_par", "data_par", "batch_size")
+"""Fields that a unit fixes."""
+
 PART_ROWS = 65_536
 """Combinations that are looked at at once: most of them may be impossible, and take no memory for long."""
 
@@ -135,6 +138,18 @@ class Rules:
             and rule.reason not in others
             and (rule.about or "data_par_overlap" not in self._read[rule.reason])
         ]
+
+    @cached_property
+    def of_units(self) -> list[Rule]:
+        """Those of them that read nothing of an execution but its variant, its degrees and its batch."""
+        known = {*VARIANT, *OF_UNIT, *self.constants}
+        return [rule for rule in self.of_cells if self._read[rule.reason] <= known]
+
+    @cached_property
+    def of_nodes(self) -> list[Rule]:
+        """The others of them."""
+        asked_before = {rule.reason for rule in self.of_units}
+        return [rule for rule in self.of_cells if rule.reason not in asked_before]
 
     @cached_property
     def of_networks(self) -> list[Rule]:

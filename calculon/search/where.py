@@ -1,5 +1,6 @@
 """A condition on statistics and execution fields, parsed once and applied to columns."""
 
+import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -13,7 +14,10 @@ from calculon.records import columns
 from calculon.run_figures import RUN_FIGURES
 from calculon.search.kinds import check_kinds
 from calculon.search.objective import of_a_run
+from calculon.search.plain_condition import plain
 from calculon.spec.fields import SpecField
+from calculon.spec.short_names import FIELDS as SHORT_FIELDS
+from calculon.spec.short_names import STATISTICS as SHORT_STATISTICS
 from calculon.statistics import CorrectedStats
 from calculon.units import GIB, GIGA, MEGA, TERA, Array
 
@@ -31,6 +35,9 @@ CONSTANTS = {
 """Names that stand for a number, so that ``proc_mem_tier1_cap_req < 70 * GiB`` can be written."""
 
 
+_ASSIGNS = re.compile(r"(?<![<>=!])=(?!=)")
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A condition.
@@ -46,13 +53,16 @@ class Condition:
     def parse(cls, text: str, *, whole_runs: bool = False) -> "Condition":
         """Read an expression that is true or false; with `whole_runs` it may read figures of whole runs.
 
+        Fields and statistics have short names, too, and numbers units: ``GiB < 60 and TP <= 8 and MFU > 40 %``.
+
         Raises
         ------
         SpecError
             For anything else, for names that are neither statistics nor execution fields (with the nearest), for
             comparisons that can never hold, and for a condition that reads nothing of an execution.
         """
-        return cls.read(text, _of_executions(whole_runs=whole_runs))
+        words = _of_executions(whole_runs=whole_runs)
+        return cls.read(plain(text, words.names), words)
 
     @classmethod
     def read(cls, text: str, words: "Words") -> "Condition":
@@ -61,7 +71,8 @@ class Condition:
         try:
             expression = Expression.parse(text)
         except ExpressionError as error:
-            raise SpecError("where", Problem(text, example, error.found)) from None
+            hint = "write == for equal" if _ASSIGNS.search(text) else ""
+            raise SpecError("where", Problem(text, example, error.found, hint)) from None
         for name in expression.names:
             if name not in (*words.names, *CONSTANTS):
                 raise SpecError("where", Problem(text, words.wanted, repr(name), words.hint(name)))
@@ -111,7 +122,9 @@ class Words:
     remark : callable
         What there is to say of a name that is not known.
     see : str
-        The command that lists the names.
+        What to look at for the names.
+    short : tuple of str
+        Further names, which mean some of them.
     """
 
     names: tuple[str, ...]
@@ -121,19 +134,23 @@ class Words:
     example: str
     see: str
     remark: Callable[[str], str] = lambda name: ""
+    short: tuple[str, ...] = ()
 
     def hint(self, name: str) -> str:
         """Return the hint for a name that is none."""
         values = {one for field in self.fields.values() for one in field.declaration.choices}
         quoted = f"write '{name}' in quotes" if name in values else ""
-        near = nearest(name, (*self.names, *CONSTANTS))
-        return self.remark(name) or quoted or near or f"see: {self.see}"
+        near = nearest(name, (*self.names, *CONSTANTS, *self.short))
+        return self.remark(name) or quoted or near or self.see
 
     def sample(self, name: str) -> Array:
         """Return a column of one row with a value of the right type."""
         if (field := self.fields.get(name)) is None:
             return np.ones(1)
         return np.array((field.declaration.choices or (field.annotation(1),))[:1])
+
+
+_USUAL = ("time", "memory", "mfu", "tp", "pp", "dp", "mbs")
 
 
 def _of_executions(*, whole_runs: bool) -> Words:
@@ -144,8 +161,9 @@ def _of_executions(*, whole_runs: bool) -> Words:
         wanted="a statistic or an execution field",
         none="no statistic and no execution field",
         example="total_time < 60 and tensor_par <= 8",
-        see="calculon describe stats",
+        see=f"such as {', '.join(_USUAL)}; all: calculon describe stats",
         remark=of_a_run,
+        short=(*SHORT_FIELDS, *SHORT_STATISTICS),
     )
 
 

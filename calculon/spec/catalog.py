@@ -67,7 +67,7 @@ def names(kind: str) -> dict[str, Path]:
     """Map the names of one kind of spec to their files, sorted by name."""
     folder = root() / FOLDERS[kind]
     files = (path for path in folder.iterdir() if document_suffix(path.name) in SUFFIXES)
-    return {document_stem(path.name): path for path in sorted(files)}
+    return {document_stem(path.name): path for path in sorted(files, key=lambda path: path.name)}
 
 
 def find(kind: str, source: str) -> str:

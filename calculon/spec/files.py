@@ -11,6 +11,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,11 +29,13 @@ _DESCRIPTOR = r"/dev/(?:(stdout)|(stderr)|fd/(\d+))"
 _UNFINISHED = ".part"
 
 
+@lru_cache(maxsize=1024)  # folders of the catalog are listed again and again
 def document_suffix(path: str) -> str:
     """Return the suffix that tells the format of a file name, without ``.gz``; may be empty."""
     return Path(path.removesuffix(".gz")).suffix.lower()
 
 
+@lru_cache(maxsize=1024)
 def document_stem(path: str) -> str:
     """Return the name of a document without folder and without the suffixes of its format."""
     name = Path(path).name.removesuffix(".gz")

@@ -3,8 +3,7 @@
 import pytest
 
 from calculon.errors import SpecError
-from calculon.plan.columns import FIELDS
-from calculon.planner.shorthand import SHORT, read_mine
+from calculon.planner.shorthand import read_mine
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,3 @@ def test_unknown_names_are_all_told_with_the_nearest():
         read_mine("tpp=8 pp=4 mircobatch_size=1")
     assert "tpp" in str(caught.value)
     assert "microbatch_size" in str(caught.value)
-
-
-def test_every_short_word_is_of_a_field():
-    assert set(SHORT.values()) <= {one.name for one in FIELDS}

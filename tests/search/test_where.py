@@ -30,7 +30,7 @@ NUMBERS = st.recursive(
     st.sampled_from(
         ("tensor_par", "batch_size", "total_time", "fw_time", "weight_offload", "optimizer_offload")
     )
-    | st.sampled_from(("0", "1", "2", "3.5", "1e3", "GiB", "true", "False")),
+    | st.sampled_from(("0", "1", "2", "3.5", "1e3", "MiB", "true", "False")),
     lambda inner: st.one_of(
         st.builds("({} {} {})".format, inner, st.sampled_from("+-*"), inner),
         st.builds(

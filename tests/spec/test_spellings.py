@@ -151,7 +151,11 @@ REFUSED = [
     ("model", "gemma-31b", "did you mean 'gemma3-1B'?"),
     ("model", "lama3-8b", "did you mean 'llama3-8B'?"),
     ("model", "phi-3-mini-128k-instruct", "did you mean 'phi-3-mini'?"),
-    ("system", "h10", "did you mean 'h100_80g_sxm'?"),
+    ("model", "lama", "did you mean lamda, llama2-7B, llama3-8B, "),  # both are spelled so
+    ("model", "qwe", "did you mean qwen3-4B, "),
+    ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
+    ("system", "mi3", "did you mean mi300x, mi325x, "),
+    ("system", "h1 xx", "catalog"),
     ("system", "h100 nvl8", "did you mean 'h100_80g_nvl8'?"),
     ("system", "A100_80E", "did you mean 'a100_80e'?"),
     ("system", "", "catalog"),

@@ -36,9 +36,9 @@ class Batch:
         self._blocks_of_stages()
         if self.run.mirrored:
             self._add_mirrored_gradients()
+        self._replicas()
         self._stages()
         self._compute()
-        self._replicas()
         self._bubble()
         self._memory()
         for name in ("block", "block_activation", "fw0", "bw0", "fw_offload", "bw_offload"):
@@ -153,13 +153,14 @@ class Batch:
             self.at_embedding, self.at_head = embedding > head, embedding <= head
         if run.layout is None:
             return
-        passes = self._passes(run.layout, 0)
+        passes = self._passes(run.layout)
         slowest = slowest_stage(passes)
         if run.folded and passes[0].busy == passes[slowest].busy:
             slowest = 0
         self.busy_blocks, self.busy_pairs = run.layout[slowest], pairs(run, slowest)
         self.busy_chunk = run.layout[slowest] / run.chunks
         self.at_embedding, self.at_head = slowest == 0, slowest == len(run.layout) - 1
+        self._stall(slowest)
         if run.folded:
             self.at_head = self.at_embedding
         if self.parts[slowest] is not self:
@@ -167,8 +168,15 @@ class Batch:
             for name in (*names, "fw_excess", "bw_excess"):
                 setattr(self, name, getattr(self.parts[slowest], name))
 
-    def _passes(self, layout: list[int], stalled: float) -> list[StagePasses]:
-        """Return the passes of each stage, each of which is stalled for so long."""
+    def _stall(self, slowest: int) -> None:
+        """Count what the slowest stage waits for with each microbatch, and the most that any waits for once."""
+        m = self.run.microbatches
+        once = max(stage.exposed_time - m * stage.stalled for stage in self.dp_of_stages)
+        self.dp.stalled = self.dp_of_stages[slowest].stalled
+        self.dp.exposed_time = m * self.dp.stalled + once
+
+    def _passes(self, layout: list[int]) -> list[StagePasses]:
+        """Return the passes of each stage, stalls included."""
         stages, chunks = [], self.run.chunks
         of_ends = self.added[1:]
         for place, (blocks, part) in enumerate(zip(layout, self.parts, strict=True)):
@@ -176,6 +184,7 @@ class Batch:
             full = max(0, blocks - chunks)
             edges = blocks - full
             forward = full * fw["base"] + edges * fw["edge"]
+            stalled = self.dp_of_stages[place].stalled
             backward = full * bw["base"] + edges * bw["edge"] + stalled
             # A chunk without blocks is sent on.
             forward += (chunks - edges) * max(0, part.fw0["edge"] - part.fw0["base"])
@@ -184,7 +193,8 @@ class Batch:
             # Who waits for offload traffic has time for gradients of weights.
             idle = full * part.bw_excess["base"] + edges * part.bw_excess["edge"]
             saved = pairs(self.run, place) / self.run.microbatches * blocks * part.block.paired
-            stages.append(StagePasses(forward, backward, blocks * wgrad + idle, saved))
+            weight = blocks * wgrad + idle
+            stages.append(StagePasses(forward, backward, weight, saved, stalled))
         if self.embedding_head is not None:
             for stage, end in ((stages[0], 0), (stages[0 if self.run.folded else -1], 1)):
                 stage.forward += self.embedding_head.seconds("fw", comm=True)[end]
@@ -244,7 +254,8 @@ class Batch:
         alone, paired = self._longest_chunks(layout), self._longest_chunks(layout, each)
         assert alone is not None
         assert paired is not None
-        longest = max(alone + self.dp.stalled, *(stage.both for stage in stages))
+        most = max(stage.stalled for stage in stages)
+        longest = max(alone + most, *(stage.both for stage in stages))
         of_pairs = [
             stage.both - blocks * each for stage, blocks in zip(stages, layout, strict=True)
         ]
@@ -366,6 +377,7 @@ class Batch:
         """Data parallelism, published or in a natural form."""
         run, embedding_head, ex = self.run, self.embedding_head, self.execution
         several = run.data_ranks > 1 or run.expert_data_par > 1
+        self.dp_of_stages: list[DataParallel] = []
         for number, (stage, part) in enumerate(zip(run.stages(), self.parts, strict=True)):
             bw, ep = dict(part.bw), part.block.ep
             # A network does not send two things at once.
@@ -388,6 +400,7 @@ class Batch:
                 natural = Replicas(there, embedding_head, part._windows())
                 found.link_time, found.exposed_time = natural.link_time, natural.exposed_time
                 found.stalled = natural.stalled
+            self.dp_of_stages.append(copy(found))
             if number == 0:
                 self.dp = found
             else:
@@ -418,17 +431,16 @@ class Batch:
         p, chunks, m = ex.pipeline_par, ex.pipeline_interleaving, run.microbatches
         if ex.pp_schedule in SIMULATED:
             assert run.layout is not None
-            stages = self._passes(run.layout, self.dp.stalled)
+            stages = self._passes(run.layout)
             time = self._listed_time()
             idle = time - m * max(stage.busy for stage in stages)
             self.bubble_time = idle if idle > 1e-12 * time else 0  # or what rounding leaves
         elif run.layout is not None:
-            stages = self._passes(run.layout, self.dp.stalled)
+            stages = self._passes(run.layout)
             longest = self._longest_chunks(run.layout)
             if longest is not None:
                 longest = self._longest_on_average(run.layout, stages)
-            stalled = self.dp.stalled
-            self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks, longest, stalled)
+            self.bubble_time = idle_time(ex.pp_schedule, stages, m, chunks, longest)
         else:
             chunk = run.chunk_sum(fw) + run.chunk_sum(bw) + self.dp.stalled / chunks
             chunk += run.chunk_blocks * self.added[0]
@@ -476,7 +488,8 @@ class Batch:
                     forward = (blocks - 1) * part.fw["base"] + part.fw["edge"]
                     backward = (blocks - 1) * part.bw["base"] + part.bw["edge"]
                     weight += (blocks - 1) * part.bw_excess["base"] + part.bw_excess["edge"]
-                backward += blocks * part.added[0] + self.dp.stalled / len(own)
+                stalled = self.dp_of_stages[place].stalled
+                backward += blocks * part.added[0] + stalled / len(own)
                 ends = []
                 if self.embedding_head is not None:
                     last = len(dealt) - 1

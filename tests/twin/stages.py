@@ -148,12 +148,13 @@ def _balanced(total: int, stages: int, head: float) -> int:
 
 @dataclass
 class StagePasses:
-    """Seconds of a stage for a microbatch; `weight` is the part of `backward` for weights."""
+    """Seconds of a stage for a microbatch; of `backward` `weight` is for weights, and `stalled` waits for replicas."""
 
     forward: float
     backward: float
     weight: float
     saved: float = 0  # on average by pairs of passes
+    stalled: float = 0
 
     @property
     def both(self) -> float:
@@ -176,12 +177,11 @@ def idle_time(
     microbatches: int,
     chunks: int = 1,
     longest: float | None = None,
-    stalled: float = 0.0,
 ) -> float:
     """Seconds of a batch in which the slowest stage has nothing to do.
 
     A microbatch takes the longest of each chunk together, if that is more than the slowest stage. A place without one
-    does not take what its passes are `stalled` for.
+    is as long as the longest passes that nothing stalls.
     """
     slowest = stages[slowest_stage(stages)]
     if schedule == "1f1b":  # passes of a chunk of the others, while it fills and drains
@@ -190,7 +190,8 @@ def idle_time(
         rest = microbatches % len(stages)
         short = (chunks - 1) * (len(stages) - rest) if rest else 0
         wait = 0.0 if longest is None else longest - slowest.busy
-        return (others + short * (most - stalled)) / chunks + microbatches * wait
+        empty = max(stage.both - stage.stalled for stage in stages)
+        return (others + short * empty) / chunks + microbatches * wait
     if schedule == "gpipe":
         return gpipe_time(stages, microbatches) - microbatches * slowest.both
     return _zero_bubble(stages, microbatches)

@@ -8,10 +8,8 @@ from scipy.optimize import isotonic_regression
 
 from calculon.apps.calibrate.measured_rows import Row
 from calculon.errors import SpecError
+from calculon.statistics import LEVEL
 from calculon.units import Array
-
-LEVEL = 0.9
-"""Share of unseen rows between the ends, given enough groups."""
 
 LARGE = 2 / 3
 """Share of the best rate from which operations are large."""

@@ -6,6 +6,7 @@ from typing import Any
 from calculon.apps.cli.campaign_options import add_campaign, campaign_of, campaign_source
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.options import Parser, add_preset
+from calculon.apps.cli.question_options import set_in_order
 from calculon.apps.cli.search_options import add_values
 
 
@@ -44,6 +45,7 @@ def budget(arguments: argparse.Namespace) -> dict[str, Any]:
     from calculon.planner.planning import plan
     from calculon.search.restrict import parse
 
+    set_in_order(arguments)
     source = campaign_source(arguments)
     machines = [name.strip() for name in arguments.system.split(",") if name.strip()]
     specs = [

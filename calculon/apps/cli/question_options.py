@@ -1,5 +1,8 @@
 """Options that say a question about a training run, and a plan of one's own."""
 
+import argparse
+from pathlib import Path
+
 from calculon.apps.cli.options import Parser
 from calculon.errors import Problem, SpecError
 
@@ -32,6 +35,18 @@ def add_question_options(parser: Parser) -> None:
         help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
         "whose batch, sequences, precision and framework are asked for where no option says others",
     )
+
+
+def set_in_order(arguments: argparse.Namespace) -> None:
+    """Exchange processors and machine where they stand the other way round: a count is no machine."""
+    from calculon.planner.runs.fleet_search import ANY
+    from calculon.spec.spellings import is_counts
+
+    def counts(text: str) -> bool:
+        return (text == ANY or is_counts(text)) and not Path(text).exists()
+
+    if counts(arguments.system) and not counts(arguments.num_procs):
+        arguments.num_procs, arguments.system = arguments.system, arguments.num_procs
 
 
 def only_plan(plans: list[str] | None) -> str | None:

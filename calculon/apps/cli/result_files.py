@@ -17,7 +17,6 @@ import numpy as np
 from calculon.apps.report.result import Document, Result
 from calculon.editions import EDITIONS
 from calculon.errors import Problem, SpecError
-from calculon.inspect.group_conformal import LEVEL
 from calculon.inspect.layer_list import LayerStats
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
@@ -36,7 +35,7 @@ from calculon.spec.result_selection import (
     number_in,
     searches_in,
 )
-from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, CorrectedStats
+from calculon.statistics import ALL_PARTS_OF_TIME, BOUNDS, LEVEL, CorrectedStats
 
 DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
 

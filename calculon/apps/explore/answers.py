@@ -431,18 +431,26 @@ def _with_warnings(compute: Callable[[], T]) -> tuple[T, list[str]]:
         return compute(), told
 
 
-def listen() -> None:
-    """Let warnings of specs reach the answer that they belong to: those of several threads are told apart."""
-    warnings.simplefilter("always", SpecWarning)
-    before = warnings.showwarning
+class _Listening:
+    """Shows warnings as before, but those of specs to the answer that is being computed, if there is one."""
 
-    def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+    def __init__(self, before: Callable[..., None]):
+        self._before = before
+
+    def __call__(
+        self, message: Warning | str, category: type[Warning], *rest: Any, **more: Any
+    ) -> None:
         if issubclass(category, SpecWarning) and _TOLD.get() is not None:
             _tell(str(message))
         else:
-            before(message, category, *rest, **more)
+            self._before(message, category, *rest, **more)
 
-    warnings.showwarning = show
+
+def listen() -> None:
+    """Let warnings of specs reach the answer that they belong to: those of several threads are told apart."""
+    warnings.simplefilter("always", SpecWarning)
+    if not isinstance(warnings.showwarning, _Listening):
+        warnings.showwarning = _Listening(warnings.showwarning)
 
 
 __all__ = ["Answers", "Infeasible", "Shown", "listen", "telling"]

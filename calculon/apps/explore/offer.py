@@ -87,5 +87,6 @@ class Offer:
         raise SpecError("address", Problem(kind, f"a {kind} of the catalog", found, hint))
 
     def meant(self, kind: str, text: str) -> Sequence[str]:
-        """Return the names that a text may mean."""
-        return meaning(kind, text, catalog.names(kind)).names
+        """Return the names that a text may mean, or that resemble it."""
+        meant = meaning(kind, text, catalog.names(kind))
+        return meant.names or meant.near

@@ -11,11 +11,10 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.apps.views.waterfalls import Estimated
 from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import Estimate, estimate
-from calculon.inspect.group_conformal import LEVEL
 from calculon.planner.answer import Answer
 from calculon.search.search_result import SearchResult
 from calculon.spec.origin import titled
-from calculon.statistics import BOUNDS
+from calculon.statistics import BOUNDS, LEVEL
 
 Given = Estimate | SearchResult | Answer
 """What is compared and reported: an estimate, the best of a search, or one's own plan and the best of an answer."""

@@ -160,11 +160,11 @@ def _plan_cells(plan: Plan, row: int) -> dict[str, Any]:
     if plan.malformed[row] >= 0:
         return {"row": row, "plan": "-", "also": "-"}
     execution = {name: plan.values(name)[row].item() for name in NAMES}
-    also = choices_words(execution, _usual(execution))
+    also = choices_words(execution, usual_of(execution))
     return {"row": row, "plan": degrees_words(execution), "also": ", ".join(also)}
 
 
-def _usual(execution: Mapping[str, Any]) -> Mapping[str, Any]:
+def usual_of(execution: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return what needs no word of an execution: what its preset says."""
     if execution["edition"] == PUBLISHED:
         return {}
@@ -216,7 +216,7 @@ def _model(one: Model) -> str:
 def _execution(one: Execution) -> str:
     """Return its words, and folded away the fields that have another value than their default."""
     fields = {name: getattr(one, name) for name in NAMES}
-    words = plan_words(fields, _usual(fields))
+    words = plan_words(fields, usual_of(fields))
     terms = one.edition if one.edition == PUBLISHED else f"{one.edition}, {one.preset}"
     title = heading(f"{one.num_procs:,} processors", f"edition {terms}")
     shown = {

@@ -209,7 +209,7 @@ class Comparison(Displayed):
 
     @property
     def sureness(self) -> Iterator[str]:
-        """The intervals of the times, and which results are told apart, each in a sentence."""
+        """The intervals of the times, and which results are distinguishable, each in a sentence."""
         pairs = zip(self.letters, self.results, strict=True)
         ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
         if ends:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.apps.report.text_tables import Column, Table
+from calculon.statistics import LEVEL
 from calculon.units import duration, scaled
 
 Order = Mapping[str, Any]
@@ -52,26 +53,37 @@ def order_in_words(order: Order, first: str = "the best", other: str = "mine") -
     """Say which of two plans is faster, and how sure that is.
 
     >>> order_in_words({"longer": 0.04, "probability": 0.83, "margin": 0.06, "told_apart": False}, "A", "B")
-    'not told apart, A beats B with 83 %'
+    'not distinguishable, A is faster in 83 % of cases'
     """
     ahead = order["probability"] >= 0.5
     names = (first, other) if ahead else (other, first)
     sure = max(order["probability"], 1 - order["probability"])
-    words = "told apart" if order["told_apart"] else "not told apart"
-    return f"{words}, {names[0]} beats {names[1]} with {chance(sure)}"
+    words = "distinguishable" if order["told_apart"] else "not distinguishable"
+    return f"{words}, {names[0]} is faster in {chance(sure)} of cases"
+
+
+SURE = (1 + LEVEL) / 2
+"""Probability that one of two plans is the faster one, above which they are distinguishable."""
+
+WHY_TIED = (
+    "In measured runs, errors of like plans cancel and those of unlike plans do not: so a small difference can be "
+    "sure where a larger one is not. Two plans are distinguishable where one is faster in more than "
+    f"{100 * SURE:.0f} % of cases"
+)
+"""Why a slower plan may be marked as not distinguishable where a faster one is not."""
 
 
 def ties_in_words(alike: int, among: int, simplest: str) -> str:
-    """Say how many executions are not told apart from the fastest, which is one of them, and name the simplest.
+    """Say how many executions are not distinguishable from the fastest, which is one of them, and name the simplest.
 
-    >>> ties_in_words(1, 10, "TP 8, DP 8 (# 0)")
-    'The fastest is told apart from all others by measured runs of like plans'
-    >>> ties_in_words(3, 10, "TP 8, DP 8 (# 2)")
-    '~ 3 of 10 are not told apart by measured runs of like plans, the fastest included; the simplest: TP 8, DP 8 (# 2)'
+    >>> ties_in_words(1, 10, "TP 8 (# 0)")
+    'The fastest is distinguishable from all others by measured runs of like plans'
+    >>> ties_in_words(3, 10, "TP 8 (# 2)")
+    '~ 3 of 10, with the fastest, are not distinguishable by measured runs of like plans; the simplest: TP 8 (# 2)'
     """
     if alike == 1:
-        return "The fastest is told apart from all others by measured runs of like plans"
-    told = f"~ {alike} of {among} are not told apart by measured runs of like plans, the fastest included"
+        return "The fastest is distinguishable from all others by measured runs of like plans"
+    told = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of like plans"
     return f"{told}; the simplest: {simplest}"
 
 

@@ -10,7 +10,7 @@ from calculon.apps.report.context_section import context_section
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.grids import grid, indented
-from calculon.apps.report.how_sure import chance, nearest_table, order_in_words, remarks
+from calculon.apps.report.how_sure import WHY_TIED, chance, nearest_table, order_in_words, remarks
 from calculon.apps.report.plans_table import mfu_name
 from calculon.apps.report.result import Result
 from calculon.apps.report.run_defaults import defaults_line
@@ -165,9 +165,11 @@ class PlanPage:
         for tie, words in zip(self.answer["ties"], _TIES, strict=True):
             share = "" if tie["ratio"] is None else f"{(tie['ratio'] - 1) * 100:.0f} %"
             yield indented(Text(f"{words.format(share)}: {self._tie(tie)}"))
+        if self.answer["ties"][-1]["plans"] > 1:
+            yield indented(Text(f"{WHY_TIED}.", "dim"))
 
     def _tie(self, tie: Document) -> str:
-        """Say how many plans are as fast as the best, and which is the simplest of them."""
+        """Say how many plans are not distinguishable from the best, and which is the simplest of them."""
         if tie["plans"] == 1:
             return "none but the best."
         best, simplest = self.plans["0"], tie["simplest"]
@@ -304,7 +306,7 @@ _SHOWN = 6
 
 _TIES = (
     "Within {}, as the same run differs from day to day",
-    "Not told apart by measured runs of like plans",
+    "Not distinguishable by measured runs of like plans",
 )
 """What the ties of an answer are: within so many percent, and within the margin of each."""
 
@@ -322,10 +324,10 @@ def against_words(longer: float) -> str:
     """Write how much longer a plan takes than the best.
 
     >>> against_words(0.0693), against_words(0.0)
-    ('+7 % against the best', 'as long as the best')
+    ('+7 % against the best', 'the same time as the best')
     """
     if abs(longer) < _LEAST_RATIO:
-        return "as long as the best"
+        return "the same time as the best"
     return f"{_percent(longer)} against the best"
 
 

@@ -17,19 +17,27 @@ from calculon.spec.plan_words import choices_words, degrees_words
 from calculon.statistics import BOUNDS
 from calculon.units import between
 
-MEANING = (
-    "TP, PP, DP: tensor, pipeline and data parallelism, PP 4 x 2 with 2 chunks per stage; mbs: sequences of a "
-    "microbatch; SP: sequence parallelism; GiB: needed of the tier-1 memory; 90 %: interval of the time; MFU: of the "
-    "peak, without masked keys where the kernel skips them; seq/s: sequences per second, /proc of each processor; ~: "
-    "not told apart from the fastest by measured runs of like plans"
-)
-"""The meaning of the short words."""
-
 TIED = "~"
-"""Mark of plans that are not told apart from the fastest."""
+"""Mark of plans that are not distinguishable from the fastest."""
 
-_OF_EXPERTS = "; EP: ranks over which experts are spread, ETP: ranks over which each is split"
-_OF_SEQUENCES = "; CP: ranks over which each sequence is split"
+_WORDS: Mapping[str, str] = {
+    " x ": "PP 4 x 2: 4 stages of 2 chunks each",
+    "CP ": "CP: ranks over which each sequence is split",
+    "EP ": "EP: ranks over which experts are spread, ETP: ranks over which each is split",
+    "mbs ": "mbs: sequences of a microbatch",
+    "SP": "SP: sequence parallelism",
+}
+"""The meaning of what short words of plans contain."""
+
+_COLUMNS: Mapping[str, str] = {
+    "memory": "GiB: needed of the tier-1 memory",
+    "interval": "90 %: interval of the time",
+    "share": "MFU: of the peak, without masked keys where the kernel skips them",
+    "rate": "seq/s: sequences per second",
+    "each": "/proc: of each processor",
+    "tie": f"{TIED}: not distinguishable from the fastest by measured runs of like plans",
+}
+"""The meaning of columns by their keys."""
 
 _MORE = "a wider screen or an output file"
 _SHORT = {
@@ -56,14 +64,14 @@ class Plans:
     shared: str
     table: Table
 
-
-def meaning(executions: Sequence[Mapping[str, Any]]) -> str:
-    """Return the meaning of the short words of some plans."""
-    spread, split = (
-        any(execution.get(name, 1) > 1 for execution in executions)
-        for name in ("expert_par", "context_par")
-    )
-    return MEANING + _OF_EXPERTS * spread + _OF_SEQUENCES * split
+    @property
+    def meaning(self) -> str:
+        """The meaning of the short words and columns that there are."""
+        cells = [f"{row['plan']}, {row['words']}" for row in self.table.rows]
+        words = (told for part, told in _WORDS.items() if any(part in cell for cell in cells))
+        shown = {column.key for column in self.table.columns}
+        columns = (told for key, told in _COLUMNS.items() if key in shown)
+        return "; ".join(("TP, PP, DP: tensor, pipeline and data parallelism", *words, *columns))
 
 
 def apart(executions: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -111,7 +119,7 @@ def plans_table(
     numbers : sequence of int
         What each is called; by default its rank.
     ties : sequence of bool
-        Which of them are not told apart from the fastest: a mark says so.
+        Which of them are not distinguishable from the fastest: a mark says so.
     whole : bool
         Words that are too long take several lines, rather than being cut.
     """

@@ -15,7 +15,7 @@ from calculon.apps.report.comparison_tables import sections
 from calculon.apps.report.console import recording
 from calculon.apps.report.how_sure import Order
 from calculon.apps.report.page import Page
-from calculon.apps.report.plans_table import meaning, plans_table
+from calculon.apps.report.plans_table import plans_table
 from calculon.apps.report.result import Document, Result
 from calculon.apps.report.text_tables import Column, Section, Table
 from calculon.apps.report.winners import LEGEND, winners_table
@@ -172,7 +172,7 @@ def _winners(title: str, shown: Sequence[Result]) -> list[str]:
     if all(one.edition == PUBLISHED for one in shown):
         return [titled(title, winners_table(executions, stats)), quiet(LEGEND)]
     plans = plans_table(executions, stats, usual=[one.usual for one in shown])
-    return [titled(title, plans.table, plans.shared), quiet(meaning(executions))]
+    return [titled(title, plans.table, plans.shared), quiet(plans.meaning)]
 
 
 def _statistics(result: Result) -> Table:

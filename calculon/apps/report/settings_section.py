@@ -46,7 +46,7 @@ def gained(longer: float, margin: float | None = None) -> str:
     >>> gained(-0.079), gained(0.5, 0.35)
     ('-7.9 %', '+50.0 % (tie margin 35.0 %)')
     >>> gained(-0.079, 0.025), gained(-0.079, 0.25)
-    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, not told apart (tie margin 20.0 %)')
+    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, not distinguishable (tie margin 20.0 %)')
     """
     said = f"{longer * 100:+.1f} %"
     if margin is None:
@@ -54,7 +54,7 @@ def gained(longer: float, margin: float | None = None) -> str:
     sure = max(1 + longer, 1 / (1 + longer)) > 1 + margin
     if longer < 0:
         margin = 1 - 1 / (1 + margin)
-    return f"{said}{'' if sure else ', not told apart'} (tie margin {margin * 100:.1f} %)"
+    return f"{said}{'' if sure else ', not distinguishable'} (tie margin {margin * 100:.1f} %)"
 
 
 def _row(change: Document) -> dict[str, str]:

@@ -5,9 +5,7 @@ a strategy, so that each is plain code.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import reduce
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -28,7 +26,6 @@ from calculon.parallel.data.synced import (
 )
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.schedule import Schedule
-from calculon.plan.stage_layout import FIRST, LAST
 from calculon.records import apply
 from calculon.units import Array, Bytes
 
@@ -49,52 +46,14 @@ class DataParallelStrategy(ABC):
         """Whether a rank keeps its share of the weights only."""
         return self.sharding is not None and self.sharding.weights
 
-    def traffic(
-        self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
-    ) -> Array:
-        """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block.
-
-        Of stages that differ, those of the stage where they take longest.
-        """
-        stages = list(_stages(cost.schedule, embedding_head))
-        if len(stages) == 1:
-            return self.stage_traffic(synced, embedding_head, cost)
-        found, times = (
-            [self.stage_traffic(synced, ends, replace(one, schedule=here)) for here, ends in stages]
-            for one in (cost, CollectiveCost(cost.system, cost.schedule))
-        )
-        most, longest = found[0], times[0]
-        for value, time in zip(found[1:], times[1:], strict=True):
-            most, longest = np.where(time > longest, value, most), np.maximum(time, longest)
-        return most
-
-    def sync(
-        self,
-        synced: SyncedBlock,
-        embedding_head: SyncedEmbeddingHead | None,
-        backward: BackwardPass,
-        cost: CollectiveCost,
-        edition: Edition,
-    ) -> GradientSync:
-        """Time the synchronisation of replicas (section 5.6); `synced` is one block.
-
-        Of stages that differ, that of the stage which takes longest.
-        """
-        stages = list(_stages(cost.schedule, embedding_head))
-        if len(stages) == 1:
-            return self.stage_sync(synced, embedding_head, backward, cost, edition)
-        cost = replace(cost, known={})  # blocks are the same everywhere
-        found = [
-            self.stage_sync(synced, ends, backward, replace(cost, schedule=here), edition)
-            for here, ends in stages
-        ]
-        return apply(lambda *times: reduce(np.maximum, times), found)
-
     @abstractmethod
     def stage_traffic(
         self, synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
     ) -> Array:
-        """Return the same of a stage with the blocks of the schedule."""
+        """Return what all collectives of a batch take, as a cost function counts it; `synced` is one block.
+
+        Of a stage with the blocks of the schedule.
+        """
 
     @abstractmethod
     def stage_sync(
@@ -105,7 +64,7 @@ class DataParallelStrategy(ABC):
         cost: CollectiveCost,
         edition: Edition,
     ) -> GradientSync:
-        """Time that of a stage with the blocks of the schedule."""
+        """Time the synchronisation of replicas (section 5.6) on a stage with the blocks of the schedule."""
 
     @abstractmethod
     def gradients(self, working: Bytes, waiting: Bytes, blocks: Array | int) -> Bytes:
@@ -262,33 +221,3 @@ STRATEGIES: Mapping[str, DataParallelStrategy] = {
     **{name: ExplicitStrategy(sharding) for name, sharding in SHARDINGS.items()},
 }
 """The strategy of each value of ``zero_stage``."""
-
-
-def _stages(
-    schedule: Schedule, embedding_head: SyncedEmbeddingHead | None
-) -> Iterator[tuple[Schedule, SyncedEmbeddingHead | None]]:
-    """Yield the stages that can have most to synchronise, or least time for it: blocks, and embedding or head.
-
-    Stages that are laid out have blocks of their own: the first, the largest and the smallest between, and the last.
-    """
-    layout = schedule.layout
-    if layout is None:
-        yield schedule, embedding_head
-        return
-    blocks = [layout.blocks[FIRST], layout.largest_between, layout.blocks[LAST]]
-    if np.any(layout.smallest_between != layout.largest_between):
-        blocks.insert(LAST, layout.smallest_between)
-    for place, count in enumerate(blocks):
-        ends = embedding_head
-        if ends is not None:
-            ends = ends.on_stage(schedule, first=place == 0, last=place == len(blocks) - 1)
-        yield schedule.with_blocks(count), ends
-
-
-def data_traffic(
-    synced: SyncedBlock, embedding_head: SyncedEmbeddingHead | None, cost: CollectiveCost
-) -> Array:
-    """Return what all data-parallel collectives of a batch take; nothing for one replica, or in inference."""
-    schedule = cost.schedule
-    found = STRATEGIES[schedule.choice.zero_stage].traffic(synced, embedding_head, cost)
-    return np.where(schedule.reduces & schedule.training, found, 0.0)

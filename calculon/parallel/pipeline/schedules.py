@@ -22,13 +22,15 @@ class Passes:
     """Time that a stage takes for one microbatch; the first axis of all arrays is that of kinds of stage.
 
     The first stage is of the first kind and the last of the last kind. ``stages`` counts those of each kind.
-    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights.
+    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights, and ``stalled``
+    the part that waits for traffic between replicas for each microbatch.
     """
 
     stages: Count
     forward: Seconds
     backward: Seconds
     weight: Seconds
+    stalled: Seconds | float = 0.0
 
     @property
     def both(self) -> Seconds:
@@ -39,7 +41,7 @@ class Passes:
         """Add a time up over all stages."""
         return reduce(add, self.stages * time)
 
-    def largest(self, time: Seconds) -> Seconds:
+    def largest(self, time: Seconds | float) -> Seconds:
         """Return the largest time of a stage."""
         return np.where(self.stages > 0, time, 0.0).max(axis=0)
 
@@ -50,7 +52,6 @@ def batch_time(
     microbatches: Count,
     chunks: Count | int = 1,
     longest: Seconds | None = None,
-    stalled: Seconds | float = 0.0,
 ) -> Seconds:
     r"""Time from the first pass of a batch to the last.
 
@@ -68,8 +69,7 @@ def batch_time(
         the stage that takes longest there: `longest`, :math:`\sum_c \max_i S_{ic}`, takes the place of
         :math:`\max S_i` in the first term. That is not exact: within 8 % below and 11 % above the execution for 4 to
         16 stages whose blocks differ by 2 at most and two or more groups; 1.3 % above for the layout of Llama 3 405B.
-        The places that a last, short group leaves empty have no part in what of a pass is `stalled`: traffic between
-        replicas for each microbatch.
+        The places that a last, short group leaves empty are as long as the longest passes that nothing stalls.
     ``zb_h1``
         :math:`m S_l + \sum_{i \ne l} F_i + \max(0, \sum_{i \ne l} (B_i - W_i) - n W_l + W_0)` with the slowest stage
         *l* and :math:`n = \min(p, m)`; where all are alike :math:`m S + (p - 1)(S - W) - (n - 1) W` (Qi et al.,
@@ -89,7 +89,8 @@ def batch_time(
         stages = reduce(add, passes.stages)
         rest = np.mod(microbatches, stages)
         short = np.where(rest != 0, (chunks - 1) * (stages - rest), 0.0)
-        fill = passes.total(passes.both) - slowest + short * (slowest - stalled)
+        empty = passes.largest(passes.both - passes.stalled)
+        fill = passes.total(passes.both) - slowest + short * empty
         time = microbatches * (slowest if longest is None else longest) + fill / chunks
     return time
 

@@ -224,7 +224,8 @@ class TrainingRun(Displayed):
         SpecError
             For another kind or option, and where matplotlib is missing.
         """
-        return drawn(self, kind, **options)
+        picture: Figure = drawn(self, kind, **options)
+        return picture
 
     def __repr__(self) -> str:
         e = self.main.estimate

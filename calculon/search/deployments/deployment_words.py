@@ -95,7 +95,7 @@ _WORDS = Words(
     wanted="a figure of serving or a field of a deployment",
     none="no figure of serving and no field of a deployment",
     example="ttft_p < 0.5 and tensor_par <= 4",
-    see=f"{_SEE}, calculon describe deployment",
+    see=f"see: {_SEE}, calculon describe deployment",
 )
 
 

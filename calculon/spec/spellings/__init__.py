@@ -12,7 +12,7 @@ from calculon.spec.spellings.amounts import (
     tokens,
 )
 from calculon.spec.spellings.precisions import PRECISIONS, precision
-from calculon.spec.spellings.processor_counts import processor_counts
+from calculon.spec.spellings.processor_counts import is_counts, processor_counts
 
 __all__ = [
     "PRECISIONS",
@@ -20,6 +20,7 @@ __all__ = [
     "dollars",
     "duration",
     "global_batch",
+    "is_counts",
     "precision",
     "processor_counts",
     "sequence_length",

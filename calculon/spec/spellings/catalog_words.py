@@ -12,6 +12,7 @@ every system that says nothing about itself, and every model beside which there 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
@@ -46,6 +47,8 @@ _VENDORS = frozenset(
 """Words that may stand beside the name of a system and tell nothing of it."""
 
 _MOST_NEAR = 6
+_LEAST_WORD = 3  # letters of a beginning that says something
+_ALIKE = 0.8  # of difflib: one letter of five may differ
 _MOST_SPLITS = 32
 _LONGEST = 100  # characters of a name
 
@@ -130,6 +133,7 @@ def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
         return Meaning(_in_order(names, known))
     some = _parts(text)
     near = {name for name, own in parts.items() if some and some <= own}
+    near = near or _with_like_words(some, parts)
     near = near or keys.get(_nearest(asked[0], list(keys)), set())
     return Meaning((), _shortest(near, known))
 
@@ -148,6 +152,24 @@ def _keys(text: str) -> tuple[str, ...]:
     versions = [joined, re.sub(r"^([a-z]+-?\d)\.(\d)(?=-)", r"\1\2", joined)]
     keys = (re.sub(r"(?<=\d)-(?=\d)", ".", version).replace("-", "") for version in versions)
     return tuple(dict.fromkeys(keys))
+
+
+def _with_like_words(asked: set[str], parts: Mapping[str, set[str]]) -> set[str]:
+    """Return the names of models with each number of a text, and with words that its words begin or resemble."""
+    words = {one for one in asked if one.isalpha() and len(one) >= _LEAST_WORD}
+    known = {one for own in parts.values() for one in own if one.isalpha()}
+    like = {
+        word: {one for one in known if one.startswith(word)}
+        | {*get_close_matches(word, known, n=len(known), cutoff=_ALIKE)}
+        for word in words
+    }
+    if not words:
+        return set()
+    return {
+        name
+        for name, own in parts.items()
+        if asked - words <= own and all(own & like[word] for word in words)
+    }
 
 
 def _without_organisation(text: str) -> str:
@@ -197,7 +219,10 @@ def _near_systems(
     claims: Mapping[str, Sequence[Sequence[str]]],
     known: Iterable[str],
 ) -> set[str]:
-    """Return the systems with all words of a text, else with its processor, else of the nearest spelling."""
+    """Return the systems with all words of a text, else with its processor, else with words that begin so.
+
+    Where there are none, the one of the nearest spelling.
+    """
     words_of = {name: {*chain(*claims.get(name, ()), _words(name))} for name in known}
     whole = {name for name, own in words_of.items() if any(some and some <= own for some in asked)}
     if whole:
@@ -205,10 +230,18 @@ def _near_systems(
     processor = {word for word in _words(text) if re.search(r"[a-z]\d", word)} - {"nvl72"}
     if near := {name for name in claims if processor & words_of[name]}:
         return near
+    if near := {name for name in claims if _begin(_words(text), words_of[name])}:
+        return near
     spelled = {"".join(one): name for name, some in claims.items() for one in some}
     spelled |= {name.replace("_", ""): name for name in known}
     close = spelled.get(_nearest("".join(_words(text)), list(spelled)))
     return {close} if close else set()
+
+
+def _begin(asked: Sequence[str], words: set[str]) -> bool:
+    """Tell whether words of a system begin with each word of a text, of which one says something."""
+    told = any(len(one) >= _LEAST_WORD for one in asked)
+    return told and all(any(word.startswith(one) for word in words) for one in asked)
 
 
 def _words(text: str) -> tuple[str, ...]:

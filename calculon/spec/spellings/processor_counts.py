@@ -55,6 +55,15 @@ def processor_counts(text: str, name: str = "num_procs") -> tuple[int, ...]:
     return tuple(counts)
 
 
+def is_counts(text: str) -> bool:
+    """Tell whether a text has the form of counts, whatever their values.
+
+    >>> is_counts("512, 1k-4k"), is_counts("8:64:x2"), is_counts("h100"), is_counts("")
+    (True, True, False, False)
+    """
+    return text.isascii() and all(_PART.fullmatch(part.strip()) for part in text.split(","))
+
+
 def _part(part: str, text: str, name: str) -> "range | list[int]":
     """Return the counts of one part between commas."""
     match = _PART.fullmatch(part)

@@ -133,8 +133,8 @@ def test_a_missing_package_is_told_with_the_cure(run, monkeypatch):
     code, _, err = run("explore")
     assert code == 2
     assert err.count("\n") == 1
-    assert "no uvicorn" in err
-    assert "pip install 'calculon[web]'" in err
+    assert "the extra web, found no uvicorn" in err
+    assert "pip install '.[web]'" in err
 
 
 def test_the_network_is_warned_of(run, monkeypatch):

@@ -320,12 +320,13 @@ def test_a_search_of_the_corrected_edition_says_how_sure_it_is(run):
     assert best.belief.remark in out
     assert all(text in out for text in best.belief.outside)
     assert re.search(
-        r"~ \d of 3 are not told apart by measured runs of like plans", " ".join(out.split())
+        r"~ \d of 3, with the fastest, are not distinguishable by measured runs of like plans",
+        " ".join(out.split()),
     )
     several = ("llama3-8B", "64,65536", 512, "bfloat16", "h100_80g_sxm", "-", *FEW)
     assert "\n64 processors: " not in run("loe", *several).out  # where one count alone is possible
     published = run("loe", *SPACE, "-", "-t", "2").out
-    assert not any(text in published for text in ("90 %:", "told apart", OUTSIDE))
+    assert not any(text in published for text in ("90 %:", "distinguishable", OUTSIDE))
 
 
 def test_files_say_how_sure_the_order_of_winners_is(run):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from calculon import inputs
@@ -85,6 +86,39 @@ def test_a_button_mends_a_plan_that_cannot_run(visitor: Visitor) -> None:
     settled(page)
     assert not page.query_selector("#part-problem")
     assert page.query_selector("#part-figures strong")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_each_change_towards_the_best_saves_is_in_sight(visitor: Visitor, width: int) -> None:
+    own = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
+    page = resized(visitor.open({**SMALL, **own}, charts=False), width)
+    rows = page.locator("#part-against tbody tr")
+    assert rows.count()
+    for cell in rows.locator(".mostly").all():
+        assert cell.inner_text().strip()
+        assert cell.bounding_box()["x"] + cell.bounding_box()["width"] <= width
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_change_stays_under_the_finger_with_its_answer_in_sight(
+    visitor: Visitor, width: int
+) -> None:
+    own = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
+    page = resized(visitor.open({**SMALL, **own}), width)
+    chip = page.locator("#chip-tensor_par-2")
+    chip.scroll_into_view_if_needed()
+    before = chip.bounding_box()["y"]
+    chip.focus()
+    page.keyboard.press("Enter")
+    settled(page)
+    assert "tensor_par=2" in page.url
+    assert abs(chip.bounding_box()["y"] - before) <= 2
+    assert page.evaluate("document.activeElement.id") == "chip-tensor_par-2"
+    headline = page.inner_text("#part-figures strong >> nth=0")
+    page.wait_for_selector("#answer", state="visible")
+    assert headline in page.inner_text("#answer")
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_selector("#answer", state="hidden")
 
 
 def test_one_change_towards_the_best_is_taken_over_alone(visitor: Visitor) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_screen
@@ -75,6 +76,62 @@ def test_nothing_of_it_is_wider_than_the_screen(
         resized(page, width, dark=dark)
         picture(page, f"search-{width}{'-dark' if dark else ''}")
         assert not wider_than_screen(page)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_plans_show_their_times_at_once_and_tables_say_where_they_go_on(
+    visitor: Visitor, width: int
+) -> None:
+    page = resized(visitor.open(SMALL, charts=False), width)
+    table = page.locator("#part-search-plans table").first
+    names = table.locator("thead th").all_inner_texts()
+    time = table.locator("tbody tr").first.locator("th, td").nth(names.index("time"))
+    place = time.bounding_box()
+    assert place["x"] + place["width"] <= width
+    shadows = page.evaluate(
+        """() => [...document.querySelectorAll("main table")]
+          .filter((one) => one.scrollWidth > one.clientWidth)
+          .map((one) => getComputedStyle(one).backgroundAttachment)"""
+    )
+    assert set(shadows) <= {"local, local, scroll, scroll"}
+    assert width > 390 or shadows
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_fields_take_the_words_of_the_table_offer_them_and_say_what_is_wrong(
+    visitor: Visitor, width: int
+) -> None:
+    page = resized(visitor.open(SMALL, charts=False), width)
+    for name in ("where", "fix", "counts"):
+        room = page.evaluate(
+            """(id) => {
+              const field = document.getElementById(id);
+              const size = field.getBoundingClientRect().width;
+              field.value = field.placeholder;
+              const needed = field.scrollWidth;
+              field.value = "";
+              return size - needed;
+            }""",
+            f"s-{name}",
+        )
+        assert room >= 0
+    offered = "document.getElementById('s-where').list.options"
+    page.fill("#s-where", "TP <= 2 and mem")
+    assert "TP <= 2 and memory" in page.evaluate(f"[...{offered}].map((one) => one.value)")
+    page.fill("#s-where", "TP <= 2 and memory < 1")
+    page.press("#s-where", "Enter")
+    settled(page)
+    assert "write 1 GiB" in page.inner_text("#message")
+    assert "Only executions with" in page.inner_text("#message")
+    place = page.locator("#message").bounding_box()
+    assert 0 <= place["y"] < page.viewport_size["height"] - place["height"]
+    page.fill("#s-where", "TP <= 2 and GiB < 70")
+    page.press("#s-where", "Enter")
+    settled(page)
+    assert not page.inner_text("#message")
+    names = [row.get_attribute("data-key") or "" for row in page.locator("tr[data-key]").all()]
+    assert names
+    assert all(int(name.split(".")[0]) <= 2 for name in names)
 
 
 def _tried(words: str) -> int:

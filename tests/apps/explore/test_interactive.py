@@ -6,9 +6,9 @@ import pytest
 
 import calculon
 from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.interactive import chart
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
+from calculon.apps.explore.result_charts import chart
 from calculon.apps.explore.views import KINDS
 from calculon.errors import Infeasible, SpecError
 
@@ -62,6 +62,69 @@ def test_a_sensitivity_has_the_tornado_of_the_page(answer):
     assert without_links(chart(found, "tornado")) == on_page("machine-effects", view="machine")
 
 
+def test_a_waterfall_is_that_of_the_answer_under_its_own_names(answer):
+    alone = calculon.waterfall(answer.mine.estimate, answer.best)
+    found, whole = (chart(one, "waterfall") for one in (alone, answer))
+    assert found["data"][0].pop("y")[1:-1] == whole["data"][0].pop("y")[1:-1]
+    assert found["data"] == whole["data"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [("heatmap", "search-splits"), ("pareto", "search-front"), ("capacity", "machine-capacity")],
+)
+def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, answer):
+    assert without_links(chart(answer, kind)) == on_page(part)
+
+
+def test_other_statistics_are_asked_for_as_on_the_page(answer):
+    expected = on_page("search-front", options={"x": "mfu"})
+    assert without_links(chart(answer, "pareto", x="mfu")) == expected
+
+
+def test_numbers_of_processors_are_those_of_the_page():
+    counts = [16, 32, 64]
+    asked = calculon.plan("llama3-8B", counts, "h100_80g_sxm", batch=512)
+    options = {"counts": ",".join(map(str, counts))}
+    assert without_links(chart(asked, "scaling")) == on_page(
+        "search-counts", batch="512", options=options
+    )
+
+
+def test_what_memory_buys_is_the_same_of_a_sensitivity_that_searched_again():
+    small = calculon.plan("gpt2-124M", 4, "a100_80g_sxm")
+    asked = small.best.model, small.best.execution, small.best.system
+    again = calculon.sensitivity(*asked, replan=True)
+    assert without_links(chart(again, "capacity")) == without_links(chart(small, "capacity"))
+    with pytest.raises(SpecError, match="replan=True"):
+        chart(calculon.sensitivity(*asked), "capacity")
+
+
+def test_executions_have_their_best_by_split_and_what_none_beats(answer):
+    places = {"x": "proc_mem_tier1_cap_req", "y": "sample_rate"}
+    table = answer.found.evaluation  # in the order of the rate
+    found, searched = (
+        chart(one, kind, **places)["data"]
+        for one, kind in ((table, "scatter"), (answer.found, "pareto"))
+    )
+    assert [one["name"] for one in found] == ["each split", "unbeaten", "best"]
+    for one, other in zip(found, searched, strict=True):
+        assert (one["x"], one["y"]) == (other["x"], other["y"])
+    worst_first = table.take(slice(None, None, -1))
+    assert chart(worst_first, "scatter", **places)["data"][0]["y"] == found[0]["y"]
+    counts = chart(table, "scatter", x="num_procs", y="sample_rate")["data"]
+    assert {x for trace in counts for x in trace["x"]} == {64}
+    assert list(table.plot(interactive=True).data[0].x) == found[0]["x"]
+
+
+def test_executions_none_of_which_can_run_have_no_chart(answer):
+    whole = {**answer.best.execution.to_dict(), "microbatch_size": 512, "data_par_overlap": False}
+    table = calculon.evaluate("llama3-70B", "h100_80g_sxm", [whole])
+    assert not table.feasible.any()
+    with pytest.raises(Infeasible, match="none of 1 executions"):
+        table.plot(interactive=True)
+
+
 def test_options_are_those_of_the_part(answer):
     expected = on_page("schedule", options={"microbatches": "3"})
     assert without_links(chart(answer.best, "schedule", microbatches=3)) == expected
@@ -105,11 +168,26 @@ def test_plot_gives_a_figure_of_plotly_with_this_data(answer):
     assert len(answer.best.plot("schedule", interactive=True, microbatches=2).data) > 1
 
 
+def test_a_chart_whose_key_is_beside_it_on_the_page_has_a_legend(answer):
+    bars = chart(answer, "memory")
+    assert bars["layout"]["showlegend"] is False
+    figure = answer.plot("memory", interactive=True)
+    assert figure.layout.showlegend
+    assert figure.layout.height > bars["layout"]["height"]
+    assert not answer.plot("heatmap", interactive=True).layout.showlegend
+
+
 def test_kinds_that_are_not_interactive_are_told(answer):
-    with pytest.raises(SpecError, match="one of breakdown, memory"):
-        answer.plot("scaling", interactive=True)
+    with pytest.raises(SpecError, match="interactive kind of Estimate, one of breakdown, memory"):
+        answer.best.plot("scaling", interactive=True)
     with pytest.raises(SpecError, match="none for memory"):
         answer.best.plot("memory", interactive=True, microbatch=2)
+
+
+def test_results_without_interactive_charts_name_those_that_have_some():
+    run = calculon.campaign("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm", tokens="1G")
+    with pytest.raises(SpecError, match=r"which Estimate, Answer, .* have, found TrainingRun"):
+        run.plot(interactive=True)
 
 
 def test_nothing_to_draw_is_told():
@@ -123,6 +201,6 @@ def test_nothing_to_draw_is_told():
 
 
 def test_without_plotly_the_message_says_how_to_install_it(answer, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
-    with pytest.raises(SpecError, match=r"pip install 'calculon\[web\]'"):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(SpecError, match=r"no plotly\. .* pip install '\.\[web\]'"):
         answer.plot(interactive=True)

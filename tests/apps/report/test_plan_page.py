@@ -134,7 +134,7 @@ def test_a_plan_of_ones_own_on_other_processors_is_compared_by_the_processor():
     assert f": {_percent(ratio)} processor time a sample against the best" in text
     section = text[text.index("Mine:") : text.index("From mine to")]
     assert ", on 128 processors" in section
-    assert "told apart" not in section
+    assert "distinguishable" not in section
 
 
 def test_the_simplest_of_equally_fast_plans_says_what_it_costs():

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from calculon.apps.report.plans_table import MEANING, apart, meaning, plans_table, ranks
+from calculon.apps.report.plans_table import TIED, apart, plans_table, ranks
 from calculon.records import column
 from calculon.search.driver import search
 from calculon.statistics import CorrectedStats
@@ -136,14 +136,25 @@ def test_plans_that_differ_in_switches_are_not_apart(rows):
     assert apart([executions[0], switch, other, switch]) == [0, 2]
 
 
-def test_the_meaning_of_every_short_word():
-    for word in ("TP,", "mbs:", "SP:", "GiB:", "90 %:", "MFU:", "seq/s:", "/proc"):
-        assert word in MEANING
+def test_every_short_word_and_column_has_a_meaning_where_it_is_there(rows):
+    executions, stats, usual = rows
+    several = plans_table(
+        executions, stats, usual=usual, ties=[False] * (len(rows[0]) - 1) + [True]
+    )
+    titles = {column.title for column in several.table.columns}
+    for title in ("GiB", "90 %", "MFU", "seq/s", "/proc", TIED):
+        assert (f"{title}: " in several.meaning) == (title in titles)
+    cells = [f"{row['plan']} {row['words']}" for row in several.table.rows]
+    for word, told in (("SP", "SP: "), ("mbs ", "mbs: "), (" x ", "PP 4 x 2: "), ("CP ", "CP: ")):
+        assert (told in several.meaning) == any(word in cell for cell in cells)
+    (alone,) = (plans_table(executions[:1], stats[:1], usual=usual[:1]),)
+    assert TIED not in alone.meaning
 
 
-def test_degrees_of_experts_are_explained_where_there_are_some():
-    assert meaning([{"expert_par": 1}, {}]) == MEANING
-    told = meaning([{"expert_par": 1}, {"expert_par": 8}])
-    assert told.startswith(MEANING)
-    assert "EP: " in told
+def test_degrees_of_experts_are_explained_where_there_are_some(rows):
+    executions, stats, usual = rows
+    assert "EP: " not in plans_table(executions[:1], stats[:1], usual=usual[:1]).meaning
+    spread = {**executions[0], "expert_par": 8}
+    told = plans_table([spread], stats[:1], usual=usual[:1]).meaning
+    assert "; EP: " in told
     assert "ETP: " in told

@@ -29,17 +29,17 @@ def test_a_row_for_each_change_and_a_sentence_for_each_refusal():
 
 
 def test_a_gain_within_the_margin_is_no_order():
-    assert "not told apart" in gained(-0.05, 0.1)
-    assert "not told apart" not in gained(-0.2, 0.1)
-    assert "not told apart" not in gained(0.2, 0.1)
+    assert "not distinguishable" in gained(-0.05, 0.1)
+    assert "not distinguishable" not in gained(-0.2, 0.1)
+    assert "not distinguishable" not in gained(0.2, 0.1)
 
 
 @pytest.mark.parametrize("margin", [0.1, 0.25, 0.4])
 def test_the_margin_of_a_reduction_is_a_share_of_the_longer_time(margin):
-    least = 1 / (1 + margin) - 1  # what a plan saves that is just not told apart
+    least = 1 / (1 + margin) - 1  # what a plan saves that is just not distinguishable
     assert (
         gained(least, margin)
-        == f"{100 * least:.1f} %, not told apart (tie margin {-100 * least:.1f} %)"
+        == f"{100 * least:.1f} %, not distinguishable (tie margin {-100 * least:.1f} %)"
     )
-    assert "not told apart" not in gained(least - 0.01, margin)
-    assert "not told apart" in gained(least + 0.01, margin)
+    assert "not distinguishable" not in gained(least - 0.01, margin)
+    assert "not distinguishable" in gained(least + 0.01, margin)

@@ -60,9 +60,9 @@ def test_every_number_is_there_whole(width):
 
 def test_what_is_not_told_apart_from_the_fastest():
     several = ties_in_words(2, 4, "TP 8, DP 8 (# 1)")
-    assert several.startswith("~ 2 of 4 are not told apart")
+    assert several.startswith("~ 2 of 4, with the fastest, are not distinguishable")
     assert several.endswith("the simplest: TP 8, DP 8 (# 1)")
-    assert ties_in_words(1, 4, "").startswith("The fastest is told apart from all others")
+    assert ties_in_words(1, 4, "").startswith("The fastest is distinguishable from all others")
 
 
 def test_the_legend_explains_every_short_name():

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.changes import add_changes, parsed
@@ -11,6 +10,7 @@ from calculon.apps.cli.interrupts import Terminated, caught
 from calculon.apps.cli.options import Log, Parser, add_preset
 from calculon.apps.cli.question_options import ASSUMED, add_question_options, only_plan
 from calculon.apps.cli.streams import tell
+from calculon.apps.explore.packages import require
 from calculon.apps.explore.view_names import VIEWS
 from calculon.errors import Problem, SpecError
 
@@ -23,9 +23,6 @@ MODEL, SYSTEM, PROCS = "llama3-70B", "h100_80g_sxm", "1024"
 
 WORDS = ("preset", "batch", "seq", "dtype", "tokens", "view")
 """Options that are words of the address."""
-
-PACKAGES = ("jinja2", "plotly", "starlette", "uvicorn")
-"""The extra ``web``."""
 
 
 def configure(parser: Parser) -> None:
@@ -105,7 +102,7 @@ def _port(text: str) -> int:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Serve the page until it is interrupted."""
-    _check_packages()
+    require("explore")
     from calculon.apps.explore.answers import Answers
     from calculon.apps.explore.offer import Offer
     from calculon.apps.explore.web.guard import is_loopback, names_of
@@ -157,14 +154,3 @@ def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "St
             raise SpecError("--set", Problem(path, "a number", repr(value), hint))
         words.append((f"system.{path}", repr(value)))
     return first_page(answers, words, only_plan(arguments.mine))
-
-
-def _check_packages() -> None:
-    """Raise SpecError with the command that installs them when the packages of the page are missing."""
-    for name in PACKAGES:
-        try:
-            import_module(name)
-        except ImportError as error:
-            wanted, found = "the packages of the page", f"no {error.name or name}"
-            hint = "pip install 'calculon[web]', or start ./bin/calculon of a checkout, which sets itself up"
-            raise SpecError("explore", Problem("", wanted, found, hint)) from None

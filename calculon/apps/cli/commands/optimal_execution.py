@@ -230,7 +230,7 @@ def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, l
 
 def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
     """Print the winners in words, and how sure they are; those that differ in switches only where it is asked."""
-    from calculon.apps.report.plans_table import apart, meaning, plans_table, ranks
+    from calculon.apps.report.plans_table import apart, plans_table, ranks
 
     winners = _all_winners(best, _SHOWN if arguments.verbose else _READ)
     numbers = ranks([execution for execution, _ in winners])
@@ -269,7 +269,7 @@ def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: 
             log.show(line)
         log.show(assumed_of_run([runs]))
     if arguments.verbose:
-        log.show(meaning(executions))
+        log.show(plans.meaning)
     else:
         top = "" if arguments.top_n or arguments.pareto else "-t 10: the next best plans; "
         log.show(f"({top}-v: why others do not fit, what columns mean)")

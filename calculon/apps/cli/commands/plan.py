@@ -9,7 +9,12 @@ from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.emission import Emission, add_emission
 from calculon.apps.cli.fleet_plan import objective_of, plan_fleets
 from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
-from calculon.apps.cli.question_options import ASSUMED, add_question_options, only_plan
+from calculon.apps.cli.question_options import (
+    ASSUMED,
+    add_question_options,
+    only_plan,
+    set_in_order,
+)
 from calculon.apps.cli.search_options import add_values
 from calculon.errors import Infeasible, Problem, SpecError
 
@@ -58,7 +63,7 @@ def _add_question(parser: Parser) -> None:
     parser.add_argument(
         "system",
         metavar="SYSTEM",
-        help="the machine: a name (h100), a file, or several (h100,h200)",
+        help="the machine, before or after the processors: a name (h100), a file, or several (h100,h200)",
     )
     add_preset(parser, absent=ASSUMED)
     add_campaign(parser)
@@ -73,6 +78,7 @@ def _add_question(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Answer the question, then print the page or write the file."""
+    set_in_order(arguments)
     specs = [arguments.model, *_systems(arguments.system)]
     given = [] if arguments.campaign is None else [arguments.campaign]
     check_inputs([*specs, *given])

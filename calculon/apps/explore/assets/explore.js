@@ -115,6 +115,7 @@ async function put(found, { query, begun, entry, top }) {
   }
   refocus(active);
   if (top !== null) scrollTo(0, top);
+  else steady();
   await painted();
   main.dataset.ms = (performance.now() - begun).toFixed(1); // until the numbers can be seen
 }
@@ -128,6 +129,37 @@ function place({ controls, tabs, main: parts, title }, control) {
   fill(document.getElementById("views"), tabs);
   fill(main, parts, kept);
   document.title = title;
+  summed();
+}
+
+// What people look at stays where it is, and the answer in sight
+
+let held = null; // what was clicked, and where
+
+function hold(element) {
+  const places = [element.closest("dl > div, tr, li") ?? element, element.closest(".part")];
+  held = places.filter(Boolean).map((place) => ({ place, top: place.getBoundingClientRect().top }));
+}
+
+/** Scroll as far as what was clicked has moved. */
+function steady() {
+  const one = held?.find(({ place }) => place.isConnected);
+  const moved = one ? one.place.getBoundingClientRect().top - one.top : 0;
+  if (Math.abs(moved) >= 1) scrollBy(0, moved);
+}
+
+for (const type of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(type, () => (held = null), { passive: true, capture: true });
+
+const answer = document.getElementById("answer");
+const above = new IntersectionObserver(([{ isIntersecting, boundingClientRect: { top } }]) => (answer.hidden = isIntersecting || top > 0));
+
+/** Say the answer at the foot of the window while its place is scrolled out of sight. */
+function summed() {
+  above.disconnect();
+  const told = main.querySelector("[data-spoken]");
+  answer.textContent = told?.dataset.spoken ?? "";
+  if (told) above.observe(told);
+  else answer.hidden = true;
 }
 
 function refocus(before) {
@@ -151,6 +183,8 @@ async function later(query) {
       if (found.html) morph(place, parsed(found.html).firstElementChild, (field) => field === active);
       else place.remove();
       place.dataset.filled = "";
+      refocus(active);
+      steady();
       annotate(place);
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -207,6 +241,21 @@ function slid({ target, type }) {
   number.dispatchEvent(new Event(type, { bubbles: true }));
 }
 
+/** Offer names for the word that is being typed. */
+function completed({ target }) {
+  const words = document.getElementById(target.dataset?.completes ?? "");
+  if (!words) return;
+  const begun = target.value.match(/[\w.]*$/)[0];
+  const before = target.value.slice(0, target.value.length - begun.length);
+  const fits = ({ value, label }) => `${value} ${label}`.toLowerCase().includes(begun.toLowerCase());
+  const offered = [...words.options].filter(fits).map(({ value, label }) => {
+    const option = new Option(label, before + value);
+    option.label = label;
+    return option;
+  });
+  target.list.replaceChildren(...offered);
+}
+
 function visit(address, begun = performance.now()) {
   const query = new URL(address, location).search.slice(1);
   const view = (words) => new URLSearchParams(words).get("view");
@@ -248,6 +297,8 @@ document.addEventListener("change", changed);
 document.addEventListener("input", changed);
 document.addEventListener("change", slid);
 document.addEventListener("input", slid);
+document.addEventListener("input", completed);
+document.addEventListener("focusin", completed);
 document.addEventListener("state", ({ detail }) => visit(detail)); // a point of a chart
 document.addEventListener("keydown", (event) => event.key === "Escape" && escaped(event));
 form.addEventListener("submit", (event) => {
@@ -264,6 +315,7 @@ document.addEventListener("click", (event) => {
   const link = target.closest("a[data-state]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey || event.button) return;
   event.preventDefault();
+  if (main.contains(link)) hold(link);
   visit(link.href);
 });
 addEventListener("popstate", ({ state }) => {
@@ -275,6 +327,7 @@ addEventListener("popstate", ({ state }) => {
 });
 addEventListener("beforeprint", () => draw());
 
+summed();
 busy(true);
 if (location.search.slice(1) !== current && current) history.replaceState(null, "", `/?${current}`);
 if (document.getElementById("part-searching")) show(current, { history: "none" });

@@ -1,44 +1,45 @@
 """From one plan to another, one change at a time: a bar for each change between the times of both."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from textwrap import wrap
 from typing import Any
 
 from calculon.apps.report.bars import COLORS
+from calculon.apps.report.digits import Digits
+from calculon.apps.report.waterfall_section import NAMES, steps_with_effect, waterfall_table
 
 _WIDTH = 30
 """Characters of a label in one line."""
 
 
 def change_waterfall(
-    ends: Sequence[tuple[str, float]],
-    steps: Sequence[Mapping[str, Any]],
-    texts: Sequence[str],
-    per: str,
-) -> dict[str, Any]:
-    """Return a waterfall of times.
+    waterfall: Mapping[str, Any], digits: Digits, names: tuple[str, str]
+) -> dict[str, Any] | None:
+    """Return a waterfall of times; None where no change has an effect.
 
     Parameters
     ----------
-    ends : sequence of (str, float)
-        The plans at both ends: their names and seconds.
-    steps : sequence of mapping
-        The changes between them, as :meth:`calculon.Waterfall.to_dict` tells them.
-    texts : sequence of str
-        All of these times in words: first plan, changes, last plan.
-    per : str
-        What times are of.
+    waterfall : mapping
+        The changes as plain data (:meth:`calculon.Waterfall.to_dict`).
+    digits : Digits
+        Those of the times.
+    names : tuple of str
+        What the plans at both ends are called.
     """
-    (first, start), (last, end) = ends
-    names = [first, *(step["change"] for step in steps), last]
-    labels = ["<br>".join(wrap(name, _WIDTH)) for name in names]
+    steps = steps_with_effect(waterfall)
+    if not steps:
+        return None
+    start, end = (waterfall[name]["seconds"] for name in NAMES)
+    texts = [row["seconds"] for row in waterfall_table(waterfall, digits, names).rows]
+    called = [names[0], *(step["change"] for step in steps), names[1]]
+    labels = ["<br>".join(wrap(name, _WIDTH)) for name in called]
     bars = {
         "type": "waterfall",
         "orientation": "h",
         "y": labels,
         "x": [start, *(step["seconds"] for step in steps), end],
         "measure": ["absolute", *("relative" for _ in steps), "total"],
-        "text": list(texts),
+        "text": texts,
         "textposition": "auto",
         "cliponaxis": False,
         "hovertemplate": "%{y}: %{text}<extra></extra>",
@@ -51,7 +52,7 @@ def change_waterfall(
     layout = {
         "height": 70 + 20 * len(labels) + 14 * lines,
         "margin": {"r": 60},
-        "xaxis": {"title": {"text": f"seconds of a {per}"}, "rangemode": "tozero"},
+        "xaxis": {"title": {"text": f"seconds of a {waterfall['per']}"}, "rangemode": "tozero"},
         "yaxis": {"autorange": "reversed", "automargin": True},
         "showlegend": False,
     }

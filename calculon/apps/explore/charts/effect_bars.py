@@ -17,6 +17,9 @@ _LONGEST = 26  # letters of a line of a label
 _ROW, _TITLE, _LEGEND, _UNDER = 44, 30, 48, 48
 """Pixels: of a row, of the title of a panel, of the legend, and of what stands below the axis."""
 
+_BESIDE = 36
+"""Pixels to the right of the axis: on a phone a text beside the longest bar ends there."""
+
 _ROOM = 1.8
 """How much wider the axis is than the longest bar: texts stand beside the ends."""
 
@@ -69,7 +72,7 @@ def effect_bars(document: Document, link: Link, names: Mapping[str, str]) -> dic
         **axes,
         "annotations": titles,
         "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.0, "xanchor": "left", "x": 0},
-        "margin": {"t": _LEGEND},
+        "margin": {"t": _LEGEND, "r": _BESIDE},
     }
     return {"data": data, "layout": layout}
 

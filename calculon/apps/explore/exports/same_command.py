@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import MACHINE, State
-from calculon.apps.explore.search.searches import asked, offered, opened
+from calculon.apps.explore.search.searches import asked, counts_of, offered, on_count, opened
 from calculon.errors import SpecError
 from calculon.frozen import dataclass
 from calculon.plan.plan import NAMES
@@ -199,32 +199,67 @@ def _shown(state: State, answers: Answers) -> Iterator[Same]:
 
 
 def _search(state: State, answers: Answers) -> Iterator[Same]:
-    it = asked(state, answers)
-    question = it.question
+    yield Same(
+        title="The best execution of this search, into a file",
+        argv=tuple(_searched(state, answers, (state.procs,), "best.json")),
+        name="found",
+        call=_search_call(state, answers, str(state.procs)),
+    )
+    if counts := counts_of(state, answers):
+        yield Same(
+            title="The best execution on each number of processors, into a file",
+            argv=tuple(_searched(state, answers, counts, "counts.csv")),
+            name="by_count",
+            call=f"{{n: {_search_call(state, answers, 'n', counts)} for n in {list(counts)}}}",
+        )
+
+
+def _searched(state: State, answers: Answers, counts: Sequence[int], file: str) -> Iterator[str]:
+    """Yield the command of a search on some numbers of processors."""
+    question = asked(state, answers).question
     model, system = _sources(state, answers)
     dtype = state.dtype or question.datatype
-    argv = ["loe", model, str(state.procs), str(question.batch_size), dtype, system, "best.json"]
-    argv += ["--preset", question.framework]
-    fixed, more = fixed_values(state, answers), more_values(state, answers)
-    for option, text in (("--objective", "objective"), ("--where", "where")):
-        argv += [option, state.options[text]] if text in state.options else []
-    argv += [part for text in state.option("fix").split() for part in ("--fix", text)]
-    argv += [part for text in map(_listed, more.items()) for part in ("--add", text)]
-    argv += ["--tokens", state.tokens] if state.tokens else []
+    procs = ",".join(map(str, counts))
+    yield from ("loe", model, procs, str(question.batch_size), dtype, system, file)
+    yield from ("--preset", question.framework)
+    for name in ("objective", "where"):
+        yield from (f"--{name}", state.options[name]) if name in state.options else ()
+    for text in state.option("fix").split():
+        yield from ("--fix", text)
+    for text in map(_listed, _more_on(state, answers, counts).items()):
+        yield from ("--add", text)
+    yield from ("--tokens", state.tokens) if state.tokens else ()
+    yield from (*_changes(state), *_lengths(state, answers))
+
+
+def _search_call(
+    state: State, answers: Answers, procs: str, counts: Sequence[int] | None = None
+) -> str:
+    """Return the same in Python."""
+    question = asked(state, answers).question
+    fixed, more = (
+        fixed_values(state, answers),
+        _more_on(state, answers, counts or (state.procs,)),
+    )
     words: dict[str, Any] = {"preset": question.framework}
     words |= {name: state.options[name] for name in ("objective", "where") if name in state.options}
     words |= {"fix": fixed} if fixed else {}
     words |= {"add": more} if more else {}
     words |= {"campaign": {"tokens": state.tokens}} if state.tokens else {}
-    specs = [_shape(state, answers), _machine(state, system), str(state.procs)]
+    specs = [_shape(state, answers), _machine(state, _sources(state, answers)[1]), procs]
     named = [f"{name}={value!r}" for name, value in words.items()]
     told = [*specs, str(question.batch_size), repr(question.datatype), *named]
-    yield Same(
-        title="The best execution of this search, into a file",
-        argv=(*argv, *_changes(state), *_lengths(state, answers)),
-        name="found",
-        call=f"calculon.search({', '.join(told)})",
-    )
+    return f"calculon.search({', '.join(told)})"
+
+
+def _more_on(state: State, answers: Answers, counts: Sequence[int]) -> dict[str, Values]:
+    """Return the values that searches on some numbers of processors try beside those that are usual."""
+    found: dict[str, Values] = {}
+    for procs in counts:
+        other = state if procs == state.procs else on_count(state, answers, procs)
+        for name, values in more_values(other, answers).items():
+            found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))
+    return found
 
 
 def fixed_values(state: State, answers: Answers) -> dict[str, Values]:

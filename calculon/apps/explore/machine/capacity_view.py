@@ -1,7 +1,9 @@
 """What more memory buys: the best plan of each capacity, as a chart, in words and as a table."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.charts.capacity_steps import capacity_steps
@@ -24,7 +26,10 @@ def capacity(state: State, answers: Answers) -> Part | None:
     if found is None:
         return None
     question = answers.question(replace(state, plan={}))
-    links = {step.capacity: _link(state, step) for step in found.steps}
+
+    def link(step: Step) -> str:
+        return state.link(machine={**state.machine, CAPACITY: enough(step.capacity)})
+
     in_file = answers.system(replace(state, machine={})).mem1.capacity
     shown = rungs(found)
     longest = max(step.best.value for step in shown)
@@ -32,7 +37,7 @@ def capacity(state: State, answers: Answers) -> Part | None:
     times = digits.seconds([step.best.value for step in shown], longest)
     rows = [
         {
-            "link": links[step.capacity],
+            "link": link(step),
             "size": capacity_text(step.capacity),
             "now": step is found.here,
             "plan": _words(step, question.preset),
@@ -41,9 +46,6 @@ def capacity(state: State, answers: Answers) -> Part | None:
         }
         for step, time in zip(shown, times, strict=True)
     ]
-    points = [
-        (step, links[step.capacity], degrees_words(step.best.execution)) for step in found.steps
-    ]
     return Part(
         title="What more memory buys",
         html=html(
@@ -51,19 +53,35 @@ def capacity(state: State, answers: Answers) -> Part | None:
             lines=_lines(found, question.preset),
             rows=rows,
         ),
-        figure=capacity_steps(points, found.capacity, in_file, digits),
+        figure=steps_chart(found, in_file, digits, link),
         summary="Time of a step of the best plan over the capacity of memory; each step is a better plan that fits",
     )
+
+
+def steps_chart(
+    found: Staircase, in_file: float, digits: Digits, link: Callable[[Step], str]
+) -> dict[str, Any]:
+    """Return the steps as a chart.
+
+    Parameters
+    ----------
+    found : Staircase
+        The steps, of the time of a step.
+    in_file : float
+        Capacity of the machine in its file, in bytes.
+    digits : Digits
+        How times are written.
+    link : callable
+        Returns the address of a page on a step.
+    """
+    points = [(step, link(step), degrees_words(step.best.execution)) for step in found.steps]
+    return capacity_steps(points, found.capacity, in_file, digits)
 
 
 def _digits(state: State, answers: Answers) -> Digits:
     """Return the digits of the best plan, which those of the others are like."""
     best = answers.plan(replace(state, plan={})).estimate
     return Digits(WITHOUT_INTERVAL) if best is None else digits_of(best)
-
-
-def _link(state: State, step: Step) -> str:
-    return state.link(machine={**state.machine, CAPACITY: enough(step.capacity)})
 
 
 def enough(capacity: float) -> float:

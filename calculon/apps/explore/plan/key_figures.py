@@ -6,7 +6,7 @@ from calculon.apps.explore.answers import Answers, Shown
 from calculon.apps.explore.page_state import State
 from calculon.apps.report.plan_page import against_words
 from calculon.apps.report.result import Result
-from calculon.apps.report.texts import counted, level_text, token_count
+from calculon.apps.report.texts import level_text, token_count
 from calculon.frozen import dataclass
 from calculon.planner.candidate import of_estimate, trainings
 from calculon.spec.plan_words import plan_words
@@ -68,12 +68,12 @@ def _against_best(state: State, answers: Answers, total: float) -> Iterator[KeyF
         return
     if not state.plan:
         counts = found.counts
-        fit = f"{counts.good:,} fit"
-        yield KeyFigure("The best of", counted(counts.total, "plan"), fit)
+        yield KeyFigure("Plans compared", f"{counts.total:,}", f"{counts.good:,} fit")
         return
     best = answers.best(state).brief
     if best is None:
         return
     least = best.value("total_time")
     words = against_words(total / least - 1).removesuffix(" against the best")
-    yield KeyFigure("Against the best", words, f"which takes {best.digits.duration(least)}")
+    which = "the best that the search tried" if total < least else "which"
+    yield KeyFigure("Against the best", words, f"{which} takes {best.digits.duration(least)}")

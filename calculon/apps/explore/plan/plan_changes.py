@@ -1,6 +1,6 @@
 """What changes of a plan would do: those that make it run, those that lead to the best, and every single one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
@@ -10,8 +10,9 @@ from calculon.apps.explore.choice_words import change_words, label, value_words
 from calculon.apps.explore.page_state import State, value_text
 from calculon.apps.explore.part import Part, html
 from calculon.apps.explore.plan_choices import Choice, Choices, Outcome
+from calculon.apps.explore.search.searches import with_opened
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
-from calculon.apps.report.how_sure import order_in_words
+from calculon.apps.report.how_sure import WHY_TIED, order_in_words
 from calculon.apps.report.plan_page import against_words
 from calculon.apps.report.texts import counted
 from calculon.apps.report.waterfall_section import (
@@ -28,7 +29,6 @@ from calculon.planner.in_words import figures, plan_in_words
 from calculon.planner.proposals import Proposal
 from calculon.planner.remedies import Remedy
 from calculon.planner.unfit import change_in_words
-from calculon.presets import plain
 from calculon.search.space import Space
 from calculon.units import GIB
 
@@ -71,10 +71,11 @@ def _proposed(
         if name in one.changes
     }
     longer = one.longer or 0.0
-    slower = f", {percent_more(longer)} against the fastest of these" if longer >= LEAST else ""
+    slower = f", {_slower(longer)} than the fastest of these" if longer >= LEAST else ""
     follows = [change_words(name, before[name], value) for name, value in one.follows.items()]
     notes = [f"with {', '.join(follows)}"] if follows else []
-    notes += [f"unlike practice: {text}" for text in one.unusual]
+    reasons = {each.that.text: each.words for each in answers.question(state).preset.practice}
+    notes += [f"unusual: {reasons.get(text, text)}" for text in one.unusual]
     return {
         "words": ", ".join(change_words(n, before[n], value) for n, value in one.changes.items()),
         "link": state.link(plan=answers.own(state, fields), **asked),
@@ -95,10 +96,14 @@ def _unfit(state: State, answers: Answers) -> Part:
         }
         for one in found.remedies
     ]
-    lines = [f"Nothing fits: {found.why}.", *found.nearest]
-    said = "Each was tried by a search." if rows else "Nothing that was tried would do."
+    lines = [f"No plan fits: {found.why}.", *found.nearest]
+    said = (
+        "A search found the best plan after each change."
+        if rows
+        else "No change that was tried makes a plan fit."
+    )
     return Part(
-        title="What would do",
+        title="What would make a plan fit",
         html=html("plan_mend.html", rows=rows, said=said, lines=lines, others=[]),
     )
 
@@ -139,25 +144,44 @@ def against(state: State, answers: Answers) -> Part | None:
     steps = steps_with_effect(told)
     digits = digits_of_differences(_digits(one) for one in (shown, best))
     section = waterfall_section(told, digits)
-    first, *cells, last = section.table.rows
+    _, *cells, _ = section.table.rows
     alone = _alone(state, answers, [step["fields"] for step in steps])
     rows = [
         {**cell, "alone": words, "link": link}
         for cell, (words, link) in zip(cells, alone, strict=True)
     ]
-    notes = list(section.notes)
-    if untried := [f"{name}={plain(value)}" for name, value in answer.untried.items()]:
-        options = " ".join(f"--add {one}" for one in untried)
-        notes.append(f"Yours is faster in what the search does not try: {options}.")
-    ends = (("your plan", told["mine"]["seconds"]), ("the best", told["best"]["seconds"]))
-    texts = [first["seconds"], *(cell["seconds"] for cell in cells), last["seconds"]]
+    notes = (*section.notes, *([f"{WHY_TIED}."] if answer.order_of_mine else []))
+    faster = _changed_words(answer.untried)
     said = _said_against(shown, best, answer.order_of_mine)
     return Part(
         title="From your plan to the best, one change at a time",
-        html=html("plan_against.html", said=said, best=state.link(plan={}), rows=rows, notes=notes),
-        figure=change_waterfall(ends, steps, texts, told["per"]) if steps else None,
+        html=html(
+            "plan_against.html",
+            said=said,
+            best=state.link(plan={}) if _worth(shown, best) else "",
+            rows=rows,
+            notes=notes,
+            faster=faster,
+            add=with_opened(state, answers, answer.untried),
+        ),
+        figure=change_waterfall(told, digits, ("your plan", "the best")),
         summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
     )
+
+
+def _worth(shown: Shown, best: Shown) -> bool:
+    """Tell whether the best plan is worth to be taken in the place of one's own: it runs, or is faster."""
+    if shown.brief is None or best.brief is None:
+        return True
+    return shown.brief.value("total_time") > best.brief.value("total_time") * (1 + LEAST)
+
+
+def _slower(longer: float) -> str:
+    return f"{percent_more(longer).removeprefix('+')} slower"
+
+
+def _changed_words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{label(name)} {value_words(name, value)}" for name, value in values.items())
 
 
 def _listed(rows: list[dict[str, str]]) -> str:
@@ -205,7 +229,8 @@ def single_changes(state: State, answers: Answers) -> Part | None:
     outcomes = answers.single_changes(state)
     if not outcomes:
         return None
-    usable = answers.usable(state)
+    usable, best = answers.usable(state), _best_of(outcomes)
+    untried = _untried(state, answers, best) if _gains(best, shown) else {}
     rows, notes = [], {}
     for choice in (*found.sizes, *found.switches):
         chips = {
@@ -219,19 +244,45 @@ def single_changes(state: State, answers: Answers) -> Part | None:
             notes[choice.field] = {value: chip["effect"] for value, chip in chips.items()}
             rows.append(_row(choice, chips))
     return Part(
-        title="What single changes would do",
+        title="The effect of single changes",
         html=html(
             "plan_single.html",
             rows=rows,
             notes=notes,
             said=_said_single(shown, outcomes, found),
+            untried=_changed_words(untried),
+            add=with_opened(state, answers, untried),
         ),
     )
+
+
+def _best_of(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """Return the fastest of changes that run."""
+    return min((one for one in outcomes if not one.reason), key=lambda one: one.time, default=None)
+
+
+def _gains(one: Outcome | None, shown: Shown) -> bool:
+    """Tell whether a change makes a plan that runs faster."""
+    longer = None if one is None else _longer(one, shown)
+    return longer is not None and longer < -LEAST
+
+
+def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, Any]:
+    """Return the changes of the best plan that the search for it did not try."""
+    if one is None or state.plan:
+        return {}
+    tried = answers.found(state).space.switches
+    return {
+        name: value
+        for name, value in one.changes.items()
+        if name in tried and value not in tried[name]
+    }
 
 
 def _row(choice: Choice, chips: Mapping[str, Mapping[str, str]]) -> Mapping[str, Any]:
     """Return the values of a field in their order, that of now among them."""
     now = {"kind": "now", "words": value_words(choice.field, choice.value), "link": ""}
+    now["id"] = _id(choice.field, choice.value)
     texts = [(value_text(value), value == choice.value) for value in choice.values]
     return {
         "label": label(choice.field),
@@ -256,12 +307,18 @@ def _chip(
     title = needs if one.reason else f"{digits.duration(one.time)} a step, {needs}"
     follows = [change_words(field, *ends) for field, ends in one.follows.items()]
     return {
+        "id": _id(name, value),
         "words": value_words(name, value),
         "effect": _effect(one, shown, usable),
         "kind": _kind(one, shown),
         "title": "; ".join((title, *(f"{words} follows" for words in follows))),
         "link": state.with_plan(answers.own(state, one.fields)),
     }
+
+
+def _id(name: str, value: Any) -> str:
+    """Return the name of a value on the page, which has the focus again once it is the value of now."""
+    return f"chip-{name}-{value_text(value)}"
 
 
 def _kind(one: Outcome, shown: Shown) -> str:
@@ -296,18 +353,18 @@ def _effect(one: Outcome, shown: Shown, usable: tuple[float, float]) -> str:
 
 def _said_single(shown: Shown, outcomes: tuple[Outcome, ...], found: Choices) -> str:
     """Name the best of all single changes."""
-    running = [one for one in outcomes if not one.reason]
-    if not running:
+    running = sum(not one.reason for one in outcomes)
+    best = _best_of(outcomes)
+    if best is None:
         return f"None of {counted(len(outcomes), 'change')} alone makes it run."
-    best = min(running, key=lambda one: one.time)
     words = ", ".join(
         change_words(name, found.fields[name], value) for name, value in best.changes.items()
     )
     longer = _longer(best, shown)
     if longer is None:
-        return f"{len(running)} of {len(outcomes)} changes alone make it run; the fastest then: {words}."
+        return f"{running} of {len(outcomes)} changes alone make it run; the fastest plan then: {words}."
     if longer >= -LEAST:
-        return f"None of {counted(len(outcomes), 'change')} alone is faster. What each would cost:"
+        return f"None of {counted(len(outcomes), 'change')} alone makes it faster. The change of the time with each:"
     return f"The best single change: {words} ({percent_more(longer)})."
 
 

@@ -218,7 +218,7 @@ PARTS = (
     PartKind(name="memory", title="Memory of each stage", make=_memory, later=True),
     PartKind(name="mend", title="What would make it run", make=mend, later=True),
     PartKind(name="against", title="From your plan to the best", make=against, later=True),
-    PartKind(name="changes", title="Single changes", make=single_changes, later=True),
+    PartKind(name="changes", title="The effect of single changes", make=single_changes, later=True),
     PartKind(name="traffic", title="Traffic", make=_traffic, later=True),
     PartKind(name="sure", title="How sure this is", make=_sure, later=True),
     PartKind(name="whole", title="The whole page", make=_whole, later=True),

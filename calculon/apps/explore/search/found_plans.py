@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.charts.scaling_lines import CountPoint
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.search.searches import Asked
 from calculon.apps.report.plans_table import Plans, figure, plans_table
@@ -115,3 +116,19 @@ class FoundPlans:
 def split_name(tensor_par: int, pipeline_par: int) -> str:
     """Return the name of a split."""
     return f"{tensor_par}.{pipeline_par}"
+
+
+def count_point(num_procs: int, words: str, stats: Mapping[str, Any], link: str = "") -> CountPoint:
+    """Return a plan on a number of processors with its rate and its efficiency."""
+    rate, efficiency = (stats.get(one.name) for one in _OF_COUNTS)
+    told = [figure(one, stats[one.name], stats) for one in _OF_COUNTS if stats.get(one.name)]
+    return CountPoint(
+        num_procs=num_procs,
+        rate=rate,
+        efficiency=efficiency,
+        words="<br>".join((words, ", ".join(told))),
+        link=link,
+    )
+
+
+_OF_COUNTS = tuple(column(CorrectedStats, name) for name in ("sample_rate", "total_efficiency"))

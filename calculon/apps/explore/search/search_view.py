@@ -3,17 +3,17 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.charts.plans_chart import Point, plans_chart
+from calculon.apps.explore.charts.scaling_lines import CountPoint, scaling_lines
 from calculon.apps.explore.charts.split_map import Cell, degrees, split_map
 from calculon.apps.explore.choice_words import label, value_words
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part, PartKind, html
-from calculon.apps.explore.search.found_plans import FoundPlans, split_name
+from calculon.apps.explore.search.found_plans import FoundPlans, count_point, split_name
 from calculon.apps.explore.search.searches import (
     MOST_COUNTS,
     Asked,
@@ -25,11 +25,12 @@ from calculon.apps.explore.search.searches import (
     each_split,
     front,
     offered,
+    on_count,
     opened,
 )
 from calculon.apps.notebook.markup import table as table_html
-from calculon.apps.report.how_sure import ties_in_words
-from calculon.apps.report.plans_table import figure, meaning
+from calculon.apps.report.how_sure import WHY_TIED, ties_in_words
+from calculon.apps.report.plans_table import figure
 from calculon.apps.report.texts import percent
 from calculon.apps.report.why_page import percent_more
 from calculon.apps.report.winners import reasons_table
@@ -39,14 +40,19 @@ from calculon.planner.candidate import of_estimate, tied
 from calculon.planner.unfit import why_none
 from calculon.records import Column, columns
 from calculon.run_figures import RUN_FIGURES
-from calculon.search.objective import known_statistic
+from calculon.search.objective import Objective, known_statistic
+from calculon.search.restrict import FIXABLE
 from calculon.search.search_counts import FEASIBLE
 from calculon.search.search_result import SearchResult
 from calculon.spec.plan_words import degrees_words
+from calculon.spec.short_names import short_of
 from calculon.statistics import CorrectedStats
 from calculon.units import duration
 
-USUAL = ("sample_rate", "mfu", "proc_mem_tier1_cap_req", "total_efficiency", "tp_comm_exposed_time")
+USUAL = (
+    *("total_time", "proc_mem_tier1_cap_req", "mfu", "sample_rate"),
+    *("total_efficiency", "tp_comm_exposed_time"),
+)
 """Statistics that people look for, which are offered first."""
 
 OF_RUNS = ("days", "usd", "processor_hours", "mwh")
@@ -56,13 +62,12 @@ OF_RUNS = ("days", "usd", "processor_hours", "mwh")
 def _question(state: State, answers: Answers) -> Part:
     """Return the controls of the search."""
     it, more = asked(state, answers), offered(state, answers)
-    it.front(axes(state))  # whose names are refused here, if they are none
-    runs = OF_RUNS if state.tokens else ()
-    usual = [name for name in (*USUAL, *runs) if name in _statistics(state)]
+    for name in ("y", "x"):  # refused here, if they are none
+        Objective.parse(state.option(name), name, whole_runs=it.space.runs is not None)
     told = html(
         "search_question.html",
         state=state,
-        statistics=dict.fromkeys((*usual, *_statistics(state))),
+        lists=_words(state),
         more=[
             (name, label(name), ", ".join(value_words(name, value) for value in values))
             for name, values in more.items()
@@ -72,6 +77,21 @@ def _question(state: State, answers: Answers) -> Part:
         most=MOST_COUNTS,
     )
     return Part(title="What to look for", html=told)
+
+
+def _words(state: State) -> dict[str, dict[str, str]]:
+    """Return what may be written into the fields, each with its meaning: short names first."""
+    known = _statistics(state)
+    runs = OF_RUNS if state.tokens else ()
+    names = dict.fromkeys((*USUAL, *runs, *known))
+    statistics = {short_of(name): known[name].help for name in names}
+    fields = {short_of(name): label(name) for name in FIXABLE}
+    words = {one: statistics[one] for one in statistics if one.isidentifier()}
+    return {
+        "statistics": statistics,
+        "condition-words": {**words, **fields},
+        "value-words": {f"{name}=": words for name, words in fields.items()},
+    }
 
 
 def _statistics(state: State) -> Mapping[str, Column]:
@@ -163,6 +183,7 @@ def _table(state: State, answers: Answers) -> Part | None:
         None if not state.plan or shown.estimate is None else shown.estimate.stats[plans.shown.name]
     )
     listed = plans.plans
+    columns_of = {one.key: one for one in listed.table.columns}
     rows = [
         {
             "cells": cells,
@@ -176,19 +197,21 @@ def _table(state: State, answers: Answers) -> Part | None:
     ]
     told = html(
         "search_plans.html",
-        columns=[one for one in listed.table.columns if one.key not in ("rank", "procs")],
+        columns=[one for key, one in columns_of.items() if key not in ("rank", "procs", "words")],
+        words=columns_of.get("words"),
         rows=rows,
         few=12,
         shared=listed.shared,
         own=own is not None,
         ties=_ties(plans),
-        meaning=meaning([plans.winners[rank][0] for rank in plans.ranks]),
+        meaning=listed.meaning,
+        why=WHY_TIED if any(plans.tied(rank) for rank in plans.ranks) else "",
     )
     return Part(title="The best plan of each split", html=told)
 
 
 def _ties(plans: FoundPlans) -> str:
-    """Say how many plans are not told apart from the fastest, and which of them is the simplest."""
+    """Say how many plans are not distinguishable from the fastest, and which of them is the simplest."""
     orders = plans.found.orders
     alike = sum(not order.told_apart for order in orders)
     several = tied(plans.found)
@@ -220,7 +243,14 @@ def _splits(state: State, answers: Answers) -> Part | None:
     shown = answers.plan(state).estimate
     own = (plans.split(rank) for rank in plans.ranks if _same(plans.winners[rank][0], shown))
     selected = next(own, "")
-    told = html("search_splits.html", across=across, up=up, cells=known, what=plans.shown.help)
+    told = html(
+        "search_splits.html",
+        across=across,
+        up=up,
+        cells=known,
+        what=plans.shown.help,
+        tied=any(plans.tied(rank) for rank in plans.ranks),
+    )
     good = sum(cell.ratio is not None for cell in cells)
     return Part(
         title="Tensor against pipeline parallelism",
@@ -274,7 +304,6 @@ def _front(state: State, answers: Answers) -> Part | None:
     told = html(
         "search_front.html",
         state=state,
-        statistics=_statistics(state),
         x=x,
         y=y,
         rows=rows,
@@ -331,29 +360,46 @@ def _own_point(state: State, answers: Answers, it: Asked) -> Point | None:
 def _counts(state: State, answers: Answers) -> Part | None:
     """Return the best plan on several numbers of processors, with the same batch."""
     rows: list[dict[str, Any]] = []
+    points: list[CountPoint] = []
     for procs in counts_of(state, answers):
-        batch = state.batch or str(answers.question(state).batch_size)
-        other = replace(state, procs=procs, batch=batch, plan={})
+        other = on_count(state, answers, procs)
         row: dict[str, Any] = {"procs": procs, "link": other.link()}
         try:
             it = asked(other, answers)
             found = best_alone(other, answers)
         except CalculonError as error:
-            rows.append({**row, "none": str(error).splitlines()[0]})
-            continue
-        if not len(found):
-            rows.append({**row, "none": _why_none(it, found)})
+            none = str(error).splitlines()[0]
+        else:
+            none = "" if len(found) else _why_none(it, found)
+        if none:
+            rows.append({**row, "none": none})
+            points.append(CountPoint(num_procs=procs, words=none, link=row["link"]))
             continue
         plans = FoundPlans(it, found, other, answers)
         stats = plans.winners[0][1]
         rate = stats["sample_rate"] / procs
         rows.append({**row, "words": plans.words(0), "figures": _figures(plans), "rate": rate})
+        points.append(count_point(procs, plans.words(0), stats, row["link"]))
     if not rows:
         return None
     first = next((row["rate"] for row in rows if "rate" in row), 1.0)
     names = next(([name for name, _ in row["figures"]] for row in rows if "figures" in row), [])
-    told = html("search_counts.html", rows=rows, names=names, first=first, percent=percent)
-    return Part(title="Other numbers of processors", html=told)
+    told = html(
+        "search_counts.html",
+        rows=rows,
+        here=state.procs,
+        names=names,
+        first=first,
+        percent=percent,
+    )
+    good = sum(one.rate is not None for one in points)
+    return Part(
+        title="Other numbers of processors",
+        html=told,
+        figure=scaling_lines(points),
+        summary="Rate and total efficiency of the best plan over the processors: "
+        f"{good} of {len(points)} numbers have a plan. The table has all of them.",
+    )
 
 
 PARTS: tuple[PartKind, ...] = (

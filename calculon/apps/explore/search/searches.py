@@ -1,6 +1,6 @@
 """The searches of a page: what is asked for, and what is found; each is computed once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from calculon.apps.explore.answers import Answers
@@ -52,6 +52,10 @@ OPENED = (
     "moe_dispatcher",
     "moe_shared_overlap",
     "delay_wgrad",
+    "tp_async",
+    "attn_impl",
+    "ce_impl",
+    "cp_balance",
 )
 """Fields of which a search may try more than is usual in a framework: those that change nothing of the training."""
 
@@ -185,6 +189,15 @@ def opened(state: State) -> frozenset[str]:
     return frozenset(_opened(state))
 
 
+def with_opened(state: State, answers: Answers, names: Iterable[str]) -> str:
+    """Return the address of the search with more fields of which more is tried; empty where none can be opened."""
+    more = [name for name in names if name in offered(state, answers)]
+    if not more:
+        return ""
+    several = ",".join(dict.fromkeys((*_opened(state), *more)))
+    return replace(state, view="search").with_options(open=several)
+
+
 def best_of_all(state: State, answers: Answers) -> SearchResult:
     """Return the best of all as soon as it is known: in large spaces that is before the best of each split."""
     it = asked(state, answers)
@@ -219,7 +232,7 @@ def axes(state: State) -> tuple[str, str]:
 
 
 def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
-    """Return the numbers of processors that are compared.
+    """Return the numbers of processors that are compared, that of the page among them, ascending.
 
     Raises
     ------
@@ -234,7 +247,13 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
     if not 0 < len(counts) <= MOST_COUNTS or max(counts) > most:
         wanted = f"at most {MOST_COUNTS} numbers of processors, each at most {most:,}"
         raise SpecError("address", Problem("counts", wanted, repr(text)))
-    return counts
+    return tuple(sorted({*counts, state.procs}))
+
+
+def on_count(state: State, answers: Answers, procs: int) -> State:
+    """Return the same search on another number of processors, with the same batch."""
+    batch = state.batch or str(answers.question(replace(state, plan={})).batch_size)
+    return replace(state, procs=procs, batch=batch, plan={})
 
 
 def best_alone(state: State, answers: Answers) -> SearchResult:

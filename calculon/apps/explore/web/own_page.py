@@ -9,6 +9,7 @@ from html import escape
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
+from calculon.apps.explore.packages import require
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 HOST = "127.0.0.1"
-
-LIBRARY = "calculon[web]"
-"""What the page needs, for pip."""
 
 _PATIENCE = 10.0
 """Seconds until the server listens, or has stopped."""
@@ -133,19 +131,13 @@ def explore(
     ...     page.url.partition("/?")[2]
     'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
     """
-    try:
-        import plotly  # noqa: F401
-        import uvicorn  # noqa: F401
+    require("explore")
+    from calculon.apps.explore.answers import Answers
+    from calculon.apps.explore.offer import Offer
+    from calculon.apps.explore.web.first_page import first_page
+    from calculon.apps.explore.web.guard import NOTEBOOKS, names_of
+    from calculon.apps.explore.web.page_server import app
 
-        from calculon.apps.explore.answers import Answers
-        from calculon.apps.explore.offer import Offer
-        from calculon.apps.explore.web.first_page import first_page
-        from calculon.apps.explore.web.guard import NOTEBOOKS, names_of
-        from calculon.apps.explore.web.page_server import app
-    except ImportError as error:
-        hint = f"{sys.executable} -m pip install '{LIBRARY}'"
-        found = f"no {error.name}"
-        raise SpecError("explore", Problem("", "the packages of the page", found, hint)) from None
     answers = Answers(Offer(os.fspath(model), os.fspath(system)))
     asked = [(name, str(value)) for name, value in {"procs": procs, **words}.items()]
     first = first_page(answers, asked, mine)

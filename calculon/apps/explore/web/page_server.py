@@ -53,8 +53,15 @@ _LABELS = {
     "datatype": "Precision",
     "tokens": "Tokens in all",
     "view": "View",
+    "objective": "The best by",
+    "where": "Only executions with",
+    "fix": "Only these values",
+    "open": "Try more than is usual",
+    "counts": "Compare numbers of processors",
+    "x": "Across",
+    "y": "Up",
 }
-"""Parts of the question as the page calls them."""
+"""Parts of the question, and fields of the search, as the page calls them."""
 
 _TYPES = {
     "explore.css": "text/css",
@@ -96,15 +103,20 @@ class Site:
         return JSONResponse(told, code)
 
     def part(self, request: Request) -> Response:
-        """Return one part."""
+        """Return one part; to a browser that follows a link to it, as a page."""
         kind = KINDS.get(request.path_params["name"])
         if kind is None:
             return PlainTextResponse("no such part", 404)
         try:
             state = self._state(request)
-            part = self._made(kind, state)
+            with telling():  # the page says it
+                part = kind.make(state, self._answers)
         except CalculonError as error:
             part = _failed(kind, error)
+        if "text/html" in request.headers.get("Accept", ""):
+            back = f"/?{urlencode(_said(request))}"
+            alone = html("part_page.html", title=kind.title, name=kind.name, part=part, back=back)
+            return HTMLResponse(alone)
         told = "" if part is None else html("part.html", name=kind.name, part=part)
         return JSONResponse({"name": kind.name, "html": told})
 
@@ -141,7 +153,14 @@ class Site:
         return settled(state, self._answers, changed) if changed else state
 
     def _content(self, request: Request) -> tuple[dict[str, Any], int]:
-        """Return what the templates of the page take, and the status."""
+        """Return what the templates of the page take, and the status; what is warned of is said on the page."""
+        with telling() as warned:
+            content, code = self._understood(request)
+        content["warned"] = warned
+        return content, code
+
+    def _understood(self, request: Request) -> tuple[dict[str, Any], int]:
+        """Return the same without warnings."""
         try:
             state = self._asked(request)
             try:
@@ -162,7 +181,7 @@ class Site:
         """Put into a page the parts that there are at once, and name those that come later."""
         for kind in PARTS[state.view]:
             try:
-                part = None if kind.later else self._made(kind, state)
+                part = None if kind.later else kind.make(state, self._answers)
             except Pending:
                 content["parts"].append((kind, None))
                 continue
@@ -240,10 +259,6 @@ class Site:
         found = [name for name, kind in PRECISIONS.items() if kind["datatype"] in known]
         return [] if (state.dtype or "bf16") in found else found
 
-    def _made(self, kind: PartKind, state: State) -> Part | None:
-        with telling():
-            return kind.make(state, self._answers)
-
 
 def _said(request: Request) -> list[tuple[str, str]]:
     """Return names and values of an address, without the control that has changed."""
@@ -257,7 +272,11 @@ def in_words(error: CalculonError) -> list[str]:
         return lines
     for i, (line, one) in enumerate(zip(lines, error.problems, strict=False)):
         place = f"{error.file}: {one.field}".removesuffix(": ")
-        name = (one.field or error.file).lstrip("-")
+        control = error.file.lstrip("-")
+        if control in _LABELS and one.field and line.startswith(place):
+            lines[i] = f"{_LABELS[control]}: {one.field}{line.removeprefix(place)}"
+            continue
+        name = one.field or control
         if name and line.startswith(place):
             lines[i] = f"{_LABELS.get(name, label(name))}{line.removeprefix(place)}"
     return lines

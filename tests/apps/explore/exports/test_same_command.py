@@ -13,7 +13,7 @@ from calculon.apps.explore.exports.exports import offered, written
 from calculon.apps.explore.exports.same_command import same, script
 from calculon.apps.explore.exports.take_view import LAUNCH
 from calculon.apps.explore.offer import Offer
-from calculon.apps.explore.search.searches import each_split
+from calculon.apps.explore.search.searches import best_alone, counts_of, each_split, on_count
 from calculon.errors import Infeasible
 from calculon.plan.plan import NAMES
 from calculon.spec.files import json_text
@@ -120,6 +120,25 @@ def test_a_search_is_that_of_the_command(name, options, answers, tmp_path, capsy
     assert next(iter(names["found"].winners())) == (execution, stats)
     rows = list(csv.DictReader(io.StringIO(exported("search.csv", state, answers))))
     assert [float(row["total_time"]) for row in rows] == shown.evaluation["total_time"].tolist()
+
+
+def test_the_table_of_other_counts_is_that_of_the_command(answers, tmp_path, capsys):
+    address = "model=gpt2-124M&system=a100_80g_sxm&procs=8&counts=4,16&open=zero_stage&fix=tp=1,2"
+    state = state_of(answers, address, "search")
+    one = same(state, answers)[-1]
+    path = tmp_path / "counts.csv"
+    assert main([str(path) if word == "counts.csv" else word for word in one.argv]) == 0
+    capsys.readouterr()
+    told = {int(row["num_procs"]): row for row in csv.DictReader(path.read_text().splitlines())}
+    counts = counts_of(state, answers)
+    assert [*told] == [*counts]
+    assert state.procs in counts
+    names: dict = {}
+    exec(script([one]), names)
+    for procs, found in names["by_count"].items():
+        shown = best_alone(on_count(state, answers, procs), answers)
+        times = [float(one.evaluation["total_time"][0]) for one in (found, shown)]
+        assert times == [float(told[procs]["total_time"])] * 2
 
 
 @pytest.mark.parametrize("name", ["own", "own, all words"])

@@ -14,6 +14,8 @@ from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.plan.plan_view import PARTS
+from calculon.apps.explore.search.searches import best_of_all, with_opened
+from calculon.apps.report.how_sure import WHY_TIED, chance
 from calculon.apps.report.why_page import percent_more
 from calculon.units import GIB
 
@@ -93,8 +95,8 @@ def test_the_key_figures_of_the_best_plan_are_those_of_the_command(capsys):
     answers().found(BEST)
     shown = words(made("figures", BEST))
     assert f"Best: {re.match('.*?(?= Time of a step)', shown)[0]}" in told
-    plans, fit = re.search(r"The best of ([\d,]+ plans) ([\d,]+) fit", shown).groups()
-    assert f"{plans}, of which {fit} fit" in told
+    plans, fit = re.search(r"Plans compared ([\d,]+) ([\d,]+) fit", shown).groups()
+    assert f"{plans} plans, of which {fit} fit" in told
     assert re.search(r"Time of a step ([\d.]+ s)", shown)[1] in told
     used = made("memory", BEST).html
     assert re.search(r"([\d.]+ GiB) of ([\d.]+ GiB) usable", used)[0] in told
@@ -135,6 +137,46 @@ def test_buttons_towards_the_best_take_one_change_over(state):
             times = (one.estimate.stats["total_time"] for one in (shown, now))
             new, old = times
             assert effect == percent_more(new / old - 1)
+
+
+def test_a_gain_that_the_search_did_not_try_is_added_to_it():
+    part = made("changes", BEST)
+    (add,) = (one for one in links(part) if one.view == "search")
+    assert add.option("open") == "ce_impl"
+    assert "does not try Cross-entropy fused" in words(part)
+    found = best_of_all(add, answers())
+    assert found[0].execution.ce_impl == "fused"
+
+    best = answers().found(BEST)[0]
+    ahead = replace(BEST, plan={**answers().stated(BEST), "ce_impl": "fused"})
+    time = answers().plan(ahead).estimate.stats["total_time"]
+    assert found[0].stats["total_time"] <= time < best.stats["total_time"]
+    told = made("against", ahead)
+    assert "Use the best plan" not in words(told)
+    assert [one.option("open") for one in links(told) if one.view == "search"] == ["ce_impl"]
+    assert "the best that the search tried takes" in words(made("figures", ahead))
+
+
+def test_a_field_that_no_search_opens_leads_nowhere():
+    assert with_opened(BEST, answers(), ["tensor_par"]) == ""
+    both = replace(BEST, options={"open": "pp_layout"})
+    query = urlsplit(with_opened(both, answers(), ["ce_impl"])).query
+    assert dict(parse_qsl(query))["open"] == "pp_layout,ce_impl"
+
+
+def test_it_says_why_a_slower_plan_may_tie():
+    order = answers().answer(OWN).order_of_mine
+    told = words(made("against", OWN))
+    assert f"in {chance(max(order.probability, 1 - order.probability))} of cases" in told
+    assert WHY_TIED in told
+
+
+def test_practice_is_told_in_words():
+    chunks = {**LARGE.plan, "pipeline_par": 4, "pipeline_interleaving": 20}
+    wide = replace(LARGE, procs=1024, plan=chunks)
+    told = words(made("mend", wide))
+    assert "unusual: Context parallelism is for long sequences" in told
+    assert "==" not in told
 
 
 def test_the_best_plan_leads_nowhere_better():

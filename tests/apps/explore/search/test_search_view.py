@@ -129,7 +129,7 @@ def test_ties_are_those_of_the_plan():
     tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
     assert [shown.winners[0][0], *tied] == alike
     told = words(made("search-plans", BEST))
-    assert f"~ {len(alike)} of {len(found)} are not told apart" in told
+    assert f"~ {len(alike)} of {len(found)}, with the fastest, are not distinguishable" in told
     listed = [rank for rank in shown.ranks if shown.tied(rank)]
     assert str(made("search-plans", BEST).html).count("<td>~</td>") == len(listed)
 
@@ -191,10 +191,19 @@ def test_a_question_of_a_whole_run_may_be_ranked_by_money():
 
 
 def test_counts_are_compared_with_the_same_batch():
-    told = words(made("search-counts", with_options(counts="8,16,32,48")))
+    told = words(made("search-counts", with_options(counts="8,32,48")))  # and 16, that of the page
     assert told.index(" 8 ") < told.index(" 16 ") < told.index(" 32 ")
     assert "100.0 %" in told
     assert "no split of 48" in told or "48" in told
+    drawn = made("search-counts", with_options(counts="8,16,32,48")).figure["data"]
+    told_of = [one for one in drawn if "customdata" in one]
+    points = {
+        count: link
+        for one in told_of
+        for count, (link, *_) in zip(one["x"], one["customdata"], strict=True)
+    }
+    assert sorted(points) == [8, 16, 32, 48]
+    assert [at(link).procs for link in points.values()] == [*points]
     assert made("search-counts", BEST) is None
 
 
