@@ -512,7 +512,11 @@ BENCHMARKS: tuple[Callable[[], Figure], ...] = (
     page_benchmarks.explore_answer,
     page_benchmarks.explore_clients,
 )
-LONG: tuple[Callable[[], Figure], ...] = (sc23_study, page_benchmarks.explore_control)
+LONG: tuple[Callable[[], Figure], ...] = (
+    sc23_study,
+    page_benchmarks.explore_experts,
+    page_benchmarks.explore_control,
+)
 """Run only when named."""
 
 
