@@ -95,4 +95,4 @@ def test_every_cell_runs_and_shows_its_result(name, private, tmp_path):
     if name == "notebook":
         assert "Side by side" in (tmp_path / "report.html").read_text(encoding="utf-8")
     else:
-        assert charts == 6
+        assert charts == 8

@@ -436,7 +436,10 @@ def _searched(
         seen(count)
         return best
 
-    best = replanner.best(case.system, found.value)
+    changed = {one.figure.path: (one.low, one.high) for one in figures}
+    ends_of = ({path: end} for path, ends in changed.items() for end in ends if end is not None)
+    replanner.foresee([*ends_of, *({path: size} for path, size in sizes)])
+    best = replanner.with_figures({}, found.value)
     assert best is not None  # at least the plan itself
     seen(count)
     ends = {

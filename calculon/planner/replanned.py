@@ -1,7 +1,7 @@
 """What a change of a machine is worth when the plan is searched again: the true value to somebody who buys it."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from calculon.frozen import dataclass
 from calculon.hardware.figures import Figure, figures_of, with_figures
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES
-from calculon.planner.elasticities import Case, Effect, of_hardware, of_network_size
+from calculon.planner.elasticities import Case, Change, Effect, of_hardware, of_network_size
+from calculon.planner.near_machines import TIME, Found, best_of_each, key_of
 from calculon.planner.nearest_miss import unlimited
 from calculon.presets import Preset
 from calculon.search.candidates import EXTENSIONS
@@ -23,7 +24,7 @@ from calculon.search.ranking import Best, Front
 from calculon.search.request import make_space
 from calculon.search.space import Space
 from calculon.spec.execution import Execution
-from calculon.spec.named_values import PUBLISHED
+from calculon.spec.named_values import CORRECTED, PUBLISHED
 from calculon.units import GIB
 
 OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
@@ -168,6 +169,7 @@ class Replanner:
         self.case = case
         self.objective = Objective.parse(case.statistic)
         self.space = space_around(case, preset)
+        self._found: dict[Hashable, Found | None] = {}
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -185,9 +187,25 @@ class Replanner:
             return Replanned(value=own, execution=_fields(self.case.execution), kept=True)
         return self._replanned(score, found.plan.row(0)) if len(found) else None
 
-    def with_figures(self, values: Mapping[str, float], own: float | None) -> Replanned | None:
+    def foresee(self, changes: Sequence[Change]) -> None:
+        """Search at once for the best plans with several changes of single figures, which are asked for afterwards."""
+        if self.objective != TIME or self.case.execution.edition != CORRECTED:
+            return  # of which there is no law that a better machine is never slower
+        case = self.case
+        every = [{}, *changes]
+        self._found |= best_of_each(self._space, case.system, every, case.values(every).tolist())
+
+    def with_figures(self, values: Change, own: float | None) -> Replanned | None:
         """Return the best plan on the system with changed figures; arguments as of :meth:`best`."""
-        return self.best(with_figures(self.case.system, values), own)
+        if (key := key_of(values)) not in self._found:
+            return self.best(with_figures(self.case.system, values), own)
+        found = self._found[key]
+        score = -math.inf if found is None else found.score
+        if own is not None and score <= self._score(own):
+            return Replanned(value=own, execution=self.fields, kept=True)
+        if found is None:
+            return None
+        return self._replanned(score, self.space.plan(np.array([found.number])).row(0))
 
     def staircase(self) -> Staircase:
         """Return the best plan of each capacity of tier 1.

@@ -8,8 +8,9 @@ from operator import attrgetter
 import numpy as np
 
 from calculon.plan.columns import Columns
+from calculon.search.candidates import OFFLOADS
 from calculon.search.cost_tables import CostTables
-from calculon.search.grid import FEW, GRID_AXES, OFFLOADS, along, enumerated
+from calculon.search.grid import FEW, GRID_AXES, OF_CELLS, WITHIN, along, enumerated
 from calculon.search.nodes import alike, nodes_of
 from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts, Splits
@@ -82,10 +83,10 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
         "batch_size": np.array(unit.batch_size),
         "microbatch_size": along(sizes, "microbatch_size", _COUNTED),
         "optimizer_sharding": along(sharding, "optimizer_sharding"),
-        **{name: along(switches[name], name) for name in OFFLOADS},
+        **{name: along(switches[name], name) for name in OF_CELLS},
         **variants.take(numbers),
     }
-    shape = (len(sharding), *(len(switches[name]) for name in OFFLOADS), len(numbers))
+    shape = (len(sharding), *(len(switches[name]) for name in OF_CELLS), len(numbers))
     held = enumerated(space, Columns(columns))
     if held.ndim < len(_COUNTED):  # the same for every microbatch size
         count = int(np.count_nonzero(np.broadcast_to(held, shape)))
@@ -151,7 +152,7 @@ def _search_portion(
         seen(of_tile.bad)
         if not whole.feasible:
             continue
-        some = np.flatnonzero(whole.fits.any(axis=(0, 1, 2, 3)))
+        some = np.flatnonzero(whole.fits.any(axis=(0, *WITHIN)))
         few = len(some) < FEW * len(whole.nodes)
         tile = Tile.joined([(whole, some)]) if few else whole
         bounds = ranking.upper_bound(tile)
@@ -161,7 +162,7 @@ def _search_portion(
                 seen(rows.count)
             continue
         seen(of_tile.good)
-        bounds = np.where(tile.fits.any(axis=(1, 2, 3)), bounds, -np.inf)
+        bounds = np.where(tile.fits.any(axis=WITHIN), bounds, -np.inf)
         if (bounds >= ranking.least(tile.nodes.numbers)).any():
             tile.release_grid()
             promising.append((tile, bounds))
@@ -210,7 +211,7 @@ def _best_first(space: Space, tile: Tile, bounds: Array, ranking: Ranking, seen:
     bounds = _refined(tile, bounds, ranking)
     numbers = tile.nodes.numbers
     enough = bounds >= ranking.least(numbers)
-    cells = np.nonzero(tile.fits & enough[:, None, None, None, :])
+    cells = np.nonzero(tile.fits & np.expand_dims(enough, WITHIN))
     bound, numbers = bounds[cells[0], cells[-1]], numbers[cells[-1]]
     left, step = ranking.order(bound, numbers), FIRST_CELLS
     while len(left):

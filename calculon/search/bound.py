@@ -22,7 +22,7 @@ from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST, SECOND
 from calculon.records import gather, view
-from calculon.search.grid import Grid
+from calculon.search.grid import WITHIN, Grid
 from calculon.units import Array, Seconds
 
 
@@ -59,7 +59,7 @@ def time_lower_bound(grid: Grid) -> Seconds:
     # blocks of the largest stage may be of a kind that costs less than the mean
     fullest = schedule.mean_blocks if tables.several_kinds else schedule.blocks
     time = time + fullest * optimizer.step.time
-    return np.asarray(time[:, 0, 0, 0, :])
+    return np.asarray(time.min(axis=WITHIN))
 
 
 def _passes(grid: Grid, block: BlockCost, piped: Array) -> tuple[Seconds, Seconds]:
@@ -123,6 +123,7 @@ def exposed_lower_bound(grid: Grid, nodes: Array) -> Seconds | float:
             **known,
             "optimizer_sharding": np.array(grid.sharding)[:, None],
             "data_par_overlap": np.array(any(grid.overlap)),
+            "overlap_param_gather": np.array(True in grid.space.switches["overlap_param_gather"]),
             "data_par_net": np.array(grid.networks[0])[:, None, None],
             "pipeline_par_net": np.array(-1),
             "tensor_par_net": np.array(-1),  # its own network: nothing of a window is taken off

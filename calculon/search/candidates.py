@@ -52,6 +52,12 @@ LOOPS = (
 )
 """The loops of the search, outermost first."""
 
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+"""Loops over what is offloaded."""
+
+OVERLAPS = ("overlap_param_gather", "p2p_overlap")
+"""Loops over switches that neither blocks, optimizer steps, nor memory know of."""
+
 VARIANT = (
     "activation_recompute",
     "tensor_par_comm_type",
@@ -59,7 +65,7 @@ VARIANT = (
     "tensor_par_overlap",
     "attention_type",
     "fused_activation",
-    *EXTENSIONS,
+    *(name for name in EXTENSIONS if name not in OVERLAPS),
 )
 """The loops whose combinations do not depend on degrees: each combination is a *variant* of an execution."""
 

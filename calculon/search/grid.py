@@ -19,16 +19,21 @@ from calculon.plan.rules.check import MEMORY_REASONS
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.plan.schedule import Schedule
 from calculon.records import gather
+from calculon.search.candidates import OFFLOADS, OVERLAPS
 from calculon.search.nodes import Nodes
 from calculon.search.search_counts import FEASIBLE, Counts, Splits
 from calculon.search.space import Space, Values
 from calculon.spec.axes import FURTHER_SIZES, PUBLISHED_AXES
 from calculon.units import Array, Bytes
 
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+OF_CELLS = (*OFFLOADS, *OVERLAPS)
+"""Loops over switches that each have an axis."""
 
-GRID_AXES = ("optimizer_sharding", *OFFLOADS, "node")
+GRID_AXES = ("optimizer_sharding", *OF_CELLS, "node")
 """Axes of a memory grid: loops, and the nodes."""
+
+WITHIN = tuple(range(1, len(GRID_AXES) - 1))
+"""Numbers of the axes of switches."""
 
 MOST_SMALL = 255
 """Cells of a node that a count of one byte holds; sums of bytes are several times as fast as those of integers."""
@@ -64,7 +69,7 @@ class Grid:
         parts = int(nodes.shared("context_par")[0])
         ranks = unit.data_par * parts  # with the same weights; of several numbers above 1, one
         self.sharding, held = self._sharding(ranks)
-        some = np.broadcast_to(held.any(axis=(0, 1, 2, 3)), len(nodes))
+        some = np.broadcast_to(held.any(axis=(0, *WITHIN)), len(nodes))
         if not some.all():  # nodes without an execution
             self.nodes, held = nodes.take(some), held[..., some]
         self.__dict__["enumerated"] = held
@@ -103,14 +108,16 @@ class Grid:
         columns = {**self.nodes.columns, **self._switches}
         columns["optimizer_sharding"] = along(candidates, "optimizer_sharding")
         held = enumerated(self.space, Columns(columns))
-        held = np.broadcast_to(held, np.broadcast_shapes(held.shape, (len(candidates), 1, 1, 1, 1)))
-        some = np.flatnonzero(held.any(axis=(1, 2, 3, 4))).tolist()
+        held = np.broadcast_to(
+            held, np.broadcast_shapes(held.shape, columns["optimizer_sharding"].shape)
+        )
+        some = np.flatnonzero(held.any(axis=(*WITHIN, -1))).tolist()
         return tuple(candidates[place] for place in some), held[some]
 
     @property
     def _switches(self) -> dict[str, Array]:
-        """What may be offloaded, each on its own axis."""
-        return {name: along(self.space.switches[name], name) for name in OFFLOADS}
+        """What may be offloaded and overlapped, each on its own axis."""
+        return {name: along(self.space.switches[name], name) for name in OF_CELLS}
 
     @derived
     def columns(self) -> Columns:
@@ -133,7 +140,7 @@ class Grid:
     @derived
     def memory(self) -> Batch:
         """The memory grid; its times are those of the first tensor network."""
-        steps = self.step_rows[:, None, None, None, :]
+        steps = np.expand_dims(self.step_rows, WITHIN)
         return self.batch(self.columns, self.nodes.block_rows[0], steps)
 
     def batch(self, columns: Columns, blocks: Array, steps: Array) -> Batch:
@@ -153,8 +160,8 @@ class Grid:
     @derived
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes of the memory grid."""
-        offloads = (len(self.space.switches[name]) for name in OFFLOADS)
-        return (len(self.sharding), *offloads, len(self.nodes))
+        switches = (len(self.space.switches[name]) for name in OF_CELLS)
+        return (len(self.sharding), *switches, len(self.nodes))
 
     # -- feasibility and counts -------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from calculon.plan.plan import NAMES
+from calculon.search.grid import WITHIN
 from calculon.search.objective import Objective, known_statistic
 from calculon.search.search_counts import beaten, pareto_front
 from calculon.search.space import Space
@@ -230,7 +231,7 @@ def _upper_bound(objective: Objective, tile: Tile, nodes: Array | None) -> Array
 def _best_memory(objective: Objective, tile: Tile) -> Array:
     """Return the best score of the executions that fit, of memory, which a grid knows without any time."""
     scores = np.where(tile.fits, objective.score(tile.memory), -np.inf)
-    return np.asarray(scores.max(axis=(1, 2, 3)))
+    return np.asarray(scores.max(axis=WITHIN))
 
 
 def _best_run(objective: Objective, tile: Tile, nodes: Array | None) -> Array | None:

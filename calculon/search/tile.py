@@ -14,7 +14,7 @@ from calculon.plan.schedule import Schedule
 from calculon.records import Column
 from calculon.run_figures import RUN_FIGURES
 from calculon.search.bound import exposed_lower_bound, time_lower_bound
-from calculon.search.grid import GRID_AXES, NETWORKS, OFFLOADS, Grid
+from calculon.search.grid import GRID_AXES, NETWORKS, OF_CELLS, Grid
 from calculon.search.objective import Objective
 from calculon.search.space import Space
 from calculon.units import Array, Count, Seconds
@@ -171,12 +171,12 @@ class Tile(Grid):
             yield self._rows(tuple(index[start : start + step] for index in cells))
 
     def _rows(self, cells: tuple[Array, ...]) -> Rows:
-        shard, *offloads, node = cells
+        shard, *switched, node = cells
         space, switches = self.space, self.space.switches
         columns = {
             **{name: v[node] if v.ndim else v for name, v in self.nodes.columns.items()},
             "optimizer_sharding": np.array(self.sharding)[shard],
-            **{n: np.array(switches[n])[i] for n, i in zip(OFFLOADS, offloads, strict=True)},
+            **{n: np.array(switches[n])[i] for n, i in zip(OF_CELLS, switched, strict=True)},
             "data_par_overlap": _along(self.overlap, "data_par_overlap"),
             **{name: _along(v, name) for name, v in zip(NETWORKS, self.networks, strict=True)},
         }
@@ -188,7 +188,7 @@ class Tile(Grid):
     def _numbers(self, cells: tuple[Array, ...]) -> Array:
         """Return the numbers of the executions of cells, on all result axes."""
         space, switches = self.space, self.space.switches
-        candidates = (self.sharding, *(switches[name] for name in OFFLOADS))
+        candidates = (self.sharding, *(switches[name] for name in OF_CELLS))
         numbers = self.nodes.numbers[cells[-1]]
         for name, values, index in zip(GRID_AXES[:-1], candidates, cells, strict=False):
             numbers = numbers + space.number(name, values)[index]

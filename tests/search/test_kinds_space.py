@@ -29,7 +29,7 @@ FIX = {
     "activations_offload": (False,),
     "optimizer_offload": (False,),
     "tensor_par_net": (0,),
-    "pipeline_par_net": (0,),
+    "pipeline_par_net": (0, 1),
     "data_par_net": (0,),
     "tensor_par": (1, 2),
 }

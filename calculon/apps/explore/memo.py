@@ -9,7 +9,17 @@ from time import perf_counter
 from typing import Any
 
 from calculon.apps.explore.heap import give_back
-from calculon.apps.explore.visits import Unfinished, Waiter, Work, now, seen, under_way
+from calculon.apps.explore.visits import (
+    GRACE,
+    LINGER,
+    Pending,
+    Unfinished,
+    Waiter,
+    Work,
+    now,
+    seen,
+    under_way,
+)
 from calculon.apps.explore.weight import weight
 from calculon.errors import CalculonError
 
@@ -47,7 +57,8 @@ class _Entry(Work):
 class Memo:
     """The last results by key.
 
-    Errors of a request are kept as well. A computation that nobody waits for any more ends, and leaves nothing.
+    Errors of a request are kept as well. A computation that nobody waits for any more ends, and leaves nothing; the
+    search of which somebody heard last that it is not done goes on for a while, for who comes back to it.
 
     Parameters
     ----------
@@ -62,6 +73,7 @@ class Memo:
         self._known: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._bytes = 0
         self._worked = 0.0
+        self._lingering: _Entry | None = None
         self._lock = Lock()
         self._searches = ThreadPoolExecutor(SEARCHES, "search")
 
@@ -101,12 +113,22 @@ class Memo:
                 elif first:
                     self._compute(key, entry, compute)
                 return entry.result(waiter)
-            except Unfinished:
+            except Unfinished as error:
+                if elsewhere and isinstance(error, Pending):
+                    self._linger(entry)
                 if (first and not elsewhere) or not entry.future.done():
                     raise
             finally:
                 entry.waiters.remove(waiter)
             seen()  # others waited for it, and wait no longer: it begins again
+
+    def _linger(self, entry: _Entry) -> None:
+        """Let a search go on for a while, and the one before no longer."""
+        with self._lock:
+            if self._lingering not in (None, entry):
+                self._lingering.linger(GRACE)
+            self._lingering = entry
+            entry.linger(LINGER)
 
     def _entry(self, key: Hashable, waiter: Waiter, elsewhere: bool) -> tuple[_Entry, bool]:
         """Return the entry of a key, for which the waiter waits from now on, and whether it is to be computed."""
@@ -135,6 +157,8 @@ class Memo:
         else:
             entry.future.set_result(found)
             self._keep(entry, weight(found))
+        if self._lingering is entry:
+            self._lingering = None  # which holds its result
         self.tidy(perf_counter() - began)
 
     def tidy(self, seconds: float) -> None:

@@ -10,6 +10,10 @@ GRACE = 2.0
 """Seconds for which a computation goes on after a request was told that it is not done: it is expected to ask again."""
 
 
+LINGER = 30.0
+"""Seconds for which the last such search goes on: people look elsewhere, and come back."""
+
+
 class Unfinished(Exception):
     """There is no result: it is none of the errors of a request, and never kept."""
 
@@ -127,9 +131,13 @@ class Work:
         """Return the seconds that it waits for others; None for as long as they take."""
         return None if self._of is None else self._of.patience()
 
+    def linger(self, seconds: float) -> None:
+        """Go on for so long though nobody waits."""
+        self._until = monotonic() + seconds
+
     def pending(self) -> Pending:
         """Return the error of a request that waits no longer; it is expected to come again soon."""
-        self._until = monotonic() + GRACE
+        self.linger(GRACE)
         return Pending(self.looked_at + (self.on.looked_at if self.on else 0))
 
 

@@ -1,7 +1,7 @@
 """What a change of a machine is worth to a whole run when the plan is searched again."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from calculon import inputs
@@ -9,7 +9,7 @@ from calculon.errors import Infeasible, Problem, SpecError
 from calculon.estimate import estimate
 from calculon.hardware.figures import with_figures
 from calculon.hardware.system import System
-from calculon.planner.elasticities import Case, Effect
+from calculon.planner.elasticities import Case, Change, Effect
 from calculon.planner.replanned import Replanned, Replanner, Staircase, Step, staircase
 from calculon.planner.runs.run_case import Run
 from calculon.presets import Preset
@@ -74,12 +74,17 @@ class RunReplanner:
 
         Without a number it cannot run there. None where nothing fits.
         """
-        case = self._steps.case
+        return self._best(system, own, lambda time: self._steps.best(system, time))
+
+    def _best(
+        self, system: System, own: float | None, steps: Callable[[float | None], Replanned | None]
+    ) -> Replanned | None:
+        """Return the same; `steps` finds the plan with the shortest step, given the time of the one asked about."""
         kept = None
         if own is not None:
             kept = Replanned(value=own, execution=self._steps.fields, kept=True)
-        time = case.on(system)
-        found = self._steps.best(system, time if math.isfinite(time) else None)
+        time = self._steps.case.on(system)
+        found = steps(time if math.isfinite(time) else None)
         if found is None or (found.kept and kept is not None):
             return kept
         other = self._of_run(found, system)
@@ -87,9 +92,14 @@ class RunReplanner:
             return other or kept
         return kept if self._score(own or 0.0) >= self._score(other.value) else other
 
-    def with_figures(self, values: Mapping[str, float], own: float | None) -> Replanned | None:
+    def foresee(self, changes: Sequence[Change]) -> None:
+        """Search at once for the best plans with several changes of single figures, which are asked for afterwards."""
+        self._steps.foresee(changes)
+
+    def with_figures(self, values: Change, own: float | None) -> Replanned | None:
         """Return the best plan on the system with changed figures; arguments as of :meth:`best`."""
-        return self.best(with_figures(self.system, values), own)
+        system = with_figures(self.system, values)
+        return self._best(system, own, lambda time: self._steps.with_figures(values, time))
 
     def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
         """Return the effects of hardware that are replanned."""

@@ -119,10 +119,7 @@ class Visitor:
         To read the script of the charts takes a browser a second: a test goes without them where it can, and opens one
         page where it cannot. ``options`` are those of a context of the browser.
         """
-        size = {"width": 1280, "height": WIDTHS[1280]}
-        context = self._browser.new_context(**{"viewport": size, **options})
-        self._contexts.append(context)
-        page = context.new_page()
+        page = self.window(**options).new_page()
         page.set_default_timeout(PATIENCE)
         if not charts:
             page.route(
@@ -132,6 +129,13 @@ class Visitor:
         page.on("pageerror", lambda error: self.errors.append(f"{page.url}: {error}"))
         page.goto(self.link(state or {}))
         return settled(page)
+
+    def window(self, **options: object) -> "BrowserContext":
+        """Return a window of its own; ``options`` as of :meth:`open`."""
+        size = {"width": 1280, "height": WIDTHS[1280]}
+        context = self._browser.new_context(**{"viewport": size, **options})
+        self._contexts.append(context)
+        return context
 
     def link(self, state: Mapping[str, object]) -> str:
         """Return the address of a state."""

@@ -108,6 +108,21 @@ def test_on_a_phone_the_controls_unfold(visitor: Visitor) -> None:
     assert page.evaluate(moves) != "0s"
 
 
+def test_without_scripts_every_part_can_be_reached(visitor: Visitor) -> None:
+    visitor.open(SMALL, charts=False)  # whose search is known then
+    context = visitor.window(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(visitor.link(SMALL))
+    parts = page.locator("main .part noscript a")
+    addresses = [one.get_attribute("href") for one in parts.all()]
+    assert len(addresses) == page.locator("main [data-later]").count() > 0
+    page.goto(visitor.address + next(one for one in addresses if "/part/take" in one))
+    assert page.locator('#part-take a[href^="/export/"]').count() > 0
+    page.click("text=Back to the page")
+    assert "model=gpt2-124M" in page.url
+    assert page.locator("#part-figures strong").count() > 0
+
+
 def test_screen_readers_find_names_and_what_charts_show(visitor: Visitor) -> None:
     page = visitor.open(SMALL)
     nameless = page.evaluate(

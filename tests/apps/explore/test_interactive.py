@@ -168,6 +168,15 @@ def test_plot_gives_a_figure_of_plotly_with_this_data(answer):
     assert len(answer.best.plot("schedule", interactive=True, microbatches=2).data) > 1
 
 
+def test_a_chart_whose_key_is_beside_it_on_the_page_has_a_legend(answer):
+    bars = chart(answer, "memory")
+    assert bars["layout"]["showlegend"] is False
+    figure = answer.plot("memory", interactive=True)
+    assert figure.layout.showlegend
+    assert figure.layout.height > bars["layout"]["height"]
+    assert not answer.plot("heatmap", interactive=True).layout.showlegend
+
+
 def test_kinds_that_are_not_interactive_are_told(answer):
     with pytest.raises(SpecError, match="interactive kind of Estimate, one of breakdown, memory"):
         answer.best.plot("scaling", interactive=True)

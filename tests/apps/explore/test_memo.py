@@ -156,6 +156,34 @@ def test_a_search_goes_on_while_another_client_waits_also_for_what_needs_it():
     assert search.times == 1
 
 
+def test_the_search_that_was_heard_of_last_goes_on_for_who_comes_back(monkeypatch):
+    monkeypatch.setattr("calculon.apps.explore.memo.GRACE", 0.0)
+    memo, first, second = Memo(), Search(), Search()
+    for key, search in (("first", first), ("second", second)):
+        visit = Visit(0.05)
+        with pytest.raises(Pending):
+            asked(memo, key, search, visit)
+        visit.left = True
+    assert first.ended.wait(SOON)
+    looked_at = memo._known["second"].looked_at
+    assert until(lambda: memo._known["second"].looked_at > looked_at + 5)
+    assert not second.ended.is_set()
+    second.let.set()
+    assert asked(memo, "second", second, Visit()) == "found"
+    assert second.times == 1
+    assert memo._lingering is None
+
+
+def test_a_search_to_which_nobody_comes_back_ends(monkeypatch):
+    monkeypatch.setattr("calculon.apps.explore.memo.LINGER", 0.2)
+    memo, search, visit = Memo(), Search(), Visit(0.05)
+    with pytest.raises(Pending):
+        asked(memo, "key", search, visit)
+    visit.left = True
+    assert search.ended.wait(SOON)
+    assert until(lambda: len(memo) == 0)
+
+
 def test_who_waits_longer_begins_again_where_another_gave_up():
     memo, search = Memo(), Search()
 

@@ -5,6 +5,7 @@ from importlib.resources import files
 
 import pytest
 
+from calculon.apps.explore.charts.memory_bars import KIND_COLORS
 from calculon.apps.explore.part import ASSETS
 
 STYLE = files(ASSETS).joinpath("explore.css").read_text("utf-8")
@@ -14,7 +15,7 @@ LIGHT, DARK = (
 )
 
 TEXT, BOUNDARY = 4.5, 3.0
-"""Least ratios for text, and for the edges of controls."""
+"""Least ratios for text, and for the edges of controls and what charts show."""
 
 SOFTENED = 0.7
 """Opacity of remarks in what ``calculon.apps.notebook.markup`` writes."""
@@ -57,6 +58,14 @@ def test_remarks_and_edges_of_controls_stand_out(colors: dict[str, str], ground:
     mixed = [SOFTENED * a + (1 - SOFTENED) * b for a, b in zip(ink, below, strict=True)]
     assert contrast((mixed[0], mixed[1], mixed[2]), below) >= TEXT
     assert contrast(rgb(colors["edge"]), below) >= BOUNDARY
+
+
+@pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("kind", KIND_COLORS)
+def test_pieces_of_bars_stand_out(colors: dict[str, str], kind: str) -> None:
+    """From the ground, and so from the lines that part a piece from the next."""
+    for ground in ("ground", "panel"):
+        assert contrast(rgb(KIND_COLORS[kind]), rgb(colors[ground])) >= BOUNDARY
 
 
 def test_both_schemes_define_the_same_colors() -> None:

@@ -100,7 +100,9 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 function themed(layout, width) {
   const [ink, quiet, rule] = [colour("--ink"), colour("--quiet"), colour("--rule")];
   const axis = { gridcolor: rule, linecolor: rule, zerolinecolor: rule, automargin: true };
+  const apart = { marker: { line: { color: colour("--panel"), width: 1 } } }; // pieces of a bar
   const base = {
+    template: { data: { bar: [apart] } },
     paper_bgcolor: "transparent",
     plot_bgcolor: "transparent",
     font: { color: ink, family: getComputedStyle(document.body).fontFamily, size: width < 500 ? 11 : 13 },

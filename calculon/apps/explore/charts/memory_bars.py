@@ -9,18 +9,22 @@ from calculon.statistics import KINDS_OF_MEMORY
 from calculon.units import GIB
 
 KIND_COLORS = {
-    "weights": COLORS["blue"],
-    "weight gradients": "#7fb7dc",
-    "optimizer state": "#c3ddee",
-    "activations": COLORS["green"],
-    "checkpoints": "#8fd0bb",
-    "activation gradients": COLORS["orange"],
-    "gathered weights": COLORS["purple"],
-    "gradients being reduced": "#e6bfd5",
-    "fragments": "#b0b4ba",
-    "reserved": "#7a828c",
+    "weights": "#2d71c7",
+    "activations": "#37a15e",
+    "checkpoints": "#2b7f79",
+    "activation gradients": "#c97001",
+    "weight gradients": "#0b96c6",
+    "optimizer state": "#7656d8",
+    "gathered weights": "#d55299",
+    "gradients being reduced": "#9e48ab",
+    "fragments": "#868a91",
+    "reserved": "#6b6f76",
 }
-"""The colour of each kind of memory: the same in every plan, with shades within a family."""
+"""The colour of each kind of memory: the same in every plan.
+
+Each has a contrast of 3 to the grounds of the page, light and dark; neighbours differ in hue, for any kind of colour
+vision, and are apart by a line in the colour of the ground.
+"""
 
 assert {*KIND_COLORS} == {*KINDS_OF_MEMORY}
 

@@ -75,7 +75,7 @@ def scaling_lines(points: Sequence[CountPoint]) -> dict[str, Any] | None:
             **(_logarithmic(data) if ratios else {"rangemode": "tozero"}),
         },
         "yaxis2": {
-            "title": {"text": f"{efficiency.words}, {efficiency.unit}"},
+            "title": {"text": f"total efficiency, {efficiency.unit}"},
             "domain": [0, _ACROSS],
             "rangemode": "tozero",
             "automargin": True,

@@ -397,7 +397,7 @@ def _counts(state: State, answers: Answers) -> Part | None:
         title="Other numbers of processors",
         html=told,
         figure=scaling_lines(points),
-        summary="Rate and efficiency of the best plan over the processors: "
+        summary="Rate and total efficiency of the best plan over the processors: "
         f"{good} of {len(points)} numbers have a plan. The table has all of them.",
     )
 

@@ -52,14 +52,9 @@ OPENED = (
     "moe_dispatcher",
     "moe_shared_overlap",
     "delay_wgrad",
-    "tensor_par_comm_type",
-    "seq_par_ag_redo",
     "tp_async",
-    "data_par_overlap",
-    "mesh_order",
     "attn_impl",
     "ce_impl",
-    "fused_activation",
     "cp_balance",
 )
 """Fields of which a search may try more than is usual in a framework: those that change nothing of the training."""

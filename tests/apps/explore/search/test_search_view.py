@@ -195,6 +195,15 @@ def test_counts_are_compared_with_the_same_batch():
     assert told.index(" 8 ") < told.index(" 16 ") < told.index(" 32 ")
     assert "100.0 %" in told
     assert "no split of 48" in told or "48" in told
+    drawn = made("search-counts", with_options(counts="8,16,32,48")).figure["data"]
+    told_of = [one for one in drawn if "customdata" in one]
+    points = {
+        count: link
+        for one in told_of
+        for count, (link, *_) in zip(one["x"], one["customdata"], strict=True)
+    }
+    assert sorted(points) == [8, 16, 32, 48]
+    assert [at(link).procs for link in points.values()] == [*points]
     assert made("search-counts", BEST) is None
 
 

@@ -1,0 +1,87 @@
+"""The best plans of several machines from two searches are those that a search of each finds."""
+
+import math
+
+import pytest
+
+import calculon
+from calculon import inputs
+from calculon.hardware.figures import figures_of, with_figures
+from calculon.planner import near_machines
+from calculon.planner.elasticities import Case
+from calculon.planner.near_machines import best_of_each, key_of
+from calculon.planner.replanned import Replanner
+from calculon.presets import find_preset
+from calculon.search.driver import run
+from calculon.search.objective import Objective
+from calculon.search.ranking import Best
+
+TIME = Objective.parse("total_time")
+PATHS = ("mem1.GBps", "matrix.bfloat16.tflops", "networks[1].bandwidth", "networks[1].latency")
+SIZES = ({"mem1.GiB": 40.0}, {"mem1.GiB": 100.0}, {"networks[0].size": 4})
+
+
+def _replanner(model="mlp-4x1024", execution="mlp-4x1024_x2_ddp", system="a100_80g_sxm"):
+    specs = inputs.model(model), inputs.execution(execution), inputs.system(system)
+    preset = find_preset(specs[1].preset)
+    return Replanner(Case(*specs, "total_time"), preset)
+
+
+def _changes(system):
+    known = figures_of(system)
+    ends = [{path: known[path].value * k} for path in PATHS for k in (0.75, 1.25)]
+    return [{}, *ends, *SIZES]
+
+
+def _searched(replanner, changes):
+    """Return the score and the number that a search of each machine finds."""
+    for change in changes:
+        machine = with_figures(replanner.case.system, change)
+        found = run(replanner._space(machine), Best(TIME, 1))
+        yield (float(found.scores[0, 0]), int(found.numbers[0])) if len(found) else None
+
+
+@pytest.mark.parametrize("most", [near_machines.MOST_PLANS, 3])
+def test_the_best_of_each_is_that_of_its_own_search(monkeypatch, most):
+    monkeypatch.setattr(near_machines, "MOST_PLANS", most)
+    replanner = _replanner("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+    case = replanner.case
+    changes = _changes(case.system)
+    times = case.values(changes).tolist()
+    found = best_of_each(replanner._space, case.system, changes, times)
+    assert key_of({}) in found
+    assert key_of(SIZES[-1]) not in found  # a count may do either
+    assert len(found) == len(changes) - 1 or most == 3
+    for change, time, alone in zip(changes, times, _searched(replanner, changes), strict=True):
+        if key_of(change) not in found:
+            continue
+        one = found[key_of(change)]
+        if alone is None or (one is None and math.isfinite(time)):
+            assert alone is None or -alone[0] >= time
+        else:
+            assert one is not None
+            assert (one.score, one.number) == alone
+
+
+def test_a_better_machine_is_at_least_as_fast_as_any_change_for_the_better():
+    case = _replanner("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm").case
+    worse, better = near_machines._sides(case.system, _changes(case.system))
+    assert {} in worse
+    best = near_machines._best_machine(case.system, better)
+    for change in better:
+        assert case.on(best) <= case.on(with_figures(case.system, change))
+    for change in worse:
+        time = case.on(with_figures(case.system, change))
+        assert math.isnan(time) or time >= case.on(case.system)
+
+
+def test_what_is_foreseen_is_what_is_found_afterwards():
+    plain, foreseen = _replanner(), _replanner()
+    changes = [{path: figures_of(plain.case.system)[path].value * 1.25} for path in PATHS[:1]]
+    foreseen.foresee(changes)
+    for change in ({}, *changes):
+        own = calculon.evaluate(
+            plain.case.model, with_figures(plain.case.system, change), [plain.case.execution]
+        )["total_time"][0]
+        assert foreseen.with_figures(change, own) == plain.with_figures(change, own)
+        assert foreseen.with_figures(change, None) == plain.with_figures(change, None)
