@@ -123,6 +123,15 @@ def test_without_scripts_every_part_can_be_reached(visitor: Visitor) -> None:
     assert page.locator("#part-figures strong").count() > 0
 
 
+def test_no_button_of_a_chart_sends_it_anywhere(visitor: Visitor) -> None:
+    page = visitor.open(SMALL)
+    buttons = page.locator(".modebar-btn").evaluate_all(
+        "all => all.map((one) => one.dataset.title)"
+    )
+    assert {"Zoom in", "Reset axes"} <= {*buttons}
+    assert not [one for one in buttons if "share" in one.lower() or "cloud" in one.lower()]
+
+
 def test_screen_readers_find_names_and_what_charts_show(visitor: Visitor) -> None:
     page = visitor.open(SMALL)
     nameless = page.evaluate(

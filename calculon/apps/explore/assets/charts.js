@@ -1,6 +1,11 @@
 // Draws the charts of the page in its colours: those that can be seen first, one in each frame.
 
-const SETTINGS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage"] };
+const SETTINGS = {
+  responsive: true,
+  displaylogo: false,
+  modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "sendChartToCloud", "sendDataToCloud"],
+  plotlyServerURL: "",  // a plan stays on this machine
+};
 
 const plotly = new Promise((found) => {
   const look = () => found(window.Plotly);
