@@ -258,10 +258,10 @@ def portions(
 
     A table with all sizes of some choices is made sooner than several with some sizes of all.
     """
-    rows_of_choice = _table_rows(space, space.units) // max(1, len(space.block_groups))
+    if not space.units:
+        return
+    rows_of_choice = _table_rows(space, space.units) // len(space.block_groups)
     for units in groups(space) if rows_of_choice > TABLE_ROWS else [space.units]:
-        if not units:
-            continue
         blocks = space.block_groups
         if units[-1].tensor_par == 1:  # the only degree, at which nothing overlaps
             blocks = [one for one in blocks if not one[0].layout.overlapped]
