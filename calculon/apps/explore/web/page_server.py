@@ -51,7 +51,7 @@ _LABELS = {
     "seq": "Sequence",
     "dtype": "Precision",
     "datatype": "Precision",
-    "tokens": "Tokens in all",
+    "tokens": "Training tokens",
     "view": "View",
     "objective": "The best by",
     "where": "Only executions with",
@@ -109,7 +109,8 @@ class Site:
             return PlainTextResponse("no such part", 404)
         try:
             state = self._state(request)
-            part = self._made(kind, state)
+            with telling():  # the page says it
+                part = kind.make(state, self._answers)
         except CalculonError as error:
             part = _failed(kind, error)
         if "text/html" in request.headers.get("Accept", ""):
@@ -152,7 +153,14 @@ class Site:
         return settled(state, self._answers, changed) if changed else state
 
     def _content(self, request: Request) -> tuple[dict[str, Any], int]:
-        """Return what the templates of the page take, and the status."""
+        """Return what the templates of the page take, and the status; what is warned of is said on the page."""
+        with telling() as warned:
+            content, code = self._understood(request)
+        content["warned"] = warned
+        return content, code
+
+    def _understood(self, request: Request) -> tuple[dict[str, Any], int]:
+        """Return the same without warnings."""
         try:
             state = self._asked(request)
             try:
@@ -173,7 +181,7 @@ class Site:
         """Put into a page the parts that there are at once, and name those that come later."""
         for kind in PARTS[state.view]:
             try:
-                part = None if kind.later else self._made(kind, state)
+                part = None if kind.later else kind.make(state, self._answers)
             except Pending:
                 content["parts"].append((kind, None))
                 continue
@@ -250,10 +258,6 @@ class Site:
             return []
         found = [name for name, kind in PRECISIONS.items() if kind["datatype"] in known]
         return [] if (state.dtype or "bf16") in found else found
-
-    def _made(self, kind: PartKind, state: State) -> Part | None:
-        with telling():
-            return kind.make(state, self._answers)
 
 
 def _said(request: Request) -> list[tuple[str, str]]:

@@ -1,7 +1,9 @@
 """Answers to addresses: the page, what changes of it, and its parts."""
 
 import asyncio
+import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -12,7 +14,9 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.visits import Cancelled, seen
 from calculon.apps.explore.web.page_server import app
+from calculon.spec.decode import SpecWarning
 from tests.apps.explore.asking import asked, found
+from tests.helpers import document
 
 SOON = 60.0
 """Seconds within which what must happen happens on any machine."""
@@ -161,3 +165,16 @@ def test_a_defect_is_told_in_the_terminal_alone(site, monkeypatch, capsys, error
     assert told.status_code == (503 if isinstance(error, MemoryError) else 500)
     assert "1 / 0" not in told.text
     assert ("1 / 0" in capsys.readouterr().err) is isinstance(error, ZeroDivisionError)
+
+
+def test_what_files_are_warned_of_is_said_on_each_page_and_nothing_of_others(site, tmp_path):
+    own = tmp_path / "own.json"
+    own.write_text(json.dumps(document("models", "gpt2-124M") | {"hiden": 1}))
+    with pytest.warns(SpecWarning, match="hiden"):
+        offer = Offer(str(own))
+    server = app(Answers(offer), replace(FIRST, model=offer.model, procs=1), ["localhost"])
+    for _ in range(2):  # the second comes from what is kept
+        told = found(server)["main"]
+        assert "hiden: unknown field, ignored" in told
+    assert "unknown field" not in found(server, "model=gpt2-124M&procs=1")["main"]
+    assert "part-warned" not in found(site)["main"]
