@@ -56,10 +56,10 @@ _LABELS = {
     "objective": "The best by",
     "where": "Only executions with",
     "fix": "Only these values",
-    "open": "Try more than is usual",
+    "open": "Try more values of these fields",
     "counts": "Compare numbers of processors",
-    "x": "Across",
-    "y": "Up",
+    "x": "Horizontal axis",
+    "y": "Vertical axis",
 }
 """Parts of the question, and fields of the search, as the page calls them."""
 
