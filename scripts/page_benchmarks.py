@@ -17,6 +17,12 @@ from bench_figure import Figure
 from tests.apps.explore.browsing import BUSY, PATIENCE, Served, executable, switches
 
 QUESTION = {"model": "llama3-70B", "system": "h100_80g_sxm", "procs": 1024}
+EXPERTS = {"model": "deepseek-v3", "system": "h100_80g_sxm", "procs": 2048, "view": "machine"}
+"""A question whose search has many kinds of block."""
+
+LATER = ("machine-best", "machine-capacity", "machine-effects", "whole")
+"""Parts of it that take longer than an estimate, in the order in which they are asked for."""
+
 CLIENTS = 50
 REQUESTS = 8
 """Of each client."""
@@ -92,6 +98,29 @@ def explore_clients() -> Figure:
         "no error",
         len(taken) == CLIENTS * REQUESTS,
     )
+
+
+def explore_experts() -> Figure:
+    """Time the parts of a question about experts one after the other, and the memory that the server takes for them."""
+    with served() as server:
+        taken = {name: part_seconds(server, name) for name in LATER}
+        peak = server.peak
+    told = ", ".join(f"{name} {time:.1f}" for name, time in taken.items())
+    return Figure(
+        "explore, parts of a question about experts",
+        "deepseek-v3 on 2,048 in s: " + told,
+        f"{sum(taken.values()):.0f} s, {peak / 2**20:.0f} MiB at most",
+        "at most 60 s, 800 MiB",
+        sum(taken.values()) <= 60 and peak <= 800 * 2**20,
+    )
+
+
+def part_seconds(server: Served, name: str) -> float:
+    """Return how long a part of the question about experts takes."""
+    begin = time.perf_counter()
+    with urlopen(f"{server.address}/part/{name}?{urlencode(EXPERTS)}", timeout=600) as answer:
+        answer.read()
+    return time.perf_counter() - begin
 
 
 def explore_control() -> Figure:

@@ -1,6 +1,6 @@
 """The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -355,11 +355,13 @@ class Answer(Displayed):
         )
 
 
-def answer(question: Question) -> Answer:
-    """Answer a question."""
-    first = question.num_procs[0]
+def answer(
+    question: Question, plans: Callable[[Question, int], SearchResult] | None = None
+) -> Answer:
+    """Answer a question; by default the `plans` on a number of processors are searched for (:func:`plans_on`)."""
+    first, of_count = question.num_procs[0], plans or plans_on
     results = {
-        count: plans_on(question, count) for count in dict.fromkeys((first, *question.counts))
+        count: of_count(question, count) for count in dict.fromkeys((first, *question.counts))
     }
     found = results[first]
     return Answer(

@@ -145,6 +145,13 @@ class Answers:
             ("found", asked.key), lambda: plans_on(self.question(asked), state.procs, seen)
         )
 
+    def found_on(self, state: State, question: Question, count: int) -> SearchResult:
+        """Return the same on another number of processors, for a question of the state with the batch that it has."""
+        if count == state.procs:
+            return self.found(state)
+        key = ("found on", _asked(state).key, count)
+        return self._searched(key, lambda: plans_on(question, count, seen))
+
     def executions(self, state: State) -> int:
         """Return how many executions a search for the best plan looks at, at most."""
         asked = _asked(state)
@@ -258,6 +265,7 @@ class Answers:
                 spread=spread,
                 replan=again,
                 preset=framework,
+                seen=lambda _: seen(),  # ends after a search where nobody waits
             ),
         )
 

@@ -85,6 +85,13 @@ class Served:
         """What it has printed."""
         return self._told.read_text("utf-8", "replace")
 
+    @property
+    def peak(self) -> int:
+        """The most bytes of memory that it has held at a time, where the system tells that."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        (line,) = (one for one in status.splitlines() if one.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+
     def end(self) -> None:
         """Stop it."""
         self._process.terminate()

@@ -30,10 +30,10 @@ from calculon.frozen import dataclass
 from calculon.inputs import Changed
 from calculon.inspect.operators import Block, block
 from calculon.launch.dialects import DIALECTS
-from calculon.planner.answer import Answer
+from calculon.planner.answer import Answer, answer
+from calculon.planner.ask import ask
 from calculon.planner.dependence import Sensitivity
 from calculon.planner.launch_flags import exported_plan
-from calculon.planner.planning import plan
 from calculon.planner.sensitivity import sensitivity
 from calculon.search.request import one_stretch
 from calculon.spec.files import indented, json_text
@@ -145,17 +145,16 @@ _LONGEST = 150  # characters of a name
 
 
 def whole_answer(state: State, answers: Answers) -> Answer:
-    """Return the answer of the command that plans: the same question, from the same sources."""
+    """Return the answer of the command that plans: the same question and sources; each count is searched once."""
     state = readable(state, answers)
     model, system = (answers.offer.source(*one) for one in _named(state))
     words: dict[str, Any] = {
         name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")
     }
-    words["campaign"] = {"tokens": state.tokens} if state.tokens else None
+    words["campaign"] = read_campaign({"tokens": state.tokens} if state.tokens else None, {})
     words["mine"] = dict(state.plan) or None
-    machine = Changed.of(system, dict(state.machine))
-    found: Answer = plan(model, state.procs, machine, **words)
-    return found
+    question = ask(model, state.procs, Changed.of(system, dict(state.machine)), **words)
+    return answer(question, lambda same, count: answers.found_on(state, same, count))
 
 
 def _named(state: State) -> tuple[tuple[str, str], tuple[str, str]]:

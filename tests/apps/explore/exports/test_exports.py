@@ -9,6 +9,7 @@ import pytest
 from calculon import inputs
 from calculon import report as write_report
 from calculon.apps.cli.main import main
+from calculon.apps.explore import answers as explore_answers
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.exports.exports import (
     EXPORTS,
@@ -23,6 +24,7 @@ from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.web.page_server import app
 from calculon.errors import SpecError
 from calculon.launch.dialects import read_launch
+from calculon.planner.answer import plans_on as planned
 from calculon.spec.files import json_text
 from tests.apps.explore.asking import asked
 from tests.apps.explore.stated import SMALL, STATES, exported, state_of
@@ -58,6 +60,25 @@ def test_the_report_is_that_of_python(answers, tmp_path):
     path = tmp_path / "report.html"
     write_report(whole_answer(state, answers), path)
     assert exported("report.html", state, answers) == path.read_text()
+
+
+def test_what_the_page_searched_for_is_not_searched_for_again(answers, monkeypatch):
+    state = state_of(answers, "model=gpt2-124M&system=tpu_v5p&procs=8")
+    found, searched = answers.found(state), []
+
+    def plans_on(question, count, seen):
+        searched.append(count)
+        return planned(question, count, seen)
+
+    monkeypatch.setattr(explore_answers, "plans_on", plans_on)
+    whole = whole_answer(state, answers)
+    assert whole.found is found
+    assert state.procs not in searched
+    assert len(set(searched)) == len(searched)
+    before = len(searched)
+    assert before > 0
+    whole_answer(state, answers)
+    assert len(searched) == before
 
 
 def test_launch_files_are_read_as_the_plan(answers):
