@@ -223,9 +223,9 @@ class Site:
         wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
         beside = self._beside(state, wrong)
         kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
-        meant = [(name, one) for name in kinds for one in offer.meant(name, wrong[name])]
-        mends = [(one, state.link(**{name: one})) for name, one in meant[:MOST_MENDS]]
-        lines = in_words(error)
+        meant = {name: offer.meant(name, wrong[name])[:MOST_MENDS] for name in kinds}
+        mends = [(one, state.link(**{name: one})) for name in meant for one in meant[name]]
+        lines = in_words(error, [name for name in meant if meant[name]])
         if not problems and (others := self._precisions(state)):
             lines = [
                 f"{state.system} has no rate of {state.dtype or 'bf16'}. It has: {', '.join(others)}."
@@ -265,8 +265,11 @@ def _said(request: Request) -> list[tuple[str, str]]:
     return [pair for pair in request.query_params.multi_items() if pair[0] != CHANGED]
 
 
-def in_words(error: CalculonError) -> list[str]:
-    """Return the lines of an error with the words of the page in place of those of commands."""
+def in_words(error: CalculonError, linked: Collection[str] = ()) -> list[str]:
+    """Return the lines of an error with the words of the page in place of those of commands.
+
+    Without the hints of fields whose values that may be meant are shown as links.
+    """
     lines = str(error).splitlines()
     if not isinstance(error, SpecError):
         return lines
@@ -278,7 +281,8 @@ def in_words(error: CalculonError) -> list[str]:
             continue
         name = one.field or control
         if name and line.startswith(place):
-            lines[i] = f"{_LABELS.get(name, label(name))}{line.removeprefix(place)}"
+            told = line.partition(" Hint: ")[0] if name in linked else line
+            lines[i] = f"{_LABELS.get(name, label(name))}{told.removeprefix(place)}"
     return lines
 
 

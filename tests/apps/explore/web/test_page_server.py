@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
@@ -47,6 +48,15 @@ def test_what_is_not_understood_is_said_and_the_rest_stays(site):
     assert 'name="system" list="systems" value="h100_80g_sxm"' in told["controls"]
     assert told["query"] == "model=llama3-8C&procs=8"
     assert asked(site, "/?model=llama3-8C").status_code == 400
+
+
+def test_names_that_begin_so_are_links_and_not_said_twice(site):
+    told = asked(site, "/parts?model=lama&procs=8").json()["main"]
+    assert "expected a model of the catalog" in told
+    assert "Hint" not in told
+    links = re.findall(r'href="/\?model=([^&"]+)&', told)
+    assert links == [*Offer().meant("model", "lama")]
+    assert "llama3-8B" in links
 
 
 def test_a_word_of_several_machines_keeps_the_question_and_offers_them(site):
