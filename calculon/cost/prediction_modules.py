@@ -59,12 +59,14 @@ def with_modules(
     )
 
 
-def _module_cost(choice: BlockChoice, layout: BlockLayout) -> BlockCost:
-    """Cost what is a module's own; where some blocks recompute, the mean of both kinds, as of blocks.
+def module_choice(choice: BlockChoice) -> BlockChoice:
+    """Return the choice of blocks as it is for a module: nothing runs beside the exchange of its experts."""
+    return replace(choice, ep_overlap="none", delay_wgrad=False, moe_shared_overlap=False)
 
-    Nothing runs beside the exchange of its experts.
-    """
-    choice = replace(choice, ep_overlap="none", delay_wgrad=False, moe_shared_overlap=False)
+
+def _module_cost(choice: BlockChoice, layout: BlockLayout) -> BlockCost:
+    """Cost what is a module's own; where some blocks recompute, the mean of both kinds, as of blocks."""
+    choice = module_choice(choice)
     found, sizes = block_cost(layout, choice), layout.sizes
     if (sizes.recompute_every > 1).any() and choice.recomputes:
         stored = replace(choice, activation_recompute="none", recompute_modules="none")

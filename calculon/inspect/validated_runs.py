@@ -218,7 +218,7 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
     seen = ~some.groups.evidence
-    fitted = f", without {some.sources(seen)} that a fit saw" if seen.any() else ""
+    fitted = f", without {some.sources(seen)} that the model was fitted to" if seen.any() else ""
     names = {
         framework(facts["preset"]): some.of_framework(facts["preset"]),
         called(facts): here,

@@ -190,19 +190,22 @@ def _most_promising_first(
 
 
 def _joined(promising: list[tuple[Tile, Array]], ranking: Ranking) -> tuple[Tile, Array]:
-    """Take what the most promising tile has above the threshold, and as much of the next ones as are of its kind."""
+    """Take what the most promising tile has above the threshold, and the same of as many others of its kind."""
+    kind = promising[-1][0].kind
     parts: list[tuple[Tile, Array]] = []
     bounds: list[Array] = []
+    left: list[tuple[Tile, Array]] = []
     count = 0
-    while promising and (not parts or promising[-1][0].kind == parts[0][0].kind):
-        tile, of_tile = promising[-1]
+    while promising:
+        tile, of_tile = promising.pop()
         some = np.flatnonzero((of_tile >= ranking.least(tile.nodes.numbers)).any(axis=0))
-        if parts and count + len(some) > GRID_NODES:
-            break
-        promising.pop()
-        parts.append((tile, some))
-        bounds.append(of_tile[:, some])
-        count += len(some)
+        if tile.kind != kind or (parts and count + len(some) > GRID_NODES):
+            left.append((tile, of_tile))
+        elif len(some) or not parts:
+            parts.append((tile, some))
+            bounds.append(of_tile[:, some])
+            count += len(some)
+    promising += reversed(left)
     return Tile.joined(parts), np.concatenate(bounds, axis=1)
 
 
@@ -248,9 +251,17 @@ def groups(space: Space) -> Iterator[list[Unit]]:
         yield group
 
 
-def portions(space: Space) -> Iterator[tuple[list[Unit], Sequence[tuple[BlockChoice, Array]]]]:
-    """Split the units and, where those of one tensor degree have too many different blocks, the block choices too."""
-    for units in groups(space):
+def portions(
+    space: Space,
+) -> Iterator[tuple[Sequence[Unit], Sequence[tuple[BlockChoice, Array]]]]:
+    """Split the block choices where all units have too many different blocks, and the units where one choice has.
+
+    A table with all sizes of some choices is made sooner than several with some sizes of all.
+    """
+    rows_of_choice = _table_rows(space, space.units) // max(1, len(space.block_groups))
+    for units in groups(space) if rows_of_choice > TABLE_ROWS else [space.units]:
+        if not units:
+            continue
         blocks = space.block_groups
         if units[-1].tensor_par == 1:  # the only degree, at which nothing overlaps
             blocks = [one for one in blocks if not one[0].layout.overlapped]

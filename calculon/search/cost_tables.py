@@ -19,6 +19,7 @@ from calculon.cost.block_tables import (
 from calculon.cost.embedding_head import EmbeddingHead, plain_choice
 from calculon.cost.mixture import Kinds
 from calculon.cost.optimizer_step import OptimizerCost
+from calculon.cost.prediction_modules import module_choice
 from calculon.editions import EDITIONS
 from calculon.plan.choices import C, distinct, grouped
 from calculon.search.space import OF_VARIANTS, Space, Unit
@@ -154,7 +155,9 @@ class CostTables:
                     continue
                 # a module that predicts a further token has a block, which runs as this choice has it
                 own = space.model.mtp_layers > 0
-                key, of = (choice, sizes) if own else (plain_choice(choice, space.system), every)
+                key, of = plain_choice(choice, space.system), every
+                if own:
+                    key, of = module_choice(choice), sizes
                 if key not in embedding_head_start:
                     embedding_head_start[key] = embedding_head_count
                     embedding_head_count += len(of)

@@ -150,7 +150,7 @@ def test_runs_that_a_fit_saw_are_no_evidence(monkeypatch):
     monkeypatch.setattr(validated_runs, "runs", lambda: fitted)
     fitted = Runs.of(seen)
     found = asked().belief
-    assert "without 1 that a fit saw" in found.basis
+    assert "without 1 that the model was fitted to" in found.basis
     monkeypatch.setattr(validated_runs, "runs", lambda: rest)
     rest = Runs.of([run for run in seen if run.source != "sc21"])
     assert (found.low, found.high) == (asked().belief.low, asked().belief.high)

@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
-from calculon.search.best_first import count_space, feasible_numbers, groups, search_space, tiles
+from calculon.search.best_first import (
+    count_space,
+    feasible_numbers,
+    groups,
+    portions,
+    search_space,
+    tiles,
+)
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
@@ -177,6 +184,49 @@ def test_small_tables_make_groups_of_one_tensor_degree(monkeypatch):
         {t} for t in (1, 2, 3, 4, 6, 8, 12, 24)
     ]
     assert [unit for part in parts for unit in part] == list(space.units)
+
+
+def test_small_tables_have_all_sizes_of_some_choices(monkeypatch):
+    space = Case(*_inputs(), 24, 24, "float16").space
+    ((units, blocks),) = portions(space)
+    assert units == space.units
+    assert blocks == space.block_groups
+    rows = len(CostTables(space, units).block.weight)
+    monkeypatch.setattr(one, "TABLE_ROWS", rows // 3)
+    parts = list(portions(space))
+    assert len(parts) > 1
+    assert all(units == space.units for units, _ in parts)
+    assert [choice for _, part in parts for choice, _ in part] == [c for c, _ in blocks]
+    assert max(len(CostTables(space, *part).block.weight) for part in parts) <= rows // 3
+
+
+OVERLAPS = {
+    "p2p_overlap": (True,),
+    "overlap_param_gather": (True,),
+    "zero_stage": ("1",),
+}
+
+
+@pytest.mark.parametrize("further", [{}, {"pp_schedule": ("zb_h1",)}])
+def test_overlaps_are_searched_beside_each_other(further):
+    """Of two chunks transfers may overlap, and gathers wherever the state of the optimizer is split."""
+    forms = {"edition": "corrected", "preset": "published", "add": OVERLAPS | further}
+    fixed = {"tensor_par": (1,), "pipeline_par": (2,), "activation_recompute": ("none",)}
+    offloads = dict.fromkeys(("weight_offload", "activations_offload"), (False,))
+    model = dataclasses.replace(SMALL, num_blocks=4)
+    system = calculon.inputs.system("a100_80g")
+    options = {"tensor_overlap": False, "fix": fixed | offloads, **forms}
+    case = Case(model, system, 8, 8, "float16", **options)
+    objective = Objective.parse("sample_rate")
+    stride = case.space.strides["pipeline_interleaving"]
+    counts, scores, plan = _found(case, Best(objective, 20))
+    _same_counts(counts, case)
+    assert count_space(case.space) == counts.total
+    assert _are_rows(plan, case, case.best(objective, 20, None))
+    assert {*case.table.column("p2p_overlap")[case.table.feasible].tolist()} == {False, True}
+    each = _found(case, BestOfEach(objective, stride))
+    assert (each[0].total, each[0].good) == (counts.total, counts.good)
+    assert each[1][0, 0] == scores[0, 0]
 
 
 BROAD = {

@@ -10,6 +10,7 @@ from calculon.plan.schedule import shard_count
 from calculon.records import columns, gather
 from calculon.search.best_first import groups
 from calculon.search.cost_tables import CostTables
+from calculon.search.grid import OF_CELLS
 from calculon.statistics import Stats
 from tests.search.brute import cases
 
@@ -77,9 +78,7 @@ def _plan(space, unit, variant, size, *, sharded):
         "pipeline_interleaving": 1,
         "optimizer_sharding": sharded,
         "data_par_overlap": False,
-        "weight_offload": False,
-        "activations_offload": False,
-        "optimizer_offload": False,
+        **dict.fromkeys(OF_CELLS, False),
     }
     columns = {
         **space.rules.constants,

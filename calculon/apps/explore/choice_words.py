@@ -10,18 +10,19 @@ LABELS: Mapping[str, str] = {
     **{axis.degree: f"{axis.kind.capitalize()} parallel ({axis.name.upper()})" for axis in AXES},
     "expert_tensor_par": "Ranks of one expert (ETP)",
     "microbatch_size": "Microbatch",
-    "pipeline_interleaving": "Chunks of a stage",
+    "pipeline_interleaving": "Chunks per stage",
     "activation_recompute": "Recomputation",
     "recompute_modules": "Recomputed operators",
-    "zero_stage": "Sharing of replicas (ZeRO)",
+    "zero_stage": "Sharded by replicas (ZeRO)",
     "optimizer_sharding": "Optimizer sharding",
     "tensor_par_comm_type": "TP collectives",
     "seq_par_ag_redo": "Repeated all-gather",
     "tensor_par_overlap": "TP overlap",
+    "tp_user_buffers": "TP user buffers",
     "tp_async": "Asynchronous TP gradients",
     "p2p_overlap": "Pipeline transfers overlapped",
     "data_par_overlap": "DP overlap",
-    "overlap_param_gather": "Early gather of weights",
+    "overlap_param_gather": "Early all-gather of weights",
     "reshard_after_forward": "Weights dropped after use",
     "weight_offload": "Weights offloaded",
     "activations_offload": "Activations offloaded",
@@ -79,6 +80,6 @@ def change_words(name: str, before: Any, after: Any) -> str:
     """Return a change of a field: its name and both values.
 
     >>> change_words("pipeline_interleaving", 20, 10)
-    'Chunks of a stage 20 → 10'
+    'Chunks per stage 20 → 10'
     """
     return f"{label(name)} {value_words(name, before)} → {value_words(name, after)}"

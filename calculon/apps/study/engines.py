@@ -143,12 +143,24 @@ class Engine:
 
 @contextlib.contextmanager
 def _held_interrupts() -> Iterator[None]:
-    """Hold Ctrl-C and a closed terminal back while a process may start, which inherits that: only this one reacts."""
+    """Hold Ctrl-C and a closed terminal back while a process may start, which inherits that: only this one reacts.
+
+    Ctrl-C may come by another thread, such as one of NumPy, which holds nothing back: it is kept for later.
+    """
+    kept: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    heard = callable(handler) and threading.current_thread() is threading.main_thread()
+    if heard:
+        signal.signal(signal.SIGINT, lambda *_: kept.append(1))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
     finally:
+        if heard:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if kept:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _report_loss(lost: Counter[int]) -> None:

@@ -6,36 +6,23 @@ import io
 import itertools
 import json
 import shutil
-from functools import cache
 
 import pytest
 from rich.console import Console
 
 from calculon.apps.cli.commands import validation
 from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.views.validation_tables import sections
 from calculon.spec.named_values import EDITION_NAMES
 from tests.helpers import ROOT
+from tests.shipped_studies import compare_once, compared
 
 NAMES = Library.at().names()
 
 
-@cache
-def compared(name, edition):
-    """Return a study that is shipped, compared once for all tests."""
-    (study,) = (one for one in Library.at().studies() if one.name == name)
-    return compare(study, Library.at(), edition)
-
-
 @pytest.fixture(autouse=True)
 def _once(monkeypatch):
-    def found(study, library, edition):
-        if library == Library.at():
-            return compared(study.name, edition)
-        return compare(study, library, edition)
-
-    monkeypatch.setattr(validation, "compare", found)
+    monkeypatch.setattr(validation, "compare", compare_once)
 
 
 def test_prints_the_four_published_tables_and_a_line_per_study(run):
@@ -122,7 +109,9 @@ def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
     assert err == "calculon: validation: tab5, time: mean error 3.65 %, the bound is 2 %\n"
 
 
-def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions(run, tmp_path):
+def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions(
+    run, tmp_path, monkeypatch
+):
     base = tmp_path / "published"
     for folder in ("models", "systems"):
         shutil.copytree(ROOT / folder, base / folder)
@@ -131,7 +120,15 @@ def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions
         target.mkdir(parents=True)
         for file in (ROOT / "validation" / "seqsel" / name).glob("*.json"):
             shutil.copy(file, target)
-    assert run("lv", "--base_dir", base).out == run("lv").out
+    served = ("--study", "serving/nim")
+    assert run("lv", "--base_dir", base, *served).out == run("lv", *served).out
+
+    def quickly(study, library, edition):  # most of the time goes to served models: one is enough
+        return compare_once(study, Library.at() if study.serves else library, edition)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(validation, "compare", quickly)
+        assert run("lv", "--base_dir", base).out == run("lv").out
     changed = json.loads((base / "systems" / "a100_80g.json").read_text())
     changed["networks"][0]["bandwidth"] = 30
     (base / "systems" / "a100_80g.json").write_text(json.dumps(changed))
@@ -207,9 +204,7 @@ def test_editions_side_by_side(run):
 
 
 def test_editions_side_by_side_fit_into_a_terminal_of_100_columns():
-    library = Library.at()
-    studies = library.studies()
-    results = [compare(study, library, name) for study in studies for name in EDITION_NAMES]
+    results = [compared(name, edition) for name in NAMES for edition in EDITION_NAMES]
     for section in itertools.islice(sections(results), 2):
         console = Console(width=100, force_terminal=True, color_system=None, file=io.StringIO())
         console.print(section.table)

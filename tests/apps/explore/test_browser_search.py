@@ -57,7 +57,7 @@ def test_conditions_and_opened_switches_are_said_and_taken_back(visitor: Visitor
     page.press("#s-where", "Enter")
     settled(page)
     assert "where=" not in page.url
-    page.click("text=Try more than is usual")
+    page.click("text=Try more values of these fields")
     page.click("#s-open-zero_stage")
     settled(page)
     assert "open=zero_stage" in page.url

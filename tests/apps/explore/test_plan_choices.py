@@ -98,7 +98,7 @@ def test_chunks_that_do_not_divide_follow_and_that_is_said():
     asked = replace(DENSE, plan={**PLAIN, "pipeline_par": 8})  # 32 blocks on 8 stages: 4 in each
     then = settled(asked, answers(), "pipeline_par")
     assert then.plan[CHUNKS] == 4
-    assert then.told == "Chunks of a stage 8 → 4 follows"
+    assert then.told == "Chunks per stage 8 → 4 follows"
     assert "told" not in then.query
     assert str(controls(then, answers())).count(then.told) == 1
 

@@ -3,6 +3,9 @@
 import contextlib
 import dataclasses
 import os
+import signal
+import threading
+import time
 import warnings
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -188,3 +191,27 @@ def test_a_scheduler_that_does_not_answer_is_named(monkeypatch):
 
 def test_uses_the_physical_cores():
     assert 1 <= physical_cores() <= os.cpu_count()
+
+
+def test_an_interrupt_by_another_thread_waits_until_a_process_has_started():
+    """One that was there before holds no signals back."""
+    end, started = threading.Event(), []
+
+    def start():
+        with engines._held_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+            started.append("a process")
+
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert started
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+        end.set()
+        thread.join()

@@ -8,9 +8,8 @@ import pytest
 
 import calculon
 from calculon.apps.cli.main import main
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import compare
 from tests.helpers import ROOT
+from tests.shipped_studies import compared
 
 LADDER = ROOT / "validation" / "gpt2_ladder"
 
@@ -38,8 +37,7 @@ def _numbers(value):
 
 
 def _result(name):
-    library = Library.at()
-    return compare(library.studies(name)[0], library, "corrected")
+    return compared(name, "corrected")
 
 
 def test_every_rung_of_the_ladder_that_was_not_seen_is_within_10_percent():

@@ -3,8 +3,7 @@
 import pytest
 
 import calculon
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import compare
+from tests.shipped_studies import compared
 
 DEEPSEEK_V3 = {
     "edition": "corrected",
@@ -51,9 +50,7 @@ LLAMA_8B = {
 
 def errors(name):
     """Return the errors of time of a study by row, in percent."""
-    library = Library.at()
-    (study,) = library.studies(name)
-    one = compare(study, library, "corrected").own.comparisons[0]
+    one = compared(name, "corrected").own.comparisons[0]
     return dict(zip((row.label for row in one.rows), one.errors, strict=True))
 
 
@@ -90,9 +87,7 @@ def test_a_sequence_of_a_million_tokens_fits_four_nodes():
 
 def test_runs_of_mlperf_are_ordered_as_measured():
     """By how many processors share a sequence: 1, 2 and 4 of GB200 and of GB300."""
-    library = Library.at()
-    (study,) = library.studies("mlperf/llama31_8b")
-    one = compare(study, library, "corrected").own.comparisons[0]
+    one = compared("mlperf/llama31_8b", "corrected").own.comparisons[0]
     for gpu in ("GB200", "GB300"):
         rows = [i for i, row in enumerate(one.rows) if f" {gpu} " in row.label]
         parts = [one.rows[i].label.split("cp ")[1][0] for i in rows]

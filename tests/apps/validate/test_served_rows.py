@@ -3,20 +3,16 @@
 import numpy as np
 import pytest
 
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.validate.served_rows import Measured, error_rows, quantiles, served_rows
 from calculon.inspect.served_errors import published_errors
 from calculon.serving_figures import ALL_ENGINES
 from calculon.spec.named_values import CORRECTED
-from tests.helpers import ROOT
+from tests.shipped_studies import compared
 
 
 @pytest.fixture(scope="module")
 def nim():
-    library = Library.at(ROOT)
-    study = next(one for one in library.studies() if one.name == "serving/nim")
-    return compare(study, library, CORRECTED)
+    return compared("serving/nim", CORRECTED)
 
 
 def test_ratios_are_those_of_the_rows(nim):

@@ -7,13 +7,12 @@ import pytest
 
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate import source_scores as source_scores_module
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.validate.published_fields import Names
 from calculon.apps.validate.run_rows import run_rows
 from calculon.apps.validate.score import Rank
 from calculon.apps.validate.source_scores import inside, source_scores, together
 from calculon.inspect.run_table import Runs, runs
+from tests.shipped_studies import compared
 
 STUDIES = (
     *("bigscience", "dgxc/float8", "dgxc/nemotron4_15b", "megatron_2020", "mt_nlg", "nemo/bridge"),
@@ -24,9 +23,7 @@ SOURCES = ("bigscience", "dgxc", "megatron_2020", "mt_nlg", "nemo", "sc21", "seq
 
 @pytest.fixture(scope="module")
 def results():
-    library = Library.at()
-    known = {study.name: study for study in library.studies()}
-    return [compare(known[name], library, "corrected") for name in STUDIES]
+    return [compared(name, "corrected") for name in STUDIES]
 
 
 @pytest.fixture(scope="module")

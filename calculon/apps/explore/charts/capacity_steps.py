@@ -62,7 +62,7 @@ def capacity_steps(
     }
     bars = [_mark("now", now, COLORS["vermilion"], "left" if now >= in_file else "right")]
     if in_file != now:
-        bars.append(_mark("in the file", in_file, GREY, "right" if now > in_file else "left"))
+        bars.append(_mark("system file", in_file, GREY, "right" if now > in_file else "left"))
     layout = {
         "height": 340,
         "xaxis": {

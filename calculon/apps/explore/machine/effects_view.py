@@ -94,11 +94,11 @@ def _worth(found: Sensitivity, stairs: Staircase | None) -> list[str]:
     rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
     rates.sort(key=lambda row: -abs(row["elasticity"]))
     lines = [
-        f"{_named(row, names)}: 1 % more is {_less(row['elasticity'], 2)} {statistic}"
+        f"{_named(row, names)}: 1 % more gives {_less(row['elasticity'], 2)} {statistic}"
         for row in rates[:MOST]
     ]
     lines += [
-        f"{_named(row, names)}: with {row['high']:,} it is {_less(100 * share, 1)} {statistic}"
+        f"{_named(row, names)}: {row['high']:,} would give {_less(100 * share, 1)} {statistic}"
         for row in rows
         if row["elasticity"] is None and row["at_high"] is not None
         for share in [row["at_high"] / found.value - 1]

@@ -125,8 +125,8 @@ def _columns(state: State, answers: Answers, both: Both) -> list[tuple[str, Show
     if not state.machine:
         return [("now", both.after)]
     if both.before.estimate is None:
-        return [("as in its file", both.before), ("changed", both.after)]
-    columns = [("as in its file", both.before), ("same plan", both.after)]
+        return [("system file", both.before), ("changed", both.after)]
+    columns = [("system file", both.before), ("same plan", both.after)]
     best = None if state.plan else _best_so_far(state, answers)
     if best is not None and best.fields != both.after.fields:
         columns.append(("best plan", best))
@@ -208,7 +208,7 @@ def _example(state: State, shown: list[Knob]) -> tuple[str, str] | None:
 def _best(state: State, answers: Answers) -> Part | None:
     """Compare the best plan of the changed machine with that of the machine in the file."""
     both, asked = best_plans(state, answers), replace(state, plan={})
-    first = "as in its file" if state.machine else "best plan"
+    first = "system file" if state.machine else "best plan"
     columns = [(first, both.before, replace(asked, machine={}))]
     if state.machine:
         columns.append(("changed", both.after, asked))

@@ -116,6 +116,7 @@ def _stages(state: State, answers: Answers) -> Part | None:
         }
         for i, stage in enumerate(stages)
     ]
+    ends = digits.seconds([longest, sum(times) / len(times)], longest)  # as in the table
     told = html(
         "stages.html",
         rows=rows,
@@ -125,8 +126,8 @@ def _stages(state: State, answers: Answers) -> Part | None:
         slowest=_slowest(stages),
         level=longest <= sum(times) / len(times) * (1 + 1e-9),
         fullest=memory.index(max(memory)),
-        longest=digits.duration(longest),
-        mean=digits.duration(sum(times) / len(times)),
+        longest=ends[0],
+        mean=ends[1],
         capacity=digits.capacity(capacity),
         notes=[note for note in (folded_words(stages), PAIRED if len(columns) > 2 else "") if note],
     )
@@ -159,8 +160,8 @@ def _one_stage(state: State, answers: Answers) -> Part | None:
     times = {
         "forward": stage["forward_time"],
         "backward": stage["backward_time"],
-        "of it recomputation": stage["recompute_time"],
-        "of it gradients of weights": stage["weight_grad_time"],
+        "of which recomputation": stage["recompute_time"],
+        "of which weight gradients": stage["weight_grad_time"],
         "hidden beside other passes": -stage["hidden_time"],
     }
     told = html(

@@ -38,7 +38,7 @@ def key_figures(state: State, answers: Answers, result: Result) -> Iterator[KeyF
     tokens, fields = result.tokens_per_second, result.execution
     if tokens is not None and fields is not None:
         each = digits.rate(tokens / fields["num_procs"])
-        yield KeyFigure("Tokens/s per processor", each, f"{digits.rate(tokens)} in all")
+        yield KeyFigure("Tokens/s per processor", each, f"{digits.rate(tokens)} in total")
     there = (result.capacities or (0.0, 0.0))[0]
     used = result.value("proc_mem_tier1_cap_req")
     yield KeyFigure(

@@ -142,7 +142,7 @@ def against(state: State, answers: Answers) -> Part | None:
         return None
     told = waterfall.to_dict()
     steps = steps_with_effect(told)
-    digits = digits_of_differences(_digits(one) for one in (shown, best))
+    digits = digits_of_differences(_digits(one) for one in (shown, best) if one.brief is not None)
     section = waterfall_section(told, digits)
     _, *cells, _ = section.table.rows
     alone = _alone(state, answers, [step["fields"] for step in steps])

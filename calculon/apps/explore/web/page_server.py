@@ -51,7 +51,7 @@ _LABELS = {
     "seq": "Sequence",
     "dtype": "Precision",
     "datatype": "Precision",
-    "tokens": "Tokens in all",
+    "tokens": "Training tokens",
     "view": "View",
     "objective": "The best by",
     "where": "Only executions with",
