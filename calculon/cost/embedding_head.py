@@ -6,6 +6,7 @@ Modules that predict further tokens are part of the head (:mod:`calculon.cost.pr
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -360,6 +361,12 @@ class EmbeddingHeadTimes:
         found = quantity(self._embedding_head.cost.head)
         return self._slower(np.zeros_like(found), found)
 
+    def _of_axes(self, quantity: Callable[[BlockCost], Array]) -> Array:
+        """Add up the same of each further axis, the first: which end is slower may differ on more axes than it has."""
+        every = len(quantity(self._embedding_head.cost.head))
+        found = [self._of_modules(partial(_member, quantity, i)) for i in range(every)]
+        return np.stack(np.broadcast_arrays(*found))
+
     @derived
     def recompute(self) -> Seconds:
         """Recomputation: of modules alone."""
@@ -378,12 +385,12 @@ class EmbeddingHeadTimes:
     @derived
     def further_axes(self) -> Seconds:
         """Collectives of further axes: the first axis is that of parallelism."""
-        return self._of_modules(lambda end: end.axis_time.sum(axis=1))
+        return self._of_axes(lambda end: end.axis_time.sum(axis=1))
 
     @derived
     def further_axes_exposed(self) -> Seconds:
         """What of these is not hidden."""
-        return self._of_modules(lambda end: axes_of_modules(end).sum(axis=1))
+        return self._of_axes(lambda end: axes_of_modules(end).sum(axis=1))
 
     @derived
     def expert_bytes(self) -> Bytes:
@@ -447,3 +454,9 @@ class EmbeddingHeadTimes:
         schedule = self._schedule
         useful: Flops = schedule.microbatches * (flops(embedding) + flops(head))
         return useful / schedule.ranks
+
+
+def _member(quantity: Callable[[BlockCost], Array], place: int, end: BlockCost) -> Array:
+    """Return a member of a quantity along its first axis."""
+    found: Array = quantity(end)[place]
+    return found

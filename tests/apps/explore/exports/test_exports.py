@@ -62,7 +62,8 @@ def test_the_report_is_that_of_python(answers, tmp_path):
     assert exported("report.html", state, answers) == path.read_text()
 
 
-def test_what_the_page_searched_for_is_not_searched_for_again(answers, monkeypatch):
+def test_what_the_page_searched_for_is_not_searched_for_again(monkeypatch):
+    answers = Answers(Offer())
     state = state_of(answers, "model=gpt2-124M&system=tpu_v5p&procs=8")
     found, searched = answers.found(state), []
 
