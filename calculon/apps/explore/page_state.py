@@ -218,7 +218,7 @@ def read_good(
                 machine |= _figure(name, value)
             else:
                 known = [*ASKED, *_PLAN, *OPTIONS, "view"]
-                wanted = "a word of the question, a field of an execution, or system. and a path"
+                wanted = "a control of the page, a field of an execution, or system.PATH"
                 raise SpecError("", Problem(name[:60], wanted, "another", nearest(name, known)))
         except SpecError as error:
             problems[name] = error.problems[0]

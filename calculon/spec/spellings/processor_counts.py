@@ -106,8 +106,9 @@ def _repair(part: str, text: str) -> str:
     """Say how a list with misplaced blanks, dots or separators of thousands is written."""
     if re.fullmatch(r"\d{1,3}(\s\d{3})+", text.strip()):
         return f"write {''.join(text.split())}"
-    joined = re.sub(r"\s+", ",", re.sub(r"\s*([:-])\s*", r"\1", part.replace("..", "-")))
-    if joined != part and all(_PART.fullmatch(one) for one in joined.split(",")):
+    listed = re.sub(r"\s*([:,-])\s*", r"\1", text.strip().replace("..", "-"))
+    joined = re.sub(r"\s+", ",", listed)
+    if joined != text.strip() and is_counts(joined) and not re.search(r",0\d\d", joined):
         return f"write {joined}"
     if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
         return f"commas separate counts; write {text.replace(',', '')}"

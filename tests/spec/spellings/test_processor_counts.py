@@ -48,6 +48,7 @@ def test_reads(text, counts):
         ("-8", "found '-8'"),
         ("8 16", "found '8 16'. Hint: write 8,16"),
         ("8 : 16", "Hint: write 8:16"),
+        ("512,1k 2048", "found '1k 2048' in '512,1k 2048'. Hint: write 512,1k,2048"),
         ("8 - 16", "Hint: write 8-16"),
         ("8..16", "Hint: write 8-16"),
         ("1,024", "Hint: commas separate counts; write 1024"),

@@ -205,7 +205,11 @@ def _search(state: State, answers: Answers) -> Iterator[Same]:
         name="found",
         call=_search_call(state, answers, str(state.procs)),
     )
-    if counts := counts_of(state, answers):
+    try:
+        counts = counts_of(state, answers)
+    except SpecError:  # its own part says what is wrong with them
+        return
+    if counts:
         yield Same(
             title="The best execution on each number of processors, into a file",
             argv=tuple(_searched(state, answers, counts, "counts.csv")),

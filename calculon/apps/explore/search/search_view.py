@@ -123,7 +123,7 @@ def _best(state: State, answers: Answers) -> Part:
         "search_best.html",
         plans=plans if len(found) else None,
         figures=_figures(plans) if len(found) else [],
-        none="" if len(found) else _why_none(it, found),
+        why="" if len(found) else _why_none(it, found),
         shown=_shown(plans, shown) if shown is not None and len(found) else "",
         counts=counts,
         seconds=duration(found.seconds, found.seconds / 20),

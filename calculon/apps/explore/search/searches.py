@@ -242,7 +242,7 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
     text = state.option("counts")
     if not text:
         return ()
-    counts = processor_counts(text)
+    counts = processor_counts(text, "counts")
     most = most_processors(answers.system(state))
     if not 0 < len(counts) <= MOST_COUNTS or max(counts) > most:
         wanted = f"at most {MOST_COUNTS} numbers of processors, each at most {most:,}"

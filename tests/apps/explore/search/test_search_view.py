@@ -171,6 +171,14 @@ def test_rows_lead_to_their_plans():
         assert taken.stats["total_time"] == plans.winners[rank][1]["total_time"]
 
 
+def test_a_condition_that_no_plan_meets_is_said():
+    state = with_options(where="GiB < 1")
+    feasible = count_space(asked(BEST, answers()).space)
+    said = words(made("search-best", state))
+    assert re.match(r"None of [\d,]+ feasible executions meets the condition\.", said)
+    assert f"{feasible:,} executions tried" in said
+
+
 def test_all_that_is_offered_adds_to_the_search():
     usual = count_space(asked(BEST, answers()).space)
     names = offered(BEST, answers())
