@@ -76,6 +76,8 @@ def _combinations(space: Space, unit: Unit, parts: int, *, mbs_break: bool) -> i
         fitting = fitting & (variants.columns["context_par"] == parts)
     numbers = np.flatnonzero(fitting)
     sharding = space.replicated("optimizer_sharding", unit.data_par * parts)
+    if not (len(numbers) and len(sharding)):
+        return 0
     sizes = np.array(unit.microbatches)
     columns = {
         **space.rules.constants,

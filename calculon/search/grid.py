@@ -108,9 +108,8 @@ class Grid:
         columns = {**self.nodes.columns, **self._switches}
         columns["optimizer_sharding"] = along(candidates, "optimizer_sharding")
         held = enumerated(self.space, Columns(columns))
-        held = np.broadcast_to(
-            held, np.broadcast_shapes(held.shape, columns["optimizer_sharding"].shape)
-        )
+        of_nodes = np.broadcast_shapes(columns["optimizer_sharding"].shape, (len(self.nodes),))
+        held = np.broadcast_to(held, np.broadcast_shapes(held.shape, of_nodes))
         some = np.flatnonzero(held.any(axis=(*WITHIN, -1))).tolist()
         return tuple(candidates[place] for place in some), held[some]
 

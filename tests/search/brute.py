@@ -277,9 +277,6 @@ def nested(case: Case, parts: int) -> Iterator[tuple[tuple[Any, ...], Row]]:
                             length = choices["seq_length"] or model.seq_size
                             if choices["microbatch_size"] * length % t:
                                 continue
-                            redo_possible = choices["tensor_par_comm_type"] == "rs_ag" and not full
-                            if choices["seq_par_ag_redo"] and not redo_possible:
-                                continue
                             row = {
                                 **of_unit,
                                 "pipeline_interleaving": chunks,
