@@ -1,6 +1,7 @@
 """Settings of the whole suite: how many examples hypothesis draws, and the marks of each test."""
 
 import os
+import random
 import resource
 from collections import Counter
 from collections.abc import Iterator
@@ -52,11 +53,16 @@ SLOW_FROM = 0.2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes the list of slow tests."""
+    """Add the options that write the list of slow tests and that shuffle the tests."""
     parser.addoption(
         "--record-slow",
         action="store_true",
         help=f"write {SLOW.name} anew, from a run of all tests in one process",
+    )
+    parser.addoption(
+        "--shuffle",
+        metavar="SEED",
+        help="run the files, and the tests of each file, in random order",
     )
 
 
@@ -66,8 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Stopwatch())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by its place, and the slow ones by the list."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test by its place, and the slow ones by the list; shuffle them if asked to."""
     slow = set(SLOW.read_text(encoding="utf-8").split())
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
@@ -77,6 +83,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("browser")
         if function(item) in slow:
             item.add_marker("slow")
+    if seed := config.getoption("--shuffle"):
+        items[:] = shuffled(items, seed)
+
+
+def shuffled(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
+    """Return the tests in random order; those of a file stay together and share its fixtures."""
+    draw = random.Random(seed)  # seeded: all workers must see the same order
+    files = {item.path: draw.random() for item in items}
+    return sorted(items, key=lambda item: (files[item.path], draw.random()))
 
 
 def function(item: pytest.Item) -> str:

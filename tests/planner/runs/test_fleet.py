@@ -270,12 +270,12 @@ def test_open_counts_end_where_more_are_no_faster():
 
 
 def test_wide_searches_are_fewer(monkeypatch):
+    assert not fleet(ANY, deadline="60d").coarse  # before the patch: the result is cached
     monkeypatch.setattr(fleet_search, "WIDE", 0)
     asked = read_campaign(RUN, {"deadline": "60d"})
     answer = plan(MODEL, ANY, SYSTEM, batch=BATCH, campaign=asked, objective="usd")
     counts = [one.num_procs for one in answer.points]
     assert answer.coarse
-    assert not fleet(ANY, deadline="60d").coarse
     assert counts == [*halves_and_doubles(8, min(counts), max(counts))]
     assert answer.best is not None
 
