@@ -2,7 +2,9 @@
 
 import pytest
 
-from scripts.changed_tests import PAGES, selected
+from scripts.changed_tests import PAGES, SOURCE_READERS, now, same_code, selected
+
+CURVE, PLAN_COMMAND = "tests/hardware/test_curve.py", "tests/apps/cli/test_fleet_plan.py"
 
 CASES = {
     "nothing": (set(), set(), {PAGES}),
@@ -16,16 +18,27 @@ CASES = {
     ),
     "a module": (
         {"calculon/hardware/curve.py"},
-        {"tests/hardware/test_curve.py", PAGES},
+        {CURVE, PAGES},
         {"tests/test_units.py"},
     ),
     "a command": (
-        {"calculon/apps/cli/commands/version.py"},
-        {"tests/apps/cli/test_main.py", "tests/test_architecture.py"},
-        {"tests/hardware/test_curve.py"},
+        {"calculon/apps/cli/commands/plan.py"},
+        {PLAN_COMMAND, "tests/test_architecture.py"},
+        {CURVE, "tests/cost/test_classes.py"},
+    ),
+    "a module behind a public name": (
+        {"calculon/planner/why.py"},
+        {"tests/planner/test_why.py", "tests/apps/cli/test_why.py"},
+        {CURVE, "tests/search/test_effect.py"},
     ),
     "a script": ({"scripts/rendering.py"}, {"tests/test_scripts.py"}, {"tests/test_units.py"}),
-    "a data file": ({"systems/a100_80g.json"}, {"tests", "calculon"}, set()),
+    "a system": ({"systems/a100_80g.json"}, {"tests/hardware"}, {"tests", "tests/search"}),
+    "a launch script": (
+        {"tests/launch/scripts/run.sh"},
+        {"tests/launch"},
+        {"tests", "tests/hardware"},
+    ),
+    "requirements": ({"pyproject.toml"}, {"tests", "calculon"}, set()),
     "a file that is gone": (
         {"calculon/gone.py"},
         {"tests/test_architecture.py"},
@@ -36,6 +49,25 @@ CASES = {
 
 @pytest.mark.parametrize(("changed", "among", "not_among"), CASES.values(), ids=CASES)
 def test_a_change_selects_what_it_can_break(changed, among, not_among):
-    found = selected(changed)
+    found = selected(changed, before=lambda path: "")
     assert among <= found
     assert not not_among & found
+
+
+def test_a_change_of_wording_selects_only_tests_that_read_the_source():
+    path = "calculon/cost/stage.py"
+    reworded = '"""Reworded."""\n' + now(path).split("\n", 1)[1] + "\n# A comment.\n"
+    assert selected({path}, before=lambda path: reworded) == set(SOURCE_READERS)
+
+
+@pytest.mark.parametrize(
+    ("new", "same"),
+    [
+        ('"""Other."""\n\n\ndef f(x):\n    return x + 1  # why\n', True),
+        ("def f(x):\n    return x + 2\n", False),
+        ("def f(y):\n    return y + 1\n", False),
+        ("", False),
+    ],
+)
+def test_comments_and_docstrings_are_not_code(new, same):
+    assert same_code('"""Old."""\ndef f(x):\n    """Add."""\n    return x + 1\n', new) is same
