@@ -4,8 +4,9 @@ import os
 import random
 import resource
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -47,17 +48,19 @@ PLACES = {
 BROWSED = "test_browser_"
 """How the files begin whose tests need a browser."""
 
-SLOW = Path(__file__).with_name("slow_tests.txt")
-SLOW_FROM = 0.2
-"""Seconds of CPU that all cases of a slow test take together on a slow machine."""
+TIMES = Path(__file__).with_name("times.txt")
+"""CPU seconds of the test functions that take :data:`LISTED_FROM` or more, over all their cases."""
+LISTED_FROM = 0.2
+SLOW_FROM = 0.3
+"""``scripts/test --fast`` leaves out the functions that take this long."""
+CHANGED = 3
+"""A measured time replaces a listed one if they differ by this factor: loaded machines vary by less."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that write the list of slow tests and that shuffle the tests."""
+    """Add the options that update the list of times and that shuffle the tests."""
     parser.addoption(
-        "--record-slow",
-        action="store_true",
-        help=f"write {SLOW.name} anew, from a run of all tests in one process",
+        "--record-times", action="store_true", help=f"update {TIMES.name}, after a run of all tests"
     )
     parser.addoption(
         "--shuffle",
@@ -67,14 +70,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the time of tests when it is asked for."""
-    if config.getoption("--record-slow"):
-        config.pluginmanager.register(Stopwatch())
+    """Measure the times of tests if asked to; in a run with workers, each measures its own."""
+    if config.getoption("--record-times"):
+        config.pluginmanager.register(Stopwatch(config))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test by its place, and the slow ones by the list; shuffle them if asked to."""
-    slow = set(SLOW.read_text(encoding="utf-8").split())
+    slow = {name for name, seconds in listed_times().items() if seconds >= SLOW_FROM}
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         marks = (mark for place, mark in PLACES.items() if path.startswith(place))
@@ -100,9 +103,10 @@ def function(item: pytest.Item) -> str:
 
 
 class Stopwatch:
-    """Takes the CPU time of each test, of the processes that it starts too."""
+    """Measures the CPU time of each test function, including the processes that it starts."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
         self.seconds: Counter[str] = Counter()
 
     @pytest.hookimpl(wrapper=True)
@@ -113,10 +117,41 @@ class Stopwatch:
         self.seconds[function(item)] += cpu_seconds() - begin
         return result
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the list."""
-        slow = sorted(name for name, seconds in self.seconds.items() if seconds >= SLOW_FROM)
-        SLOW.write_text("\n".join(slow) + "\n", encoding="utf-8")
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Add the times that a worker measured."""
+        self.seconds.update(getattr(node, "workeroutput", {}).get("seconds", {}))
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Hand the times to the process that started this worker, or update the list."""
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput["seconds"] = dict(self.seconds)
+        elif (
+            exitstatus == pytest.ExitCode.OK
+        ):  # after failures, some tests have not run to their end
+            write_times(updated_times(listed_times(), self.seconds))
+
+
+def listed_times() -> dict[str, float]:
+    """Return the CPU seconds of the listed test functions, by name."""
+    lines = TIMES.read_text(encoding="utf-8").splitlines()
+    return {name: float(seconds) for seconds, name in (line.split() for line in lines)}
+
+
+def updated_times(listed: dict[str, float], measured: Mapping[str, float]) -> dict[str, float]:
+    """Return a list of times without functions that are gone, and with times that have changed."""
+    times = {}
+    for name, seconds in measured.items():
+        old = listed.get(name, LISTED_FROM)
+        times[name] = old if old / CHANGED < seconds < old * CHANGED else seconds
+    return {name: seconds for name, seconds in times.items() if seconds > LISTED_FROM}
+
+
+def write_times(times: dict[str, float]) -> None:
+    """Write the list, slowest first."""
+    ordered = sorted(times.items(), key=lambda item: (-item[1], item[0]))
+    lines = (f"{seconds:.1f} {name}\n" for name, seconds in ordered)
+    TIMES.write_text("".join(lines), encoding="utf-8")
 
 
 def cpu_seconds() -> float:
