@@ -1,6 +1,5 @@
 """Settings of the whole suite: how many examples hypothesis draws, and the marks of each test."""
 
-import os
 import random
 import resource
 from collections import Counter
@@ -12,14 +11,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
+from tests.draws import FACTOR, draws
+
 ROOT = Path(__file__).resolve().parent.parent
 """Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
 
 settings.register_profile(
     "suite",
-    derandomize=True,  # the same examples in every run
+    derandomize=FACTOR == 1,  # the same examples in every run of the full suite
     deadline=None,
-    max_examples=int(os.environ.get("CALCULON_EXAMPLES", "20")),
+    max_examples=draws(20),
     database=None,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),  # failures without minutes of explaining
     suppress_health_check=[HealthCheck.too_slow],

@@ -12,6 +12,7 @@ from calculon.campaign.run_columns import steps_of, whole_runs
 from calculon.campaign.whole_run import WholeRun
 from calculon.records import column, columns
 from calculon.run_figures import CampaignFigures, DaysByUse
+from tests.draws import draws
 
 SYSTEM = inputs.system("h100_80g_sxm")
 TOKENS_PER_STEP = 512 * 4096
@@ -157,7 +158,7 @@ def test_one_row_is_as_the_same_row_of_a_large_table():
             assert values[row] == getattr(one, name)[0], name
 
 
-@settings(max_examples=30)
+@settings(max_examples=draws(30))
 @given(st.integers(2, 10), st.integers(1, 10**5))
 def test_cutting_a_run_into_equal_parts_changes_nothing(parts, steps):
     """C5: the same steps as several stretches."""

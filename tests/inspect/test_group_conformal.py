@@ -12,6 +12,7 @@ from calculon.inspect.group_conformal import (
     equal_weights,
     weighted_quantile,
 )
+from tests.draws import draws
 
 NONE = np.array([], int)
 
@@ -77,7 +78,7 @@ ratios = st.lists(
 
 
 @given(ratios, st.integers(-50, 50))
-@settings(max_examples=40)
+@settings(max_examples=draws(40))
 def test_a_bias_of_all_rows_moves_the_interval(some, percent):
     shift = percent / 100
     plain = groups_of(some).limits(NONE)
@@ -86,7 +87,7 @@ def test_a_bias_of_all_rows_moves_the_interval(some, percent):
 
 
 @given(ratios, st.integers(1, 8))
-@settings(max_examples=40)
+@settings(max_examples=draws(40))
 def test_twice_the_errors_are_twice_the_interval(some, factor):
     plain = groups_of(some).limits(NONE)
     wider = groups_of([[one * factor for one in rows] for rows in some]).limits(NONE)
@@ -94,7 +95,7 @@ def test_twice_the_errors_are_twice_the_interval(some, factor):
 
 
 @given(ratios, st.data())
-@settings(max_examples=40)
+@settings(max_examples=draws(40))
 def test_a_group_counts_once_however_many_rows_it_has(some, data):
     number = data.draw(st.integers(0, len(some) - 1))
     more = [rows * (3 if i == number else 1) for i, rows in enumerate(some)]
@@ -102,7 +103,7 @@ def test_a_group_counts_once_however_many_rows_it_has(some, data):
 
 
 @given(ratios, st.randoms())
-@settings(max_examples=40)
+@settings(max_examples=draws(40))
 def test_the_order_of_groups_does_not_matter(some, random):
     mixed = list(some)
     random.shuffle(mixed)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import calculon
 from calculon import inputs
 from calculon.inspect.operators import WORK_PASSES, block
+from tests.draws import draws
 from tests.helpers import LLAMA_X64, document
 
 LLAMA = inputs.model("llama3-8B")
@@ -82,7 +83,7 @@ def _sums_are(found, stats):
     assert all(operator["saved"] >= 0 for operator in operators)
 
 
-@settings(max_examples=25)
+@settings(max_examples=draws(25))
 @given(
     execution=executions,
     model=st.sampled_from((LLAMA, ODD, SIDE_BY_SIDE, ODD.only("mlp"), LLAMA.only("attention"))),

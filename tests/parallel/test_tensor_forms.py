@@ -11,6 +11,7 @@ import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED
 from calculon.inspect.layer_list import breakdown
+from tests.draws import draws
 from tests.helpers import LLAMA_X64, document
 
 SYSTEM = inputs.system("a100_80g_sxm")
@@ -223,7 +224,7 @@ models = st.sampled_from(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(execution=executions, model=models, system=st.sampled_from((SYSTEM, CURVES)))
 def test_one_rank_has_the_plain_model_whatever_the_form(execution, model, system):
     alone = execution | {"num_procs": 1, "tensor_par": 1}
@@ -234,7 +235,7 @@ def test_one_rank_has_the_plain_model_whatever_the_form(execution, model, system
         assert calculon.estimate(model, alone | changes, system).stats == plain
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(
     execution=executions,
     model=models,
@@ -253,7 +254,7 @@ def test_hiding_is_never_slower_and_hides_no_more_than_there_is(execution, model
     assert behind["tp_comm_link_time"] == plain["tp_comm_link_time"]
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(execution=executions, model=models)
 def test_the_vector_engine_is_never_faster_and_memory_between_makes_it_slower(execution, model):
     gemm, fused, stored = (
@@ -263,7 +264,7 @@ def test_the_vector_engine_is_never_faster_and_memory_between_makes_it_slower(ex
     assert gemm <= fused <= stored
 
 
-@settings(max_examples=8)
+@settings(max_examples=draws(8))
 @given(model=models, execution=executions)
 def test_a_table_of_forms_is_its_rows(model, execution):
     rows = [execution, *(execution | changes for changes in FORMS.values())]
@@ -275,7 +276,7 @@ def test_a_table_of_forms_is_its_rows(model, execution):
         assert calculon.estimate(model, row, SYSTEM).stats["total_time"] == time
 
 
-@settings(max_examples=8)
+@settings(max_examples=draws(8))
 @given(model=models, execution=executions, form=st.sampled_from(sorted(FORMS)))
 def test_recomputation_repeats_what_the_forward_pass_did(model, execution, form):
     if form == "late bias" and not model.biased_output:

@@ -17,6 +17,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.stage_kinds import chunks_of_layout, kinds_of_chunks
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from tests.draws import draws
 from tests.helpers import PLAIN
 
 MODEL = Model(
@@ -90,7 +91,7 @@ def test_stages_have_the_kinds_that_lie_on_them(changes, wanted):
     assert layout_of(batch(**changes)) == wanted
 
 
-@settings(max_examples=100)
+@settings(max_examples=draws(100))
 @given(
     stages=st.lists(st.integers(0, 9), min_size=1, max_size=9),
     chunks=st.integers(1, 4),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from calculon import inputs
 from calculon.plan.columns import Columns, code
 from calculon.plan.stage_layout import ChunkBlocks, StageLayout, chunks_of_stage, head_blocks
+from tests.draws import draws
 from tests.helpers import document
 
 MODEL = document("models", "llama3-8B")
@@ -50,7 +51,7 @@ def test_the_head_of_llama3_8b_is_worth_241_hundredths_of_a_block():
     head=st.floats(0, 12),
     recompute=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 def test_no_layout_has_a_smaller_largest_stage_than_the_balanced_one(
     blocks, stages, head, recompute
 ):

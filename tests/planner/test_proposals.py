@@ -1,6 +1,5 @@
 """What would make one execution run: plans that run, with the fewest changes."""
 
-import os
 from itertools import islice
 from random import Random
 
@@ -14,13 +13,14 @@ from calculon.planner.combinations import in_order
 from calculon.planner.moves import QUESTION
 from calculon.planner.proposals import Changes, hint
 from calculon.planner.variations import Variations
+from tests.draws import draws
 from tests.helpers import PLAIN as PUBLISHED
 from tests.helpers import document
 from tests.planner import by_hand
 from tests.planner.infeasible import infeasible
 
-DRAWN, MANY = 3 * int(os.environ.get("CALCULON_EXAMPLES", "20")) // 5, 100
-"""Random executions that cannot run, and how many of them are many; ``CALCULON_EXAMPLES`` asks for more."""
+DRAWN, MANY = draws(12), 100
+"""Random executions that cannot run, and how many of them are many."""
 
 PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
 CASES = {

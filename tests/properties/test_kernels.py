@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
+from tests.draws import draws
 from tests.helpers import document
 from tests.strategies import CORRECTED, corrected_tables
 
@@ -44,7 +45,7 @@ def _never_faster(worse, better):
     assert (worse[there] * SLACK >= better[there]).all()
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(6), fusion=st.sampled_from(("published", "none", "compile", "max")))
 def test_worse_kernels_are_never_faster(table, fusion):
     model, system, rows = table
@@ -63,7 +64,7 @@ def test_worse_kernels_are_never_faster(table, fusion):
         base = slower - 1e-3
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(6))
 def test_fusion_is_never_slower(table):
     """On a memory whose rate does not depend on the size: two small kernels may each be faster than their sum."""
@@ -74,7 +75,7 @@ def test_fusion_is_never_slower(table):
         _never_faster(unfused, fused)
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(6))
 def test_neutral_settings_change_no_bit(table):
     """No launch cost, a multiple of 1, the type itself; a rate that no shape changes only rounds.

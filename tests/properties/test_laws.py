@@ -16,6 +16,7 @@ from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import PARTS_OF_TIME, CorrectedStats
 from tests.declared import fitting, others
+from tests.draws import draws
 from tests.helpers import NAMES, document
 from tests.properties.test_monotone import BETTER
 from tests.strategies import CORRECTED, SWITCHES, corrected_tables, models, systems
@@ -65,7 +66,7 @@ def _counts_what_is_executed(table):
 # -- every execution --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables())
 def test_times_and_memory_are_sound(table):
     found = _rows(table)
@@ -79,7 +80,7 @@ def test_times_and_memory_are_sound(table):
     np.testing.assert_allclose(total, found["total_time"], rtol=1e-12)
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(6), overlap=st.sampled_from(("none", "ring", "pipe")))
 def test_no_repeated_collective_is_exposed_for_longer_than_it_takes(table, overlap):
     full = {"training": True, "activation_recompute": "full", "seq_par_ag_redo": False}
@@ -89,7 +90,7 @@ def test_no_repeated_collective_is_exposed_for_longer_than_it_takes(table, overl
         _assert_below(found["recomm_exposed_time"], link, "repeated collectives")
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(table=corrected_tables(6))
 def test_without_offloading_the_kinds_of_tensors_fill_the_first_tier(table):
     found = _rows(table, **dict.fromkeys(SWITCHES, False))
@@ -99,7 +100,7 @@ def test_without_offloading_the_kinds_of_tensors_fill_the_first_tier(table):
     assert not found["proc_mem_tier2_cap_req"].any()
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(4))
 def test_offloading_never_needs_more_of_the_first_tier(table):
     for name in SWITCHES:
@@ -107,7 +108,7 @@ def test_offloading_never_needs_more_of_the_first_tier(table):
         _assert_below(moved["proc_mem_tier1_cap_req"], kept["proc_mem_tier1_cap_req"], name)
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(6))
 def test_no_less_is_executed_than_the_model_asks_for(table):
     """HFU is at least the MFU of the same convention: causal where the kernel skips masked keys."""
@@ -117,7 +118,7 @@ def test_no_less_is_executed_than_the_model_asks_for(table):
         _assert_below(found[name], found["hfu"], name)
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(4))
 def test_a_vocabulary_never_needs_less_time_or_memory(table):
     model, system, rows = table
@@ -127,7 +128,7 @@ def test_a_vocabulary_never_needs_less_time_or_memory(table):
         _assert_below(without[name], found[name], name)
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(table=corrected_tables(6))
 def test_the_machine_executes_what_the_model_needs(table):
     """A multiquery execution has fewer projections than its model: see the test of its own."""
@@ -136,7 +137,7 @@ def test_the_machine_executes_what_the_model_needs(table):
     _assert_below(found["mfu_causal"], found["hfu"], "utilisation")
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(table=corrected_tables(6))
 def test_flash_attention_has_no_more_arithmetic_than_eager_attention(table):
     flash, eager = (_rows(table, attn_impl=name) for name in ("flash", "eager"))
@@ -164,7 +165,7 @@ IMPROVEMENTS = BETTER | {
 }
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(
     table=corrected_tables(6),
     names=st.sets(st.sampled_from(sorted(IMPROVEMENTS)), min_size=3, max_size=3),
@@ -213,7 +214,7 @@ def _exact(row):
     return plain and row["pipeline_interleaving"] == 1
 
 
-@settings(max_examples=15)
+@settings(max_examples=draws(15))
 @given(table=corrected_tables(), tier=st.sampled_from((1, 2)))
 def test_more_memory_is_never_infeasible_and_changes_no_time(table, tier):
     model, system, rows = table
@@ -249,7 +250,7 @@ def plain_tables(draw):
     return model, system, table[2]
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(table=plain_tables())
 def test_model_fields_that_mean_the_plain_model(table):
     model, system, rows = table
@@ -267,7 +268,7 @@ def test_model_fields_that_mean_the_plain_model(table):
     _assert_same(_rows((model | full, system, rows)), plain, rtol=1e-12)
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(table=corrected_tables(6))
 def test_execution_fields_that_mean_the_plain_execution(table):
     model, system, rows = table
@@ -286,7 +287,7 @@ def test_execution_fields_that_mean_the_plain_execution(table):
     _assert_same(_rows(headless, ce_impl="fused"), _rows(headless, ce_impl="eager"), without=set())
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(model=models(), system=systems())
 def test_a_ring_of_two_has_one_step(model, system):
     model |= {"hidden": 2 * model["hidden"], "feedforward": 2 * model["feedforward"]}
@@ -305,7 +306,7 @@ def test_a_ring_of_two_has_one_step(model, system):
     _assert_same(per_step, once)
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=plain_tables())
 def test_multiquery_attention_is_a_single_group(table):
     model, system, rows = table
@@ -366,7 +367,7 @@ def test_a_block_of_gpt_with_eager_attention_keeps_what_korthikanti_counts(name)
 # -- tables and fields ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(table=corrected_tables(6))
 def test_rows_of_a_table_of_two_editions_equal_the_rows_alone(table):
     model, system, rows = table

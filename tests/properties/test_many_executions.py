@@ -1,14 +1,13 @@
 """Laws on as many random executions as are asked for, on systems of the catalog whose rates are laws.
 
 More work is never faster; a better machine is never slower, nor less feasible; offloading never needs more memory.
-``LAW_EXECUTIONS`` says how many executions each law is tried on: see CONTRIBUTING.md.
+``scripts/test --large`` tries each law on more of them.
 
 Sizes differ within a table, and choices between its parts: executions of equal choices are evaluated together.
 """
 
 import copy
 import math
-import os
 from random import Random
 
 import numpy as np
@@ -17,11 +16,12 @@ import pytest
 import calculon
 from calculon.spec import catalog
 from calculon.spec.named_values import SIMULATED_SCHEDULES
+from tests.draws import SEED, draws
 from tests.properties.test_laws import _stalled_and_uneven
 from tests.properties.test_monotone import BETTER
 from tests.strategies import SWITCHES, _corrected_row, _more, divisors
 
-EXECUTIONS = int(os.environ.get("LAW_EXECUTIONS", "400"))
+EXECUTIONS = draws(400)
 FORMS = 6
 SIZES = min(800, max(40, EXECUTIONS // 50))
 """Choices of a table, and executions of each."""
@@ -153,7 +153,7 @@ def _tables(law):
     """Yield tables: a source of numbers, a model, a system and executions."""
     number = 0
     while True:
-        random = Random(f"{law} {number}")
+        random = Random(f"{law} {number + SEED - 1}")
         system, model = _system(SYSTEMS[number % len(SYSTEMS)]), _model(random)
         forms = [_form(random, model, system) for _ in range(FORMS)]
         rows = [_sized(random, form, model, system) for form in forms for _ in range(SIZES)]

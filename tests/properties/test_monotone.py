@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon.spec import catalog
+from tests.draws import draws
 from tests.strategies import SWITCHES, executions, models, systems
 
 
@@ -104,7 +105,7 @@ def test_never_slower_and_never_less_feasible_with(better):
     if better is BETTER["a larger network"]:
         return  # seldom decides: see the test of its own below
     if not any(faster):  # what decides seldom is tried until it does
-        until = settings(max_examples=600, phases=[Phase.generate])
+        until = settings(max_examples=draws(600), phases=[Phase.generate])
         find(st.tuples(without_overlap(), factors), lambda drawn: decides(*drawn), settings=until)
 
 

@@ -13,6 +13,7 @@ import calculon
 from calculon.records import columns
 from calculon.spec.named_values import PAIRED_SCHEDULES, SIMULATED_SCHEDULES
 from calculon.statistics import CorrectedStats
+from tests.draws import draws
 from tests.helpers import PLAIN
 from tests.properties.test_laws import IMPROVEMENTS
 from tests.strategies import SWITCHES, divisors, pipelines, systems
@@ -86,7 +87,7 @@ def _never_more(name, less, more):
     return both
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(table=tables())
 def test_half_the_batch_never_takes_longer(table):
     model, system, rows = table
@@ -101,7 +102,7 @@ def test_half_the_batch_never_takes_longer(table):
         assert both.all()
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(table=tables())
 def test_transfers_beside_passes_are_never_slower(table):
     model, system, rows = table
@@ -116,7 +117,7 @@ def test_transfers_beside_passes_are_never_slower(table):
     _never_more("total_time", beside, apart)
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(table=tables(), name=st.sampled_from(SWITCHES))
 def test_offloading_never_needs_more_of_the_first_tier(table, name):
     model, system, rows = table
@@ -126,7 +127,7 @@ def test_offloading_never_needs_more_of_the_first_tier(table, name):
     _never_more("proc_mem_tier1_cap_req", moved, kept)
 
 
-@settings(max_examples=8)
+@settings(max_examples=draws(8))
 @given(table=tables())
 def test_twice_the_batch_on_twice_the_replicas_takes_as_long(table):
     """But for the traffic between replicas, and what they share."""
@@ -142,7 +143,7 @@ def test_twice_the_batch_on_twice_the_replicas_takes_as_long(table):
         np.testing.assert_array_equal(one[name][several], two[name][several])
 
 
-@settings(max_examples=8)
+@settings(max_examples=draws(8))
 @given(table=tables(12))
 def test_every_statistic_is_a_number_or_null_in_files(table):
     model, system, rows = table
@@ -155,7 +156,7 @@ def test_every_statistic_is_a_number_or_null_in_files(table):
         assert json.loads(json.dumps(result.to_dict(), allow_nan=False)) == result.to_dict()
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(
     table=tables(),
     names=st.sets(st.sampled_from(sorted(IMPROVEMENTS)), min_size=3, max_size=3),

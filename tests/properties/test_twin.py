@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 import calculon
 from tests import twin
+from tests.draws import draws
 from tests.helpers import differences
 from tests.strategies import questions
 
@@ -65,7 +66,7 @@ def _ours(model, execution, system):
 def test_outcome_and_statistics_of_any_execution():
     outcomes = Counter()
 
-    @settings(max_examples=180)
+    @settings(max_examples=draws(180))
     @given(question=questions())
     def agree(question):
         model, execution, system = question

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import calculon
 from tests import twin
+from tests.draws import draws
 from tests.helpers import FLOORS, differences, unlabelled
 from tests.strategies import DATATYPES, questions
 
@@ -109,7 +110,7 @@ def _ours(question):
 def test_outcome_and_statistics_of_any_corrected_execution():
     outcomes = Counter()
 
-    @settings(max_examples=140)
+    @settings(max_examples=draws(140))
     @given(question=corrected_questions())
     def agree(question):
         expected, kind = _twin(question)

@@ -1,10 +1,9 @@
 """The scalar twin knows every field of the specs and every named value, and agrees on all statistics.
 
-`TWIN_TABLES` in the environment asks for another number of tables than in the suite.
+``scripts/test --large`` draws more tables.
 """
 
 import copy
-import os
 from collections import Counter, defaultdict
 from contextlib import suppress
 
@@ -29,13 +28,14 @@ from calculon.spec.model import Model
 from calculon.spec.recipes import RECIPES
 from tests import twin
 from tests.declared import OPTIONAL, fitting, others
+from tests.draws import draws
 from tests.helpers import differences, document, unlabelled
 from tests.properties import test_twin
 from tests.properties.test_laws import stating
 from tests.properties.test_twin_corrected import disagreements
 from tests.strategies import every_table
 
-TABLES = int(os.environ.get("TWIN_TABLES", "30"))
+TABLES = draws(30)
 
 REASONS = test_twin.REASONS | {
     23: {

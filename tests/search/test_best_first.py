@@ -26,6 +26,7 @@ from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.request import make_space
 from calculon.search.search_result import FRONT
 from calculon.search.where import Condition
+from tests.draws import draws
 from tests.search.brute import CONDITIONS, OBJECTIVES, Case, cases, score
 
 one = importlib.import_module("calculon.search.best_first")  # calculon.search is the function
@@ -67,7 +68,7 @@ def _are_rows(plan, case, rows):
     )
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(case=cases(), objective=objectives, top=st.integers(1, 12), data=st.data())
 def test_the_best_executions_are_those_of_trying_all(case, objective, top, data):
     text = data.draw(st.sampled_from(CONDITIONS))
@@ -81,7 +82,7 @@ def test_the_best_executions_are_those_of_trying_all(case, objective, top, data)
     assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(case=cases(), text=st.sampled_from(("sample_rate", "total_time")), top=st.integers(1, 5))
 def test_skipping_what_cannot_win_changes_nothing(case, text, top):
     objective = Objective.parse(text)
@@ -92,7 +93,7 @@ def test_skipping_what_cannot_win_changes_nothing(case, text, top):
     assert all((plan.values(n) == all_plan.values(n)).all() for n in case.space.values)
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(case=cases())
 def test_a_microbatch_size_without_success_ends_its_loop(case):
     visited = case.visited()
@@ -104,7 +105,7 @@ def test_a_microbatch_size_without_success_ends_its_loop(case):
     assert (scores[0] == rates[best]).all()
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(case=cases())
 def test_the_nearest_miss_is_the_fewest_bytes_too_many(case):
     counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1))
@@ -119,7 +120,7 @@ def test_the_nearest_miss_is_the_fewest_bytes_too_many(case):
             assert reason not in counts.nearest_miss
 
 
-@settings(max_examples=13)
+@settings(max_examples=draws(13))
 @given(case=cases())
 def test_the_size_of_a_space_needs_no_search(case):
     assert count_space(case.space) == len(case.rows)
@@ -138,7 +139,7 @@ def _sizes_of_the_same_loop(case):
     return [sizes[tuple(row[n] for n in loop)] for row in case.rows]
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(case=cases())
 def test_feasible_numbers_are_all_and_ascend(case):
     parts = list(feasible_numbers(case.space))
@@ -147,7 +148,7 @@ def test_feasible_numbers_are_all_and_ascend(case):
     assert _are_rows(case.space.plan(numbers), case, np.flatnonzero(case.table.feasible))
 
 
-@settings(max_examples=9)
+@settings(max_examples=draws(9))
 @given(case=cases(), sizes=st.lists(st.integers(1, 60), min_size=6, max_size=6))
 def test_the_size_of_tiles_and_blocks_does_not_show(case, sizes):
     expected = _results(case)
@@ -397,7 +398,7 @@ def test_layouts_of_uneven_stages_are_counted_where_they_are_tried():
     assert count_space(space) == counts.total
 
 
-@settings(max_examples=5)
+@settings(max_examples=draws(5))
 @given(case=cases())
 def test_the_splits_of_a_search_add_up_to_its_counts(case):
     splits = {}
@@ -411,7 +412,7 @@ def test_the_splits_of_a_search_add_up_to_its_counts(case):
         assert reasons == Counter(table.reason[rows].tolist())
 
 
-@settings(max_examples=5)
+@settings(max_examples=draws(5))
 @given(case=cases(), text=st.sampled_from(("sample_rate", "total_time", "proc_mem_tier1_cap_req")))
 def test_skipping_what_cannot_be_the_best_of_its_kind_changes_nothing(case, text):
     objective = Objective.parse(text)

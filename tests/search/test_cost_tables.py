@@ -12,12 +12,13 @@ from calculon.search.best_first import groups
 from calculon.search.cost_tables import CostTables
 from calculon.search.grid import OF_CELLS
 from calculon.statistics import Stats
+from tests.draws import draws
 from tests.search.brute import cases
 
 OF_BLOCK = [c for c in columns(Stats) if c.path[0] in ("fw", "re", "agrad", "wgrad")]
 
 
-@settings(max_examples=20)
+@settings(max_examples=draws(20))
 @given(case=cases())
 def test_blocks_and_steps_are_found_where_they_are_laid(case):
     space = case.space

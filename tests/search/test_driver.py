@@ -17,6 +17,7 @@ from calculon.search.driver import (
     search,
 )
 from calculon.search.where import Condition
+from tests.draws import draws
 from tests.helpers import NAMES, bits, table_bits
 from tests.search.brute import CONDITIONS, OBJECTIVES, cases
 
@@ -24,7 +25,7 @@ SPACE = ("megatron-126M", "a100_80g", 8, 8)
 FEW = {"fix": {"tensor_par_comm_type": "ar", "weight_offload": False, "optimizer_offload": False}}
 
 
-@settings(max_examples=20)
+@settings(max_examples=draws(20))
 @given(case=cases(), text=st.sampled_from(CONDITIONS), size=st.integers(1, 300))
 def test_tables_of_a_space_are_its_feasible_rows_in_order(case, text, size):
     where = Condition.parse(text) if text else None
@@ -40,7 +41,7 @@ def test_tables_of_a_space_are_its_feasible_rows_in_order(case, text, size):
     assert all((getattr(rows, n) == getattr(wanted, n)).all() for n in case.space.values)
 
 
-@settings(max_examples=15)
+@settings(max_examples=draws(15))
 @given(case=cases(), objective=st.sampled_from(OBJECTIVES))
 def test_winners_are_evaluated_to_what_the_search_saw(case, objective):
     result = run(case.space, make_ranking(5, objective))

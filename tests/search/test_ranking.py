@@ -10,6 +10,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.search_counts import pareto_front
 from calculon.search.where import Condition
+from tests.draws import draws
 from tests.search.brute import CONDITIONS, OBJECTIVES, cases, score
 
 conditions = st.sampled_from(CONDITIONS).map(lambda text: Condition.parse(text) if text else None)
@@ -31,7 +32,7 @@ def _same_rows(found, case, rows):
     return all((found.values(n) == wanted.values(n)).all() for n in case.space.values)
 
 
-@settings(max_examples=14)
+@settings(max_examples=draws(14))
 @given(
     case=cases(),
     texts=st.lists(
@@ -56,7 +57,7 @@ def test_the_front_is_what_no_execution_dominates(case, texts, where):
     assert (np.diff(best[0]) <= 0).all()
 
 
-@settings(max_examples=15)
+@settings(max_examples=draws(15))
 @given(case=cases(), where=conditions)
 def test_a_condition_keeps_the_rows_that_meet_it(case, where):
     everything = Best(Objective.parse("sample_rate"), len(case.rows) + 1, where)
@@ -209,7 +210,7 @@ def test_the_best_of_nothing():
 
 
 @pytest.mark.parametrize("sense", ["min", "max"])
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(case=cases())
 def test_memory_is_bounded_by_what_fits(case, sense):
     """Exactly: the best of a tile is what an execution of it has."""

@@ -14,6 +14,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best
 from calculon.search.request import make_condition, make_space
 from calculon.search.runs import _RISING
+from tests.draws import draws
 
 ASKED = "megatron-126M", "a100_80g_sxm", 8, 16, "float16"
 SPACE = {
@@ -106,7 +107,7 @@ def _scores(text, table):
     return _objective(text).value(table[_objective(text).statistic.name])
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(campaign=campaigns(), text=st.sampled_from((*RISING, *OTHERS)), top=st.integers(1, 6))
 def test_skipping_what_cannot_win_changes_nothing(campaign, text, top):
     space = _space(campaign)
@@ -116,7 +117,7 @@ def test_skipping_what_cannot_win_changes_nothing(campaign, text, top):
         assert one.tolist() == other.tolist()
 
 
-@settings(max_examples=7)
+@settings(max_examples=draws(7))
 @given(
     campaign=campaigns(),
     text=st.sampled_from((*RISING, *OTHERS, "sample_rate")),
@@ -135,7 +136,7 @@ def test_a_search_under_a_limit_is_that_of_all_executions(campaign, text, share,
     assert (found.evaluation[limited] <= most).all()
 
 
-@settings(max_examples=4)
+@settings(max_examples=draws(4))
 @given(campaign=campaigns(), text=st.sampled_from(RISING), data=st.data())
 def test_a_tighter_limit_never_improves_the_objective(campaign, text, data):
     days = np.sort(_table(campaign)["days"])
@@ -147,7 +148,7 @@ def test_a_tighter_limit_never_improves_the_objective(campaign, text, data):
     assert best[0].scores[0, 0] >= best[1].scores[0, 0]
 
 
-@settings(max_examples=5)
+@settings(max_examples=draws(5))
 @given(campaign=campaigns(), data=st.data())
 def test_a_row_has_the_figures_that_it_has_alone(campaign, data):
     table = _table(campaign)

@@ -13,6 +13,7 @@ from calculon.plan.plan import NAMES
 from calculon.search.best_first import count_space, feasible_numbers
 from calculon.search.driver import make_ranking, make_space, run
 from calculon.search.space import LOOPS, Space
+from tests.draws import draws
 from tests.helpers import reference_system
 from tests.search.brute import Case, cases
 
@@ -38,7 +39,7 @@ def _numbers(case):
     return numbers + batches * space.strides["batch_size"]
 
 
-@settings(max_examples=13)
+@settings(max_examples=draws(13))
 @given(case=cases())
 def test_numbers_ascend_with_the_loops_and_lead_back(case):
     numbers = _numbers(case)

@@ -11,6 +11,7 @@ from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts
 from calculon.statistics import Stats
+from tests.draws import draws
 from tests.search.brute import Case, cases
 
 
@@ -19,7 +20,7 @@ def _tiles(space):
         yield from tiles(space, CostTables(space, group), group)
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(case=cases())
 def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
     space = case.space
@@ -37,7 +38,7 @@ def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
     assert offered == case.table.feasible.sum()
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(case=cases())
 def test_no_execution_beats_what_its_cell_can_hope_for(case):
     known = [column.name for column in EDITIONS[case.edition].columns]
@@ -62,7 +63,7 @@ def test_no_execution_beats_what_its_cell_can_hope_for(case):
         assert done == len(of_cell)
 
 
-@settings(max_examples=14)
+@settings(max_examples=draws(14))
 @given(case=cases())
 def test_counts_of_tiles_add_up_to_those_of_the_space(case):
     counts = Counts()

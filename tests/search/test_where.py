@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from calculon import SpecError
 from calculon.search.where import CONSTANTS, Condition, known_names
+from tests.draws import draws
 
 COLUMNS = {
     "tensor_par": np.array([1, 2, 4, 8]),
@@ -76,7 +77,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=draws(300))
 @given(text=CONDITIONS)
 def test_conditions_mean_what_they_mean_in_python(text):
     text = f"({text}) and tensor_par >= 1"  # a condition reads something

@@ -16,6 +16,7 @@ from calculon.hardware.curve import Curve
 from calculon.serving.caches.cache import CachedBlocks, cached_width
 from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving_figures import SERVING_FIGURES
+from tests.draws import draws
 from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.drawn import (
     FLOORS,
@@ -79,7 +80,7 @@ def test_prefill_reads_weights_and_computes(model, system, number, chunk):
     assert np.all(found.time >= flops / fastest * (1 - 1e-12))
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(case=cases())
 def test_a_token_takes_its_pass_at_least(case):
     found = served(*case)
@@ -93,7 +94,7 @@ def test_a_token_takes_its_pass_at_least(case):
 # More: more sequences, longer contexts and wider numbers never take less, and never leave more room.
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_passes_of_more_take_no_less(model, system, number):
     batches = np.unique(np.round(np.geomspace(1, 5000, 400)))
@@ -103,7 +104,7 @@ def test_passes_of_more_take_no_less(model, system, number):
     assert rising(decoding(model, system, number, decoded=30.0, context=contexts).time)
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_wider_numbers_take_no_less(model, system, number):
     """Of weights those types whose products are of 16 bits: others convert their inputs, too."""
@@ -124,7 +125,7 @@ def test_a_sequence_more_costs_no_more_than_the_mean_before(model, system, numbe
     assert rising(-each)
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(data=st.data())
 def test_more_of_a_request_leaves_room_for_fewer(data):
     model = data.draw(served_models())
@@ -166,7 +167,7 @@ def better_machines(system):
 # Better machines: on these nothing is slower, and nothing fits less.
 
 
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_a_better_machine_is_never_slower(model, system, number):
     split = split_of(model, number)
@@ -181,7 +182,7 @@ def test_a_better_machine_is_never_slower(model, system, number):
 
 
 @given(case=cases(max_batch=0), factor=st.floats(1, 3))
-@settings(max_examples=15)
+@settings(max_examples=draws(15))
 def test_more_memory_never_fits_less(case, factor):
     model, deployment, system, load = case
     system["mem1"]["GiB"] = 40

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.draws import draws
 from tests.serving.drawn import deployments, machines, served, workloads
 from tests.serving.twin import Twin
 from tests.strategies import divisors, models
@@ -73,7 +74,7 @@ def questions(draw):
     return model, draw(deployments(model, **PLAIN)), system, draw(workloads())
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(questions())
 def test_figures(question):
     found = served(*question)
@@ -92,7 +93,7 @@ def test_figures(question):
 
 
 @given(questions(), st.integers(1, 400), st.integers(1, 5000))
-@settings(max_examples=30)
+@settings(max_examples=draws(30))
 def test_passes(question, batch, context):
     model, deployment, system, load = question
     deployment |= {"pipeline_par": 1, "num_procs": deployment["tensor_par"], "max_batch": batch}

@@ -18,6 +18,7 @@ import calculon
 from calculon import inputs
 from calculon.errors import MOST_PROBLEMS
 from calculon.spec.decode import SpecWarning
+from tests.draws import draws
 from tests.fuzzing import places
 from tests.helpers import ROOT, document
 
@@ -116,7 +117,7 @@ def _answer(specs):
 def test_a_damaged_document_loads_and_answers_or_is_refused(kind):
     loaded = []
 
-    @settings(max_examples=300)
+    @settings(max_examples=draws(300))
     @given(raw=damaged(kind))
     def holds(raw):
         specs = {
@@ -151,7 +152,7 @@ SUFFIXES = (".json", ".yaml", ".json.gz", ".yml.gz")
     as_yaml=st.booleans(),
     junk=st.binary(max_size=12),
 )
-@settings(max_examples=250)
+@settings(max_examples=draws(250))
 def test_damaged_bytes_load_or_are_refused(folder, data, suffix, packed, as_yaml, junk):
     path = ROOT / "models" / "megatron-126M.json"
     raw = path.read_bytes()

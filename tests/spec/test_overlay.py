@@ -13,6 +13,7 @@ from calculon.apps.study.study_file import Study
 from calculon.errors import SpecError
 from calculon.spec import catalog
 from calculon.spec.overlay import difference, merged
+from tests.draws import draws
 from tests.helpers import document
 
 RUN = ("llama3-8B", "llama3-8B_h100x64")
@@ -50,7 +51,7 @@ PLAIN = st.recursive(
 DOCUMENTS = st.dictionaries(st.sampled_from("abcd"), PLAIN, max_size=4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_difference_merged_over_the_old_is_the_new(old, new):
     patch = difference(old, new)

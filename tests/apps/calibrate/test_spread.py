@@ -23,6 +23,7 @@ from calculon.apps.calibrate.spread import (
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
+from tests.draws import draws
 from tests.helpers import ROOT, document
 
 EXAMPLE = str(ROOT / "examples" / "measurements" / "h100_sxm_all_reduce.csv")
@@ -33,7 +34,7 @@ def row(size, seconds=1.0, group=""):
     return Row("mem1", f"{size:g} bytes, {seconds!r}", size, seconds, group, 0.0, "x.csv", "line 2")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=60), st.sampled_from([0.5, 0.8, 0.9]))
 def test_one_row_a_group_gives_the_order_statistics_of_split_conformal(values, level):
     n, ordered = len(values), sorted(values)

@@ -1,10 +1,9 @@
 """Random addresses: whatever is asked for, the answer is in order, and no defect is told of.
 
-``CALCULON_EXPLORE_STATES`` says how many are drawn: see CONTRIBUTING.md.
+``scripts/test --large`` draws more of them.
 """
 
 import asyncio
-import os
 from urllib.parse import parse_qsl
 
 import httpx
@@ -16,9 +15,9 @@ from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.web.page_server import app
 from tests.apps.explore.drawn_addresses import MARK, Addresses
 from tests.apps.explore.sound_answers import check, check_html, strict
+from tests.draws import SEED, draws
 
-DRAWN = int(os.environ.get("CALCULON_EXPLORE_STATES", "200"))
-SEED = int(os.environ.get("CALCULON_EXPLORE_SEED", "1"))
+DRAWN = draws(200)
 
 PATIENCE = 120
 """Seconds for an answer on a busy machine."""
@@ -49,11 +48,11 @@ def test_every_answer_is_in_order(capfd):
 
 
 def test_a_state_that_is_understood_is_the_same_when_its_own_address_is_read():
-    offer, draws = Offer(), Addresses(SEED + 1)
+    offer, addresses = Offer(), Addresses(SEED + 1)
     read = 0
     while read < DRAWN:
         try:
-            state = read_state(draws.pairs(), offer, FIRST)
+            state = read_state(addresses.pairs(), offer, FIRST)
         except ValueError:
             continue
         again = read_state(parse_qsl(state.query), offer, FIRST)

@@ -10,6 +10,7 @@ from calculon import inputs
 from calculon.hardware.collectives.algorithm_times import bus_factor, candidates, schedule_of
 from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
 from calculon.hardware.collectives.placement import place
+from tests.draws import draws
 from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -52,7 +53,7 @@ def test_a_ring_over_nodes_leaves_each_of_them_once_by_all_ports():
 
 
 @given(n=st.sampled_from([1, 2, 4, 8]), nodes=st.integers(1, 64), name=st.sampled_from(ROUND))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 def test_a_ring_has_one_edge_less_than_ranks(n, nodes, name):
     steps = schedule(name, "ring", n * nodes, n).steps
     assert sum(steps) == (2 if name == "all_reduce" else 1) * (n * nodes - 1)
@@ -86,7 +87,7 @@ def test_in_one_network_the_hierarchical_form_is_the_flat_one(operation, name, r
 
 
 @given(n=st.integers(1, 8), nodes=st.integers(1, 64), operation=st.sampled_from(ROUND))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 def test_a_hierarchy_moves_as_much_as_a_ring(n, nodes, operation):
     placement = place(SYSTEM, n * nodes, n)
     shares = schedule_of(SYSTEM, operation, placement, "hierarchical").shares
@@ -94,7 +95,7 @@ def test_a_hierarchy_moves_as_much_as_a_ring(n, nodes, operation):
 
 
 @given(n=st.integers(1, 8), nodes=st.integers(1, 64))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 def test_an_all_to_all_sends_each_part_once(n, nodes):
     shares = schedule("all_to_all", "pairwise", n * nodes, n).shares
     assert sum(shares) == pytest.approx(bus_factor("all_to_all", n * nodes), abs=1e-12)

@@ -17,6 +17,7 @@ from calculon.hardware.collectives.algorithms import (
 )
 from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
+from tests.draws import draws
 from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -120,7 +121,7 @@ def test_no_operation_takes_less_than_its_launch(operation, algorithm):
 
 
 @given(per_node=st.sampled_from([1, 2, 4, 8]), nodes=st.integers(2, 64))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=draws(20), deadline=None)
 @pytest.mark.parametrize("operation", ["all_reduce", "reduce_scatter", "all_gather"])
 def test_phases_move_the_bus_factor_in_all(operation, per_node, nodes):
     group = place(SYSTEM, per_node * nodes, per_node)

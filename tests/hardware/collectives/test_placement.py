@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from calculon import inputs
 from calculon.errors import Infeasible, SpecError
 from calculon.hardware.collectives.placement import Group, fits_mesh, place
+from tests.draws import draws
 from tests.helpers import document
 
 
@@ -119,7 +120,7 @@ SMALL = nested(4, 8, 64)
 
 
 @given(ranks=st.integers(1, 20), stride=st.integers(1, 20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=draws(60), deadline=None)
 def test_a_mesh_joins_as_many_as_numbers_differ(ranks, stride):
     """Count members from the numbers of the processors: distinct instances of each network in one of the next."""
     numbers = [rank * stride for rank in range(ranks)]

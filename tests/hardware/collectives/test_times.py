@@ -21,6 +21,7 @@ from calculon.hardware.collectives.algorithm_times import (
 from calculon.hardware.collectives.algorithms import BY_LIBRARY, CAN, OPERATIONS
 from calculon.hardware.collectives.group_times import group_time
 from calculon.hardware.collectives.placement import place
+from tests.draws import draws
 from tests.helpers import ROOT, document
 
 SIZES = 2.0 ** np.arange(0, 36, 3)
@@ -84,7 +85,7 @@ def test_networks_without_step_latency_pay_their_latency():
 @pytest.mark.parametrize("name", ["ring", "hierarchical", "pipelined"])
 @pytest.mark.parametrize("system", [PLAIN, NCCL], ids=["own latencies", "kinds"])
 @given(group=groups)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=draws(10), deadline=None)
 def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather(system, name, group):
     per_node, nodes = group
     placement = place(system, per_node * nodes, per_node)
@@ -112,7 +113,7 @@ def test_with_one_node_or_one_rank_in_each_phases_are_a_ring(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @given(group=groups)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=draws(10), deadline=None)
 def test_the_fastest_is_never_slower_than_any(operation, group):
     per_node, nodes = group
     found = times(PLAIN, operation, place(PLAIN, per_node * nodes, per_node), SIZES)

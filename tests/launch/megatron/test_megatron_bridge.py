@@ -17,6 +17,7 @@ from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.presets import find_preset
 from calculon.search.driver import search
 from calculon.spec.model import Model
+from tests.draws import draws
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 FILES = dict.fromkeys(sorted((SCRIPTS / "megatron_bridge").iterdir()), "megatron-bridge")
@@ -116,7 +117,7 @@ def _execution(fields, preset):
         return None  # values that do not go together
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=draws(150), deadline=None)
 @given(executions())
 def test_what_is_written_is_read_again(drawn):
     fields, preset, model = drawn

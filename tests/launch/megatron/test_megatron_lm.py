@@ -17,6 +17,7 @@ from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.megatron.megatron_model import expert_pattern
 from calculon.launch.megatron.megatron_parts import layout_blocks
 from calculon.plan.plan import NAMES
+from tests.draws import draws
 
 SCRIPTS = sorted((Path(__file__).parent.parent / "scripts/megatron_lm").iterdir())
 PROCESSORS = {
@@ -488,7 +489,7 @@ def _system():
     return inputs.system(Changed("h100_80g_sxm", {"mem1.GiB": 1e6, "mem2.GiB": 1e6}))
 
 
-@settings(max_examples=60)
+@settings(max_examples=draws(60))
 @given(st.sampled_from(MODELS), plans())
 def test_what_is_written_is_read_again_and_costs_the_same(name, plan):
     model = inputs.model(name)

@@ -12,8 +12,9 @@ from calculon.parallel.pipeline.orders import BACKWARD, FORWARD, WEIGHT, Pass, n
 from calculon.parallel.pipeline.schedules import chunked_time, held_microbatches
 from calculon.parallel.pipeline.simulation import STEPWISE, ChunkPasses, simulated_time
 from calculon.parallel.pipeline.timeline import timeline
+from tests.draws import draws
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=draws(25), deadline=None)
 TIMES = st.integers(1, 6)
 SIMULATED = ("zb_h2", "zbv", "dualpipev")
 FOUR = (*SIMULATED, "dualpipe")

@@ -9,11 +9,12 @@ from calculon.parallel.pipeline.orders import Pass, order
 from calculon.parallel.pipeline.schedules import Passes, batch_time, held_microbatches
 from calculon.parallel.pipeline.timeline import timeline
 from calculon.plan.stage_layout import chunks_of_stage
+from tests.draws import draws
 
 SCHEDULES = ("1f1b", "gpipe", "zb_h1", "forward")
 """Schedules whose time is that of :func:`batch_time`; of others see test_chunked.py."""
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=draws(60), deadline=None)
 TIMES = st.integers(1, 9)
 COUNTS = {"stages": st.integers(1, 7), "microbatches": st.integers(1, 20)}
 
@@ -320,7 +321,7 @@ def test_the_layout_of_llama3_405b_is_near_its_execution(microbatches, head):
     less=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     head=st.floats(0, 1.5),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=draws(30), deadline=None)
 def test_chunks_that_differ_by_a_block_are_near_their_execution(
     stages, chunks, groups, each_chunk, odd, less, head
 ):

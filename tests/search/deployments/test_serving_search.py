@@ -13,6 +13,7 @@ from calculon.errors import Infeasible, SpecError
 from calculon.search.deployments.deployment_words import objective
 from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
 from calculon.serving.serve import serve
+from tests.draws import draws
 from tests.search.deployments.every_deployment import every, every_apart, fields_of
 from tests.serving.given import H100, SMALL
 
@@ -59,7 +60,7 @@ OBJECTIVES = (
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=draws(8))
 @given(
     number=st.integers(0, len(LOADS) - 1),
     text=st.sampled_from(OBJECTIVES),

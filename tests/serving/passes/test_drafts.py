@@ -22,6 +22,7 @@ from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import serve
 from calculon.serving.states.operating_point import Load
 from calculon.serving_figures import SERVING_FIGURES
+from tests.draws import draws
 from tests.serving.given import H100, PLAIN, SMALL, rows_of, types
 
 DRAFT = "model:llama3.2-1B"
@@ -63,7 +64,7 @@ def test_nothing_drafted_is_no_speculation_to_the_bit(model, draft):
 
 
 @EACH
-@settings(max_examples=10)
+@settings(max_examples=draws(10))
 @given(
     batch=st.integers(1, 400),
     tokens=st.integers(1, 6),
