@@ -11,6 +11,7 @@ from calculon.launch.engines.tensorrt_llm import TENSORRT_LLM
 from calculon.launch.engines.vllm import VLLM
 from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
+from calculon.launch.other_formats import other_format
 from calculon.launch.server import Server
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
@@ -40,7 +41,17 @@ def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
 
 
 def recognised(text: str, file: str) -> Dialect | None:
-    """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none."""
+    """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none.
+
+    Raises
+    ------
+    SpecError
+        For a file of a launcher that is not read, by name.
+    """
+    if other := other_format(text, file):
+        wanted = f"a launch file of {', '.join(DIALECTS)}"
+        hint = "write its degrees and batch as an execution: calculon describe execution"
+        raise SpecError(file, Problem("", wanted, f"a file of {other}, which is not read", hint))
     if file.endswith(".toml"):  # whatever the names of its settings
         return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
     return next((one for one in DIALECTS.values() if one.recognises(text, file)), None)
@@ -74,7 +85,8 @@ def read_launch(
     Raises
     ------
     SpecError
-        For a text that is of no dialect, and as :func:`calculon.launch.dialect.read`.
+        For a text that is of no dialect, or of a launcher that is not read, and as
+        :func:`calculon.launch.dialect.read`.
     """
     found = find_dialect(dialect) if dialect else _any(text, file)
     if found is None:
