@@ -8,7 +8,7 @@ core 0.16; or ``recalled``. Conditions are expressions over flags, which have un
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -117,15 +117,15 @@ def _virtual_stages(flags: Flags) -> int:
     """Return the chunks of a stage."""
     stages = flags.value("pipeline_model_parallel_size")
     if listed := flags.value("layout_stages"):
-        return max(1, listed // stages)
+        return max(1, int(listed // stages))
     if each := flags.value("num_layers_per_virtual_pipeline_stage"):
         ends = ("account_for_embedding_in_pipeline_split", "account_for_loss_in_pipeline_split")
         blocks = flags.value("num_layers") + sum(map(flags.value, ends))
-        return max(1, blocks // stages // each)
-    return flags.value("num_virtual_stages_per_pipeline_rank") or 1
+        return max(1, int(blocks // stages // each))
+    return int(flags.value("num_virtual_stages_per_pipeline_rank") or 1)
 
 
-_DERIVED = {
+_DERIVED: Mapping[str, Callable[[Flags], Any]] = {
     "world_size": lambda flags: flags.num_procs,
     "data_parallel_size": _data_parallel,
     "virtual_stages": _virtual_stages,
