@@ -48,13 +48,18 @@ def recognised(text: str, file: str) -> Dialect | None:
     SpecError
         For a file of a launcher that is not read, by name.
     """
-    if other := other_format(text, file):
-        wanted = f"a launch file of {', '.join(DIALECTS)}"
-        hint = "write its degrees and batch as an execution: calculon describe execution"
-        raise SpecError(file, Problem("", wanted, f"a file of {other}, which is not read", hint))
+    _refuse_others(text, file)
     if file.endswith(".toml"):  # whatever the names of its settings
         return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
     return next((one for one in DIALECTS.values() if one.recognises(text, file)), None)
+
+
+def _refuse_others(text: str, file: str) -> None:
+    """Raise the error of a file of a launcher that is not read."""
+    if other := other_format(text, file):
+        wanted = f"a launch file of {', '.join(FORMATS)}"
+        hint = "write its degrees and batch as an execution: calculon describe execution"
+        raise SpecError(file, Problem("", wanted, f"a file of {other}, which is not read", hint))
 
 
 def recognised_engine(text: str, file: str) -> Dialect | None:
@@ -88,6 +93,7 @@ def read_launch(
         For a text that is of no dialect, or of a launcher that is not read, and as
         :func:`calculon.launch.dialect.read`.
     """
+    _refuse_others(text, file)  # whatever its format is said to be
     found = find_dialect(dialect) if dialect else _any(text, file)
     if found is None:
         wanted = f"a launch file of {', '.join(FORMATS)}"

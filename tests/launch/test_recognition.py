@@ -1,5 +1,7 @@
 """A file without a stated format finds its dialect, and what is ours is none."""
 
+from functools import partial
+
 import pytest
 
 from calculon.errors import SpecError
@@ -88,7 +90,8 @@ def test_a_file_of_a_launcher_that_is_not_read_is_refused_by_name(name, tmp_path
     title, text = OTHERS[name]
     path = tmp_path / name
     path.write_text(text)
-    for read in (read_launch_file, launched_execution, is_launch_file):
+    as_another = partial(read_launch_file, dialect="megatron-bridge", num_procs=8)
+    for read in (read_launch_file, as_another, launched_execution, is_launch_file):
         with pytest.raises(
             SpecError, match=f"found a file of .*{title}.*, which is not read"
         ) as caught:
