@@ -423,6 +423,7 @@ def _hint(flags: Collection[str]) -> str:
 
 
 _FEW = 2
+"""Most fields of a row that a hint names: among more, it would not help."""
 
 
 def _text(value: Any) -> str:
