@@ -301,6 +301,7 @@ def test_plans_of_every_preset_are_exported_as_megatron_takes_them(preset, kind)
         ("llama3-8B", {"cp_comm": "a2a_p2p", "context_par": 4}, "change cp_comm or cp_a2a_size"),
         ("llama3-8B", {"launch_mode": "graph", "activation_recompute": "full"}, "CUDA graphs"),
         ("llama3-8B", {"optimizer": "muon"}, "with Muon"),
+        ("gpt2-124M", FSDP, "--untie-embeddings-and-output-weights with"),
     ],
 )
 def test_plans_that_megatron_refuses_are_not_exported(model, changes, rule):
