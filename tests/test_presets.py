@@ -106,6 +106,14 @@ def test_what_is_stated_wins_over_the_preset():
     assert found.overlap_param_gather  # which follows from the number as from the text
 
 
+def test_fsdp_of_megatron_is_that_of_pytorch():
+    plain, split = ({"base": "megatron-lm", "zero_stage": stage} | SHORT for stage in ("1", "fsdp"))
+    assert (execution(plain).grad_fusion, execution(split).grad_fusion) == (True, False)
+    assert not execution(plain | {"data_par_overlap": False}).overlap_param_gather
+    with pytest.raises(SpecError, match="--use-torch-fsdp2 refuses expert parallelism"):
+        calculon.estimate("mixtral-8x7B", split | {"expert_par": 8}, "h100_80g_sxm")
+
+
 def test_a_preset_can_be_asked_for_beside_the_file():
     one = calculon.estimate("llama3-8B", SHORT, "h100_80g_sxm", preset="torchtitan")
     two = calculon.estimate("llama3-8B", {"base": "torchtitan"} | SHORT, "h100_80g_sxm")

@@ -11,6 +11,7 @@ from calculon.launch.engines.tensorrt_llm import TENSORRT_LLM
 from calculon.launch.engines.vllm import VLLM
 from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
+from calculon.launch.other_formats import other_format
 from calculon.launch.server import Server
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
@@ -40,10 +41,25 @@ def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
 
 
 def recognised(text: str, file: str) -> Dialect | None:
-    """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none."""
+    """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none.
+
+    Raises
+    ------
+    SpecError
+        For a file of a launcher that is not read, by name.
+    """
+    _refuse_others(text, file)
     if file.endswith(".toml"):  # whatever the names of its settings
         return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
     return next((one for one in DIALECTS.values() if one.recognises(text, file)), None)
+
+
+def _refuse_others(text: str, file: str) -> None:
+    """Raise the error of a file of a launcher that is not read."""
+    if other := other_format(text, file):
+        wanted = f"a launch file of {', '.join(FORMATS)}"
+        hint = "write its degrees and batch as an execution: calculon describe execution"
+        raise SpecError(file, Problem("", wanted, f"a file of {other}, which is not read", hint))
 
 
 def recognised_engine(text: str, file: str) -> Dialect | None:
@@ -74,8 +90,10 @@ def read_launch(
     Raises
     ------
     SpecError
-        For a text that is of no dialect, and as :func:`calculon.launch.dialect.read`.
+        For a text that is of no dialect, or of a launcher that is not read, and as
+        :func:`calculon.launch.dialect.read`.
     """
+    _refuse_others(text, file)  # whatever its format is said to be
     found = find_dialect(dialect) if dialect else _any(text, file)
     if found is None:
         wanted = f"a launch file of {', '.join(FORMATS)}"

@@ -100,11 +100,18 @@ def is_engine_script(path: str) -> bool:
 
 
 def is_launch_file(path: str) -> bool:
-    """Return whether a file is one of a launcher, whatever is wrong with it."""
+    """Return whether a file is one of a launcher, whatever is wrong with it.
+
+    Raises
+    ------
+    SpecError
+        For a file of a launcher that is not read.
+    """
     try:
-        return recognised(launch_text(path), path) is not None
+        text = launch_text(path)
     except SpecError:
         return False
+    return recognised(text, path) is not None
 
 
 def tell_lost(path: str, launch: Launch) -> None:

@@ -22,7 +22,7 @@ NO_SETTING = (
 
 _OWN_WAY = (
     *("grad_dtype", "grad_comm_dtype", "tp_async", "seq_par_ag_redo", "overlap_param_gather"),
-    *("compile_scope", "ce_impl", "launch_mode"),
+    *("compile_scope", "ce_impl", "launch_mode", "grad_fusion"),
 )
 """What each framework does in a way of its own, unless another is asked for."""
 

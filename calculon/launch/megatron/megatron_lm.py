@@ -6,7 +6,7 @@ means the launcher's default, whatever recipes usually state.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from calculon.errors import Problem, SpecError
@@ -20,8 +20,9 @@ from calculon.launch.dialect import (
     Writing,
 )
 from calculon.launch.megatron.megatron_model import CAMPAIGN, MODEL, batch_schedule
-from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, LAYOUT
+from calculon.launch.megatron.megatron_parts import CONTEXT, EXPERTS, GROUPED, LAYOUT
 from calculon.launch.megatron.megatron_replicas import RECOMPUTE, REPLICAS
+from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
 from calculon.launch.rows import number
 from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script
@@ -287,6 +288,9 @@ def parse(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
             else setting.value
         )
         settings[whole] = Setting(whole, value, setting.place)
+    experts = settings.get("--num-experts")
+    if experts is not None and experts.value not in (None, 0, 1):
+        settings.setdefault(GROUPED, Setting(GROUPED, False, experts.place))
     return Parsed(parsed.file, settings, parsed.num_procs, parsed.notes)
 
 
@@ -327,15 +331,53 @@ _TRIAL: dict[str, Any] = {
 }
 """Flags with which a script runs, of what no plan says."""
 
+_STEPS = 50
+"""Steps of a script for which no length is known."""
+
+
+def _run_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags of what no plan says: data, tokenizer, rates, checkpoints and length of the run."""
+    found = dict(_TRIAL)
+    if "--use-megatron-fsdp" in flags:
+        found["--ckpt-format"] = "fsdp_dtensor"
+    if flags.keys() & {"--train-samples", "--train-iters"}:
+        return found
+    if "--rampup-batch-size" in flags:  # which counts samples
+        return found | {"--train-samples": _STEPS * flags["--global-batch-size"]}
+    return found | {"--train-iters": _STEPS}
+
+
+def _connections(flags: Mapping[str, Any]) -> str:
+    """Return the line that sets the hardware queues of a device; empty where their number does not matter.
+
+    With a single queue kernels start in the order of their launch, so that collectives of tensor and context
+    parallelism start before the products that they overlap (required before Blackwell). FSDP and the exchange of
+    experts need several queues. Source: Megatron-LM, ``arguments.py``, ``validate_args``.
+    """
+    if flags.keys() & {"--use-torch-fsdp2", "--use-megatron-fsdp"}:
+        return f"unset {CONNECTIONS}  # FSDP refuses 1"
+    ordered = flags.get(_TP[0], 1) > 1 or flags.get(_CP, 1) > 1
+    if "--overlap-moe-expert-parallel-comm" not in flags:
+        return f"export {CONNECTIONS}=1" if ordered else ""
+    if ordered:
+        return f"export {CONNECTIONS}=1  # or 32, in favour of the exchange of experts"
+    return f"export {CONNECTIONS}=32"
+
 
 def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> str:
-    """Return a complete script: nodes of 8 processors, or fewer on one."""
+    """Return a complete script: nodes of 8 processors, or fewer on one.
+
+    Raises
+    ------
+    SpecError
+        For a combination that Megatron-LM refuses.
+    """
     per_node = min(num_procs, _PER_NODE)
     whole = num_procs % per_node == 0
-    lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
     flags = {name: value for name, value in settings.items() if name.startswith("--")}
-    lines += ["export CUDA_DEVICE_MAX_CONNECTIONS=1"]
     said = {name: value for name, value in settings.items() if name not in (*flags, PROGRAM)}
+    lines = ["#!/bin/bash", *(f"# {one}" for one in head)]
+    lines += filter(None, [_connections(flags)])
     lines += [f"export {name}={value}" for name, value in said.items()]
     lines += [""]
     lines += [f"GPUS_PER_NODE={per_node if whole else 1}"]
@@ -347,15 +389,41 @@ def render(settings: Mapping[str, Any], num_procs: int, head: Sequence[str]) -> 
         "# What the plan does not say: data, tokenizer, rates. Yours take their place.",
         "RUN_ARGS=(",
     ]
-    length = {} if {"--train-samples", "--train-iters"} & flags.keys() else {"--train-iters": 50}
-    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in (_TRIAL | length).items()]
+    run = _run_flags(flags)
+    lines += [f"    {flag} {_text(value)}".rstrip() for flag, value in run.items()]
     lines += [
         *(")", ""),
         "torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES \\",
         '    --rdzv_backend c10d --rdzv_endpoint "${MASTER_ADDR:-localhost}:${MASTER_PORT:-29500}" \\',
         f'    {settings.get(PROGRAM, "pretrain_gpt.py")} "${{ARGS[@]}}" "${{RUN_ARGS[@]}}"',
     ]
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    if wrong := refused(text, num_procs):
+        raise SpecError("execution", wrong)
+    return text
+
+
+def refused(text: str, num_procs: int) -> list[Problem]:
+    """Return what Megatron-LM refuses of a script, with the fields that say it."""
+    found = parse_script(text, "script", {}, environment=(CONNECTIONS,)).settings
+    values = {name: one.value for name, one in found.items()}
+    return [
+        Problem("", f"what Megatron-LM takes: {one.rule}", stated, _hint(one.flags))
+        for one, stated in broken(values, num_procs)
+    ]
+
+
+def _hint(flags: Collection[str]) -> str:
+    """Return which fields of the execution change some flags; empty for those of many fields."""
+    of_model = {name for row in ROWS if row.subject == "model" for name in row.settings}
+    rows = [row for row in ROWS if row.subject == "execution" and len(row.fields) <= _FEW]
+    named = {*flags} - of_model
+    fields = [name for row in rows if named & {*row.settings} for name in row.fields]
+    return f"change {' or '.join(fields)}" if fields else ""
+
+
+_FEW = 2
+"""Most fields of a row that a hint names: among more, it would not help."""
 
 
 def _text(value: Any) -> str:

@@ -260,7 +260,9 @@ def _write_shape(one: Writing) -> Fields:
     found: Fields = {}
     for part in (_write_widths, _write_kinds, _write_experts, _write_latents, _write_vocabulary):
         found |= part(model)
-    found["--seq-length"] = one["seq_length"] or model.seq_size
+    found["--seq-length"] = length = one["seq_length"] or model.seq_size
+    if not model.positions:  # no table of them: the flag only bounds sequences
+        found["--max-position-embeddings"] = max(length, model.seq_size)
     if not model.causal:
         found[PROGRAM] = "pretrain_bert.py"
     stated = {name: Setting(name, value) for name, value in found.items()}
@@ -311,7 +313,6 @@ def _write_kinds(model: Model) -> Fields:
         found["--max-position-embeddings"] = model.positions
     else:
         found |= turned if model.rotary or model.latent else {"--position-embedding-type": "none"}
-        found["--max-position-embeddings"] = model.seq_size
     if model.sliding_window:
         found["--window-size"] = f"{model.sliding_window - 1},0"
         if model.full_attention_every:
@@ -341,8 +342,11 @@ def _write_experts(model: Model) -> Fields:
         "--moe-latent-size": model.moe_latent,
         "--moe-shared-expert-gate": model.shared_gate,
         "--moe-router-enable-expert-bias": model.router_bias,
+        "--moe-router-pre-softmax": model.experts_per_token == 1 and not model.router_bias,
     }
     found |= {name: value for name, value in numbers.items() if value}
+    if model.router_bias:
+        found["--moe-router-score-function"] = "sigmoid"  # no other takes a bias
     if (model.first_k_dense or model.moe_layer_freq > 1) and not model.in_parts:
         bits = "".join("01"[model.expert_block(number)] for number in range(model.num_blocks))
         runs = (found[0] for found in re.finditer(r"0+|1+", bits))

@@ -148,12 +148,18 @@ LAYOUT = (
 _DISPATCHER, _BACKEND = "--moe-token-dispatcher-type", "--moe-flex-dispatcher-backend"
 _PLAIN = {"allgather": "allgather", "alltoall": "alltoall", "alltoall_seq": "alltoall"}
 _FLEXIBLE = ("deepep", "hybridep")
+GROUPED = "--moe-grouped-gemm"
+"""Run all experts of a rank by one kernel; without the flag each expert has its own GEMM, one after another."""
 
 
 def _dispatcher(one: Reading) -> Fields:
     """Read how rows come to experts; Megatron-LM gathers all of them where nothing is stated."""
     kind = one.setting(_DISPATCHER)
     backend = one.setting(_BACKEND)
+    if (grouped := one.setting(GROUPED)) is not None and grouped.value is False:
+        one.not_modelled(
+            GROUPED, "one GEMM per expert, one after another; one grouped GEMM is modelled"
+        )
     asked = one.switch("--moe-enable-deepep")
     if kind is None:
         experts = one.count("--num-experts")
@@ -165,12 +171,13 @@ def _dispatcher(one: Reading) -> Fields:
 
 
 def _write_dispatcher(one: Writing) -> Fields:
-    kind, experts = one["moe_dispatcher"], one.model is not None and one.model.has_experts
+    kind = one["moe_dispatcher"]
+    spread = kind != "alltoall" or one["expert_par"] > 1
+    experts = one.model.has_experts if one.model else spread
+    found: Fields = {GROUPED: True} if experts else {}
     if kind in _FLEXIBLE:
-        return {_DISPATCHER: "flex", _BACKEND: kind}
-    grouped = {"--moe-grouped-gemm": True} if experts else {}
-    stated = experts or kind != "alltoall" or one["expert_par"] > 1
-    return grouped | ({_DISPATCHER: kind} if stated else {})
+        return found | {_DISPATCHER: "flex", _BACKEND: kind}
+    return found | ({_DISPATCHER: kind} if experts or spread else {})
 
 
 def _capacity(one: Reading) -> Fields:
@@ -222,7 +229,7 @@ EXPERTS = (
     number("--expert-tensor-parallel-size", "expert_tensor_par", 0),
     Row(
         ("moe_dispatcher",),
-        (_DISPATCHER, _BACKEND, "--moe-enable-deepep", "--num-experts", "--moe-grouped-gemm"),
+        (_DISPATCHER, _BACKEND, "--moe-enable-deepep", "--num-experts", GROUPED),
         _dispatcher,
         _write_dispatcher,
     ),

@@ -66,11 +66,12 @@ def _write_sharing(one: Writing) -> Fields:
         found |= {"--use-distributed-optimizer": True, _FSDP: True, _STRATEGY: names[stage]}
     elif stage == "fsdp":
         found[_TORCH_FSDP] = True
+    gathers_ahead = stage == "3" and one["data_par_overlap"]
     if one["dp_shard"]:
         found[_INSTANCES] = one["data_par"] * one["context_par"] // one["dp_shard"]
     flags = {
         "--overlap-grad-reduce": one["data_par_overlap"] and stage != "fsdp",
-        "--overlap-param-gather": one["overlap_param_gather"],
+        "--overlap-param-gather": one["overlap_param_gather"] or gathers_ahead,
         "--torch-fsdp2-no-reshard-after-forward": not one["reshard_after_forward"],
     }
     return found | {name: True for name, on in flags.items() if on}
@@ -192,7 +193,11 @@ def _offload(one: Reading) -> Fields:
 
 
 def _write_offload(one: Writing) -> Fields:
-    found: Fields = {"--optimizer-cpu-offload": True} if one["optimizer_offload"] else {}
+    found: Fields = {}
+    if one["optimizer_offload"]:
+        gathered = one["fp8_param_gather"] and one["fp8_recipe"] != "delayed"
+        on_host = {"--optimizer-cpu-offload": True, "--use-precision-aware-optimizer": True}
+        found |= {_STATES: True} if gathered else on_host  # which refuses weights of 8 bits
     if not one["activations_offload"]:
         return found
     if one.model is None:

@@ -93,6 +93,8 @@ def test_wrong_scripts_are_one_message_each(run, tmp_path, text, words):
     [
         (("import-flags", "none.sh"), "none.sh: expected a readable file"),
         (("import-flags", "megatron", "none.sh"), "none.sh"),
+        (("import-flags", "litgpt.yaml"), "found a file of LitGPT, which is not read"),
+        (("compare", "llama3-8B_h100x64", "litgpt.yaml"), "found a file of LitGPT"),
         (("import-flags", SCRIPT, "--env", "TP"), "NAME=VALUE"),
         (("import-flags", SCRIPT, "-o", "plan.txt"), "ends in .json"),
         (("import-flags", SCRIPT, "-o", "-", "-m", "-"), "one output on standard output"),
@@ -106,6 +108,7 @@ def test_wrong_scripts_are_one_message_each(run, tmp_path, text, words):
     ],
 )
 def test_wrong_arguments_are_one_message_each(run, arguments, words):
+    Path("litgpt.yaml").write_text("out_dir: out\ntrain:\n  micro_batch_size: 4\n")
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert words in err

@@ -123,6 +123,10 @@ def test_public_scripts_are_written_and_read_again(path):
             settings_of(MEGATRON_LM, whole)  # DeepSpeed's optimizer
         return
     model = inputs.model(launch.model) if launch.model else None
+    if path.name == "bert_340m.sh":
+        with pytest.raises(SpecError, match=r"layers, .* found --num-layers 24"):
+            write(MEGATRON_LM, whole, model)  # on 16 stages
+        return
     again = read(MEGATRON_LM, write(MEGATRON_LM, whole, model), "again.sh")
     assert again.execution == launch.execution
     assert again.model == launch.model

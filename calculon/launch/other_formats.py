@@ -1,0 +1,45 @@
+"""Files of launchers that are not read, each by what only it has, so that none is taken for a file of another."""
+
+import re
+from collections.abc import Mapping
+
+_SETTING = re.compile(r"^([A-Za-z]\w*)[ \t]*:", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\w+)", re.MULTILINE)
+
+_SETTINGS: Mapping[str, tuple[set[str], ...]] = {
+    "LitGPT": ({"out_dir", "train"},),
+    "Axolotl": ({"base_model", "sequence_len"}, {"base_model", "micro_batch_size"}),
+    "Nanotron": ({"parallelism", "tokens"},),
+    "OLMo-core": ({"train_module", "trainer"}, {"train_module", "data_loader"}),
+    "Primus": ({"exp_name", "modules"},),
+    "the tests of Megatron-LM (MODEL_ARGS)": ({"MODEL_ARGS"},),
+}
+"""Outermost settings of YAML files; any set of them is enough. Sources: the configurations in these repositories."""
+
+_PACKAGES = {
+    "litgpt": "LitGPT",
+    "axolotl": "Axolotl",
+    "nanotron": "Nanotron",
+    "olmo_core": "OLMo-core",
+    "primus": "Primus",
+}
+"""Packages that Python files of these launchers import."""
+
+_OTHER_KINDS = (".sh", ".slurm", ".sbatch", ".toml", ".json")
+
+
+def other_format(text: str, file: str) -> str:
+    r"""Return the launcher that a file is of, of those that are not read; empty where it is of none.
+
+    >>> other_format("out_dir: out\ntrain:\n  micro_batch_size: 4\n", "pretrain.yaml")
+    'LitGPT'
+    """
+    if file.endswith(_OTHER_KINDS):
+        return ""
+    if file.endswith(".py"):
+        found = (_PACKAGES.get(name, "") for name in _IMPORT.findall(text))
+        return next(filter(None, found), "")
+    outermost = {*_SETTING.findall(text)}
+    return next(
+        (name for name, sets in _SETTINGS.items() if any(one <= outermost for one in sets)), ""
+    )
