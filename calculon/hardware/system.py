@@ -17,6 +17,7 @@ from calculon.hardware.kernels.kernel import Rate
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
+from calculon.hardware.provenance import Provenance
 from calculon.hardware.recipe_use import OF_EVERY_ENGINE, RecipeUse
 from calculon.hardware.residuals import Residuals
 from calculon.spec.fields import declare
@@ -59,6 +60,7 @@ class System(Displayed):
         forgiving=True,
     )
     name: str = field(default="system", compare=False)
+    provenance: Provenance = field(default=Provenance(unmeasured=True), repr=False, compare=False)
     variants: int = field(default=0, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
