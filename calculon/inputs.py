@@ -12,7 +12,6 @@ import numpy as np
 
 from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.frozen import dataclass
-from calculon.hardware.provenance import Provenance
 from calculon.hardware.system import System
 from calculon.presets import COMMON, Preset, filled, find_preset
 from calculon.records import columns
@@ -98,10 +97,7 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system that knows where it is from."""
     raw, file, origin, _ = _load(argument, record, source)
-    known: dict[str, Any] = {"name": titled(origin.name, origin.changes)}
-    if record is System and isinstance(raw, Mapping):
-        known["provenance"] = Provenance.of(raw)
-    found = decode(record, raw, file, **known)
+    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
     object.__setattr__(found, "origin", origin)
     return found
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,6 +66,11 @@ class System(Displayed):
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
     published: "System" = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def from_silent_keys(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the field that follows from ``about``, which no result depends on."""
+        return {"provenance": Provenance.of(document)}
 
     def __post_init__(self) -> None:
         """Lay the networks out, and keep the system as the published tool sees it: without its additions."""
