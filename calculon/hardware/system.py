@@ -17,10 +17,10 @@ from calculon.hardware.kernels.kernel import Rate
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
-from calculon.hardware.provenance import Provenance
 from calculon.hardware.recipe_use import OF_EVERY_ENGINE, RecipeUse
 from calculon.hardware.residuals import Residuals
 from calculon.spec.fields import declare
+from calculon.spec.machine_provenance import Provenance
 from calculon.spec.named_values import (
     DATATYPE_BYTES,
     LEAST_RESULT_BYTES,

@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from calculon.apps.report.grids import indented
-from calculon.hardware.provenance import Provenance
+from calculon.spec.machine_provenance import Provenance
 
 UNMEASURED = "unmeasured machine"
 """Note on a processor without a validated run and without a measured kernel."""
