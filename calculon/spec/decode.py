@@ -62,8 +62,9 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
         With every problem of the document.
     """
     problems: list[Problem] = []
-    if isinstance(raw, Mapping) and hasattr(cls, "from_silent_keys"):
-        extra = cls.from_silent_keys(raw) | extra
+    derive = getattr(cls, "from_silent_keys", None)
+    if derive is not None and isinstance(raw, Mapping):
+        extra = derive(raw) | extra
     record = _record(cls, raw, place, problems, file, extra)
     if problems:
         raise SpecError(file, problems)
