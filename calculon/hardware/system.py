@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from calculon.hardware.network import Fabric, Network
 from calculon.hardware.recipe_use import OF_EVERY_ENGINE, RecipeUse
 from calculon.hardware.residuals import Residuals
 from calculon.spec.fields import declare
+from calculon.spec.machine_provenance import Provenance
 from calculon.spec.named_values import (
     DATATYPE_BYTES,
     LEAST_RESULT_BYTES,
@@ -59,11 +60,17 @@ class System(Displayed):
         forgiving=True,
     )
     name: str = field(default="system", compare=False)
+    provenance: Provenance = field(default=Provenance(unmeasured=True), repr=False, compare=False)
     variants: int = field(default=0, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)
 
     published: "System" = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def from_silent_keys(cls, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the field that follows from ``about``, which no result depends on."""
+        return {"provenance": Provenance.of(document)}
 
     def __post_init__(self) -> None:
         """Lay the networks out, and keep the system as the published tool sees it: without its additions."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from calculon.hardware.system import System
-from calculon.inspect.run_table import ALIKE_PEAK, COMPARED, Run, Runs, kind
+from calculon.inspect.run_table import COMPARED, Run, Runs, kind, peak
 from calculon.plan.columns import DEFAULTS
 from calculon.presets import COMMON, PUBLISHED_FORMS
 from calculon.spec.execution import Execution
@@ -19,7 +19,7 @@ NEAREST = 3
 UNNAMED = "system"
 """The name of a system that has none."""
 
-_ALIKE_BANDWIDTH, _ROUNDING = 0.25, 1e-6
+_ALIKE_PEAK, _ALIKE_BANDWIDTH, _ROUNDING = 0.02, 0.25, 1e-6
 _WEIGHTS = np.array([0.5, 1, 0.5, 0.5, 0.25, 4, 1, 0.5])  # per factor of two; the last: tokens
 _OTHER_KIND, _OTHER_PRESET, _OTHER_CLASS, _SAME_SOURCE = 2.0, 1.0, 4.0, 4.0
 
@@ -57,10 +57,25 @@ def nearest(some: Runs, away: Array) -> tuple[Run, ...]:
     return tuple(found)
 
 
-def same_processor(some: Runs, rate: float, system: System) -> Array:
-    """Return which runs are of the processor: a peak rate within 2 %, and a memory bandwidth within 25 %."""
+def same_processor(some: Runs, system: System) -> Array:
+    """Return which runs were measured on the processor of a system, shape (runs,).
+
+    The system file names its processor; similar figures make no two processors the same. With other figures the same
+    processor is another machine (one with half the bandwidth, say): peak rates must agree within 2 %, and memory
+    bandwidths within 25 %.
+    """
+    named = some.where("accelerator", system.provenance.processor)
     memory = np.abs(np.log(some.numbers("bandwidth") / system.mem1.bandwidth)) < _ALIKE_BANDWIDTH
-    return memory & (np.abs(np.log(some.numbers("peak") / rate)) < ALIKE_PEAK)
+    arithmetic = np.abs(np.log(some.numbers("peak") / peak(system))) < _ALIKE_PEAK
+    return named & memory & arithmetic & bool(system.provenance.processor)
+
+
+def relatives(some: Runs, system: System) -> Array:
+    """Return which runs were measured on the processor whose kernels a system borrows, shape (runs,)."""
+    lender = system.provenance.borrowed.get("kernels", "")
+    of_lender = some.where("system", lender)
+    names = {name for name, one in zip(some.columns["accelerator"], of_lender, strict=True) if one}
+    return np.array([one in names for one in some.columns["accelerator"]], bool)
 
 
 _RANGES = {
@@ -149,18 +164,32 @@ def called(facts: Mapping[str, Any]) -> str:
     return "this system" if name == UNNAMED else name
 
 
-def remark(some: Runs, facts: Mapping[str, Any], here: Array, mfu: float) -> str:
-    """Return a sentence where a utilisation is above every measured one of the processor and type of arithmetic.
+def remark(some: Runs, facts: Mapping[str, Any], here: Array, related: Array, mfu: float) -> str:
+    """Return a sentence if a utilization is above every comparable measured one; else an empty string.
 
-    Arguments as in :func:`outside`; the utilisation counts causal attention only.
+    Comparable runs are of the processor and the width of arithmetic, and dense as the model is, or with experts as it
+    is. If there are none, those of a relative of the processor count.
+
+    Parameters
+    ----------
+    some, facts, here
+        As in :func:`outside`.
+    related : array of bool
+        The runs of the relative (:func:`relatives`).
+    mfu : float
+        The utilization of the prediction, with causal attention.
     """
-    same = np.flatnonzero(here & (some.kinds == kind(facts["type"])))
-    if not len(same):
+    dense = facts["experts"] == 0
+    alike = (some.kinds == kind(facts["type"])) & ((some.numbers("experts") == 0) == dense)
+    own = (here & alike).any()
+    comparable = np.flatnonzero((here if own else related) & alike)
+    if not len(comparable):
         return ""
-    best = some[int(same[some.numbers("mfu_causal")[same].argmax()])]
+    best = some[int(comparable[some.numbers("mfu_causal")[comparable].argmax()])]
     if round(100 * mfu) <= round(100 * best.mfu_causal):
         return ""
+    where = f"on {best.processor}" if own else f"on its relative {best.processor}"
     return (
-        f"MFU {100 * mfu:.0f} % causal; the best validated run on {best.processor} in {best.type} has "
-        f"{100 * best.mfu_causal:.0f} % ({best.study}, {best.label})"
+        f"MFU {100 * mfu:.0f} % causal; the best validated run {'' if dense else 'with experts '}{where} "
+        f"in {best.type} has {100 * best.mfu_causal:.0f} % ({best.study}, {best.label})"
     )

@@ -86,6 +86,7 @@ class Block:
             "model": {"name": self.model.name} | self.model.to_dict(),
             "execution": self.execution.to_dict(),
             "system": self.system.name,
+            "provenance": self.system.provenance.to_dict(),
             "edition": self.edition,
             "operators": self.operators,
             "stats": self.stats,

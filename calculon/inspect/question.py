@@ -31,7 +31,7 @@ def question(
     return {
         "calculon": __version__,
         "model": _about(model),
-        "system": _about(system),
+        "system": _about(system) | system.provenance.to_dict(),
         "edition": edition,
         "preset": preset.to_dict(),
         **asked,

@@ -4,7 +4,6 @@ The runs are those of the studies under ``validation/``: one for each measured w
 ``corrected`` was compared with. ``calculon lv --edition corrected --runs FILE`` writes them.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache, cached_property
@@ -40,9 +39,6 @@ each other with and without each.
 SMALL_MODEL = 1e9
 """Parameters below which a model is small: its kernels wait for the host."""
 
-ALIKE_PEAK = 0.02
-"""Relative difference of peak rates below which processors are of one generation."""
-
 COMPARED = (
     "num_procs",
     "parameters",
@@ -68,6 +64,8 @@ class Run:
         Where it was published: the source, its study under ``validation/``, and the row.
     preset, system, type : str
         The preset and the system of the study, and the type of matrix arithmetic.
+    accelerator, family : str
+        The processor and its generation, as the system file states them (:class:`Provenance`); empty if it does not.
     peak, bandwidth : float
         Rate of matrix arithmetic in 16 bits in FLOP/s, and bandwidth of tier-1 memory in B/s.
     domain : int
@@ -99,6 +97,8 @@ class Run:
     label: str
     preset: str
     system: str
+    accelerator: str
+    family: str
     type: str
     peak: float
     bandwidth: float
@@ -203,10 +203,10 @@ class Runs:
         codes: dict[str, int] = {}
         group = np.array([codes.setdefault(one, len(codes)) for one in self.columns["source"]], int)
         weight = equal_weights(self.columns["source"], self.columns["study"])
-        presets, peaks = self._presets, {peak: i for i, peak in enumerate(self._generations)}
+        presets, generations = self._presets, self._generations
         context = (
             [presets[one] for one in self._frameworks],
-            [peaks[one] for one in self.numbers("peak").tolist()],
+            [generations[one] for one in self.columns["family"]],
             self.kinds,
             self.numbers("parameters") < SMALL_MODEL,
             self.numbers("experts") > 0,
@@ -227,13 +227,10 @@ class Runs:
         return np.abs(ratios - 1), equal_weights(sources, studies), len(set(sources))
 
     def context(
-        self, preset: str, peak: float, datatype: str, parameters: float, *, experts: bool
+        self, preset: str, family: str, datatype: str, parameters: float, *, experts: bool
     ) -> Array:
         """Return the context of an execution, with the code -1 for what no run has."""
-        near = [
-            i for i, one in enumerate(self._generations) if abs(math.log(one / peak)) < ALIKE_PEAK
-        ]
-        generation = near[0] if near else -1
+        generation = self._generations.get(family, -1) if family else -1
         small = parameters < SMALL_MODEL
         named = self._presets.get(framework(preset), -1)
         return np.array([named, generation, kind(datatype), small, experts])
@@ -268,8 +265,8 @@ class Runs:
         return [named[preset] for preset in self.columns["preset"]]
 
     @cached_property
-    def _generations(self) -> list[float]:
-        return sorted(set(self.numbers("peak").tolist()))
+    def _generations(self) -> dict[str, int]:
+        return {one: i for i, one in enumerate(dict.fromkeys(self.columns["family"]))}
 
 
 def framework(preset: str) -> str:
@@ -326,6 +323,8 @@ def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
     return {
         "preset": execution.preset,
         "system": document_stem(plain_name(system.name)),
+        "accelerator": system.provenance.processor,
+        "family": system.provenance.family,
         "type": execution.matmul_type,
         "peak": peak(system),
         "bandwidth": system.mem1.bandwidth,

@@ -24,6 +24,7 @@ from calculon.inspect.nearest_runs import (
     fitted,
     nearest,
     outside,
+    relatives,
     remark,
     same_processor,
 )
@@ -34,7 +35,6 @@ from calculon.inspect.run_table import (
     about,
     framework,
     kind,
-    peak,
     runs,
 )
 from calculon.plan.choices import distinct
@@ -122,7 +122,7 @@ def factors(
     named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
     ends = np.array([_ends(some, model, system, codes) for codes in named.tolist()])[row_of].T
     low, middle, high = np.where(plan.malformed < 0, ends, np.nan)
-    if whole_iterations(system) or same_processor(some, peak(system), system).any():
+    if whole_iterations(system) or same_processor(some, system).any():
         return np.exp(low), np.exp(high)
     for number, codes in enumerate(named.tolist()):
         sides = kernel_sides(system, _datatype(codes))
@@ -166,7 +166,9 @@ def _ends(
     preset = _value_of("preset", codes[3])
     size = parameter_count(model)
     return some.groups.limits(
-        some.context(preset, peak(system), _datatype(codes), size, experts=model.has_experts)
+        some.context(
+            preset, system.provenance.family, _datatype(codes), size, experts=model.has_experts
+        )
     )
 
 
@@ -196,7 +198,7 @@ def belief(
         return None
     low, high = factors(model, system, Plan.of(execution), stats)
     facts = about(model, system, execution)
-    here = same_processor(some, facts["peak"], system)
+    here, related = same_processor(some, system), relatives(some, system)
     own = whole_iterations(system)
     time = float(stats["total_time"])
     usable = find_edition(execution.edition).machine(system).usable[0]
@@ -206,15 +208,17 @@ def belief(
         high=float(high[0]) * time,
         nearest=nearest(some, distance(some, facts)),
         outside=tuple(outside(some, facts, execution, here)),
-        remark=remark(some, facts, here, float(stats["mfu_causal"])),
+        remark=remark(some, facts, here, related, float(stats["mfu_causal"])),
         fitted=tuple(fitted(some, facts, execution)),
         memory=memory_error(some, float(stats["proc_mem_tier1_cap_req"]), usable),
-        basis=_basis(some, system, facts, here),
+        basis=_basis(some, system, facts, here, related),
     )
 
 
-def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) -> str:
-    """Say what an interval rests on."""
+def _basis(
+    some: Runs, system: System, facts: Mapping[str, Any], here: Array, related: Array
+) -> str:
+    """Return what an interval rests on, in one line."""
     if whole_iterations(system):
         return f"whole iterations that {called(facts)} was calibrated on"
     seen = ~some.groups.evidence
@@ -222,6 +226,7 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     names = {
         framework(facts["preset"]): some.of_framework(facts["preset"]),
         called(facts): here,
+        **({f"its relative {lender}": related} if (lender := _lender(system)) else {}),
         "16 bits" if facts["type"] in BITS_16 else facts["type"]: some.kinds == kind(facts["type"]),
     }
     if facts["preset"] in PRESETS[:2]:  # which no framework runs
@@ -231,5 +236,12 @@ def _basis(some: Runs, system: System, facts: Mapping[str, Any], here: Array) ->
     if here.any():
         return text
     if sides := kernel_sides(system, facts["type"]):
-        return f"{text}, with the residuals of kernels of {called(facts)}: {sides}"
+        return (
+            f"{text}, with the residuals of kernels of {_lender(system) or called(facts)}: {sides}"
+        )
     return f"{text}; kernels of {called(facts)} were not measured"
+
+
+def _lender(system: System) -> str:
+    """Return the system whose kernels a system borrows; empty if none."""
+    return system.provenance.borrowed.get("kernels", "")

@@ -105,6 +105,7 @@ class ByBatch(Displayed):
         return {
             "model": served.model.name,
             "system": served.system.name,
+            "provenance": served.system.provenance.to_dict(),
             "deployment": with_replicas(served.deployment),
             "workload": served.workload.to_dict(),
             "columns": {name: column.tolist() for name, column in self.columns.items()},

@@ -154,6 +154,7 @@ class Served(Displayed):
             "model": self.model.name,
             "seq_size": self.model.seq_size,
             "system": self.system.name,
+            "provenance": self.system.provenance.to_dict(),
             "deployment": with_replicas(self.deployment),
             "workload": self.workload.to_dict(),
             "method": "steady state",

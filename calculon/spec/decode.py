@@ -45,7 +45,8 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
     ----------
     cls : type
         A record class with declared fields. Its attribute ``unknown_keys`` says what an undeclared key is: an
-        ``"error"`` or worth a ``"warning"``; keys in ``silent_keys`` are skipped.
+        ``"error"`` or worth a ``"warning"``; keys in ``silent_keys`` are skipped. Its class method
+        ``from_silent_keys``, if there is one, returns further fields from the document.
     raw : object
         The document as the parser gave it.
     file : str
@@ -61,6 +62,9 @@ def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: An
         With every problem of the document.
     """
     problems: list[Problem] = []
+    derive = getattr(cls, "from_silent_keys", None)
+    if derive is not None and isinstance(raw, Mapping):
+        extra = derive(raw) | extra
     record = _record(cls, raw, place, problems, file, extra)
     if problems:
         raise SpecError(file, problems)

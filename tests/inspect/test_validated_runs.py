@@ -110,7 +110,9 @@ def test_it_is_that_of_the_sources():
     estimate = asked()
     found = estimate.belief
     groups = runs().groups
-    context = runs().context(facts_of(estimate)["preset"], 989e12, "bfloat16", 8e9, experts=False)
+    context = runs().context(
+        facts_of(estimate)["preset"], "NVIDIA Hopper", "bfloat16", 8e9, experts=False
+    )
     low, _, high = groups.limits(context)
     time = estimate.stats["total_time"]
     assert (found.low, found.high) == pytest.approx((time * math.exp(low), time * math.exp(high)))
@@ -233,7 +235,9 @@ def test_kernels_join_in_quadrature_where_no_step_was_validated(monkeypatch):
     extra = math.hypot(
         *(math.log1p(stated[name]["p90"] / 100) * size / total for name, size in sizes.items())
     )
-    context = runs().context(facts_of(estimate)["preset"], 989e12, "bfloat16", 8e9, experts=False)
+    context = runs().context(
+        facts_of(estimate)["preset"], "NVIDIA Hopper", "bfloat16", 8e9, experts=False
+    )
     low, middle, high = runs().groups.limits(context)
     assert math.log(found.high / total) == pytest.approx(middle + math.hypot(high - middle, extra))
     assert math.log(found.low / total) == pytest.approx(middle - math.hypot(middle - low, extra))
@@ -315,7 +319,7 @@ OUTSIDE = [
 def test_what_lies_outside_is_said(change, sentence):
     estimate = asked()
     facts = facts_of(estimate)
-    here = nearest_runs.same_processor(runs(), facts["peak"], estimate.system)
+    here = nearest_runs.same_processor(runs(), estimate.system)
     before = set(nearest_runs.outside(runs(), facts, estimate.execution, here))
     found = nearest_runs.outside(runs(), facts | change, estimate.execution, here)
     new = [text for text in found if text not in before]
@@ -347,16 +351,22 @@ def test_the_runs_are_all_inside():
         assert not [*nearest_runs.outside(runs(), facts, asked().execution, here)]
 
 
-def test_a_utilisation_above_all_measured_ones_is_remarked():
-    facts = facts_of(asked())
-    same = (runs().numbers("peak") == 989e12) & (runs().kinds == kind("bfloat16"))
-    here = runs().numbers("peak") == 989e12
-    best = runs().numbers("mfu_causal")[same].max()
-    assert nearest_runs.remark(runs(), facts, here, best) == ""
-    text = nearest_runs.remark(runs(), facts, here, best + 0.02)
-    assert text.startswith(f"MFU {100 * (best + 0.02):.0f} % causal; the best validated run on H")
-    assert f"has {100 * best:.0f} %" in text
-    assert nearest_runs.remark(runs(), facts, ~np.ones(len(runs()), bool), 0.99) == ""
+@pytest.mark.parametrize("experts", [0, 8])
+def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts):
+    facts = facts_of(asked()) | {"experts": experts}
+    here, none = runs().where("family", "NVIDIA Hopper"), np.zeros(len(runs()), bool)
+    alike = here & (runs().kinds == kind("bfloat16"))
+    alike &= (runs().numbers("experts") > 0) == bool(experts)
+    best = runs().numbers("mfu_causal")[alike].max()
+    assert nearest_runs.remark(runs(), facts, here, none, best) == ""
+    words = "with experts on" if experts else "on"
+    for own, related, on in ((here, none, words), (none, here, f"{words} its relative")):
+        text = nearest_runs.remark(runs(), facts, own, related, best + 0.02)
+        assert text.startswith(
+            f"MFU {100 * (best + 0.02):.0f} % causal; the best validated run {on} H"
+        )
+        assert f"has {100 * best:.0f} %" in text
+    assert nearest_runs.remark(runs(), facts, none, none, 0.99) == ""
 
 
 # -- cost -------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from calculon.apps.explore.offer import MODEL, SYSTEM
 from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
 from calculon.apps.explore.part import html
 from calculon.apps.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
+from calculon.apps.report.page_title import machine_notes
 from calculon.apps.report.texts import bandwidth, capacity, counted
 from calculon.architecture.parameters import active_count, parameter_count
 from calculon.frozen import dataclass
@@ -114,10 +115,11 @@ def _question_words(question: Question) -> Mapping[str, str]:
         else "no rate of"
     )
     node = f", {system.node:,} in a node" if system.node > 1 else ""
+    notes = "".join(f"; {note}" for note in machine_notes(system.provenance))
     return {
         "model": f"{scaled(parameter_count(model), digits=1)} parameters{active}, {counted(model.num_blocks, 'block')}",
         "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
-        f"{bandwidth(system.mem1.bandwidth)}{node}",
+        f"{bandwidth(system.mem1.bandwidth)}{node}{notes}",
         "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
     }
 

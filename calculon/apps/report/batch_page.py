@@ -7,6 +7,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from calculon.apps.report.grids import indented
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.serving_page import deployment_words, duration_of, rate, requests_words
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import percent
@@ -47,7 +48,7 @@ class BatchPage:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         d, w = self.document["deployment"], self.document["workload"]
         title = f"{self.document['model']} served by {d['num_procs']:,} x {self.document['system']}"
-        yield Text(title, "bold underline")
+        yield from page_title(title, "", self.document["provenance"])
         yield indented(Text(deployment_words(d)))
         yield indented(Text(requests_words(w)))
         yield Text()

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from calculon.apps.report.frontier import Axis, Frontier
 from calculon.apps.report.grids import grid, indented
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.serving_drafts import draft_mark
 from calculon.apps.report.serving_page import (
     duration_of,
@@ -99,9 +100,8 @@ class DeploymentsPage:
         found, counts = self.document, self.document["counts"]
         procs = ", ".join(f"{one:,}" for one in found["num_procs"][:8])
         procs += ", ..." if len(found["num_procs"]) > 8 else ""
-        yield Text(
-            f"Deployments of {found['model']} on {procs} x {found['system']}", "bold underline"
-        )
+        title = f"Deployments of {found['model']} on {procs} x {found['system']}"
+        yield from page_title(title, "", found.get("provenance", {}))
         table = grid("text", "text")
         rows = {
             "requests": requests_words(found["workload"]),

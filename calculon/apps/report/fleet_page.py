@@ -9,6 +9,7 @@ from rich.text import Text
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import TIGHT
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.run_defaults import defaults_section, price_words
 from calculon.apps.report.setup import add_interval
 from calculon.apps.report.text_tables import Column, Table
@@ -78,7 +79,7 @@ class FleetPage:
         asked = self.answer["question"]
         systems = ", ".join(stated_name(one) for one in asked["systems"])
         title = f"Fleets for {stated_name(asked['model'])}: {systems}"
-        yield Text.assemble((title, "bold underline"), ("   edition " + asked["edition"], "dim"))
+        yield from page_title(title, f"edition {asked['edition']}", *asked["systems"])
         table = grid("text", "text")
         limits = [f"{LIMITS[one['field']]} {one['in_words']}" for one in self.answer["limits"]]
         of_run = self.answer["tokens"]

@@ -9,6 +9,7 @@ from rich.text import Text
 from calculon.apps.report.campaign_sections import assumed_section
 from calculon.apps.report.campaign_words import interval_words, tokens_words
 from calculon.apps.report.grids import grid, indented
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import heading, percent
 from calculon.spec.origin import stated_name
@@ -37,7 +38,8 @@ class LargestModelPage:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         found = self.found
         procs = f"{found['num_procs']:,} x {found['system']}"
-        yield Text(f"Largest model on {procs} in {found['days']:,.3g} days", "bold underline")
+        title = f"Largest model on {procs} in {found['days']:,.3g} days"
+        yield from page_title(title, "", found["nearest"]["run"]["question"]["system"])
         table = grid("text", "text")
         for label, words in self._rate():
             table.add_row(Text(label, "dim"), Text(words))

@@ -24,6 +24,7 @@ from calculon.apps.report.layer_table import (
     operator_grid,
     split_name,
 )
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.setup import options as switched_on
 from calculon.apps.report.texts import counted, heading, seconds
 from calculon.spec.plan_words import expert_width, spreads_experts
@@ -108,8 +109,8 @@ class BlockPage:
             f"{_PARTS[model.get('part', 'block')]} of {model['name']}, "
             f"TP {execution['tensor_par']:,}{_contexts(execution)}{_experts(execution)} on {self.document['system']}"
         )
-        edition = f"   edition {self.document['edition']}"
-        yield Text.assemble((words, "bold underline"), (edition, "dim"))
+        machine = self.document["provenance"]
+        yield from page_title(words, f"edition {self.document['edition']}", machine)
         micro, length = (
             execution["microbatch_size"],
             execution.get("seq_length") or model["seq_size"],

@@ -11,6 +11,7 @@ from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.expert_section import experts_section
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.how_sure import WHY_TIED, chance, nearest_table, order_in_words, remarks
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.plans_table import mfu_name
 from calculon.apps.report.result import Result
 from calculon.apps.report.run_defaults import defaults_line
@@ -91,7 +92,7 @@ class PlanPage:
         asked = self.answer["question"]
         procs = f"{asked['num_procs'][0]:,} x {stated_name(asked['system'])}"
         title = f"Plan for {stated_name(asked['model'])} on {procs}"
-        yield Text.assemble((title, "bold underline"), ("   edition " + asked["edition"], "dim"))
+        yield from page_title(title, f"edition {asked['edition']}", asked["system"])
         table = grid("text", "text")
         tokens = asked["batch_size"] * asked["seq_size"]
         batch = f"{counted(asked['batch_size'], 'sequence')} of {asked['seq_size']:,} = {scaled(tokens)} tokens a step"

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from calculon.apps.report.frontier import Axis, Frontier
 from calculon.apps.report.grids import indented
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.serving_page import (
     duration_of,
     rate,
@@ -42,13 +43,15 @@ class ServingFrontierPage:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         title = f"{self.document['model']} served by {counts_words(self.document['num_procs'])}"
-        yield Text(title, "bold underline")
+        curves = self.document["curves"]
+        yield from page_title(
+            title, "", *(one["provenance"] | {"name": one["system"]} for one in curves)
+        )
         yield indented(Text(requests_words(self.document["workload"])))
         types = all_types(self.document)
         if len(types) == 1:
             yield indented(Text(types[0]))
         yield Text()
-        curves = self.document["curves"]
         letters = ascii_uppercase if len(curves) > 1 else ("",)
         told = [
             (f"{letters[number % len(letters)]}{place}", curve["system"], point)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented, side_by_side
 from calculon.apps.report.page import SIDE_BY_SIDE
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.serving_drafts import draft_notes, draft_words
 from calculon.apps.report.serving_prefixes import (
     has_prefixes,
@@ -98,7 +99,7 @@ class ServingPage:
     def _question(self) -> Iterator[RenderableType]:
         d, w = self.deployment, self.workload
         title = f"{self.served['model']} served by {d['num_procs']:,} x {self.served['system']}"
-        yield Text(title, "bold underline")
+        yield from page_title(title, "", self.served.get("provenance", {}))
         rows = {
             "deployment": deployment_words(d),
             "requests": requests_words(w),

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.model_details import details
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.result import Result, seq_length
 from calculon.apps.report.texts import bandwidth, capacity, counted, level_text
 from calculon.spec.execution import Execution
@@ -58,9 +59,10 @@ NARROW_WITH_INTERVAL = 100
 """The same where they have an interval."""
 
 
-def title(result: Result) -> Text:
-    """Return the first line of the page."""
-    return Text.assemble((result.title, "bold underline"), (f"   edition {result.terms}", "dim"))
+def title(result: Result) -> Iterator[RenderableType]:
+    """Yield the title of the page."""
+    machine = (result.question or {}).get("system", {})
+    yield from page_title(result.title, f"edition {result.terms}", machine)
 
 
 def setup(result: Result) -> RenderableType:

@@ -11,6 +11,7 @@ from calculon.apps.report.bars import Bar, Share
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented, styled
 from calculon.apps.report.page import GROUP_COLORS, PARTS
+from calculon.apps.report.page_title import page_title
 from calculon.apps.report.result import Result
 from calculon.apps.report.texts import heading
 from calculon.errors import in_words
@@ -80,7 +81,7 @@ class WhyPage:
         if self.result is not None:
             time = self.digits.duration(self.result.value("total_time"))
             title = f"Why {stated_name(asked['model'])} takes {time} a step on {procs}"
-        yield Text.assemble((title, "bold underline"), ("   edition " + terms, "dim"))
+        yield from page_title(title, f"edition {terms}", asked["system"])
         yield indented(Text(plan_words(self.fields, self.usual(self.fields))))
         if unread := self.answer["unread"]:
             told = ", ".join(f"{name}={plain(value)}" for name, value in unread.items())

@@ -85,7 +85,8 @@ def frontiers(several: Sequence[DeploymentSearch]) -> dict[str, Any]:
         own = [by_batch(serve(space.model, one, space.system, space.workload)) for one in free]
         points = _points(own, space.workload)
         none = None if points else _none(found)
-        curves.append({"system": space.system.name, "points": points, "none": none})
+        machine = {"system": space.system.name, "provenance": space.system.provenance.to_dict()}
+        curves.append({**machine, "points": points, "none": none})
     if not any(curve["points"] for curve in curves):
         raise Infeasible(
             "nothing", "; ".join(f"{one.space.system.name}: {one.why}" for one in several)

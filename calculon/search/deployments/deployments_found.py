@@ -182,6 +182,7 @@ class DeploymentSearch(Displayed):
         return {
             "model": space.model.name,
             "system": space.system.name,
+            "provenance": space.system.provenance.to_dict(),
             "workload": space.workload.to_dict(),
             "num_procs": list(space.counts),
             "objectives": [f"{one.statistic.name}:{one.sense}" for one in self.objectives],

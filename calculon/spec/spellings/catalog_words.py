@@ -7,7 +7,7 @@ Names of models are compared without case and separators, and without the organi
 for a tuned model of the same shape; a point between digits counts. Names of systems are compared as sets of words, in
 any order, and words of its name and the size of its memory may be added to an alias: the system that states ``h100``
 is also meant by ``h100-80gb``. Files of the published tool have their exact names alone where there is a fuller file:
-every system that says nothing about itself, and every model beside which there is a NAME-hf.
+every system that states no aliases, and every model beside which there is a NAME-hf.
 """
 
 import re
@@ -87,7 +87,7 @@ def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """What a file says of itself: anything at all, its aliases with their reasons, and its memory as a word."""
+    """What a file says of itself: whether it states aliases, these with their reasons, and its memory as a word."""
 
     anything: bool
     aliases: Mapping[str, str]
@@ -111,7 +111,9 @@ def _stated(path: Path) -> _Stated:
     named = found if isinstance(found, Mapping) else dict.fromkeys(found, "")
     size = memory.get("GiB") if isinstance(memory, Mapping) else None
     words = (f"{size}g",) if isinstance(size, int) else ()
-    return _Stated(True, {str(name): str(reason) for name, reason in named.items()}, words)
+    return _Stated(
+        "aliases" in about, {str(name): str(reason) for name, reason in named.items()}, words
+    )
 
 
 def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:

@@ -1,0 +1,59 @@
+"""The title of a page, and what a reader must know about the machine before believing any number below it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from calculon.apps.report.grids import indented
+from calculon.spec.machine_provenance import Provenance
+
+UNMEASURED = "unmeasured machine"
+"""Note on a processor without a validated run and without a measured kernel."""
+
+
+def page_title(
+    title: str, terms: str = "", *machines: Mapping[str, Any]
+) -> Iterator[RenderableType]:
+    """Yield the title of a page with its terms, then a line for each machine that borrows figures.
+
+    Parameters
+    ----------
+    title
+        What the page is about.
+    terms
+        Edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
+    *machines
+        Provenance of each machine of the page (:meth:`Provenance.to_dict`), perhaps among other members.
+    """
+    notes = ", ".join(filter(None, (terms, _unmeasured(machines))))
+    yield Text.assemble((title, "bold underline"), (f"   {notes}" if notes else "", "dim"))
+    for machine in machines:
+        if words := borrowed_words(machine):
+            of = f" for {machine['name']}" if len(machines) > 1 else ""
+            yield indented(Text(f"borrowed{of}: {words}", "dim"))
+
+
+def machine_notes(provenance: Provenance) -> Iterator[str]:
+    """Yield what a reader must know about a machine, in phrases: that it was never measured, and what it borrows."""
+    if provenance.unmeasured:
+        yield UNMEASURED
+    if provenance.borrowed:
+        yield f"borrowed: {provenance.in_words}"
+
+
+def borrowed_words(machine: Mapping[str, Any]) -> str:
+    """Return the figures that a machine borrows, and from which; empty if none."""
+    return Provenance(borrowed=machine.get("borrowed", {})).in_words
+
+
+def _unmeasured(machines: tuple[Mapping[str, Any], ...]) -> str:
+    """Return the note for the machines that were never measured, with their names if there are several machines."""
+    never = [one for one in machines if one.get("unmeasured")]
+    if not never:
+        return ""
+    if len(machines) == 1:
+        return UNMEASURED
+    names = ", ".join(str(one["name"]) for one in never)
+    return f"{UNMEASURED}{'s' if len(never) > 1 else ''}: {names}"
