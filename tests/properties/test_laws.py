@@ -191,7 +191,7 @@ def test_a_better_machine_is_never_slower_overlap_or_not(table, names, factor):
         _assert_below(after["total_time"][run], before["total_time"][run], name)
 
 
-@settings(max_examples=12)
+@settings(max_examples=draws(12))
 @given(
     table=corrected_tables(6),
     operations=measured_collectives(),
