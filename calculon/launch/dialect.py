@@ -15,6 +15,7 @@ from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.server import Server
+from calculon.launch.texts import budget
 from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
@@ -454,7 +455,11 @@ def read(
         For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and for a
         contradiction, with both numbers.
     """
-    reading = Reading(dialect.parse(text, file, variables or {}), num_procs, server)
+    with budget.reading(file) as limits:
+        limits.spend_text(text)
+        parsed = dialect.parse(text, file, variables or {})
+    _check_numbers(parsed)
+    reading = Reading(parsed, num_procs, server)
     for row in dialect.rows:
         reading.lenient = row.subject != dialect.subject
         reading.used.update(row.settings)
@@ -471,6 +476,18 @@ def read(
         stated=reading.parsed.settings,
         **_sorted(dialect, reading),
     )
+
+
+def _check_numbers(parsed: Parsed) -> None:
+    """Raise for a setting with a number that no setting has, and that Python may refuse to convert or print."""
+    for one in parsed.settings.values():
+        left = [one.value]
+        while left:
+            value = left.pop()
+            if isinstance(value, int) and abs(value) >= budget.LARGEST_NUMBER:
+                raise budget.too_large(one.place or parsed.file, one.name)
+            if isinstance(value, (list, dict)):
+                left += value.values() if isinstance(value, dict) else value
 
 
 def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
