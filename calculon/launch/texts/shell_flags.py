@@ -286,7 +286,7 @@ class _Lines:
 
     def place(self, name: str) -> str:
         """Return the last line with a name that is no comment."""
-        self.budget.check_time()
+        self.budget.spend_values(1)
         name = name.replace("_", "-")
         at = self.text.rfind(name)
         while at >= 0 and _IN_NAME.match(self.text, at + len(name)):

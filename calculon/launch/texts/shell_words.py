@@ -6,6 +6,7 @@ Source: IEEE Std 1003.1 (POSIX), *Shell Command Language*; GNU Bash manual, *Arr
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
@@ -53,7 +54,11 @@ class Group:
 
 Statement = Simple | Array | Choice | Group
 
-_ENDS = ("&&", "||", ";;", ";", "&", "|", "\n", "(", ")")
+_ENDS = re.compile(r"&&|\|\||;;|[;&|\n()]")
+_BLANKS = re.compile(r"[ \t\r]+")
+_PLAIN = re.compile(r"[^ \t\r\n;&|()<>\\'\"`$]+")
+"""Characters of a word that mean themselves."""
+
 _RESERVED = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
 _ASSIGNS_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=\Z")
 _OPENING = {"(": ")", "{": "}"}
@@ -61,8 +66,7 @@ _REDIRECTS = re.compile(r"&>|\d*[<>]")
 _REDIRECTION = re.compile(r"\d*(<<<|<<-|<<|&>>|&>|>>|>&|<&|>\||>|<)[ \t]*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     """A word or an operator; an array has words, a here document a text."""
 
     text: str
@@ -88,8 +92,8 @@ class _Lexer:
 
     def _next(self) -> None:
         text, at = self.text, self.place
-        if text[at] in " \t\r":
-            self.place += 1
+        if blanks := _BLANKS.match(text, at):
+            self.place = blanks.end()
         elif text.startswith("\\\n", at):
             self.place, self.line = at + 2, self.line + 1
         elif text[at] == "#":
@@ -97,10 +101,10 @@ class _Lexer:
             self.place = len(text) if end < 0 else end
         elif _REDIRECTS.match(text, at):
             self._redirection()
-        elif operator := next((one for one in _ENDS if text.startswith(one, at)), ""):
-            self.found.append(_Token(operator, self.line, operator=True))
-            self.place += len(operator)
-            if operator == "\n":
+        elif operator := _ENDS.match(text, at):
+            self.found.append(_Token(operator[0], self.line, operator=True))
+            self.place = operator.end()
+            if operator[0] == "\n":
                 self.line += 1
                 self._read_documents()
         else:
@@ -136,7 +140,9 @@ class _Lexer:
         text = self.text
         while at < len(text):
             char = text[at]
-            if char == "\\":
+            if plain := _PLAIN.match(text, at):
+                at = plain.end()
+            elif char == "\\":
                 self.line += text.startswith("\\\n", at)
                 at += 2
             elif char in "'\"`" or text.startswith(("$(", "${"), at):

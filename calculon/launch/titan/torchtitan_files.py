@@ -215,7 +215,7 @@ def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 def _beside(named: str, file: str) -> Parsed | None:
     """Return what a configuration says that a script names, where it is in the folder of the script or below it."""
-    around = Path(os.path.realpath(file)).parent
+    around = os.path.realpath(Path(file).parent)
     for path in (Path(named), Path(file).parent / named):
         try:
             place = Path(os.path.realpath(path))

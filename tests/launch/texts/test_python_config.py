@@ -149,7 +149,7 @@ def test_what_is_no_configuration_is_refused(text, message):
 
 def test_calls_of_functions_are_bounded():
     several = "".join(f"def f{i}():\n    return C(a=f{i + 1}(), b=f{i + 1}())\n" for i in range(20))
-    with pytest.raises(SpecError, match="at most 100,000 statements|read within"):
+    with pytest.raises(SpecError, match=r"at most 100,000 statements|read within"):
         _read(f"{several}def f20():\n    return C(x=1)\n")
 
 
