@@ -6,9 +6,10 @@ effect is not modelled, or as unknown. So is a value that the file alone does no
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from typing import Any, Literal
 
 from calculon.display import Displayed
@@ -494,15 +495,18 @@ def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
     """Return every setting of a file, sorted by what became of it."""
     kinds = ("used", "ignored", "not_modelled", "unknown", "unresolved")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    lost, ignored = any_of(dialect.not_modelled), any_of(dialect.no_effect)
     for name, setting in reading.parsed.settings.items():
-        patterns = dialect.not_modelled.items()
-        effect = next((words for one, words in patterns if fnmatchcase(name, one)), "")
+        effect = ""
+        if lost.match(name):
+            effects = dialect.not_modelled.items()
+            effect = next(words for one, words in effects if fnmatchcase(name, one))
         if name in reading.lost:
             found["not_modelled"].append((setting, reading.lost[name]))
         elif name in reading.used:
             open_ended = isinstance(setting.value, Unresolved)
             found["unresolved" if open_ended else "used"].append(setting)
-        elif _matches(name, dialect.no_effect):
+        elif ignored.match(name):
             found["ignored"].append(setting)
         elif effect:
             found["not_modelled"].append((setting, effect))
@@ -606,5 +610,6 @@ def write(
     return dialect.render(settings, processors, head)
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    """Return an expression for names that match one of several patterns, such as ``--lora-*``."""
+    return re.compile("|".join(map(translate, patterns)) or r"(?!)")

@@ -12,6 +12,7 @@ from calculon.launch.engines.vllm import VLLM
 from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.server import Server
+from calculon.launch.texts.budget import TEXT, reading
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
 _ALL = (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
@@ -41,6 +42,8 @@ def find_dialect(name: str, among: Mapping[str, Dialect] = FORMATS) -> Dialect:
 
 def recognised(text: str, file: str) -> Dialect | None:
     """Return the dialect of training that a text is of, given the name of its file; nothing where it is of none."""
+    if len(text) > TEXT:
+        return None
     if file.endswith(".toml"):  # whatever the names of its settings
         return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
     return next((one for one in DIALECTS.values() if one.recognises(text, file)), None)
@@ -48,6 +51,8 @@ def recognised(text: str, file: str) -> Dialect | None:
 
 def recognised_engine(text: str, file: str) -> Dialect | None:
     """Return the engine that a text starts, likewise."""
+    if len(text) > TEXT:
+        return None
     return next((one for one in ENGINES.values() if one.recognises(text, file)), None)
 
 
@@ -76,7 +81,9 @@ def read_launch(
     SpecError
         For a text that is of no dialect, and as :func:`calculon.launch.dialect.read`.
     """
-    found = find_dialect(dialect) if dialect else _any(text, file)
+    with reading(file) as budget:
+        budget.spend_text(text)  # before anything looks through it
+        found = find_dialect(dialect) if dialect else _any(text, file)
     if found is None:
         wanted = f"a launch file of {', '.join(FORMATS)}"
         hint = "state the format before the file where it is one of these"

@@ -28,6 +28,10 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _HINT = "write out fewer values, or leave out what does not concern the launch"
 
 
+class ExhaustedError(SpecError):
+    """A file that is more than its budget allows."""
+
+
 class Budget:
     """What is left for reading a launch file.
 
@@ -85,8 +89,8 @@ class Budget:
         if time.thread_time() > self._end:
             raise self._exhausted(f"a file that is read within {SECONDS} s")
 
-    def _exhausted(self, wanted: str) -> SpecError:
-        return SpecError(self.file, Problem("", wanted, "more", _HINT))
+    def _exhausted(self, wanted: str) -> ExhaustedError:
+        return ExhaustedError(self.file, Problem("", wanted, "more", _HINT))
 
 
 _current: ContextVar[Budget | None] = ContextVar("budget", default=None)

@@ -60,7 +60,7 @@ _OF_MODELS = re.compile(r"torchtitan\.models\.(\w+)")
 _SECTION = re.compile(r"\s*\[\s*([\w.\"-]+)\s*\]")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
 _DOTTED = re.compile(r"\s*([\w.\"-]+)\s*=")
-_DIGITS = re.compile(r"=\s*[+-]?[0-9_]{4000}")
+_DIGITS = re.compile(r"[0-9_]{4000}")
 _DEEPEST = 100
 """Tables in each other."""
 
@@ -262,13 +262,22 @@ def _of_toml(text: str, file: str) -> Parsed:
         wanted = "TOML" if file.endswith(".toml") else "TOML, or Python"
         try:
             tables = tomllib.loads(text)
-        except ValueError as error:
+        except tomllib.TOMLDecodeError as error:
             raise SpecError(file, Problem("", wanted, str(error))) from None
+        except ValueError:  # of a number with more digits than Python converts
+            raise _of_digits(text, file, lines) from None
         found = {
             name: Setting(name, value, f"{file}:{lines[name]}" if name in lines else file)
             for name, value in _flat(tables)
         }
     return Parsed(file, found)
+
+
+def _of_digits(text: str, file: str, lines: Mapping[str, int]) -> SpecError:
+    """Return the error of the first number of very many digits."""
+    longest = _DIGITS.search(text)
+    number = text.count("\n", 0, longest.start() if longest else 0) + 1
+    return too_large(f"{file}:{number}", next((n for n, at in lines.items() if at == number), ""))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -285,7 +294,7 @@ def _lines(text: str, file: str) -> dict[str, int]:
     Raises
     ------
     SpecError
-        For a name of more parts, and a number of more digits, than the parser can take.
+        For a name of more parts than the parser can take.
     """
     found, section = {}, ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -293,8 +302,6 @@ def _lines(text: str, file: str) -> dict[str, int]:
             section = begun[1].replace('"', "") + "."
         elif key := _KEY.match(line):
             found[section + key[1]] = number
-            if _DIGITS.search(line):
-                raise too_large(f"{file}:{number}", section + key[1])
         name = begun or _DOTTED.match(line)
         if name and name[1].count(".") > _DEEPEST:
             wanted = f"a name of at most {_DEEPEST} parts"
