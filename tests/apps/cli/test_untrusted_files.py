@@ -180,3 +180,96 @@ def test_files_of_strangers_are_read_soon_or_refused(file, text, error, run, tmp
     assert len(out) < 20_000
     assert seconds < MOST_SECONDS
     assert grown < MOST_MEMORY
+
+
+ESCAPES = {
+    "keys": (
+        "a\x1b[31m.yaml",
+        f'{HEAD}"\\e[31mred\\a": 1\n',
+        r"\x1b[31mred\x07 1  a\x1b[31m.yaml:3",
+    ),
+    "values": ("a.sh", f"{TRAIN} --foo 'x\x1b[31m'\n", r"--foo x\x1b[31m"),
+    "notes": ("a.sh", f"source 'x\x1b[31m'\n{TRAIN}\n", r"Note: x\x1b[31m is not read"),
+    "open": ("a.sh", f"{TRAIN} --foo $(echo '\x1b[31m')\n", r"--foo $(echo '\x1b[31m')"),
+}
+
+
+@pytest.mark.parametrize(("file", "text", "shown"), ESCAPES.values(), ids=ESCAPES)
+def test_nothing_of_a_file_acts_on_the_terminal(file, text, shown, run, tmp_path):
+    (tmp_path / file).write_text(text)
+    code, out, err = run("import-flags", file, "--procs", 8)
+    assert (code, err) == (0, "")
+    assert shown in out
+    assert all(line.isprintable() for line in out.splitlines())
+
+
+def test_nothing_of_a_file_acts_on_the_terminal_in_other_pages(run, tmp_path):
+    file = "a\x1b[31m.yaml"
+    more = "mixed_precision: bf16\nper_device_train_batch_size: 1\nmax_length: 1024\n"
+    (tmp_path / file).write_text(f'{HEAD}num_processes: 8\n{more}"\\e[31mred": 1\n')
+    plan = run("plan", "gpt2-124M", "a100-80g", "8", "--mine", file)
+    assert (plan.code, r"as a\x1b[31m.yaml" in plan.out) == (0, True)
+    assert r"\x1b[31mred" in plan.err
+    compared = run(
+        "compare", f"gpt2-124M,{file},a100_80g", f"gpt2-124M,{file}#num_procs=8,a100_80g", "-d"
+    )
+    for line in (plan.out + plan.err + compared.out + compared.err).splitlines():
+        assert line.isprintable()
+
+
+def test_long_values_are_cut(run, tmp_path):
+    (tmp_path / "a.sh").write_text(f"{TRAIN} --{'f' * 5000} 1 --foo {'x' * 5000}\n")
+    code, out, _ = run("import-flags", "a.sh", "--procs", 8)
+    assert code == 0
+    assert 2 * 200 < len(out) < 2000
+
+
+def test_a_page_says_how_many_settings_it_leaves_out(run, tmp_path):
+    (tmp_path / "a.yaml").write_text(HEAD + lines(1100, lambda i: f"k{i}: 1"))
+    code, out, _ = run("import-flags", "a.yaml", "--procs", 8)
+    assert code == 0
+    assert "  k1000 1" in out
+    assert "and 100 settings more, which --format json lists" in out
+
+
+@pytest.mark.parametrize("named", ["../any.toml", "{above}/any.toml", "below/link.toml", "\0.toml"])
+def test_files_above_a_script_are_not_read(named, run, tmp_path):
+    folder = tmp_path / "scripts"
+    (folder / "below").mkdir(parents=True)
+    (tmp_path / "any.toml").write_text('[secret]\ntoken = "abc"\n')
+    (folder / "below/link.toml").symlink_to(tmp_path / "any.toml")
+    word = named.format(above=tmp_path)
+    (folder / "a.sh").write_text(
+        f"NGPU=8 CONFIG_FILE={word} ./run_train.sh --job.config_file {word} --training.seq-len 4096\n"
+    )
+    for form in ("text", "json"):
+        code, out, err = run("import-flags", "scripts/a.sh", "--procs", 8, "--format", form)
+        assert (code, err) == (0, "")
+        assert "is not read" in " ".join(out.split())
+        assert "abc" not in out
+        assert "secret" not in out
+
+
+@pytest.mark.parametrize(
+    "named", ["below/any.toml", "../scripts/below/any.toml", "{above}/any.toml"]
+)
+def test_files_below_a_script_are_read(named, run, tmp_path):
+    (tmp_path / "scripts/below").mkdir(parents=True)
+    (tmp_path / "scripts/below/any.toml").write_text(f"{TITAN}local_batch_size=2\n")
+    word = named.format(above=tmp_path / "scripts/below")
+    script = tmp_path / "scripts/a.sh"
+    script.write_text(f"NGPU=8 ./run_train.sh --job.config_file {word}\n")
+    code, out, _ = run("import-flags", script, "--procs", 8)
+    assert code == 0
+    assert "training.seq_len 4096" in out
+
+
+def test_files_that_a_script_refers_to_share_its_budget(run, tmp_path):
+    (tmp_path / "any.toml").write_text(f"{TITAN}#{'x' * 990_000}")
+    script = "NGPU=8 ./run_train.sh --job.config_file any.toml\n"
+    (tmp_path / "a.sh").write_text(script)
+    assert run("import-flags", "a.sh", "--procs", 8).code == 0
+    (tmp_path / "a.sh").write_text(f"{script}#{'x' * 20_000}\n")
+    code, _, err = run("import-flags", "a.sh", "--procs", 8)
+    assert code == 2
+    assert "a.sh: expected text of at most 1,000,000 characters" in err
