@@ -6,17 +6,18 @@ effect is not modelled, or as unknown. So is a value that the file alone does no
 """
 
 import math
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
-from fnmatch import fnmatchcase, translate
+from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.server import Server
-from calculon.launch.texts import budget
+from calculon.launch.texts.name_patterns import any_of
+from calculon.launch.texts.reading_budget import check_numbers
+from calculon.launch.texts.reading_budget import reading as reading_file
 from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
@@ -456,10 +457,11 @@ def read(
         For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and for a
         contradiction, with both numbers.
     """
-    with budget.reading(file) as limits:
-        limits.spend_text(text)
+    with reading_file(file) as budget:
+        budget.spend_text(text)
         parsed = dialect.parse(text, file, variables or {})
-    _check_numbers(parsed)
+    for one in parsed.settings.values():
+        check_numbers(one.value, one.place or file, one.name)
     reading = Reading(parsed, num_procs, server)
     for row in dialect.rows:
         reading.lenient = row.subject != dialect.subject
@@ -477,18 +479,6 @@ def read(
         stated=reading.parsed.settings,
         **_sorted(dialect, reading),
     )
-
-
-def _check_numbers(parsed: Parsed) -> None:
-    """Raise for a setting with a number that no setting has, and that Python may refuse to convert or print."""
-    for one in parsed.settings.values():
-        left = [one.value]
-        while left:
-            value = left.pop()
-            if isinstance(value, int) and abs(value) >= budget.LARGEST_NUMBER:
-                raise budget.too_large(one.place or parsed.file, one.name)
-            if isinstance(value, (list, dict)):
-                left += value.values() if isinstance(value, dict) else value
 
 
 def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
@@ -608,8 +598,3 @@ def write(
     told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
     head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
-
-
-def any_of(patterns: Iterable[str]) -> re.Pattern[str]:
-    """Return an expression for names that match one of several patterns, such as ``--lora-*``."""
-    return re.compile("|".join(map(translate, patterns)) or r"(?!)")

@@ -12,7 +12,7 @@ from calculon.launch.engines.vllm import VLLM
 from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.server import Server
-from calculon.launch.texts.budget import TEXT, reading
+from calculon.launch.texts.reading_budget import TEXT, reading
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
 _ALL = (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)

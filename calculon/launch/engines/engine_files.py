@@ -11,7 +11,7 @@ from typing import Any
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Parsed, Setting, plain
-from calculon.launch.texts.budget import ExhaustedError
+from calculon.launch.texts.reading_budget import ExhaustedError
 from calculon.launch.texts.shell_flags import parse_script
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in

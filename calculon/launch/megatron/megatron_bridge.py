@@ -19,7 +19,6 @@ from calculon.launch.dialect import (
     Row,
     Setting,
     Unresolved,
-    any_of,
 )
 from calculon.launch.megatron.megatron_bridge_words import (
     IGNORED,
@@ -33,6 +32,7 @@ from calculon.launch.megatron.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
 from calculon.launch.texts import yaml_config
+from calculon.launch.texts.name_patterns import any_of
 from calculon.launch.texts.python_config import read_configuration
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import parse_script

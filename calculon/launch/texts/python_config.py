@@ -16,8 +16,9 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
-from calculon.launch.texts.budget import LARGEST_NUMBER, Budget, reading, too_large
 from calculon.launch.texts.python_entry import Function, entry, returns
+from calculon.launch.texts.python_syntax import parsed
+from calculon.launch.texts.reading_budget import LARGEST_NUMBER, Budget, reading
 from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree, spend_list
 
 Scope = dict[str, Any]
@@ -136,38 +137,6 @@ def read_configuration(text: str, file: str, variables: Mapping[str, str]) -> Co
     """
     with reading(file) as budget:
         return _configuration(parsed(text, file), file, variables, budget)
-
-
-def parsed(text: str, file: str) -> ast.Module:
-    """Return the tree of a text in Python.
-
-    Raises
-    ------
-    SpecError
-        For what is not Python or more than the budget allows, and for a number that is too large for a setting.
-    """
-    with reading(file) as budget:
-        budget.spend_tokens(text)
-    try:
-        module = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{file}:{line}" if line else file
-        found = getattr(error, "msg", None) or str(error)
-        raise SpecError(place, Problem("", "a configuration in Python", found)) from None
-    for node in ast.walk(module):
-        for below in ast.iter_child_nodes(node):
-            number = below.value if isinstance(below, ast.Constant) else None
-            if isinstance(number, int) and number >= LARGEST_NUMBER:
-                raise too_large(f"{file}:{below.lineno}", _set_by(node))
-    return module
-
-
-def _set_by(node: ast.AST) -> str:
-    """Return the name that a node of a syntax tree gives a value; empty for any that gives none."""
-    if isinstance(node, ast.Assign | ast.AnnAssign):
-        return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
-    return (node.arg or "") if isinstance(node, ast.keyword) else ""
 
 
 def _configuration(

@@ -11,7 +11,7 @@ from dataclasses import field
 
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
-from calculon.launch.texts.budget import Budget, reading
+from calculon.launch.texts.reading_budget import Budget, reading
 from calculon.launch.texts.shell_arithmetic import alike, decided, whole
 from calculon.launch.texts.shell_words import Array, Choice, Group, Simple, Statement, statements
 

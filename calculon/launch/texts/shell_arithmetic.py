@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from calculon.launch.texts.budget import Budget
+from calculon.launch.texts.reading_budget import Budget
 
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b,

@@ -13,7 +13,7 @@ from itertools import takewhile
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Parsed, Setting, Unresolved
-from calculon.launch.texts.budget import Budget, reading
+from calculon.launch.texts.reading_budget import Budget, reading
 from calculon.launch.texts.shell import OPEN_CHARACTER, Command, Script, run
 
 _NODES = {

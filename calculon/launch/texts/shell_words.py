@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
-from calculon.launch.texts.budget import Budget, reading
+from calculon.launch.texts.reading_budget import Budget, reading
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calculon.frozen import dataclass
-from calculon.launch.texts.budget import Budget
+from calculon.launch.texts.reading_budget import Budget
 
 TARGET = "_target_"
 """Name of the class or function that makes an object, beside its settings, as Hydra writes it."""

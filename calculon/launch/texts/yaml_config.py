@@ -10,7 +10,7 @@ from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Unresolved
-from calculon.launch.texts.budget import LARGEST_NUMBER, Budget, reading, too_large
+from calculon.launch.texts.reading_budget import LARGEST_NUMBER, Budget, reading, too_large
 from calculon.launch.texts.tree import TARGET, Leaf, Tree
 
 _TORCH_TYPE = re.compile(r"torch\.(\w+)")
@@ -62,11 +62,11 @@ def _composed(text: str, file: str, budget: Budget) -> Tree:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             """Compose a node; that of an alias counts as many values as what it stands for."""
-            line = self.peek_event().start_mark.line + 1
             alias, before = self.check_event(yaml.AliasEvent), self.count
             node: Any = super().compose_node(parent, index)
             if alias and id(node) not in sizes:
-                raise SpecError(f"{file}:{line}", Problem("", "values", "a value inside itself"))
+                place = f"{file}:{node.start_mark.line + 1}"
+                raise SpecError(place, Problem("", "values", "a value inside itself"))
             size = sizes[id(node)] if alias else 1
             budget.spend_values(size)
             self.count += size

@@ -12,14 +12,9 @@ from typing import Any
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Fields, Parsed, Reading, Setting
-from calculon.launch.texts.budget import reading, too_large
-from calculon.launch.texts.python_config import (
-    Call,
-    held,
-    parsed,
-    read_configuration,
-    short_name,
-)
+from calculon.launch.texts.python_config import Call, held, read_configuration, short_name
+from calculon.launch.texts.python_syntax import parsed
+from calculon.launch.texts.reading_budget import reading, too_large
 from calculon.launch.texts.shell_flags import PROGRAM, parse_script
 from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
 from calculon.spec import catalog

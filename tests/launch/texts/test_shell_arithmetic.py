@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.launch.texts.budget import Budget
+from calculon.launch.texts.reading_budget import Budget
 from calculon.launch.texts.shell_arithmetic import decided, whole
 
 

@@ -119,6 +119,17 @@ def reading(file: str) -> Iterator[Budget]:
         _current.reset(token)
 
 
+def check_numbers(value: object, place: str, setting: str) -> None:
+    """Raise for a setting with a number from :data:`LARGEST_NUMBER` on, which may be in lists."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, int) and abs(one) >= LARGEST_NUMBER:
+            raise too_large(place, setting)
+        if isinstance(one, (list, dict)):
+            left += one.values() if isinstance(one, dict) else one
+
+
 def too_large(place: str, setting: str) -> SpecError:
     """Return the error of a setting with a number from :data:`LARGEST_NUMBER` on."""
     wanted = f"numbers below {LARGEST_NUMBER:.0e}"
