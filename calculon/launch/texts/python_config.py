@@ -181,18 +181,19 @@ def _acts(module: ast.Module, reader: "_Reader") -> bool:
     for statement in module.body:
         if isinstance(statement, Function | ast.ClassDef):
             continue
-        left: list[tuple[ast.AST, bool]] = [(statement, False)]
+        left: list[tuple[ast.AST, bool, bool]] = [(statement, False, False)]
         while left:
-            node, called = left.pop()
+            node, in_call, in_expression = left.pop()
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 return True
             if isinstance(node, ast.Name) and (
-                (called and node.id in reader.functions)
-                or (isinstance(statement, ast.Expr) and isinstance(reader.scope.get(node.id), Call))
+                (in_call and node.id in reader.functions)
+                or (in_expression and isinstance(reader.scope.get(node.id), Call))
             ):
                 return True
-            called = called or isinstance(node, ast.Call)
-            left += ((below, called) for below in ast.iter_child_nodes(node))
+            in_call = in_call or isinstance(node, ast.Call)
+            in_expression = in_expression or isinstance(node, ast.Expr)
+            left += ((below, in_call, in_expression) for below in ast.iter_child_nodes(node))
     return False
 
 

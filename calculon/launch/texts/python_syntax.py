@@ -35,5 +35,8 @@ def parsed(text: str, file: str) -> ast.Module:
 def _set_by(node: ast.AST) -> str:
     """Return the name that a node of a syntax tree gives a value; empty for any that gives none."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
-        return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+        try:
+            return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+        except ValueError:  # of a large number as the key
+            return ""
     return (node.arg or "") if isinstance(node, ast.keyword) else ""

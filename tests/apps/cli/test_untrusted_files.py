@@ -37,7 +37,7 @@ def lines(count: int, line: Callable[[int], str], *, start: int = 1) -> str:
     return "".join(f"{line(i)}\n" for i in range(start, count + start))
 
 
-TIME = r"a file that is read within 1\.5 s"
+TIME = r"a file that is read within 1\.2 s"
 """On a slow machine time is exhausted first."""
 
 TEXT = "text of at most 1,000,000 characters"
@@ -164,6 +164,51 @@ FILES = {
         lambda: f"{TITAN}[{'.'.join('a' * 20_000)}]\n",
         r"a\.toml:5: 'a\.a\.a.*: expected a name of at most 100 parts",
     ),
+    "huge file": Untrusted("a", lambda: "x torchtitan\n" * 4_000_000, TEXT),
+    "flags": Untrusted(
+        "a.sh", lambda: TRAIN + "".join(f" --f{i} 1" for i in range(60_000)), VALUES
+    ),
+    "settings in TOML": Untrusted("a.toml", lambda: TITAN + lines(15_000, lambda i: f"k{i}=1"), ""),
+    "here documents of an engine": Untrusted(
+        "a.sh", lambda: "vllm serve m -tp 4\n" + lines(20_000, lambda i: f"cat <<Q{i}"), ""
+    ),
+    "variables": Untrusted("a.sh", lambda: lines(20_000, lambda i: f"V{i}=1") + f"{TRAIN}\n", ""),
+    "quoted text": Untrusted("a.sh", lambda: f'A="{"x" * 600_000}"\n{TRAIN}\n', ""),
+    "question marks": Untrusted("a.sh", lambda: f"A=$(({'?' * 60_000}))\n{TRAIN}\n", ""),
+    "replacements": Untrusted(
+        "a.sh",
+        lambda: f"A={'x' * 100_000}\nB=${{A//x/{'y' * 100_000}}}\n{TRAIN}\n",
+        CHARACTERS,
+    ),
+    "documents that run themselves": Untrusted(
+        "a.sh",
+        lambda: f"A='bash <<X\n$A\nX\nbash <<Y\n$A\nY'\nbash <<Z\n$A\nZ\n{TRAIN}\n",
+        "too deep a nesting",
+    ),
+    "redirection first": Untrusted("a.sh", lambda: f"&> log\n{TRAIN}\n", ""),
+    "compared lists": Untrusted(
+        "a.py",
+        lambda: BRIDGE.format("a=[1]\nb=[1]\n" + "a=[a,a]\nb=[b,b]\n" * 60 + "c=a==b"),
+        VALUES,
+    ),
+    "list in itself": Untrusted(
+        "a.py", lambda: BRIDGE.format("a=[1]\na.append(a)") + "cfg.model.foo=a\n", VALUES
+    ),
+    "number as a key": Untrusted(
+        "a.py",
+        lambda: BRIDGE.format(f"a={{}}\na[0x{'f' * 50_000}]=0x{'f' * 50_000}"),
+        rf"a\.py:3: expected {LARGE}",
+    ),
+    "number in a list": Untrusted(
+        "a.toml",
+        lambda: f"{TITAN}y=[1,{FAR_TOO_LONG}]\n",
+        rf"a\.toml:5: training\.y: expected {LARGE}",
+    ),
+    "number in JSON": Untrusted(
+        "a.json",
+        lambda: f'{{"zero_optimization": {{"stage": 1}}, "train_batch_size": {"9" * 4000}}}',
+        rf"a\.json: train_batch_size: expected {LARGE}",
+    ),
 }
 
 
@@ -177,7 +222,7 @@ def test_files_of_strangers_are_read_soon_or_refused(file, text, error, run, tmp
     seconds, grown = time.thread_time() - begin, peak() - before
     assert (code, err.count("\n")) == ((2, 1) if error else (0, 0)), (code, err[:2000])
     assert re.search(error, err), err[:2000]
-    assert len(out) < 20_000
+    assert len(out) < 50_000
     assert seconds < MOST_SECONDS
     assert grown < MOST_MEMORY
 

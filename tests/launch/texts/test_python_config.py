@@ -255,6 +255,11 @@ def test_configurations_in_a_list_are_below_their_names():
     assert _read(text) == {"callbacks.A.x": 1, "callbacks.B.y": 2}
 
 
+def test_a_configuration_that_is_handed_on_below_a_condition_counts_before_functions():
+    text = "def f():\n    return C(x=1)\ncfg = C(y=2)\nif __name__ == '__main__':\n    train(cfg)\n"
+    assert _read(text)["y"] == 2
+
+
 def test_nothing_is_run():
     text = "import os\nos.abort()\nc.a = __import__('os').abort()\nc.b = open('/nowhere')\n"
     assert "c.a" not in _read(text)
