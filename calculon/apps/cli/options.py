@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from calculon.apps.cli.streams import LogFile, escaped, tell
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import STDIN, check_output
@@ -90,9 +90,19 @@ class Parser(argparse.ArgumentParser):
         lines = "\n".join(f"  {line}" for line in examples.splitlines())
         self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments; the error of an unknown option names the nearest known one."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
+            hint = nearest(option, [*self._option_string_actions])
+            self.error(
+                "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
+            )
+        return found
+
     def error(self, message: str) -> NoReturn:
-        """Print usage and message on standard error, and leave with exit code 2."""
-        tell(self.format_usage().rstrip())
+        """Print the message on standard error, and leave with exit code 2."""
         tell(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
 
