@@ -535,19 +535,21 @@ def _load(
     raw, question = as_mapping(source), cast("Mapping[str, Any]", {})
     if raw is not None:
         name, document, file, path = argument, catalog.whole(argument, raw, argument), argument, ""
+        note = ""
     else:
         if not isinstance(source, (str, os.PathLike)) or not str(source):
             raise SpecError(argument, _no_source(argument, source))
         path = os.fsdecode(source)
         name, document, question = _read(argument, path, changes)
         file = "<stdin>" if name == "stdin" else path
+        note = catalog.note(argument, path)
         path = (
             path if name == "stdin" or Path(path).exists() else name
         )  # a word for one of the catalog
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
-    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
+    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest, note=note)
     return document, file, origin, question
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from calculon.apps.report.text_tables import Table
+    from calculon.hardware.system import System
+    from calculon.spec.model import Model
 
 LEVELS = {
     "NOTSET": 0,
@@ -105,6 +107,12 @@ class Parser(argparse.ArgumentParser):
         """Print the message on standard error, and leave with exit code 2."""
         tell(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+def log_note(log: "Log", spec: "Model | System") -> None:
+    """Say what a word for several systems was taken for."""
+    if spec.origin is not None and spec.origin.note:
+        log(spec.origin.note)
 
 
 class Suggested(tuple[str, ...]):

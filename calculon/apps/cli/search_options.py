@@ -11,7 +11,7 @@ from calculon.apps.cli.campaign_options import (
     campaign_source,
 )
 from calculon.apps.cli.changes import add_changes, with_changes
-from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
+from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, log_note, one_of
 from calculon.apps.cli.streams import tell
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
@@ -295,6 +295,7 @@ def log_edition(log: Log, edition: str) -> None:
 def log_changes(log: Log, *specs: "Model | System") -> None:
     """Say which models and systems were changed with ``--set``."""
     for one in specs:
+        log_note(log, one)
         if one.origin is not None and one.origin.changes:
             log(f"{type(one).__name__}: {one.name}")
 

@@ -24,7 +24,7 @@ from calculon.apps.report.how_sure import remarks
 from calculon.apps.report.page import SIDE_BY_SIDE
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import counted, heading, level_text, percent
+from calculon.apps.report.texts import counted, heading, level_text, percent, title_lines
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
 from calculon.units import amount, between, known
@@ -113,7 +113,7 @@ class CampaignPage:
         asked = self.run["question"]
         procs = f"{self.fields['num_procs']:,} x {stated_name(asked['system'])}"
         title = f"Training run of {stated_name(asked['model'])} on {procs}"
-        yield Text.assemble((title, "bold underline"), (f"   edition {asked['edition']}", "dim"))
+        yield from title_lines(title, asked["edition"], asked["system"])
         steps, loss = sum(one["steps"] for one in self.run["parts"]), self.run["expected_loss"]
         each = f"{loss['tokens_per_parameter']:,.3g} for each parameter"
         rows = {

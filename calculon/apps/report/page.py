@@ -75,7 +75,7 @@ class Page:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
-        yield from (title(result), setup(result), Text())
+        yield from (*title(result), setup(result), Text())
         yield from (key_figures(result, options.max_width), Text())
         if result.belief is not None:
             yield from (*_how_sure(result.belief), Text())

@@ -18,7 +18,7 @@ from calculon.apps.report.settings_section import settings_section
 from calculon.apps.report.setup import add_interval, speed_with_interval
 from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import counted, heading, token_count
+from calculon.apps.report.texts import counted, heading, title_lines, token_count
 from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
 from calculon.presets import plain
 from calculon.spec.origin import stated_name
@@ -91,7 +91,7 @@ class PlanPage:
         asked = self.answer["question"]
         procs = f"{asked['num_procs'][0]:,} x {stated_name(asked['system'])}"
         title = f"Plan for {stated_name(asked['model'])} on {procs}"
-        yield Text.assemble((title, "bold underline"), ("   edition " + asked["edition"], "dim"))
+        yield from title_lines(title, asked["edition"], asked["system"])
         table = grid("text", "text")
         tokens = asked["batch_size"] * asked["seq_size"]
         batch = f"{counted(asked['batch_size'], 'sequence')} of {asked['seq_size']:,} = {scaled(tokens)} tokens a step"

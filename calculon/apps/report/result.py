@@ -38,7 +38,7 @@ class Document:
 class Machine:
     """A system: peak matrix rate (FLOP/s), both memory tiers (B, B/s), and the achieved bandwidth of networks (B/s).
 
-    ``usable`` is what an execution may use of the capacities.
+    ``usable`` is what an execution may use of the capacities, ``note`` what a word for several systems was taken for.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Machine:
     usable: tuple[float, float]
     bandwidths: tuple[float, float]
     networks: tuple[float, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

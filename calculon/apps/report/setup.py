@@ -11,7 +11,7 @@ from rich.text import Text
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.model_details import details
 from calculon.apps.report.result import Result, seq_length
-from calculon.apps.report.texts import bandwidth, capacity, counted, level_text
+from calculon.apps.report.texts import bandwidth, capacity, counted, level_text, title_lines
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.plan_words import expert_replicas, expert_width, spreads_experts
@@ -58,9 +58,10 @@ NARROW_WITH_INTERVAL = 100
 """The same where they have an interval."""
 
 
-def title(result: Result) -> Text:
-    """Return the first line of the page."""
-    return Text.assemble((result.title, "bold underline"), (f"   edition {result.terms}", "dim"))
+def title(result: Result) -> Iterator[Text]:
+    """Yield the first lines of the page."""
+    note = result.inputs.machine.note if result.inputs else ""
+    return title_lines(result.title, result.terms, {"note": note})
 
 
 def setup(result: Result) -> RenderableType:

@@ -1,12 +1,14 @@
 """How reports word headings, shares, times and sizes."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+from calculon.spec.named_values import PUBLISHED
+from calculon.spec.origin import stated_name
 from calculon.units import GIB, Unit, duration, scaled, significant
 
 
@@ -15,6 +17,24 @@ def heading(text: str, remark: "Text | str" = "") -> "Text":
     from rich.text import Text
 
     return Text.assemble((text, "bold"), ": " if remark else "", remark)
+
+
+def title_lines(title: str, terms: str, system: Mapping[str, Any]) -> Iterator["Text"]:
+    """Yield the title of a page with edition and preset, and the note on a word for several systems, if there is one.
+
+    `system` is the system of the question of a result.
+    """
+    from rich.text import Text
+
+    yield Text.assemble((title, "bold underline"), (f"   edition {terms}", "dim"))
+    if note := system.get("note"):
+        yield Text(f"  {note}", "dim")
+
+
+def edition_and_preset(asked: Mapping[str, Any]) -> str:
+    """Return the edition of a question and, unless it is the published one, the name of its preset."""
+    published = asked["edition"] == PUBLISHED
+    return str(asked["edition"]) + ("" if published else f", {stated_name(asked['preset'])}")
 
 
 def percent(share: float) -> str:

@@ -12,7 +12,7 @@ from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented, styled
 from calculon.apps.report.page import GROUP_COLORS, PARTS
 from calculon.apps.report.result import Result
-from calculon.apps.report.texts import heading
+from calculon.apps.report.texts import edition_and_preset, heading, title_lines
 from calculon.errors import in_words
 from calculon.presets import plain
 from calculon.spec.named_values import PUBLISHED
@@ -72,15 +72,14 @@ class WhyPage:
 
     def _title(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]
-        preset = stated_name(asked["preset"])
-        terms = asked["edition"] + ("" if asked["edition"] == PUBLISHED else f", {preset}")
+        terms = edition_and_preset(asked)
         procs = f"{self.fields['num_procs']:,} x {stated_name(asked['system'])}"
         does = "runs" if self.answer["runs"] else "cannot run"
         title = f"Why {stated_name(asked['model'])} {does} on {procs}"
         if self.result is not None:
             time = self.digits.duration(self.result.value("total_time"))
             title = f"Why {stated_name(asked['model'])} takes {time} a step on {procs}"
-        yield Text.assemble((title, "bold underline"), ("   edition " + terms, "dim"))
+        yield from title_lines(title, terms, asked["system"])
         yield indented(Text(plan_words(self.fields, self.usual(self.fields))))
         if unread := self.answer["unread"]:
             told = ", ".join(f"{name}={plain(value)}" for name, value in unread.items())

@@ -41,6 +41,7 @@ def result_of(estimate: "Estimate", *, details: bool = True) -> "Result":
             usable=EDITIONS[estimate.edition].machine(system).usable,
             bandwidths=(system.mem1.bandwidth, system.mem2.bandwidth),
             networks=tuple(one.bandwidth * one.efficiency for one in system.networks),
+            note=system.origin.note if system.origin else "",
         ),
         networks={axis.degree: int(networks[axis.name][0]) for axis in AXES},
     )

@@ -61,7 +61,6 @@ def test_a_recipe_needs_edition_corrected(run):
         (2, "512 - 1k", "NUM_PROCS: expected counts such as 512,1024"),
         (3, "2k", "MAX_BATCH: expected a batch in sequences (512) or in tokens"),
         (4, "fp9", "expected one of float8, float16, bfloat16, float32, bf16"),
-        (5, "a100", "Hint: did you mean a100_40g_sxm or a100_80g_sxm?"),
         (
             5,
             "8xh100",
@@ -93,3 +92,27 @@ def test_a_strict_value_of_a_file_names_the_one_that_was_meant(run, tmp_path):
     code, _, err = run("llm", "llama3-8B", str(path), "h100", "-")
     assert code == 2
     assert "did you mean 'bfloat16'?" in err
+
+
+PLAN = ("llama3-8B", "llama3-8B_h100x64")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("llm", *PLAN, "h100", "-"),
+        ("why", *PLAN, "h100"),
+        ("sensitivity", *PLAN, "h100"),
+        ("block", *PLAN, "h100"),
+        ("campaign", *PLAN, "h100", "--tokens", "1T"),
+        ("loe", "llama3-8B", "8", "64", "bf16", "h100", "-", "-q", "--fix", "tensor_par=2"),
+        ("plan", "llama3-8B", "8", "h100", "--fix", "tensor_par=2"),
+        ("serve", "llama3-8B", "1", "h100", "--prompt", "1k", "--output", "200", "--rate", "1"),
+    ],
+    ids=lambda call: call[0],
+)
+def test_pages_say_what_a_word_for_several_systems_was_taken_for(run, call):
+    told = "h100: h100_80g_sxm; also h100-pcie, h100-nvl\n"
+    assert told in run(*call).out
+    exact = ["h100_80g_sxm" if word == "h100" else word for word in call]
+    assert "also h100-pcie" not in run(*exact).out
