@@ -13,7 +13,7 @@ import numpy as np
 from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.presets import COMMON, Preset, filled, find_preset
+from calculon.presets import Preset, causes, filled, find_preset
 from calculon.records import columns
 from calculon.run_figures import RUN_FIGURES
 from calculon.spec import catalog
@@ -256,7 +256,7 @@ def _asked(
         found = decode(Execution, fields_of, file)
     except SpecError as error:
         entries = framework.entries if framework else {}
-        problems = _causes(error.problems, stated, fields_of, entries)
+        problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
     return Asked(found, framework or find_preset(found.preset), origin, question)
 
@@ -283,48 +283,6 @@ def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Ma
             if name in _FIELDS[Execution] and not (name in optional and value != value)  # noqa: PLR0124
         }
     return raw, file, origin, question
-
-
-_MANY = 3
-"""Missing fields up to which each is told."""
-
-_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
-
-
-def _causes(
-    problems: Sequence[Problem],
-    stated: Mapping[str, Any],
-    whole: Mapping[str, Any],
-    entries: Mapping[str, Any],
-) -> list[Problem]:
-    """Return the problems of an execution without those that only follow from others.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        What the decoder says.
-    stated, whole : mapping of str to object
-        The fields that were stated, and with what the preset filled in.
-    entries : mapping
-        The fields that the preset fills in where it can.
-    """
-    found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
-    if entries and not {"num_procs", "data_par"} & stated.keys():
-        found.append(_EITHER)
-    elif "data_par" in whole and "data_par" not in stated and not found:
-        parts = ("context_par",) if whole.get("context_par", 1) != 1 else ()
-        names = ("tensor_par", *parts, "pipeline_par")
-        degrees = " * ".join(shown(whole.get(name)) for name in names)
-        wanted = f"a multiple of {' * '.join(names)} = {degrees}, since data_par is left out"
-        found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
-    usual = find_preset(COMMON).entries
-    absent = [one.field for one in found if one.field in usual and one.field not in stated]
-    if not entries and "edition" not in stated and len(absent) > _MANY:
-        left = [one for one in found if one.field not in absent]
-        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
-        missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
-        return [*left, Problem("edition", wanted, missing)]
-    return found or list(problems)
 
 
 def owner(

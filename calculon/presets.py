@@ -5,7 +5,7 @@ framework does not have. Each is a file of ``examples/presets``, every entry wit
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from typing import Any
@@ -457,6 +457,48 @@ def filled(
         return stated, None
     chosen, found = agreed(named, framework, file)
     return found.completed({**stated, "edition": chosen}), found
+
+
+_MANY = 3
+"""Missing fields up to which each is told."""
+
+_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
+
+
+def causes(
+    problems: Sequence[Problem],
+    stated: Mapping[str, Any],
+    whole: Mapping[str, Any],
+    entries: Mapping[str, Any],
+) -> list[Problem]:
+    """Return the problems of an execution without those that only follow from others.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        What the decoder says.
+    stated, whole : mapping of str to object
+        The fields that were stated, and with what the preset filled in.
+    entries : mapping
+        The fields that the preset fills in where it can.
+    """
+    found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
+    if entries and not {"num_procs", "data_par"} & stated.keys():
+        found.append(_EITHER)
+    elif "data_par" in whole and "data_par" not in stated and not found:
+        parts = ("context_par",) if whole.get("context_par", 1) != 1 else ()
+        names = ("tensor_par", *parts, "pipeline_par")
+        degrees = " * ".join(shown(whole.get(name)) for name in names)
+        wanted = f"a multiple of {' * '.join(names)} = {degrees}, since data_par is left out"
+        found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
+    usual = find_preset(COMMON).entries
+    absent = [one.field for one in found if one.field in usual and one.field not in stated]
+    if not entries and "edition" not in stated and len(absent) > _MANY:
+        left = [one for one in found if one.field not in absent]
+        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
+        missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
+        return [*left, Problem("edition", wanted, missing)]
+    return found or list(problems)
 
 
 def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
