@@ -13,7 +13,7 @@ import numpy as np
 from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.presets import Preset, causes, filled, find_preset
+from calculon.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.records import columns
 from calculon.run_figures import RUN_FIGURES
 from calculon.spec import catalog
@@ -57,6 +57,9 @@ _SPECS: dict[str, type] = {"model": Model, "execution": Execution, "system": Sys
 
 _FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in _SPECS.values()}
 
+_NEEDED = {*_FIELDS[Execution]} - optional_defaults(Execution).keys()
+"""Fields of the published tool, which its executions state."""
+
 _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 """The fields of each kind of spec, as files name them."""
 
@@ -97,7 +100,11 @@ def system(source: Source | System) -> System:
 def _decoded(argument: str, record: type[Model] | type[System], source: Any) -> Model | System:
     """Return a model or system that knows where it is from."""
     raw, file, origin, _ = _load(argument, record, source)
-    found = decode(record, raw, file, name=titled(origin.name, origin.changes))
+    extra = {"name": titled(origin.name, origin.changes)}
+    about = raw.get("about") if record is System and isinstance(raw, Mapping) else None
+    if isinstance(about, Mapping):
+        extra["family"] = str(about.get("family", ""))
+    found = decode(record, raw, file, **extra)
     object.__setattr__(found, "origin", origin)
     return found
 
@@ -108,6 +115,7 @@ def execution(
     edition: str | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
+    system: System | None = None,
 ) -> Execution:
     """Return an execution from a catalog name, a path, a mapping or a record; errors as in :func:`model`.
 
@@ -122,8 +130,12 @@ def execution(
         else that of the edition. A record leaves nothing out.
     changes : mapping, optional
         Fields to change first.
+    system : System, optional
+        Where it runs, which decides :func:`calculon.presets.usual_preset`; without it that is ``common``.
     """
-    return asked_execution(source, edition=edition, preset=preset, changes=changes).execution
+    return asked_execution(
+        source, edition=edition, preset=preset, changes=changes, system=system
+    ).execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +171,10 @@ def asked_execution(
     edition: str | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
+    system: System | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
-    return _asked(source, edition, preset, changes)
+    return _asked(source, edition, preset, changes, system=system)
 
 
 STAND_INS: Mapping[str, Any] = {"tensor_par": 1, "pipeline_par": 1, "batch_size": 1}
@@ -191,7 +204,11 @@ class Readable:
 
 
 def readable_execution(
-    source: Source | Execution, *, edition: str | None = None, preset: str | None = None
+    source: Source | Execution,
+    *,
+    edition: str | None = None,
+    preset: str | None = None,
+    system: System | None = None,
 ) -> Readable:
     """Return an execution as far as it can be read, and what of it cannot.
 
@@ -201,11 +218,11 @@ def readable_execution(
         Where too little can be read; otherwise as :func:`execution`.
     """
     try:
-        return Readable(_asked(source, edition, preset))
+        return Readable(_asked(source, edition, preset, system=system))
     except SpecError as error:
         if isinstance(source, Execution):
             raise
-        found, left_out = _readable(source, edition, preset, error)
+        found, left_out = _readable(source, edition, preset, error, system)
         kept = {"num_procs"} if left_out else set()
         names = [one.field for one in error.problems if one.field not in kept]
         fields = (name for name in names if hasattr(found.execution, name))
@@ -214,14 +231,18 @@ def readable_execution(
 
 
 def _readable(
-    source: Source, edition: str | None, preset: str | None, error: SpecError
+    source: Source,
+    edition: str | None,
+    preset: str | None,
+    error: SpecError,
+    system: System | None,
 ) -> tuple[Asked, tuple[str, ...]]:
     """Return an execution without the fields of an error, and what of it nobody stated: with processors if possible."""
     names = [one.field for one in error.problems]
     rest = [name for name in names if name != "num_procs"]
     for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
         try:
-            found = _asked(source, edition, preset, unread=unread, replicas=replicas)
+            found = _asked(source, edition, preset, unread=unread, replicas=replicas, system=system)
         except SpecError:
             continue
         return found, ("data_par",) if replicas else ()
@@ -236,6 +257,7 @@ def _asked(
     *,
     unread: Collection[str] = (),
     replicas: bool = False,
+    system: System | None = None,
 ) -> Asked:
     """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
     asked = {**(changes or {})}
@@ -247,9 +269,11 @@ def _asked(
         whole = replace(source, **asked) if asked else source
         return Asked(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
-    stated = {name: one for name, one in {**raw, **asked}.items() if name not in unread}
+    given = {**raw, **asked}
+    stated = {name: one for name, one in given.items() if name not in unread}
     stated |= {name: one for name, one in STAND_INS.items() if name in unread}
-    fields_of, framework = filled(stated, edition, preset, file)
+    usual = COMMON if system is None or given.keys() >= _NEEDED else usual_preset(system.family)
+    fields_of, framework = filled(stated, edition, preset, file, usual)
     if replicas and isinstance(count := fields_of.get("data_par"), float):
         fields_of = {**fields_of, "data_par": max(1, int(count))}
     try:

@@ -398,11 +398,13 @@ def _beyond(file: _File) -> Iterator[Problem]:
             yield Problem(place, "nothing in a preset of your own", "a list", why)
 
 
-def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tuple[str, Preset]:
+def agreed(
+    edition: str | None, stated: str | None, file: str = "preset", usual: str = COMMON
+) -> tuple[str, Preset]:
     """Return the edition and the preset of an execution from those that are stated of the two.
 
     Without an edition it is the one that the preset needs: the published one, unless a framework is named. Without a
-    preset it is that of the edition: the published forms, or what all frameworks share. `file` is named in messages.
+    preset it is that of the edition: the published forms, or the `usual` one. `file` is named in messages.
 
     Raises
     ------
@@ -411,7 +413,7 @@ def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tup
     """
     if stated is None:
         edition = edition or PUBLISHED
-        return edition, find_preset(PUBLISHED_FORMS if edition == PUBLISHED else COMMON)
+        return edition, find_preset(PUBLISHED_FORMS if edition == PUBLISHED else usual)
     preset = find_preset(stated)
     needed = PUBLISHED if preset.published else CORRECTED
     if edition == PUBLISHED != needed:
@@ -419,6 +421,30 @@ def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tup
         problem = Problem("edition", wanted, PUBLISHED, "presets are not published")
         raise SpecError(file, problem)
     return edition or needed, preset
+
+
+FRAMEWORK = "megatron-lm"
+"""Preset of a question that names none, on processors that the framework runs on."""
+
+RUNS_ON = ("NVIDIA", "AMD")
+"""Makers of the processors that it runs on."""
+
+
+def usual_preset(family: str) -> str:
+    """Return the preset of a question of edition ``corrected`` that names none.
+
+    Every command takes it for a plan, a search, and an execution that leaves out fields of the published tool. An
+    execution that states all of those names no framework: ``common`` fills in the others and refuses nothing.
+
+    Parameters
+    ----------
+    family : str
+        Maker and generation of the processors, as the file of a system states them.
+
+    >>> usual_preset("NVIDIA Hopper"), usual_preset("Google TPU")
+    ('megatron-lm', 'common')
+    """
+    return COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
 
 
 def _is_file(stated: object) -> bool:
@@ -431,6 +457,7 @@ def filled(
     edition: str | None = None,
     preset: str | None = None,
     file: str = "preset",
+    usual: str = COMMON,
 ) -> tuple[Mapping[str, Any], Preset | None]:
     """Return fields of an execution, or columns of alike ones, with what its preset fills in, and that preset.
 
@@ -444,6 +471,8 @@ def filled(
         Asked for in place of those that are stated.
     file : str
         Where the fields came from, for messages.
+    usual : str
+        Preset of edition ``corrected`` if none is named.
 
     Raises
     ------
@@ -455,7 +484,7 @@ def filled(
     known = preset is not None or framework is None or framework in PRESETS or _is_file(framework)
     if not known or named not in (None, *EDITION_NAMES):
         return stated, None
-    chosen, found = agreed(named, framework, file)
+    chosen, found = agreed(named, framework, file, usual)
     return found.completed({**stated, "edition": chosen}), found
 
 

@@ -59,6 +59,7 @@ class System(Displayed):
         forgiving=True,
     )
     name: str = field(default="system", compare=False)
+    family: str = field(default="", repr=False, compare=False)
     variants: int = field(default=0, repr=False, compare=False)
     origin: Origin | None = field(default=None, init=False, repr=False, compare=False)
     fabric: Fabric = field(init=False, repr=False, compare=False)

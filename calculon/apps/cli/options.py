@@ -36,6 +36,9 @@ LEVELS = {
 
 STDOUT = "-"
 
+USUAL = "megatron-lm on processors of NVIDIA and AMD, common on others"
+"""The preset of a question of edition ``corrected`` that names none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -240,7 +243,7 @@ def add_edition(
 def add_preset(
     parser: argparse.ArgumentParser,
     several: bool = False,
-    absent: str = "what the execution says; else, in edition corrected, what all frameworks share",
+    absent: str = f"what the execution says; else common if it states all fields of the published tool, else {USUAL}",
     files: bool = True,
 ) -> None:
     """Declare ``--preset``: a framework by name or, with `files`, a file; others as for :func:`add_edition`."""
