@@ -307,7 +307,7 @@ def test_no_other_name_has_two_meanings():
         for one in {spelled(name), *map(spelled, about.get("aliases", []))}:
             meanings.setdefault(one, []).append(name)
     several = {one: names for one, names in meanings.items() if len(names) > 1}
-    both = ["a100_40g_sxm", "a100_80g_sxm"]  # stated in both, so that who writes it is told of both
+    both = ["a100_40g_sxm", "a100_80g_sxm"]  # of which the second is the usual one
     assert several == dict.fromkeys(("a100", "dgxa100", "hgxa100"), both)
 
 
