@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import combinations, groupby, islice, product
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ def remedies(
     settings = [*_freed(space, tries)]
     if misses:
         settings += _options(space, misses, tries)
-    settings.sort(key=lambda one: one.found.stats["total_time"])
+    settings.sort(key=lambda one: one.found.stats["total_time"] or inf)
     others: list[Remedy] = []
     if misses:
         others += _sequence(space, misses[0], tries)

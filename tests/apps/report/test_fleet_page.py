@@ -148,7 +148,7 @@ def test_a_line_has_all_defaults_that_nobody_stated():
     text = defaults_line(told_defaults(stated, []), [price]).plain
     assert "restart" not in text
     assert "detect 60 s (assumption" in text
-    assert "price 2.50 USD/h (on demand, 2025-10, a list)" in text
+    assert "price 2.50 USD/h (on demand, 2025-10, old, a list)" in text
     given = price | {"kind": "given", "source": "", "date": ""}
     assert "price" not in defaults_line(told_defaults(stated, []), [given]).plain
     assert value_of({"value": "async", "unit": ""}) == "async"
