@@ -83,7 +83,7 @@ class Draw:
         told = [f"{what}, {self.source}" if self.source else what, self.date]
         known = ", ".join(one for one in told if one)
         guessed = "; ".join(ASSUMED[one] for one in self.assumed)
-        return f"{known}; assumptions without a source: {guessed}" if guessed else known
+        return f"{known}; assumptions: {guessed}" if guessed else known
 
     def per_processor(self, processors: Values, nodes: Values) -> Values:
         """Return the power in steps of a processor with its share of its node, in W."""
