@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import calculon
+from calculon import inputs
 from calculon.campaign.energy import (
     ASSUMED,
     OVERHEAD_SHARE,
@@ -153,7 +153,7 @@ def test_a_stated_share_of_the_rest_of_a_node_counts():
     assert "overhead" not in some.assumed
     found = energy(some, 72, 1, busy_hours=10.0)
     assert found.nodes == pytest.approx(0.19 * found.stepping)
-    rack = calculon.inputs.system("gb200_nvl72").ext.power
+    rack = inputs.system("gb200_nvl72").ext.power
     assert rack.overhead_share < OVERHEAD_SHARE / 2  # cooled by liquid, and a CPU for 2
 
 
