@@ -95,8 +95,8 @@ FIGURES = {
         "float8": 9000 * SPARSE,
         "float16": 4500 * SPARSE,
         "bfloat16": 4500 * SPARSE,
-        "float32": 80,
-        "vector": {"float8": 2 * 80, "float16": 2 * 80, "bfloat16": 2 * 80, "float32": 80},
+        "float32": 75,
+        "vector": {"float8": 2 * 75, "float16": 2 * 75, "bfloat16": 2 * 75, "float32": 75},
         "GB": 1440 / 8,
         "GBps": 64000 / 8,
         "nvlink": 14400 / 8 * BOTH_DIRECTIONS,
@@ -204,7 +204,9 @@ def test_curves_step_at_the_same_durations(name):
         "vector": (PUBLISHED["vector"]["float16"], "tflops", "gflops_efficiency"),
     }.items():
         steps = {threshold / section[rate] for threshold, _ in section[curve]}
-        for engine in raw[kind].values():
+        for datatype, engine in raw[kind].items():
+            if f"{kind}.{datatype}.{curve}" in raw["about"]["sources"]:
+                continue  # a curve of measured products has steps of its own
             for threshold, _ in engine[curve]:
                 assert any(threshold / engine[rate] == pytest.approx(s, rel=0.05) for s in steps)
 
