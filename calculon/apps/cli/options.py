@@ -118,6 +118,15 @@ def log_note(log: "Log", spec: "Model | System") -> None:
         log(spec.origin.note)
 
 
+def log_machine(log: "Log", system: "System") -> None:
+    """Print what a reader must know about a system, above a page without a title."""
+    from calculon.apps.report.page_title import machine_sentences
+
+    log_note(log, system)
+    for sentence in machine_sentences(system.provenance.to_dict()):
+        log(sentence)
+
+
 class Suggested(tuple[str, ...]):
     """Choices that help and shells show, of an argument that takes other words as well."""
 

@@ -115,7 +115,7 @@ def _question_words(question: Question) -> Mapping[str, str]:
         else "no rate of"
     )
     node = f", {system.node:,} in a node" if system.node > 1 else ""
-    notes = "".join(f"; {note}" for note in machine_notes(system.provenance))
+    notes = "".join(f"; {note}" for note in machine_notes(system.provenance.to_dict()))
     return {
         "model": f"{scaled(parameter_count(model), digits=1)} parameters{active}, {counted(model.num_blocks, 'block')}",
         "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calculon.apps.report.how_sure import Order, order_in_words
 from calculon.apps.report.page import PARTS
+from calculon.apps.report.page_title import lettered_notes
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import percent
@@ -209,7 +210,7 @@ class Comparison(Displayed):
 
     @property
     def sureness(self) -> Iterator[str]:
-        """The intervals of the times, and which results are distinguishable, each in a sentence."""
+        """The intervals of the times, which results are distinguishable, and notes on machines, each in a sentence."""
         pairs = zip(self.letters, self.results, strict=True)
         ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
         if ends:
@@ -226,6 +227,8 @@ class Comparison(Displayed):
                 f"A and {letter} are {order_in_words(order, 'A', letter)}: they differ by {by} a sample; "
                 f"measured runs of plans so unlike confirm an order from {percent(order['margin'])} on"
             )
+        machines = ((one.question or {}).get("system", {}) for one in self.results)
+        yield from lettered_notes(self.letters, machines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""

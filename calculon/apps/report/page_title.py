@@ -1,6 +1,6 @@
 """The title of a page, and what a reader must know about the machine before believing any number below it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import RenderableType
@@ -38,12 +38,31 @@ def page_title(
             yield indented(Text(f"borrowed{of}: {words}", "dim"))
 
 
-def machine_notes(provenance: Provenance) -> Iterator[str]:
-    """Yield what a reader must know about a machine, in phrases: that it was never measured, and what it borrows."""
-    if provenance.unmeasured:
+def machine_notes(machine: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a reader must know about a machine, in phrases: that it was never measured, and what it borrows.
+
+    The machine is its provenance as plain data (:meth:`Provenance.to_dict`).
+    """
+    if machine.get("unmeasured"):
         yield UNMEASURED
-    if provenance.borrowed:
-        yield f"borrowed: {provenance.in_words}"
+    if words := borrowed_words(machine):
+        yield f"borrowed: {words}"
+
+
+def machine_sentences(machine: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the notes on a machine as lines of their own, for output without a title."""
+    for note in machine_notes(machine):
+        yield f"{note[0].upper()}{note[1:]}"
+
+
+def lettered_notes(letters: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the notes on the machines of compared results, each behind the letters of its results."""
+    found: dict[str, list[str]] = {}
+    for letter, machine in zip(letters, machines, strict=True):
+        if words := "; ".join(machine_notes(machine)):
+            found.setdefault(words, []).append(letter)
+    for words, several in found.items():
+        yield f"{', '.join(several)}: {words}"
 
 
 def borrowed_words(machine: Mapping[str, Any]) -> str:

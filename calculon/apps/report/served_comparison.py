@@ -13,6 +13,7 @@ from calculon.apps.report.comparison_tables import (
     parts_table,
     value_columns,
 )
+from calculon.apps.report.page_title import lettered_notes
 from calculon.apps.report.result import Document
 from calculon.apps.report.serving_page import CAUSES
 from calculon.apps.report.text_tables import Column, Section, Table
@@ -142,7 +143,9 @@ class ServedComparison(Displayed):
             if one.missed
         )
         if shown:
-            found.append(Section(title, figures_table(self, shown), missed))
+            machines = (one.document.get("provenance", {}) for one in self.results)
+            notes = (*missed, *lettered_notes(self.letters, machines))
+            found.append(Section(title, figures_table(self, shown), notes))
         for name, words in _PASSES.items():
             texts = zip(self.letters, (_pass(one, name) for one in self.results), strict=True)
             told = ", ".join(f"{letter} {text}" for letter, text in texts)

@@ -378,7 +378,7 @@ def _scaling(best: "list[SearchResult]") -> "Frontier":
 def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
     """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
     from calculon.apps.report.how_sure import remarks, ties_in_words
-    from calculon.apps.report.page_title import machine_notes
+    from calculon.apps.report.page_title import machine_sentences
 
     said: dict[str, list[int]] = {}
     for result in best:
@@ -390,9 +390,8 @@ def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
             texts.append(ties_in_words(alike, len(result), _simplest(result)))
         for text in texts:
             said.setdefault(text, []).append(result.space.num_procs)
-    if said:
-        for note in machine_notes(best[0].space.system.provenance):
-            yield f"{note[0].upper()}{note[1:]}"
+    if any(result[0].belief for result in best):
+        yield from machine_sentences(best[0].space.system.provenance.to_dict())
     for text, counts in said.items():
         several = len(counts) < len(best)
         yield f"{', '.join(f'{n:,}' for n in counts)} processors: {text}" if several else text

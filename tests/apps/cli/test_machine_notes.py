@@ -1,0 +1,72 @@
+"""Every page that estimates on a machine says what the machine borrows, and that nobody measured it."""
+
+import json
+
+import pytest
+
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.controls import controls
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State
+from calculon.apps.report.page_title import lettered_notes
+
+GRACE, B300, GAUDI, H100 = "gh200_96g", "b300_sxm", "gaudi3", "h100_80g_sxm"
+BORROWED = "borrowed: kernels, links within a node and network between nodes of {}"
+NOTES = {
+    GRACE: ("unmeasured machine", BORROWED.format(H100)),
+    B300: (BORROWED.format("b200_sxm"),),
+    GAUDI: ("unmeasured machine",),
+    H100: (),
+}
+ASKED = "--prompt 2k --output 500"
+COMMANDS = (
+    "llm llama3-8B llama3-8B_h100x64 {} -",
+    "why llama3-8B llama3-8B_h100x64 {}",
+    "sensitivity llama3-8B llama3-8B_h100x64 {}",
+    "block llama3-8B llama3-8B_h100x64 {}",
+    "campaign llama3-8B llama3-8B_h100x64 {} --tokens 1T",
+    "plan gpt2-124M 2 {} --batch 8 --preset common",
+    "loe gpt2-124M 2 8 bfloat16 {} -",
+    "compare llama3-8B,llama3-8B_h100x64,{0} llama3-8B,llama3-8B_h100x64_p4,{0}",
+    f"compare llama3-8B,8,{{0}} llama3-8B,16,{{0}} {ASKED} --tpot 50ms",
+    f"serve llama3-8B 8 {{}} {ASKED} --users 32",
+    f"sop llama3-8B 8 {{}} {ASKED}",
+    f"plot batch llama3-8B 8 {{}} {ASKED}",
+    f"plot frontier llama3-8B 8 {{}} {ASKED} --fix token_budget=2048",
+    "matmul 4096 4096 4096 {}",
+    "collective all_reduce 1GiB 4 {}",
+    "dispatch mixtral-8x7B 4 {}",
+)
+
+
+@pytest.mark.parametrize("system", NOTES)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_page_has_the_notes_of_its_machine(command, system, run):
+    code, out, err = run(*command.format(system).split())
+    assert code == 0, err
+    text = " ".join(out.lower().split())
+    assert all(note in text for note in NOTES[system])
+    for note in ("unmeasured machine", "borrowed: "):
+        assert (note in text) == (note in str(NOTES[system]))
+
+
+def test_a_report_and_the_file_of_a_result_have_the_notes(run, tmp_path):
+    assert run("llm", "llama3-8B", "llama3-8B_h100x64", GRACE, "one.json").code == 0
+    told = json.loads((tmp_path / "one.json").read_text())["question"]["system"]
+    assert told["unmeasured"]
+    assert told["borrowed"] == dict.fromkeys(("kernels", "links", "network"), H100)
+    assert run("report", "one.json", "-o", "one.html").code == 0
+    assert all(note in (tmp_path / "one.html").read_text() for note in NOTES[GRACE])
+
+
+@pytest.mark.parametrize("system", NOTES)
+def test_the_page_in_a_browser_has_the_notes(system):
+    shown = str(controls(State(model="gpt2-124M", system=system, procs=2), Answers(Offer())))
+    found = {note for note in {*NOTES[GRACE], *NOTES[B300]} if note in shown}
+    assert found == {*NOTES[system]}
+
+
+def test_compared_results_share_the_notes_of_one_machine():
+    machine = {"unmeasured": True, "borrowed": {"kernels": H100}}
+    notes = [*lettered_notes("ABC", [machine, {}, machine])]
+    assert notes == [f"A, C: unmeasured machine; borrowed: kernels of {H100}"]
