@@ -171,8 +171,16 @@ class Space:
 class Times:
     """Times of one iteration on the most loaded processor."""
 
-    fw_time: Seconds = stat("forward computation of a batch", source="5.1")
-    bw_time: Seconds = stat("backward computation of a batch", source="5.1")
+    fw_time: Seconds = stat(
+        "forward computation of a batch on the slowest stage. It has FSDP's copies of shards into the buffers that are "
+        "gathered (part of copy_time): with more replicas shards and their copies are smaller, for the same work",
+        source="5.1",
+    )
+    bw_time: Seconds = stat(
+        "backward computation of a batch on the slowest stage. It has FSDP's copies, and adding up the gradients of "
+        "microbatches, of shards in ZeRO 2, 3 and FSDP: with more replicas both are smaller, for the same work",
+        source="5.1",
+    )
     optim_step_time: Seconds = stat("optimizer step", source="5.1")
     recompute_time: Seconds = stat("recomputation of a batch", source="5.1")
     recomm_link_time: Seconds = stat("link time of repeated collectives", source="5.2")

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import calculon
+from calculon.hardware.collectives.algorithms import BY_LIBRARY
 from calculon.plan.plan import PUBLISHED_NAMES
 from calculon.records import columns
 from calculon.spec.execution import Execution
@@ -19,7 +20,14 @@ from tests.declared import fitting, others
 from tests.draws import draws
 from tests.helpers import NAMES, document
 from tests.properties.test_monotone import BETTER
-from tests.strategies import CORRECTED, SWITCHES, corrected_tables, models, systems
+from tests.strategies import (
+    CORRECTED,
+    SWITCHES,
+    corrected_tables,
+    measured_collectives,
+    models,
+    systems,
+)
 
 SLACK = 1 + 1e-12
 STATS = tuple(column.name for column in columns(CorrectedStats))
@@ -181,6 +189,29 @@ def test_a_better_machine_is_never_slower_overlap_or_not(table, names, factor):
         assert (after.feasible == before.feasible).all()
         run = before.feasible & ~_stalled_and_uneven(model, rows)
         _assert_below(after["total_time"][run], before["total_time"][run], name)
+
+
+@settings(max_examples=draws(12))
+@given(
+    table=corrected_tables(6),
+    operations=measured_collectives(),
+    algorithm=st.sampled_from(BY_LIBRARY["all_reduce"][:-1]),  # the torus is not an option
+)
+def test_the_choice_of_a_library_is_never_slower_than_an_algorithm_that_it_has(
+    table, operations, algorithm
+):
+    model, system, rows = table
+    link = {"kind": "nvlink", "in_network_reduction": True, "operations": operations}
+    system = system | {"ext": {"networks": [link for _ in system["networks"]]}}
+    chosen, asked = (
+        _evaluate(
+            model, system, [row | {"coll_algo": name, "latency_per_step": False} for row in rows]
+        )
+        for name in ("auto", algorithm)
+    )
+    assert (chosen.feasible == asked.feasible).all()
+    run = chosen.feasible & ~_stalled_and_uneven(model, rows)
+    _assert_below(chosen["total_time"][run], asked["total_time"][run], algorithm)
 
 
 def _stated_stages(row):

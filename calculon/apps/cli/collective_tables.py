@@ -52,17 +52,11 @@ class Asked:
         """The operation and who takes part."""
         return f"{self.operation} among {counted(self.ranks, 'rank')} of {self.system.name}"
 
-    @property
-    def names(self) -> list[str]:
-        """Every algorithm that can do it, also one that is asked for and the same as another here."""
-        found = candidates(self.system, self.operation, self.group)
-        return found if self.name in ("", *found) else [*found, self.name]
-
     def answer(self, sizes: Bytes) -> tuple[dict[str, Seconds], Array, Seconds]:
         """Return the time of each algorithm, the algorithm that is taken for each size, and its time."""
         found = {
             name: time_of(self.system, self.operation, self.group, name, sizes)
-            for name in self.names
+            for name in candidates(self.system, self.operation, self.group)
         }
         if self.name:
             return found, np.full(sizes.shape, self.name), found[self.name]

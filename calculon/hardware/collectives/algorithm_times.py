@@ -10,8 +10,9 @@ from calculon.hardware.collectives.algorithms import (
     BY_LIBRARY,
     CAN,
     MEASURED,
-    SPANNING,
     Schedule,
+    able,
+    is_measured,
     obstacle,
 )
 from calculon.hardware.collectives.placement import Group
@@ -55,13 +56,8 @@ def bus_bandwidth(operation: str, size: Bytes, seconds: Seconds, ranks: int) -> 
 
 
 def candidates(system: System, operation: str, group: Group) -> list[str]:
-    """Return every algorithm that can do the operation in one group; of forms that are the same, the flat one."""
-    several = bool(group.several)
-    return [
-        name
-        for name in CAN[operation]
-        if (several or name not in SPANNING) and not obstacle(system, group, name, operation)
-    ]
+    """Return every algorithm that can do the operation in one group."""
+    return [name for name in CAN[operation] if not obstacle(system, group, name, operation)]
 
 
 def schedule_of(system: System, operation: str, group: Group, name: str) -> Schedule:
@@ -207,9 +203,21 @@ def port_share(
 
 
 def time_of(system: System, operation: str, group: Group, name: str, size: Bytes) -> Seconds:
-    """Return the time of a collective by one algorithm, with the fastest of its protocols; as :func:`paced`."""
-    found = [time for _, time in paced(system, operation, group, name, size)]
-    return np.minimum.reduce(found)
+    """Return the time of a collective by one algorithm; arguments as in :func:`paced`.
+
+    It is that of the fastest protocol. Where the operation was measured, libraries chose the fastest of their
+    algorithms: the one that they chose takes the measured time, and no other one takes less.
+
+    Source: NCCL, src/graph/tuning.cc and src/enqueue.cc: the tuner takes the least of its estimates.
+    """
+    found = np.minimum.reduce([time for _, time in paced(system, operation, group, name, size)])
+    was_measured = able(system, group, MEASURED, operation)
+    if name == MEASURED or not was_measured.any():
+        return found
+    measured = time_of(system, operation, group, MEASURED, size)
+    chosen = is_measured(system, group, name, operation)
+    measured = np.where(chosen, measured, np.maximum(found, measured))
+    return np.where(was_measured, measured, found)
 
 
 def times(system: System, operation: str, group: Group, size: Bytes) -> dict[str, Seconds]:

@@ -229,14 +229,22 @@ def measured(system: System, group: Group, operation: str) -> Schedule:
     if operation == "all_to_all":
         shares = pairwise(system, group, operation).shares
     else:
-        shares = ring(system, group, operation).shares
-        if operation == "all_reduce":
-            reduces = able(system, group, "nvls") & (np.asarray(group.ranks) > 2)
-            switched = nvls(system, group, operation).shares
-            pairs = zip(switched, shares, strict=True)
-            shares = tuple(np.where(reduces, one, other) for one, other in pairs)
+        rings, switched = (one(system, group, operation).shares for one in (ring, nvls))
+        flat = is_measured(system, group, "ring", operation)
+        pairs = zip(rings, switched, strict=True)
+        shares = tuple(np.where(flat, one, other) for one, other in pairs)
     steps = tuple(np.where(used, group.ranks - 1, 0) for used in group.used)
     return Schedule(steps, shares)
+
+
+def is_measured(system: System, group: Group, name: str, operation: str) -> Array:
+    """Return where a measured operation is that of an algorithm, whatever the size of its messages.
+
+    A measured all-reduce where switches reduce is a ring for small messages and :func:`nvls` for large ones.
+    """
+    switches = able(system, group, "nvls") & (np.asarray(group.ranks) > 2)
+    flat = name in ("ring", "pairwise", "direct")
+    return flat & ~(switches & (operation == "all_reduce"))
 
 
 def direct(system: System, group: Group, operation: str) -> Schedule:
@@ -306,7 +314,7 @@ MEASURED = "measured"
 """What a library does on a network whose system file states the operation by measurement, in groups of those sizes."""
 
 SPANNING = ("hierarchical", "pipelined")
-"""Algorithms that differ from the flat form only in a group that spans several networks; frameworks build them."""
+"""Algorithms that frameworks build for a group that spans several networks; in one network they call the library."""
 
 CAN = {
     "all_reduce": (*BY_LIBRARY["all_reduce"], *SPANNING, MEASURED),
@@ -321,8 +329,8 @@ CAN = {
 }
 """Algorithms that can do each operation."""
 
-_ONE = {"nvls"}
-_SEVERAL = {"nvls_tree", "collnet"}
+_IN_SWITCHES = {"nvls", "nvls_tree", "collnet"}
+_SEVERAL = {"nvls_tree", "collnet", *SPANNING}
 _ANYWHERE = {"direct", "rooted"}
 
 
@@ -339,9 +347,11 @@ def able(system: System, group: Group, name: str, operation: str = "") -> Array:
         return alone | on_torus
     networks = range(len(system.networks))
     fits: Array = np.ones_like(alone)
-    if name in _ONE | _SEVERAL:
+    if name in _IN_SWITCHES | _SEVERAL:
+        fits = group.several == (name in _SEVERAL)
+    if name in _IN_SWITCHES:
         reduces = np.array([system.reduces_in_network(i) for i in networks], dtype=bool)
-        fits = (group.several == (name in _SEVERAL)) & reduces[_switches(group, name)]
+        fits = fits & reduces[_switches(group, name)]
     if name not in _ANYWHERE and on_torus.any():
         fits = fits & ~on_torus
     return alone | fits

@@ -34,8 +34,10 @@ class PipelineFields(ReplicaFields):
     """Fields of collectives, meshes and pipelines, and of what stages compute again."""
 
     coll_algo: str = declare(
-        "algorithm of collectives: published is the formula of the network's ops, auto the fastest of those that "
-        "libraries choose from; any other one where it can run, and auto elsewhere",
+        "algorithm of collectives: published is the formula of the network's ops; auto is the library's own choice, as "
+        "measured where the system states it (ext.networks[].operations), else the fastest that libraries choose from; "
+        "any other one where it can run, and auto elsewhere. An algorithm that libraries choose from is never faster "
+        "than auto; hierarchical and pipelined run in groups that span networks, and may be",
         choices=COLLECTIVES,
         default="published",
         scope=BLOCK | BATCH,

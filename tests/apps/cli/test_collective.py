@@ -92,9 +92,11 @@ def test_an_algorithm_can_be_asked_for(run):
     (row,) = json.loads(found)
     assert row["algorithm"] == "tree"
     assert row["seconds"] == row["tree_seconds"] > row["nvls_seconds"]
-    found = run("collective", "all_reduce", "1GiB", 8, SYSTEM, "-a", "hierarchical", "-f", "json")
-    (row,) = json.loads(found.out)  # in one node it is the ring
-    assert row["seconds"] == row["ring_seconds"]
+    found = run("collective", "all_reduce", "1GiB", 16, SYSTEM, "-a", "hierarchical", "-f", "json")
+    (row,) = json.loads(found.out)
+    assert row["seconds"] == row["hierarchical_seconds"] > row["pipelined_seconds"]
+    code, _, error = run("collective", "all_reduce", "1GiB", 8, SYSTEM, "-a", "hierarchical")
+    assert (code, "hierarchical needs a group in several networks" in error) == (1, True)
 
 
 def test_ranks_per_node_can_be_stated(run):

@@ -6,17 +6,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.hardware.collectives.algorithm_times import bus_factor, schedule_of, time_of
+from calculon.hardware.collectives.algorithm_times import (
+    bus_factor,
+    paced,
+    schedule_of,
+    time_of,
+)
 from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
     BY_LIBRARY,
     CAN,
     MEASURED,
     OPERATIONS,
+    SPANNING,
     able,
 )
 from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
+from calculon.spec import catalog
 from tests.draws import draws
 from tests.helpers import document
 
@@ -120,7 +127,44 @@ def test_no_operation_takes_less_than_its_launch(operation, algorithm):
     np.testing.assert_array_equal(found[1:], np.maximum(plain, floor)[1:])
 
 
-@given(per_node=st.sampled_from([1, 2, 4, 8]), nodes=st.integers(2, 64))
+def test_no_algorithm_of_a_library_is_faster_than_its_own_choice():
+    """Of all machines, operations, group sizes, strides and message sizes; one network has no phases of its own."""
+    sizes, slower = 2.0 ** np.arange(0, 36, 3), {}
+    for name in catalog.names("system"):
+        system = inputs.system(name)
+        largest = max(network.size for network in system.networks)
+        ranks, strides = np.meshgrid([2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64, 72, 512], [1, 2, 4, 8])
+        fits = ranks * strides <= largest
+        group = Group.in_mesh(system, ranks[fits], strides[fits])
+        for operation in OPERATIONS:
+            each = sizes[:, None]
+            chosen = group_time(system, operation, each, group, AUTO)
+            for algorithm in (*BY_LIBRARY[operation], *SPANNING):
+                found = group_time(system, operation, each, group, algorithm)
+                faster = found < chosen * (1 - 1e-12)
+                if algorithm in SPANNING:
+                    faster &= ~group.several
+                if faster.any():
+                    slower[name, operation, algorithm] = (found / chosen)[faster].min()
+    assert not slower
+
+
+def test_an_algorithm_that_was_measured_takes_the_measured_time():
+    group, size = place(SYSTEM, 8), 2.0 ** np.arange(36)
+    for operation, algorithm in (
+        *(("reduce_scatter", "ring"), ("all_gather", "ring"), ("all_to_all", "pairwise")),
+        *(("p2p", "direct"), ("all_gather", "hierarchical"), ("all_reduce", "pipelined")),
+    ):
+        found = group_time(SYSTEM, operation, size, group, algorithm)
+        np.testing.assert_array_equal(found, group_time(SYSTEM, operation, size, group, AUTO))
+    rings = group_time(SYSTEM, "all_reduce", size, group, "ring")
+    measured = group_time(SYSTEM, "all_reduce", size, group, AUTO)  # large ones by the switches
+    own = np.min([time for _, time in paced(SYSTEM, "all_reduce", group, "ring", size)], axis=0)
+    np.testing.assert_array_equal(rings, np.maximum(own, measured))
+    assert rings[-1] > 1.2 * measured[-1]
+
+
+@given(per_node=st.sampled_from([2, 4, 8]), nodes=st.integers(2, 64))
 @settings(max_examples=draws(20), deadline=None)
 @pytest.mark.parametrize("operation", ["all_reduce", "reduce_scatter", "all_gather"])
 def test_phases_move_the_bus_factor_in_all(operation, per_node, nodes):

@@ -238,6 +238,28 @@ def test_fsdp_copies_weights_out_of_what_it_gathers_and_gradients_into_what_it_r
         assert found[name] >= without[name]
 
 
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("stage", ["0", 1, 2, 3, "fsdp"])
+def test_twice_the_replicas_with_the_same_work_each_change_passes_by_what_shards_cost(stage, again):
+    """Copies of FSDP read and write a shard; sums of gradients are shards where microbatches are reduced."""
+    form = {"zero_stage": stage, "grad_dtype": "float32"}
+    form |= {"reshard_after_forward": again} if stage in (3, "fsdp") else {}
+    twice = {name: 2 * BASE[name] for name in ("num_procs", "data_par", "batch_size")}
+    few, many = _stats(**form), _stats(**form, **twice)
+    gathered, read = (
+        FAST.move_time(np.array(fixed + 1 / RANKS * part * WEIGHT))
+        - FAST.move_time(np.array(fixed + 1 / (2 * RANKS) * part * WEIGHT))
+        for fixed, part in ((2 * WEIGHT, 3), (0, 2))  # bytes of 2 and 4 a weight
+    )
+    copied = BLOCKS * MICROBATCHES * gathered * (stage == "fsdp")
+    added = BLOCKS * (MICROBATCHES - 1) * read * (stage in (2, 3, "fsdp"))
+    forward, backward = (few[name] - many[name] for name in ("fw_time", "bw_time"))
+    assert forward == pytest.approx(copied, rel=1e-9, abs=1e-15)
+    assert backward == pytest.approx(copied * again + added, rel=1e-9, abs=1e-15)
+    assert few["copy_time"] - many["copy_time"] == pytest.approx(copied * (1 + again), abs=1e-15)
+    assert few["recompute_time"] == many["recompute_time"]
+
+
 def test_inference_copies_nothing():
     forward = {"training": False, "zero_stage": "auto", "data_par_overlap": False}
     assert _stats(**forward)["copy_time"] == 0
