@@ -6,7 +6,7 @@ effect is not modelled, or as unknown. So is a value that the file alone does no
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -15,6 +15,9 @@ from calculon.display import Displayed
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.server import Server
+from calculon.launch.texts.name_patterns import any_of
+from calculon.launch.texts.reading_budget import check_numbers
+from calculon.launch.texts.reading_budget import reading as reading_file
 from calculon.launch.translation import Translated, translated
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
@@ -454,7 +457,12 @@ def read(
         For what cannot be parsed, for a value that means nothing, or that the file alone does not say, and for a
         contradiction, with both numbers.
     """
-    reading = Reading(dialect.parse(text, file, variables or {}), num_procs, server)
+    with reading_file(file) as budget:
+        budget.spend_text(text)
+        parsed = dialect.parse(text, file, variables or {})
+    for one in parsed.settings.values():
+        check_numbers(one.value, one.place or file, one.name)
+    reading = Reading(parsed, num_procs, server)
     for row in dialect.rows:
         reading.lenient = row.subject != dialect.subject
         reading.used.update(row.settings)
@@ -477,15 +485,18 @@ def _sorted(dialect: Dialect, reading: Reading) -> dict[str, tuple[Any, ...]]:
     """Return every setting of a file, sorted by what became of it."""
     kinds = ("used", "ignored", "not_modelled", "unknown", "unresolved")
     found: dict[str, list[Any]] = {kind: [] for kind in kinds}
+    lost, ignored = any_of(dialect.not_modelled), any_of(dialect.no_effect)
     for name, setting in reading.parsed.settings.items():
-        patterns = dialect.not_modelled.items()
-        effect = next((words for one, words in patterns if fnmatchcase(name, one)), "")
+        effect = ""
+        if lost.match(name):
+            effects = dialect.not_modelled.items()
+            effect = next(words for one, words in effects if fnmatchcase(name, one))
         if name in reading.lost:
             found["not_modelled"].append((setting, reading.lost[name]))
         elif name in reading.used:
             open_ended = isinstance(setting.value, Unresolved)
             found["unresolved" if open_ended else "used"].append(setting)
-        elif _matches(name, dialect.no_effect):
+        elif ignored.match(name):
             found["ignored"].append(setting)
         elif effect:
             found["not_modelled"].append((setting, effect))
@@ -587,7 +598,3 @@ def write(
     told = {name: kept.fields[name] or own.get(name) for name in dialect.elsewhere}
     head += [f"{name}: {shown(v)}, said by the training script" for name, v in told.items() if v]
     return dialect.render(settings, processors, head)
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -13,6 +13,7 @@ from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.other_formats import other_format
 from calculon.launch.server import Server
+from calculon.launch.texts.reading_budget import TEXT, reading
 from calculon.launch.titan.torchtitan import TORCHTITAN
 
 _ALL = (MEGATRON_LM, MEGATRON_BRIDGE, NEMO_1, TORCHTITAN, DEEPSPEED, ACCELERATE)
@@ -48,6 +49,8 @@ def recognised(text: str, file: str) -> Dialect | None:
     SpecError
         For a file of a launcher that is not read, by name.
     """
+    if len(text) > TEXT:
+        return None
     _refuse_others(text, file)
     if file.endswith(".toml"):  # whatever the names of its settings
         return TORCHTITAN if TORCHTITAN.recognises(text, file) else None
@@ -64,6 +67,8 @@ def _refuse_others(text: str, file: str) -> None:
 
 def recognised_engine(text: str, file: str) -> Dialect | None:
     """Return the engine that a text starts, likewise."""
+    if len(text) > TEXT:
+        return None
     return next((one for one in ENGINES.values() if one.recognises(text, file)), None)
 
 
@@ -93,8 +98,10 @@ def read_launch(
         For a text that is of no dialect, or of a launcher that is not read, and as
         :func:`calculon.launch.dialect.read`.
     """
-    _refuse_others(text, file)  # whatever its format is said to be
-    found = find_dialect(dialect) if dialect else _any(text, file)
+    with reading(file) as budget:
+        budget.spend_text(text)  # before anything looks through it
+        _refuse_others(text, file)  # whatever its format is said to be
+        found = find_dialect(dialect) if dialect else _any(text, file)
     if found is None:
         wanted = f"a launch file of {', '.join(FORMATS)}"
         hint = "state the format before the file where it is one of these"

@@ -8,8 +8,12 @@ from rich.text import Text
 
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.texts import counted, heading
+from calculon.errors import printable
 
 Document = Mapping[str, Any]
+
+_LONGEST = 200  # characters of a text of the file
+_MOST = 1_000  # settings of a kind
 
 
 class LaunchPage:
@@ -29,13 +33,13 @@ class LaunchPage:
         self.launch, self.title, self.summary = launch, title, summary
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(self.title, "bold underline")
+        yield _text(self.title, "bold underline")
         table = grid("text", "text")
         for label, text in self.summary.items():
-            table.add_row(Text(label, "dim"), Text(text))
+            table.add_row(Text(label, "dim"), _text(text))
         yield indented(table)
         for note in self.launch["notes"]:
-            yield Text(f"Note: {note}")
+            yield _text(f"Note: {note}")
         lost = [(_setting(one), one["effect"]) for one in self.launch["not_modelled"]]
         yield from _listed("Not modelled, though it changes the result", lost)
         unknown = [(_setting(one), one["place"]) for one in self.launch["unknown"]]
@@ -45,6 +49,11 @@ class LaunchPage:
         yield from _joined("Read", [_setting(one) for one in self.launch["used"]])
         ignored = [str(one["name"]) for one in self.launch["ignored"]]
         yield from _joined("Ignored, no effect on time or memory", ignored)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """Return a text of a file of a stranger: cut, and with an escape for what a terminal would act on."""
+    return Text(printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."), style)
 
 
 def _setting(one: Document) -> str:
@@ -62,9 +71,10 @@ def _listed(title: str, rows: Sequence[tuple[str, str]]) -> Iterator[RenderableT
     yield Text()
     yield heading(title, counted(len(rows), "setting"))
     table = grid("text", "text")
-    for setting, word in rows:
-        table.add_row(Text(setting), Text(word, "dim"))
+    for setting, word in rows[:_MOST]:
+        table.add_row(_text(setting), _text(word, "dim"))
     yield indented(table)
+    yield from _others(len(rows))
 
 
 def _joined(title: str, names: Sequence[str]) -> Iterator[RenderableType]:
@@ -73,7 +83,16 @@ def _joined(title: str, names: Sequence[str]) -> Iterator[RenderableType]:
         return
     yield Text()
     yield heading(title, counted(len(names), "setting"))
-    yield indented(_Names(names))
+    yield indented(_Names([_text(name).plain for name in names[:_MOST]]))
+    yield from _others(len(names))
+
+
+def _others(count: int) -> Iterator[RenderableType]:
+    """Yield how many of so many settings are not shown."""
+    if count > _MOST:
+        yield Text(
+            f"and {counted(count - _MOST, 'setting')} more, which --format json lists", "dim"
+        )
 
 
 class _Names:

@@ -21,6 +21,7 @@ from calculon.apps.report.stage_table import stages_group
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import counted, heading, token_count
 from calculon.apps.report.waterfall_section import digits_of_differences, waterfall_section
+from calculon.errors import printable
 from calculon.presets import plain
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import (
@@ -103,7 +104,7 @@ class PlanPage:
         tried, fit = self.answer["tried"], self.answer["feasible"]
         rows["tried"] = f"{counted(tried, 'plan')}, of which {fit:,} fit"
         for label, text in rows.items():
-            table.add_row(Text(label, "dim"), Text(text))
+            table.add_row(Text(label, "dim"), Text(printable(text)))
         yield indented(table)
 
     def _nothing(self) -> Iterator[RenderableType]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from calculon.apps.report.text_tables import Column, Section, Table
+from calculon.errors import printable
 
 Document = Mapping[str, Any]
 """A difference as plain data (:meth:`calculon.launch.difference.Difference.to_dict`)."""
@@ -59,9 +60,14 @@ def gained(longer: float, margin: float | None = None) -> str:
 
 def _row(change: Document) -> dict[str, str]:
     """Return a change as a row."""
-    words = str(change["words"]).removeprefix(f"{change['kind']} ")
+    words = printable(str(change["words"]).removeprefix(f"{change['kind']} "))
     setting, _, value = words.rpartition(" to ") if change["kind"] == "change" else (words, "", "")
-    return {"kind": change["kind"], "setting": setting, "value": value, "place": change["place"]}
+    return {
+        "kind": change["kind"],
+        "setting": setting,
+        "value": value,
+        "place": printable(change["place"]),
+    }
 
 
 def _notes(difference: Document) -> list[str]:

@@ -5,11 +5,13 @@ a comment, ``# deployment: replicas=2, reserve_gib=6``, and read from there.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Parsed, Setting, plain
+from calculon.launch.texts.reading_budget import ExhaustedError
 from calculon.launch.texts.shell_flags import parse_script
 from calculon.launch.texts.yaml_config import plain as value_of
 from calculon.launch.texts.yaml_config import settings_in
@@ -21,7 +23,7 @@ CHECKPOINT = "checkpoint"
 """The setting that is the name of the model, or its folder."""
 
 _COMMENT = re.compile(r"#\s*deployment:(?P<fields>.*)")
-_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1[^\n]*\n(.*?\n)[ \t]*\2[ \t]*(?=\n|$)", re.DOTALL)
+_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"]?)(\w+)\1")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _SWITCHES = {"true": True, "false": False, "True": True, "False": False}
 _YAML = (".yaml", ".yml")
@@ -109,19 +111,40 @@ def _documents(
 ) -> list[dict[str, Setting]]:
     """Return the settings of each configuration in a script; what is none, such as a program, is passed over."""
     found = []
-    for one in _DOCUMENT.finditer(text):
-        body = one[3]
-        if not one[1]:  # the shell puts variables in
+    for quote, first, written in _bodies(text):
+        body = written
+        if not quote:  # the shell puts variables in
             body = _VARIABLE.sub(
                 lambda v: variables.get(v[1] or v[2], f"${{{v[1] or v[2]}}}"), body
             )
         try:
-            inside = _keys(body, file, variables, key_of, text[: one.start(3)].count("\n"))
+            inside = _keys(body, file, variables, key_of, first)
+        except ExhaustedError:
+            raise
         except SpecError:
             continue
         if any(map(known, inside)):
             found.append(inside)
     return found
+
+
+def _bodies(text: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the quote around the name of each here document, the lines above its first one, and its text."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    ends: dict[str, list[int]] = {}
+    for number, line in enumerate(lines):
+        ends.setdefault(line.strip(" \t\n"), []).append(number)
+    number = 0
+    while number < len(lines):
+        first = number + 1
+        for opened in _DOCUMENT.finditer(lines[number]):
+            places = ends.get(opened[2], [])
+            place = bisect_left(places, first + 1)  # an empty one says nothing
+            if place < len(places):
+                yield opened[1], first, "".join(lines[first : places[place]])
+                first = places[place]
+                break
+        number = first
 
 
 def _keys(

@@ -6,13 +6,20 @@ written are overrides in YAML. Recipes of NeMo 2 have the names of Megatron-Brid
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from calculon.errors import Problem, SpecError
-from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Unresolved
+from calculon.launch.dialect import (
+    Dialect,
+    Fields,
+    Parsed,
+    Reading,
+    Row,
+    Setting,
+    Unresolved,
+)
 from calculon.launch.megatron.megatron_bridge_words import (
     IGNORED,
     NEMO_IGNORED,
@@ -25,6 +32,7 @@ from calculon.launch.megatron.megatron_model import NO_VOCABULARY
 from calculon.launch.megatron.megatron_names import BRIDGE, NEMO, PRECISION, spelled
 from calculon.launch.renaming import Spelling, renamed
 from calculon.launch.texts import yaml_config
+from calculon.launch.texts.name_patterns import any_of
 from calculon.launch.texts.python_config import read_configuration
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import parse_script
@@ -117,19 +125,15 @@ def _name_recipe(settings: dict[str, Setting]) -> None:
 
 def _without_usual(settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Return settings by name, those that only say what is so without them under names of their own."""
-    found = {}
+    found, on = {}, any_of(ON_BY_DEFAULT)
     for name, setting in settings.items():
-        usual = setting.value is True if _matches(name, ON_BY_DEFAULT) else setting.value in _OFF
+        usual = setting.value is True if on.match(name) else setting.value in _OFF
         known = not usual or name in _KNOWN
         found[name if known else f"usual.{name}"] = setting
     return found
 
 
 _OFF: tuple[Any, ...] = (False, 0, [], "none")
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _name_precision(settings: dict[str, Setting]) -> None:

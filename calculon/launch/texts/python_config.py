@@ -9,31 +9,22 @@ them, conditions on them, and functions of the same file with their arguments. A
 import ast
 import operator
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.python_entry import Function, entry, returns
-from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
+from calculon.launch.texts.python_syntax import parsed
+from calculon.launch.texts.reading_budget import LARGEST_NUMBER, Budget, reading
+from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree, spend_list
 
 Scope = dict[str, Any]
 
 _DEEPEST = 30
-"""Calls of functions of the file in each other."""
-
-_MOST_CALLS = 10_000
-"""Calls of functions of the file in all."""
-
-_MOST_SETTINGS = 50_000
-
-_LONGEST = 10_000
-"""Elements of a list, or letters of a text, that arithmetic may make."""
-
-_LARGEST = 10**18
-"""Numbers above are no settings."""
+"""Calls of functions of the file in each other; the result of a deeper one, of a recursion, is open."""
 
 _COURSES = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 """Statements that are not followed."""
@@ -144,31 +135,16 @@ def read_configuration(text: str, file: str, variables: Mapping[str, str]) -> Co
     SpecError
         For what is not Python or too large, and where it is not clear which function is meant.
     """
-    wanted = "a configuration in Python"
-    try:
-        found = _configuration(_parsed(text, file, wanted), file, variables)
-        count = _size(found.root)
-    except RecursionError:
-        raise SpecError(file, Problem("", wanted, "one that is nested too deeply")) from None
-    if count > _MOST_SETTINGS:
-        raise SpecError(file, Problem("", f"at most {_MOST_SETTINGS:,} settings", "more"))
-    return found
+    with reading(file) as budget:
+        return _configuration(parsed(text, file), file, variables, budget)
 
 
-def _parsed(text: str, file: str, wanted: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{file}:{line}" if line else file
-        found = getattr(error, "msg", None) or str(error)
-        raise SpecError(place, Problem("", wanted, found)) from None
-
-
-def _configuration(module: ast.Module, file: str, variables: Mapping[str, str]) -> Configuration:
-    reader = _Reader(module, file)
+def _configuration(
+    module: ast.Module, file: str, variables: Mapping[str, str], budget: Budget
+) -> Configuration:
+    reader = _Reader(module, file, budget)
     recipe, name = variables.get("recipe", ""), ""
-    root = _largest(reader.scope.values())
+    root = reader.largest(reader.scope.values())
     functions = reader.functions
     if recipe or not root or (any(map(returns, functions.values())) and not _acts(module, reader)):
         function = entry(functions, file, recipe, variables)
@@ -197,16 +173,6 @@ def literal(text: str) -> Any:
         return text
 
 
-def _size(tree: Tree) -> int:
-    """Return the number of settings, as far as it matters."""
-    return sum(1 for _ in islice(tree.leaves(), _MOST_SETTINGS + 1))
-
-
-def _largest(values: Iterable[Any]) -> Call:
-    """Return the call with the most settings among values; an empty one where none has any."""
-    return max((one for one in values if isinstance(one, Call)), key=_size, default=Call())
-
-
 def _acts(module: ast.Module, reader: "_Reader") -> bool:
     """Whether statements of a file make the configuration: change one, hand one on, or call a function of the file.
 
@@ -215,16 +181,19 @@ def _acts(module: ast.Module, reader: "_Reader") -> bool:
     for statement in module.body:
         if isinstance(statement, Function | ast.ClassDef):
             continue
-        for node in ast.walk(statement):
+        left: list[tuple[ast.AST, bool, bool]] = [(statement, False, False)]
+        while left:
+            node, in_call, in_expression = left.pop()
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 return True
-            names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-            if isinstance(node, ast.Call) and not names.isdisjoint(reader.functions):
-                return True
-            if isinstance(node, ast.Expr) and any(
-                isinstance(reader.scope.get(name), Call) for name in names
+            if isinstance(node, ast.Name) and (
+                (in_call and node.id in reader.functions)
+                or (in_expression and isinstance(reader.scope.get(node.id), Call))
             ):
                 return True
+            in_call = in_call or isinstance(node, ast.Call)
+            in_expression = in_expression or isinstance(node, ast.Expr)
+            left += ((below, in_call, in_expression) for below in ast.iter_child_nodes(node))
     return False
 
 
@@ -242,8 +211,8 @@ class _Reader:
     :class:`~calculon.launch.dialect.Unresolved`.
     """
 
-    def __init__(self, module: ast.Module, file: str) -> None:
-        self.file = file
+    def __init__(self, module: ast.Module, file: str, budget: Budget) -> None:
+        self.file, self.budget = file, budget
         self.notes: list[str] = []
         self.functions = {one.name: one for one in module.body if isinstance(one, Function)}
         self.imports: dict[str, str] = {}
@@ -253,7 +222,7 @@ class _Reader:
                 self.imports |= {each.asname or each.name: source for each in one.names}
         self.begun: list[tuple[Call, ast.expr]] = []
         self.arguments: dict[str, Call] = {}
-        self.depth = self.calls = 0
+        self.depth = 0
         self.scope: Scope = {}
         self.follow(module.body, self.scope)
 
@@ -263,7 +232,13 @@ class _Reader:
         self.begun.clear()
         scope = self.bound(function, (), given)
         found = self.follow(function.body, scope)
-        return _largest(found if isinstance(found, list) else [found]) or _largest(scope.values())
+        several = found if isinstance(found, list) else [found]
+        return self.largest(several) or self.largest(scope.values())
+
+    def largest(self, values: Iterable[Any]) -> Call:
+        """Return the call with the most settings among values; an empty one where none has any."""
+        calls = {id(one): one for one in values if isinstance(one, Call)}
+        return max(calls.values(), key=lambda one: one.spend(self.budget), default=Call())
 
     def told(self, root: Call) -> list[str]:
         """Return what was passed over; assignments that are no part of a configuration, too."""
@@ -288,6 +263,7 @@ class _Reader:
     def run(self, statements: Iterable[ast.stmt], scope: Scope) -> None:
         """Follow statements."""
         for one in statements:
+            self.budget.spend_statement()
             if isinstance(one, ast.Assign):
                 value = self.value(one.value, scope)
                 for target in one.targets:
@@ -296,7 +272,7 @@ class _Reader:
                 self.assign(one.target, self.value(one.value, scope), scope)
             elif isinstance(one, ast.AugAssign):
                 held = self.value(_loaded(one.target), scope)
-                value = _computed(
+                value = self.computed(
                     one, _BINARY.get(type(one.op)), held, self.value(one.value, scope)
                 )
                 self.assign(one.target, value, scope)
@@ -327,6 +303,7 @@ class _Reader:
         for node in ast.walk(one):
             if not isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) or not node.value:
                 continue
+            self.budget.spend_statement()
             text = f"{ast.unparse(node.value)} (where {condition.partition(chr(10))[0]})"
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 self.assign(target, Unresolved(text), scope)
@@ -361,6 +338,7 @@ class _Reader:
 
     def value(self, node: ast.expr, scope: Scope) -> Any:
         """Return the value of an expression, as far as it is known."""
+        self.budget.spend_values(1)
         read = _EXPRESSIONS.get(type(node))
         return Unresolved(ast.unparse(node)) if read is None else read(self, node, scope)
 
@@ -388,7 +366,9 @@ class _Reader:
 
     def several(self, node: ast.List | ast.Tuple, scope: Scope) -> Any:
         """Return a list."""
-        return [self.value(one, scope) for one in node.elts]
+        found = [self.value(one, scope) for one in node.elts]
+        spend_list(found, self.budget)
+        return found
 
     def mapping(self, node: ast.Dict, scope: Scope) -> Any:
         """Return a dictionary as a tree."""
@@ -396,28 +376,33 @@ class _Reader:
         for key, one in zip(node.keys, node.values, strict=True):
             value = self.value(one, scope)
             if key is not None:
-                tree[str(self.value(key, scope))] = held(value, one.lineno)
+                tree[self.key(key, scope)] = held(value, one.lineno)
             elif isinstance(value, Tree):
-                tree.update(value.copy())
+                tree.update(value.copied(self.budget))
             else:
                 self.note(one, f"'**{ast.unparse(one)}' was not followed")
         return tree
 
+    def key(self, node: ast.expr, scope: Scope) -> str:
+        """Return the key of a dictionary as a name."""
+        value = self.value(node, scope)
+        return ast.unparse(node) if isinstance(value, Tree | list) else str(value)
+
     def binary(self, node: ast.BinOp, scope: Scope) -> Any:
         """Return a sum, a product or the like."""
         left, right = self.value(node.left, scope), self.value(node.right, scope)
-        return _computed(node, _BINARY.get(type(node.op)), left, right)
+        return self.computed(node, _BINARY.get(type(node.op)), left, right)
 
     def unary(self, node: ast.UnaryOp, scope: Scope) -> Any:
         """Return a negative number, or the opposite of a switch."""
-        return _computed(node, _UNARY.get(type(node.op)), self.value(node.operand, scope))
+        return self.computed(node, _UNARY.get(type(node.op)), self.value(node.operand, scope))
 
     def compare(self, node: ast.Compare, scope: Scope) -> Any:
         """Return whether a comparison holds."""
         values = [self.value(one, scope) for one in (node.left, *node.comparators)]
         found: Any = True
         for i, sign in enumerate(node.ops):
-            held = _computed(node, _COMPARED.get(type(sign)), values[i], values[i + 1])
+            held = self.computed(node, _COMPARED.get(type(sign)), values[i], values[i + 1])
             if isinstance(held, Unresolved):
                 return held
             found = found and held
@@ -450,6 +435,7 @@ class _Reader:
             if one.arg is not None:
                 words[one.arg] = value
             elif isinstance(value, Tree):
+                self.budget.spend_values(len(value))
                 words |= {k: v.value if isinstance(v, Leaf) else v for k, v in value.items()}
             else:
                 self.note(node, f"'**{ast.unparse(one.value)}' was not followed")
@@ -457,7 +443,7 @@ class _Reader:
         if text in self.functions and text not in scope:
             return self.called(self.functions[text], given, words)
         if text in _CASTS and not words:
-            return _computed(node, _CASTS[text], *given)
+            return self.computed(node, _CASTS[text], *given)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "append" and given:
             self.append(node.func.value, given[0], scope)
             return None
@@ -476,6 +462,7 @@ class _Reader:
         """Follow an addition to a list, of which one of configurations is a tree."""
         several = self.value(target, scope)
         if isinstance(several, list):
+            spend_list(value, self.budget)
             nested = isinstance(value, list) and any(isinstance(one, list) for one in value)
             several.append(Unresolved("a list of lists") if nested else value)
             self.assign(target, several, scope)
@@ -486,8 +473,7 @@ class _Reader:
 
     def called(self, function: Function, given: Iterable[Any], words: Mapping[str, Any]) -> Any:
         """Return what a function of the file returns."""
-        self.calls += 1
-        if self.depth > _DEEPEST or self.calls > _MOST_CALLS:
+        if self.depth > _DEEPEST:
             return Unresolved(function.name)
         scope = self.bound(function, given, words)
         self.depth += 1
@@ -499,6 +485,7 @@ class _Reader:
     def bound(self, function: Function, given: Iterable[Any], words: Mapping[str, Any]) -> Scope:
         """Return the arguments of a function by name."""
         spec = function.args
+        self.budget.spend_values(len(spec.args) + len(spec.kwonlyargs))
         names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
         late = zip(names[len(names) - len(spec.defaults) :], spec.defaults, strict=True)
         only = [one.arg for one in spec.kwonlyargs]
@@ -512,6 +499,35 @@ class _Reader:
         if spec.kwarg is not None:
             scope[spec.kwarg.arg] = Call({k: held(v, function.lineno) for k, v in others.items()})
         return scope
+
+    def computed(self, node: ast.AST, apply: Callable[..., Any] | None, *values: Any) -> Any:
+        """Return what a function gives for known values; an unknown value where it cannot be told."""
+        if apply is None or any(isinstance(one, Unresolved) for one in values):
+            return Unresolved(ast.unparse(node))
+        for one in values if apply not in (operator.is_, operator.is_not) else ():
+            self.spend(one)  # functions look at all of it, as often as it occurs
+        if apply is operator.mul:
+            count = max((one for one in values if isinstance(one, int)), default=0)
+            self.budget.spend_characters(
+                count * max((len(one) for one in values if isinstance(one, (list, str))), default=0)
+            )
+        try:
+            found = apply(*values)
+        except (TypeError, ValueError, ArithmeticError):
+            return Unresolved(ast.unparse(node))
+        if isinstance(found, (int, float)):
+            return found if abs(found) < LARGEST_NUMBER else Unresolved(ast.unparse(node))
+        self.spend(found)
+        return found
+
+    def spend(self, value: Any) -> None:
+        """Spend the characters of a text, or everything in a list or a tree."""
+        if isinstance(value, str):
+            self.budget.spend_characters(len(value))
+        elif isinstance(value, Tree):
+            value.spend(self.budget)
+        else:
+            spend_list(value, self.budget)
 
 
 _EXPRESSIONS: Mapping[type[ast.expr], Callable[[_Reader, Any, Scope], Any]] = {
@@ -528,27 +544,6 @@ _EXPRESSIONS: Mapping[type[ast.expr], Callable[[_Reader, Any, Scope], Any]] = {
     ast.IfExp: _Reader.choice,
     ast.Call: _Reader.made,
 }
-
-
-def _computed(node: ast.AST, apply: Callable[..., Any] | None, *values: Any) -> Any:
-    """Return what a function gives for known values; an unknown value where it cannot be told."""
-    if apply is None or any(isinstance(one, Unresolved) for one in values):
-        return Unresolved(ast.unparse(node))
-    counts = [one for one in values if isinstance(one, int)]
-    longest = max((len(one) for one in values if isinstance(one, (list, str))), default=0)
-    if apply is operator.mul and longest * max(counts, default=0) > _LONGEST:
-        return Unresolved(ast.unparse(node))
-    try:
-        found = apply(*values)
-    except (TypeError, ValueError, ArithmeticError):
-        return Unresolved(ast.unparse(node))
-    number = isinstance(found, (int, float))
-    small = (
-        abs(found) < _LARGEST
-        if number
-        else not isinstance(found, (list, str)) or len(found) <= _LONGEST
-    )
-    return found if small else Unresolved(ast.unparse(node))
 
 
 def held(value: Any, line: int) -> Leaf | Tree:
@@ -570,8 +565,13 @@ def _add(several: Tree, one: Tree) -> None:
     """Add a configuration to those of a list, with a number where there are more of its name."""
     made = one.get(TARGET)
     name = short_name(str(made.value)) if isinstance(made, Leaf) else str(len(several))
-    number = 1 + sum(key.partition("#")[0] == name for key in several)
-    several[name if number == 1 else f"{name}#{number}"] = one
+
+    def label(number: int) -> str:
+        return name if number == 1 else f"{name}#{number}"
+
+    numbers = range(1, len(several) + 2)
+    free = bisect_left(numbers, True, key=lambda number: label(number) not in several)
+    several[label(numbers[free])] = one
 
 
 def _path(target: ast.expr) -> list[str]:

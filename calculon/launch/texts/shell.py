@@ -8,24 +8,23 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from fnmatch import fnmatchcase
 
-from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
-from calculon.launch.texts.shell_arithmetic import decided, whole
+from calculon.launch.texts.reading_budget import Budget, reading
+from calculon.launch.texts.shell_arithmetic import alike, decided, whole
 from calculon.launch.texts.shell_words import Array, Choice, Group, Simple, Statement, statements
 
-_FIRST_OPEN = 0xE000  # the private use area of Unicode: no script has these characters
-_MOST_OPEN = 6_000
+_FIRST_OPEN = 0xF0000  # the private planes of Unicode
+OPEN_CHARACTER = re.compile("[\U000f0000-\U0010ffff]")
+_LONGEST = 300  # characters of an open value, which only messages show
 _NAME = r"[A-Za-z_]\w*"
 _ASSIGNMENT = re.compile(rf"({_NAME})(\+?)=(.*)", re.DOTALL)
+_REFERENCE = re.compile(rf"\$\{{?({_NAME})")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
 _EXPANSION = re.compile(rf"(#?)({_NAME}|[0-9]+|[@*#?$!])(\[[^\]]*\])?(.*)", re.DOTALL)
 _RUN_DOCUMENTS = ("sbatch", "bash", "sh")
 """Commands that run a here document."""
-
-_DEEPEST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +67,17 @@ class Script:
 
 
 def _open(word: str, openings: Sequence[Unresolved]) -> Unresolved | None:
-    found = [c for c in word if 0 <= ord(c) - _FIRST_OPEN < len(openings)]
-    if not found:
+    def opening(found: re.Match[str]) -> Unresolved:
+        return openings[ord(found[0]) - _FIRST_OPEN]
+
+    if (first := OPEN_CHARACTER.search(word)) is None:
         return None
-    first = openings[ord(found[0]) - _FIRST_OPEN]
-    text = "".join(openings[ord(c) - _FIRST_OPEN].text if c in found else c for c in word)
-    return Unresolved(text, first.needs)
+    text = OPEN_CHARACTER.sub(lambda found: opening(found).text, word[:_LONGEST])
+    return Unresolved(_cut(text), opening(first).needs)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def run(text: str, file: str, given: Mapping[str, str]) -> Script:
@@ -82,41 +86,41 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
     Raises
     ------
     SpecError
-        Where a quotation, a list or an expansion has no end, and for a script that is nested too deeply.
+        Where a quotation, a list or an expansion has no end, and for a script that is more than the budget allows.
     """
-    try:
-        body = statements(text, file)
-        shell = _Shell(given, frozenset(_assigned(body)))
+    with reading(file) as budget:
+        body = statements(OPEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text), file)
+        shell = _Shell(given, frozenset(_assigned(body)), budget)
         shell.execute(body)
-    except RecursionError:
-        problem = Problem("", "a script that is nested less deeply", "more than is read")
-        raise SpecError(file, problem) from None
     return Script(tuple(shell.commands), shell.values, tuple(shell.sourced), shell.openings)
 
 
 class _Shell:
     """The state of a script on its way."""
 
-    def __init__(self, given: Mapping[str, str], assigned: frozenset[str]) -> None:
+    def __init__(self, given: Mapping[str, str], assigned: frozenset[str], budget: Budget) -> None:
         self.values: dict[str, str | list[str]] = dict(given)
         self.assigned = assigned
         self.given = frozenset(given)
         self.commands: list[Command] = []
         self.sourced: list[str] = []
         self.openings: list[Unresolved] = []
-        self.depth = 0
+        self.places: dict[Unresolved, int] = {}
+        self.budget = budget
 
     # Statements
 
     def execute(self, body: Sequence[Statement]) -> None:
         """Run statements in order."""
         for one in body:
+            self.budget.spend_statement()
             if isinstance(one, Simple):
                 self._simple(one)
             elif isinstance(one, Array):
                 words = [part for word in one.words for part in self.expand(word)]
                 before = self.values.get(one.name, []) if one.adds else []
                 before = [before] if isinstance(before, str) else before
+                self.budget.spend_values(len(before) + len(words))
                 self.values[one.name] = [*before, *words]
             elif isinstance(one, Choice):
                 self._choose(one)
@@ -126,7 +130,7 @@ class _Shell:
     def _group(self, group: Group) -> None:
         if group.variable:
             words = [part for word in group.words for part in self.expand(word)]
-            shown = " or ".join(self._shown(one) for one in words)
+            shown = " or ".join(dict.fromkeys(map(self._shown, words)))
             single = len(words) == 1
             self.values[group.variable] = (
                 words[0] if single else self._opened(shown or f"${group.variable}", group.variable)
@@ -151,7 +155,9 @@ class _Shell:
         elif words[0] == "read" and one.text:
             self.values[words[-1]] = " ".join(self._quoted(one.text))
         elif words[0] in _RUN_DOCUMENTS and one.text:
-            self.execute(statements(" ".join(self._quoted(one.text)), words[0]))
+            document = " ".join(self._quoted(one.text))
+            self.budget.spend_characters(len(document))
+            self.execute(statements(document, words[0]))
         else:
             self._command(words, one.line)
 
@@ -168,6 +174,7 @@ class _Shell:
             return  # what was given holds against the script's own
         value = " ".join(self.expand(raw, splits=False))
         before = self.values.get(name, "") if adds else ""
+        self.budget.spend_characters(len(value) + sum(map(len, before)))
         if isinstance(before, list):
             self.values[name] = [(before or [""])[0] + value, *before[1:]]
         else:
@@ -194,6 +201,7 @@ class _Shell:
             return
         before, ends = dict(self.values), []
         for body in possible:
+            self.budget.spend_values(len(before))
             self.values = dict(before)
             self.execute(body)
             ends.append(self.values)
@@ -237,7 +245,7 @@ class _Shell:
             if _open(subject, self.openings):
                 return None
             patterns = ("".join(self.expand(word, splits=False)) for word in words[2:])
-            return any(fnmatchcase(subject, pattern) for pattern in patterns)
+            return any(alike(subject, pattern, self.budget) for pattern in patterns)
         result: bool | None = None
         operator, test = "", []
         for word in (*words, ";"):
@@ -271,7 +279,11 @@ class _Shell:
             return self._empty(parts[1], words[0] == "-z")
         if any(_open(part, self.openings) for part in parts) or len(parts) not in (1, 3):
             return None
-        return bool(parts[0]) if len(parts) == 1 else decided(parts[0], words[1], parts[2])
+        return (
+            bool(parts[0])
+            if len(parts) == 1
+            else decided(parts[0], words[1], parts[2], self.budget)
+        )
 
     def _empty(self, part: str, wanted: bool) -> bool | None:
         """Return whether a text is empty, or is not; a variable that nothing sets is, as with its default."""
@@ -285,7 +297,6 @@ class _Shell:
 
     def expand(self, word: str, *, splits: bool = True) -> list[str]:
         """Return the words that a word of the script becomes."""
-        self.depth += 1
         fields: list[str] = []
         current: list[str] = []
         started, at = False, 0
@@ -309,8 +320,9 @@ class _Shell:
             for piece in pieces[1:]:
                 fields.append("".join(current))
                 current = [piece]
-        self.depth -= 1
         fields.append("".join(current))
+        self.budget.spend_values(len(fields))
+        self.budget.spend_characters(sum(map(len, fields)))
         return [one for one in fields if one or started] if splits else [" ".join(fields)]
 
     def _is_empty_list(self, text: str) -> bool:
@@ -320,21 +332,21 @@ class _Shell:
 
     def _quoted(self, text: str) -> list[str]:
         """Return the words of a text inside of double quotes: one, but of ``"${LIST[@]}"``."""
-        pieces: list[str] = [""]
+        pieces: list[list[str]] = [[]]
         at = 0
         while at < len(text):
             if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "$", "\\", "`", "\n"):
-                pieces[-1] += text[at + 1].replace("\n", "")
+                pieces[-1].append(text[at + 1].replace("\n", ""))
                 at += 2
             elif text[at] in "$`":
                 part, at = _substitution(text, at)
-                found = self._value(part) or [""]
-                pieces[-1] += found[0]
-                pieces += found[1:]
+                first, *others = self._value(part) or [""]
+                pieces[-1].append(first)
+                pieces += ([one] for one in others)
             else:
-                pieces[-1] += text[at]
+                pieces[-1].append(text[at])
                 at += 1
-        return pieces
+        return ["".join(piece) for piece in pieces]
 
     def _value(self, text: str) -> list[str]:
         """Return what a substitution stands for: several words of a list."""
@@ -342,7 +354,7 @@ class _Shell:
             return [self._arithmetic(text[3:-2])]
         inner = text[2:-1] if text.startswith("${") else text[1:]
         found = _EXPANSION.fullmatch(inner)
-        if text[0] == "`" or found is None or self.depth > _DEEPEST:
+        if text[0] == "`" or found is None:
             return ["$"] if text == "$" else [self._opened(text)]
         length, name, index, rest = found.groups()
         value = self.values.get(name)
@@ -371,6 +383,7 @@ class _Shell:
             return value.lower() if rest == ",," else value.upper()
         swapped = re.fullmatch(r"(//?)([\w.,:+-]+)/([\w.,:+-]*)", rest)
         if swapped and not _open(value, self.openings):
+            self.budget.spend_characters(value.count(swapped[2]) * len(swapped[3]))
             return value.replace(swapped[2], swapped[3], -1 if swapped[1] == "//" else 1)
         return self._opened(text, name) if rest else value
 
@@ -393,6 +406,7 @@ class _Shell:
         put_in = "".join(self._quoted(text))
         if opening := _open(put_in, self.openings):
             return self._opened(f"$(({self._shown(put_in).strip()}))", opening.needs)
+        self.budget.spend_tokens(put_in)
         try:
             return str(whole(put_in, self._number))
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, OverflowError):
@@ -406,12 +420,12 @@ class _Shell:
 
     def _opened(self, text: str, needs: str = "") -> str:
         """Return a character for a value that is open."""
-        one = Unresolved(text, needs)
-        if one in self.openings:
-            return chr(_FIRST_OPEN + self.openings.index(one))
-        if len(self.openings) < _MOST_OPEN:
+        one = Unresolved(_cut(text), needs)
+        if one not in self.places:
+            self.budget.spend_values(2)  # so that there are more characters than open values
+            self.places[one] = len(self.openings)
             self.openings.append(one)
-        return chr(_FIRST_OPEN + len(self.openings) - 1)
+        return chr(_FIRST_OPEN + self.places[one])
 
     def _shown(self, word: str) -> str:
         opening = _open(word, self.openings)
@@ -429,7 +443,7 @@ def _assigned(body: Sequence[Statement]) -> Iterator[str]:
         elif isinstance(one, Simple):
             for word in one.words:
                 found = _ASSIGNMENT.match(word)
-                if found and not re.search(rf"\$\{{?{found[1]}\b", found[3]):
+                if found and found[1] not in _REFERENCE.findall(found[3]):
                     yield found[1]
         elif isinstance(one, Choice):
             for _, inside in one.branches:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
+from calculon.launch.texts.reading_budget import Budget
+
 _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "-eq": lambda a, b: a == b,
     "-ne": lambda a, b: a != b,
@@ -31,10 +33,13 @@ def whole(text: str, number: Callable[[str], int]) -> int:
     ValueError, SyntaxError, ZeroDivisionError
         For anything else.
     """
-    choice = re.fullmatch(r"(.+?)\?(.+?):(.+)", text.strip(), re.DOTALL)
-    if choice:  # C's own conditional expression
-        return whole(choice[2 if whole(choice[1], number) else 3], number)
-    return _whole(ast.parse(text.strip(), mode="eval").body, number)
+    text = text.strip()
+    mark = text.find("?", 1)
+    colon = text.find(":", mark + 2) if mark > 0 else -1
+    if 0 < colon < len(text) - 1:  # C's own conditional expression
+        holds = whole(text[:mark], number)
+        return whole(text[mark + 1 : colon] if holds else text[colon + 1 :], number)
+    return _whole(ast.parse(text, mode="eval").body, number)
 
 
 def _whole(node: ast.AST, number: Callable[[str], int]) -> int:
@@ -76,12 +81,19 @@ _COMPARISONS: dict[Any, Callable[[int, int], bool]] = {
 }
 
 
-def decided(first: str, operator: str, second: str) -> bool | None:
+def decided(first: str, operator: str, second: str, budget: Budget) -> bool | None:
     """Return whether a comparison of ``[ ]`` holds; nothing where it is none that is known."""
     if operator in ("=", "==", "!="):
-        alike = fnmatchcase(first, second)
-        return alike if operator != "!=" else not alike
+        return alike(first, second, budget) is not (operator == "!=")
     try:
         return _COMPARE[operator](int(first or 0), int(second or 0))
     except (KeyError, ValueError):
         return None
+
+
+def alike(text: str, pattern: str, budget: Budget) -> bool:
+    """Return whether a text matches a pattern of the shell; the pattern is paid for, as it is compiled."""
+    if not re.search(r"[*?\[]", pattern):
+        return text == pattern
+    budget.spend_values(len(pattern))
+    return fnmatchcase(text, pattern)

@@ -13,7 +13,8 @@ from itertools import takewhile
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Parsed, Setting, Unresolved
-from calculon.launch.texts.shell import Command, Script, run
+from calculon.launch.texts.reading_budget import Budget, reading
+from calculon.launch.texts.shell import OPEN_CHARACTER, Command, Script, run
 
 _NODES = {
     *("--nnodes", "--num-nodes", "--nodes", "-N", "--num-machines"),
@@ -39,10 +40,10 @@ _CONTROL = re.compile(r"\|\|?|\|&|&&?|;|\d*(>|>>|>&|&>|&>>|<).*")
 _LONGEST_NUMBER = 40  # characters
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
+_IN_NAME = re.compile(r"[\w-]")
+
 PROGRAM = "program"
 """The setting that is the name of the program that trains."""
-
-_OPEN = "[\ue000-\uf8ff]"
 
 Size = int | Unresolved | None
 
@@ -111,19 +112,22 @@ def parse_script(
         starts = program is not None and program[0].fullmatch(word) is not None
         return starts or (word.startswith("--") and is_flag(named(word)))
 
-    batch = _batch_system(text)
-    script = run(text, file, _slurm_variables(batch) | dict(variables))
-    command, notes = _chosen(script, file, known, program[0] if program else None)
-    before, after = _halves(command, known, program[0] if program else None)
-    after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
-    lines = _Lines(text, file)
-    beside = _beside(command, script, environment, lines)
-    if program and after and not _is_flag(after[0]):
-        first = after.pop(0)
-        beside[program[1]] = Setting(program[1], script.open(first) or first, lines.place(first))
-    settings, loose = _flags(after, script, named, lines)
-    notes += [f"{one} may hold further settings" for one in loose]
-    return Parsed(file, settings | beside, _processors(before, batch, script), tuple(notes))
+    with reading(file) as budget:
+        batch = _batch_system(text)
+        script = run(text, file, _slurm_variables(batch) | dict(variables))
+        command, notes = _chosen(script, file, known, program[0] if program else None)
+        before, after = _halves(command, known, program[0] if program else None)
+        after = list(takewhile(lambda word: not _CONTROL.fullmatch(word), after))
+        lines = _Lines(text, file, budget)
+        beside = _beside(command, script, environment, lines)
+        if program and after and not _is_flag(after[0]):
+            first = after.pop(0)
+            beside[program[1]] = Setting(
+                program[1], script.open(first) or first, lines.place(first)
+            )
+        settings, loose = _flags(after, script, named, lines)
+        notes += [f"{one} may hold further settings" for one in loose]
+        return Parsed(file, settings | beside, _processors(before, batch, script), tuple(notes))
 
 
 def _chosen(
@@ -250,8 +254,8 @@ def _flags(
             place += 1
         name, opening = name_of(word), script.open(word.partition("=")[0])
         if opening:  # a flag of a branch that is open
-            name = re.sub(_OPEN, "", name)
-            where = script.open("".join(re.findall(_OPEN, word)))
+            name = OPEN_CHARACTER.sub("", name)
+            where = script.open("".join(OPEN_CHARACTER.findall(word)))
             assert where is not None
             value: object = replace(where, conditional=True)
         else:
@@ -275,17 +279,19 @@ def _value(values: list[object]) -> object:
 class _Lines:
     """The lines of a script, to say where a flag stands."""
 
-    def __init__(self, text: str, file: str) -> None:
-        self.file = file
-        self.lines = [one.partition("#")[0] for one in text.splitlines()]
+    def __init__(self, text: str, file: str, budget: Budget) -> None:
+        self.file, self.budget = file, budget
+        lines = (line.partition("#")[0] for line in text.splitlines())
+        self.text = "\n".join(lines).replace("_", "-")
 
     def place(self, name: str) -> str:
         """Return the last line with a name that is no comment."""
-        pattern = re.compile(
-            re.sub("[-_]", "[-_]", re.escape(name).replace("\\-", "-")) + r"(?![\w-])"
-        )
-        there = [i for i, one in enumerate(self.lines, 1) if pattern.search(one)]
-        return f"{self.file}:{there[-1]}" if there else self.file
+        self.budget.spend_values(1)
+        name = name.replace("_", "-")
+        at = self.text.rfind(name)
+        while at >= 0 and _IN_NAME.match(self.text, at + len(name)):
+            at = self.text.rfind(name, 0, at + len(name) - 1)
+        return f"{self.file}:{self.text.count(chr(10), 0, at) + 1}" if at >= 0 else self.file
 
 
 def _batch_system(text: str) -> dict[str, str]:

@@ -6,9 +6,11 @@ Source: IEEE Std 1003.1 (POSIX), *Shell Command Language*; GNU Bash manual, *Arr
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
+from calculon.launch.texts.reading_budget import Budget, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,19 @@ class Group:
 
 Statement = Simple | Array | Choice | Group
 
-_ENDS = ("&&", "||", ";;", ";", "&", "|", "\n", "(", ")")
+_ENDS = re.compile(r"&&|\|\||;;|[;&|\n()]")
+_BLANKS = re.compile(r"[ \t\r]+")
+_PLAIN = re.compile(r"[^ \t\r\n;&|()<>\\'\"`$]+")
+"""Characters of a word that mean themselves."""
+
 _RESERVED = {"then", "elif", "else", "fi", "do", "done", "esac", "}", ")", ";;"}
 _ASSIGNS_ARRAY = re.compile(r"([A-Za-z_]\w*)(\+?)=\Z")
 _OPENING = {"(": ")", "{": "}"}
+_REDIRECTS = re.compile(r"&>|\d*[<>]")
+_REDIRECTION = re.compile(r"\d*(<<<|<<-|<<|&>>|&>|>>|>&|<&|>\||>|<)[ \t]*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     """A word or an operator; an array has words, a here document a text."""
 
     text: str
@@ -71,10 +78,10 @@ class _Token:
 class _Lexer:
     """Cuts a text into tokens."""
 
-    def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
+    def __init__(self, text: str, file: str, budget: Budget) -> None:
+        self.text, self.file, self.budget = text, file, budget
         self.place, self.line = 0, 1
-        self.documents: list[tuple[str, bool]] = []
+        self.documents: list[tuple[str, bool, int]] = []
         self.found: list[_Token] = []
 
     def tokens(self) -> list[_Token]:
@@ -85,25 +92,26 @@ class _Lexer:
 
     def _next(self) -> None:
         text, at = self.text, self.place
-        if text[at] in " \t\r":
-            self.place += 1
+        if blanks := _BLANKS.match(text, at):
+            self.place = blanks.end()
         elif text.startswith("\\\n", at):
             self.place, self.line = at + 2, self.line + 1
         elif text[at] == "#":
             end = text.find("\n", at)
             self.place = len(text) if end < 0 else end
-        elif text.startswith(("&>", ">&")) or text[at] in "<>" or re.match(r"\d+[<>]", text[at:]):
+        elif _REDIRECTS.match(text, at):
             self._redirection()
-        elif operator := next((one for one in _ENDS if text.startswith(one, at)), ""):
-            self.found.append(_Token(operator, self.line, operator=True))
-            self.place += len(operator)
-            if operator == "\n":
+        elif operator := _ENDS.match(text, at):
+            self.found.append(_Token(operator[0], self.line, operator=True))
+            self.place = operator.end()
+            if operator[0] == "\n":
                 self.line += 1
-                self._skip_documents()
+                self._read_documents()
         else:
             self._word()
 
     def _word(self) -> None:
+        self.budget.spend_values(1)
         line, start = self.line, self.place
         self.place = self._word_end(start)
         word = self.text[start : self.place]
@@ -132,7 +140,9 @@ class _Lexer:
         text = self.text
         while at < len(text):
             char = text[at]
-            if char == "\\":
+            if plain := _PLAIN.match(text, at):
+                at = plain.end()
+            elif char == "\\":
                 self.line += text.startswith("\\\n", at)
                 at += 2
             elif char in "'\"`" or text.startswith(("$(", "${"), at):
@@ -183,20 +193,18 @@ class _Lexer:
 
     def _redirection(self) -> None:
         """Pass over a redirection and its target; remember a here document."""
-        found = re.compile(r"\d*(<<<|<<-|<<|&>>|&>|>>|>&|<&|>\||>|<)[ \t]*").match(
-            self.text, self.place
-        )
+        found = _REDIRECTION.match(self.text, self.place)
         assert found
         self.place = end = found.end()
         self.place = self._word_end(end)
         word = self.text[end : self.place]
         if found[1] in ("<<", "<<-"):
-            self.documents.append((word.strip("'\""), found[1] == "<<-"))
-            self.found.append(_Token(f"<<{len(self.documents)}", self.line, words=()))
+            self.documents.append((word.strip("'\""), found[1] == "<<-", len(self.found)))
+            self.found.append(_Token("<<", self.line, words=()))
 
-    def _skip_documents(self) -> None:
+    def _read_documents(self) -> None:
         """Read the here documents that begin on this line."""
-        for name, tabs in self.documents:
+        for name, tabs, place in self.documents:
             lines = []
             while self.place < len(self.text):
                 end = self.text.find("\n", self.place)
@@ -206,10 +214,7 @@ class _Lexer:
                 if (line.lstrip("\t") if tabs else line) == name:
                     break
                 lines.append(line)
-            open_ones = (
-                i for i, one in enumerate(self.found) if one.words == () and one.text[:2] == "<<"
-            )
-            if (place := next(open_ones, None)) is not None:  # none inside of a list
+            if place < len(self.found) and self.found[place].text == "<<":  # none inside of a list
                 self.found[place] = _Token("<<", self.found[place].line, words=("\n".join(lines),))
         self.documents.clear()
 
@@ -398,4 +403,5 @@ def statements(text: str, file: str) -> tuple[Statement, ...]:
     SpecError
         Where a quotation, a list or an expansion has no end.
     """
-    return _Grammar(_Lexer(text.replace("\r\n", "\n"), file).tokens()).body()
+    with reading(file) as budget:
+        return _Grammar(_Lexer(text.replace("\r\n", "\n"), file, budget).tokens()).body()

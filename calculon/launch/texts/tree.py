@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from calculon.frozen import dataclass
+from calculon.launch.texts.reading_budget import Budget
 
 TARGET = "_target_"
 """Name of the class or function that makes an object, beside its settings, as Hydra writes it."""
@@ -18,6 +19,16 @@ class Leaf:
 
     value: Any
     line: int = 0
+
+
+def spend_list(value: Any, budget: Budget) -> None:
+    """Spend the elements of a list, and of the lists in it, each as often as it occurs."""
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            budget.spend_values(len(one))
+            left += one
 
 
 class Tree(dict[str, Any]):
@@ -42,10 +53,24 @@ class Tree(dict[str, Any]):
             found = found.get(name) if isinstance(found, Tree) else None
         return found
 
-    def copy(self) -> "Tree":
+    def copied(self, budget: Budget) -> "Tree":
         """Return a tree whose changes leave this one as it is."""
-        copied = ((name, v.copy() if isinstance(v, Tree) else v) for name, v in self.items())
-        return Tree(copied)
+        budget.spend_values(1 + len(self))
+        items = self.items()
+        return Tree((n, v.copied(budget) if isinstance(v, Tree) else v) for n, v in items)
+
+    def spend(self, budget: Budget, around: tuple["Tree", ...] = ()) -> int:
+        """Spend the values of all settings, each at every path that it has; return how many settings there are."""
+        budget.spend_values(1 + len(self))
+        around = (*around, self)
+        count = 0
+        for one in self.values():
+            if not isinstance(one, Tree):
+                count += 1
+                spend_list(one.value, budget)
+            elif not any(one is each for each in around):
+                count += one.spend(budget, around)
+        return count
 
     def leaves(
         self, above: str = "", around: tuple["Tree", ...] = ()

@@ -4,20 +4,16 @@ References are those of OmegaConf: ``${model.hidden_size}``, ``${.hidden_size}``
 ``${multiply:4, ${.hidden_size}}`` of NeMo.
 """
 
-import math
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.dialect import Unresolved
+from calculon.launch.texts.reading_budget import LARGEST_NUMBER, Budget, reading, too_large
 from calculon.launch.texts.tree import TARGET, Leaf, Tree
-from calculon.spec.parse import MOST_NODES, MOST_YAML
 
-_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
 _TORCH_TYPE = re.compile(r"torch\.(\w+)")
-_DEEPEST = 20
-"""References to references."""
 
 _AROUND = ("ConfigContainer", "training")
 """Names that some files have around all others."""
@@ -36,69 +32,83 @@ def settings_in(text: str, file: str, variables: Mapping[str, str]) -> Tree:
     Raises
     ------
     SpecError
-        For what is no YAML, no mapping, or too large.
+        For what is no YAML, no mapping, or more than the budget allows.
     """
-    import yaml  # only when there is some
-
-    if len(text) > MOST_YAML:
-        raise SpecError(file, Problem("", f"YAML of at most {MOST_YAML:,} bytes", f"{len(text):,}"))
-    wanted = "a configuration in YAML"
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        tree = _Nodes(file).tree(node) if isinstance(node, yaml.MappingNode) else Tree()
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        found = f"an error in line {mark.line + 1}" if mark else str(error).partition("\n")[0]
-        raise SpecError(file, Problem("", wanted, found)) from None
-    except RecursionError:
-        raise SpecError(file, Problem("", wanted, "too deep a nesting")) from None
-    if not tree:
-        raise SpecError(file, Problem("", f"{wanted}, with named settings", "none"))
-    for name in _AROUND:
-        if isinstance(inside := tree.get(name), Tree):
-            tree = Tree({**inside, **{other: v for other, v in tree.items() if other != name}})
-    references = _References(tree, variables)
-    for path, leaf in list(tree.leaves()):
-        if "${" in str(leaf.value):
+    with reading(file) as budget:
+        tree = _composed(text, file, budget)
+        if not tree:
+            wanted = "a configuration in YAML, with named settings"
+            raise SpecError(file, Problem("", wanted, "none"))
+        for name in _AROUND:
+            if isinstance(inside := tree.get(name), Tree):
+                others = {other: v for other, v in tree.items() if other != name}
+                tree = Tree({**inside, **others})
+        references = _References(tree, variables, file, budget)
+        for path, leaf in list(tree.leaves()):
             names = tuple(path.split("."))
-            tree.put(names, Leaf(references.resolved(leaf.value, names), leaf.line))
+            if "${" in str(leaf.value):
+                tree.put(names, Leaf(references.setting(names, leaf), leaf.line))
     return tree
 
 
-class _Nodes:
-    """Makes trees of the nodes of a document."""
+def _composed(text: str, file: str, budget: Budget) -> Tree:
+    """Return the settings of a YAML file as they stand there; none of a text that is no mapping."""
+    import yaml  # only when there is some
 
-    def __init__(self, file: str) -> None:
-        self.file, self.count = file, 0
+    sizes: dict[int, int] = {}
 
-    def tree(self, node: Any) -> Tree:
-        """Return the settings of a mapping."""
-        made = Tree()
-        for key, below in node.value:
-            made[str(key.value)] = self.held(below)
+    class Loader(yaml.SafeLoader):
+        count = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            """Compose a node; that of an alias counts as many values as what it stands for."""
+            alias, before = self.check_event(yaml.AliasEvent), self.count
+            node: Any = super().compose_node(parent, index)
+            if alias and id(node) not in sizes:
+                place = f"{file}:{node.start_mark.line + 1}"
+                raise SpecError(place, Problem("", "values", "a value inside itself"))
+            size = sizes[id(node)] if alias else 1
+            budget.spend_values(size)
+            self.count += size
+            sizes[id(node)] = self.count - before
+            return node
+
+    try:
+        node = yaml.compose(text, Loader=Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        found = f"an error in line {mark.line + 1}" if mark else str(error).partition("\n")[0]
+        raise SpecError(file, Problem("", "a configuration in YAML", found)) from None
+    return _tree(node) if isinstance(node, yaml.MappingNode) else Tree()
+
+
+def _tree(node: Any) -> Tree:
+    """Return the settings of a mapping."""
+    made = Tree()
+    for key, below in node.value:
+        made[str(key.value)] = _held(below)
+    return made
+
+
+def _held(node: Any) -> Leaf | Tree:
+    """Return what stands under a name."""
+    line = node.start_mark.line + 1
+    if node.id == "mapping":
+        made = _tree(node)
+        target = made.get(TARGET)
+        if isinstance(target, Leaf) and (found := _TORCH_TYPE.fullmatch(str(target.value))):
+            return Leaf(found[1], line)
         return made
+    return Leaf(_value(node), line)
 
-    def held(self, node: Any) -> Leaf | Tree:
-        """Return what stands under a name."""
-        line = node.start_mark.line + 1
-        if node.id == "mapping":
-            made = self.tree(node)
-            target = made.get(TARGET)
-            if isinstance(target, Leaf) and (found := _TORCH_TYPE.fullmatch(str(target.value))):
-                return Leaf(found[1], line)
-            return made
-        return Leaf(self.value(node), line)
 
-    def value(self, node: Any) -> Any:
-        """Return a value."""
-        self.count += 1
-        if self.count > MOST_NODES:  # an alias counts at each of its places
-            raise SpecError(self.file, Problem("", f"at most {MOST_NODES:,} values", "more"))
-        if node.id == "sequence":
-            return [self.value(one) for one in node.value]
-        if node.id == "mapping":
-            return {str(key.value): self.value(one) for key, one in node.value}
-        return _scalar(node)
+def _value(node: Any) -> Any:
+    """Return a value."""
+    if node.id == "sequence":
+        return [_value(one) for one in node.value]
+    if node.id == "mapping":
+        return {str(key.value): _value(one) for key, one in node.value}
+    return _scalar(node)
 
 
 def _scalar(node: Any) -> Any:
@@ -128,39 +138,68 @@ _WORDS = {"": None, "~": None, "null": None, "none": None, "???": None} | {
 }
 
 
+_OPENING, _CLOSING = "${", "}"
+_PARTS = re.compile(r"\$\{|\}|[^${}]+|.", re.DOTALL)
+_NO_REFERENCE = re.compile(r"[${]")
+_MOST_DIGITS = len(str(LARGEST_NUMBER))
+
+
 class _References:
-    """Resolves references between the settings of a tree, and to variables."""
+    """Resolves references between the settings of a tree, and to variables.
 
-    def __init__(self, tree: Tree, variables: Mapping[str, str]) -> None:
-        self.tree, self.variables = tree, variables
+    A setting that is referred to is resolved once, however many references lead to it.
+    """
 
-    def resolved(self, value: Any, path: tuple[str, ...], depth: int = 0) -> Any:
-        """Return a value with what its references stand for; those that lead nowhere leave it open."""
+    def __init__(self, tree: Tree, variables: Mapping[str, str], file: str, budget: Budget) -> None:
+        self.tree, self.variables, self.file, self.budget = tree, variables, file, budget
+        self.resolved: dict[tuple[str, ...], Any] = {}
+
+    def setting(self, path: tuple[str, ...], leaf: Leaf) -> Any:
+        """Return the value of a setting with what its references stand for; one that leads to itself is open."""
+        if path not in self.resolved:
+            self.resolved[path] = Unresolved(str(leaf.value))
+            self.resolved[path] = self.value(leaf.value, path, leaf.line)
+        return self.resolved[path]
+
+    def value(self, value: Any, path: tuple[str, ...], line: int) -> Any:
+        """Return a value of a setting; references that lead nowhere leave it open."""
         if isinstance(value, list):
-            found = [self.resolved(one, path, depth) for one in value]
+            found = [self.value(one, path, line) for one in value]
             unknown = any(isinstance(one, Unresolved) for one in found)
             return Unresolved(str(value)) if unknown else found
-        if not isinstance(value, str):
+        if not isinstance(value, str) or _OPENING not in value:
             return value
-        text = value
-        while reference := _REFERENCE.search(text):
-            stands = self.referred(reference[1], path, depth)
-            if isinstance(stands, Unresolved):
-                return Unresolved(value, stands.needs)
-            if reference.span() == (0, len(text)):
-                return stands
-            text = f"{text[: reference.start()]}{stands}{text[reference.end() :]}"
-        return text
+        texts: list[list[str]] = [[]]  # of the value, and of each reference that is not closed yet
+        for part in _PARTS.finditer(value):
+            if part[0] == _OPENING:
+                texts.append([])
+            elif part[0] != _CLOSING or len(texts) == 1:
+                texts[-1].append(part[0])
+            elif _NO_REFERENCE.search(inside := "".join(texts.pop())):
+                texts[-1].append(f"{_OPENING}{inside}{_CLOSING}")
+            else:
+                stands = self.referred(inside, path, line)
+                if isinstance(stands, Unresolved):
+                    return Unresolved(value, stands.needs)
+                if texts == [[]] and part.end() == len(value):
+                    return stands
+                texts[-1].append(str(stands))
+                self.budget.spend_characters(len(texts[-1][-1]))
+        return _OPENING.join(map("".join, texts))
 
-    def referred(self, inside: str, path: tuple[str, ...], depth: int) -> Any:
+    def referred(self, inside: str, path: tuple[str, ...], line: int) -> Any:
         """Return what a reference stands for."""
         resolver, colon, rest = inside.partition(":")
         if colon:
-            factors = rest.split(",")
-            numbers = all(one.strip().isdecimal() for one in factors)
-            if resolver != "multiply" or not numbers:
+            factors = [one.strip() for one in rest.split(",")]
+            if resolver != "multiply" or not all(map(str.isdecimal, factors)):
                 return Unresolved(inside)
-            return math.prod(map(int, factors))
+            product = 1
+            for one in factors:
+                product *= int(one) if len(one) < _MOST_DIGITS else LARGEST_NUMBER
+                if product >= LARGEST_NUMBER:
+                    raise too_large(f"{self.file}:{line}", ".".join(path))
+            return product
         if inside in self.variables:
             return plain(self.variables[inside])
         names = inside.lstrip(".").split(".")
@@ -170,6 +209,6 @@ class _References:
             places = [tuple(names), tuple(names[1:])]  # the first may be around all others
         for place in places:
             found = self.tree.at(place) if place else None
-            if isinstance(found, Leaf) and depth < _DEEPEST:
-                return self.resolved(found.value, place, depth + 1)
+            if isinstance(found, Leaf):
+                return self.setting(place, found)
         return Unresolved(inside, "" if "." in inside else inside)

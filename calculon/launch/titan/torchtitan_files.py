@@ -1,6 +1,7 @@
 """Files of torchtitan: TOML of its versions up to 2025, Python since 2026; nothing of them is executed."""
 
 import ast
+import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +13,12 @@ from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Fields, Parsed, Reading, Setting
 from calculon.launch.texts.python_config import Call, held, read_configuration, short_name
+from calculon.launch.texts.python_syntax import parsed
+from calculon.launch.texts.reading_budget import reading, too_large
 from calculon.launch.texts.shell_flags import PROGRAM, parse_script
 from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
 from calculon.spec import catalog
+from calculon.spec.fields import shown
 from calculon.spec.files import read_bytes
 from calculon.spec.model import Model
 
@@ -50,7 +54,17 @@ _FAMILIES = tuple(dict.fromkeys(name for name, _ in MODELS))
 _OF_MODELS = re.compile(r"torchtitan\.models\.(\w+)")
 _SECTION = re.compile(r"\s*\[\s*([\w.\"-]+)\s*\]")
 _KEY = re.compile(r"\s*([\w-]+)\s*=")
-_TABLES = ("model", "parallelism", "training", "activation_checkpoint", "experimental")
+_DOTTED = re.compile(r"\s*([\w.\"-]+)\s*=")
+_DIGITS = re.compile(r"[0-9_]{4000}")
+_DEEPEST = 100
+"""Tables in each other."""
+
+_TABLE = re.compile(
+    r"^[ \t]*\[[ \t]*\"?(model|parallelism|training|activation_checkpoint|experimental)\"?[ \t]*[.\]]",
+    re.MULTILINE,
+)
+"""Tables of which a file in TOML has several."""
+
 _SCRIPT = re.compile(
     r"^[^#\n]*(?:run_train\.sh|-m torchtitan\.train|torchtitan/train\.py)", re.MULTILINE
 )
@@ -125,15 +139,8 @@ def recognises(text: str, file: str) -> bool:
     """Whether a text is a configuration of torchtitan."""
     if file.endswith(_SCRIPTS) or _SCRIPT.search(text):
         return bool(_SCRIPT.search(text))
-    if not file.endswith(".py"):
-        try:
-            tables = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError):
-            tables = {}
-            if file.endswith(".toml") and sum(f"[{one}" in text for one in _TABLES) > 1:
-                return True  # to be told what is wrong
-        if sum(isinstance(tables.get(table), dict) for table in _TABLES) > 1:
-            return True
+    if not file.endswith(".py") and len(set(_TABLE.findall(text))) > 1:
+        return True  # whatever is wrong with it
     return "torchtitan" in text and (file.endswith(".py") or _is_python(text))
 
 
@@ -176,8 +183,8 @@ def _document(name: str) -> Mapping[str, Any]:
 def _is_python(text: str) -> bool:
     """Whether a text is Python that says something: a call or an assignment."""
     try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = parsed(text, "")
+    except SpecError:
         return False
     kinds = (ast.FunctionDef, ast.ImportFrom, ast.Import)
     return any(isinstance(one, kinds) for one in tree.body)
@@ -202,10 +209,19 @@ def _of_script(text: str, file: str, variables: Mapping[str, str]) -> Parsed:
 
 
 def _beside(named: str, file: str) -> Parsed | None:
-    """Return what a configuration says that a script names, where it is there: here, or beside the script."""
+    """Return what a configuration says that a script names, where it is in the folder of the script or below it."""
+    around = os.path.realpath(Path(file).parent)
     for path in (Path(named), Path(file).parent / named):
-        if named.endswith(".toml") and path.is_file():
-            return _of_toml(read_bytes(str(path)).decode(errors="replace"), str(path))
+        try:
+            place = Path(os.path.realpath(path))
+            there = named.endswith(".toml") and place.is_relative_to(around) and place.is_file()
+        except (OSError, ValueError):
+            continue  # no name of any file
+        if there:
+            text = read_bytes(str(path)).decode(errors="replace")
+            with reading(file) as budget:
+                budget.spend_text(text)
+                return _of_toml(text, str(path))
     return None
 
 
@@ -235,20 +251,28 @@ def _option(word: str) -> str:
 
 
 def _of_toml(text: str, file: str) -> Parsed:
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(
-            file, Problem("", "TOML" if file.endswith(".toml") else "TOML, or Python", str(error))
-        ) from None
-    except RecursionError:
-        raise SpecError(file, Problem("", "TOML", "tables that are nested too deeply")) from None
-    lines = _lines(text)
-    found = {
-        name: Setting(name, value, f"{file}:{lines[name]}" if name in lines else file)
-        for name, value in _flat(tables)
-    }
+    with reading(file) as budget:
+        budget.spend_tokens(text)
+        lines = _lines(text, file)
+        wanted = "TOML" if file.endswith(".toml") else "TOML, or Python"
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise SpecError(file, Problem("", wanted, str(error))) from None
+        except ValueError:  # of a number with more digits than Python converts
+            raise _of_digits(text, file, lines) from None
+        found = {
+            name: Setting(name, value, f"{file}:{lines[name]}" if name in lines else file)
+            for name, value in _flat(tables)
+        }
     return Parsed(file, found)
+
+
+def _of_digits(text: str, file: str, lines: Mapping[str, int]) -> SpecError:
+    """Return the error of the first number of very many digits."""
+    longest = _DIGITS.search(text)
+    number = text.count("\n", 0, longest.start() if longest else 0) + 1
+    return too_large(f"{file}:{number}", next((n for n, at in lines.items() if at == number), ""))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -259,14 +283,24 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def _lines(text: str) -> dict[str, int]:
-    """Return the lines of the options of a TOML file by name, as far as they are written one on a line."""
+def _lines(text: str, file: str) -> dict[str, int]:
+    """Return the lines of the options of a TOML file by name, as far as they are written one on a line.
+
+    Raises
+    ------
+    SpecError
+        For a name of more parts than the parser can take.
+    """
     found, section = {}, ""
     for number, line in enumerate(text.splitlines(), 1):
         if begun := _SECTION.match(line):
             section = begun[1].replace('"', "") + "."
         elif key := _KEY.match(line):
             found[section + key[1]] = number
+        name = begun or _DOTTED.match(line)
+        if name and name[1].count(".") > _DEEPEST:
+            wanted = f"a name of at most {_DEEPEST} parts"
+            raise SpecError(f"{file}:{number}", Problem(shown(name[1]), wanted, "more"))
     return found
 
 

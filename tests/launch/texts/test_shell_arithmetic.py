@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calculon.launch.texts.reading_budget import Budget
 from calculon.launch.texts.shell_arithmetic import decided, whole
 
 
@@ -46,4 +47,4 @@ def test_quotient_and_remainder_give_the_number_again(a, b):
     ],
 )
 def test_comparisons_hold_or_are_not_known(first, operator, second, holds):
-    assert decided(first, operator, second) is holds
+    assert decided(first, operator, second, Budget("run.sh")) is holds

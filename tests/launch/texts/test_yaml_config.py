@@ -68,9 +68,8 @@ def test_types_as_hydra_writes_them():
         ("a: [\n", "an error in line"),
         ("- 1\n", "with named settings, found none"),
         ("", "with named settings, found none"),
-        ("a: &a [*a]\n", "too deep a nesting"),
+        ("a: &a [*a]\n", "conf.yaml:1: expected values, found a value inside itself"),
         ("x: " + "[" * 2000 + "]" * 2000, "too deep a nesting"),
-        ("#" + "x" * 2**20, "bytes"),
     ],
 )
 def test_what_is_no_configuration_is_refused(text, words):
@@ -83,5 +82,5 @@ def test_values_of_aliases_are_counted():
         f"{name}: &{name} [{','.join([f'*{below}'] * 10)}]\n"
         for below, name in zip("abcdefg", "bcdefgh", strict=True)
     )
-    with pytest.raises(SpecError, match="at most 50,000 values, found more"):
+    with pytest.raises(SpecError, match="at most 200,000 values after expansion, found more"):
         settings_in(tower, "conf.yaml", {})
