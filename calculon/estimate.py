@@ -312,7 +312,7 @@ def estimate(
     """
     shape, machine = inputs.model(model), inputs.system(system)
     known = None if edition is None else find_edition(edition).name
-    asked = inputs.asked_execution(execution, edition=known, preset=preset)
+    asked = inputs.asked_execution(execution, edition=known, preset=preset, system=machine)
     warn_of_differences(asked.place, asked.question, shape, machine)
     _warn_of_length(asked, shape)
     one, plan = Request(shape, machine, asked.execution), Plan.of(asked.execution)

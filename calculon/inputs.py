@@ -13,7 +13,7 @@ import numpy as np
 from calculon.errors import Problem, SpecError, nearest, printable
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.presets import COMMON, Preset, filled, find_preset
+from calculon.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
 from calculon.records import columns
 from calculon.run_figures import RUN_FIGURES
 from calculon.spec import catalog
@@ -56,6 +56,9 @@ _LONGEST = 60  # characters of a value in a message
 _SPECS: dict[str, type] = {"model": Model, "execution": Execution, "system": System}
 
 _FIELDS = {kind: [f.key for f in spec_fields(kind)] for kind in _SPECS.values()}
+
+_NEEDED = {*_FIELDS[Execution]} - optional_defaults(Execution).keys()
+"""Fields of the published tool, which its executions state."""
 
 _FIELDS_OF = {kind: _FIELDS[record] for kind, record in _SPECS.items()}
 """The fields of each kind of spec, as files name them."""
@@ -108,6 +111,7 @@ def execution(
     edition: str | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
+    system: System | None = None,
 ) -> Execution:
     """Return an execution from a catalog name, a path, a mapping or a record; errors as in :func:`model`.
 
@@ -122,8 +126,12 @@ def execution(
         else that of the edition. A record leaves nothing out.
     changes : mapping, optional
         Fields to change first.
+    system : System, optional
+        Where it runs, which decides :func:`calculon.presets.usual_preset`; without it that is ``common``.
     """
-    return asked_execution(source, edition=edition, preset=preset, changes=changes).execution
+    return asked_execution(
+        source, edition=edition, preset=preset, changes=changes, system=system
+    ).execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +167,10 @@ def asked_execution(
     edition: str | None = None,
     preset: str | None = None,
     changes: Mapping[str, Any] | None = None,
+    system: System | None = None,
 ) -> Asked:
     """Return an execution, the preset that filled it in, and where it came from; as :func:`execution`."""
-    return _asked(source, edition, preset, changes)
+    return _asked(source, edition, preset, changes, system=system)
 
 
 STAND_INS: Mapping[str, Any] = {"tensor_par": 1, "pipeline_par": 1, "batch_size": 1}
@@ -191,7 +200,11 @@ class Readable:
 
 
 def readable_execution(
-    source: Source | Execution, *, edition: str | None = None, preset: str | None = None
+    source: Source | Execution,
+    *,
+    edition: str | None = None,
+    preset: str | None = None,
+    system: System | None = None,
 ) -> Readable:
     """Return an execution as far as it can be read, and what of it cannot.
 
@@ -201,11 +214,11 @@ def readable_execution(
         Where too little can be read; otherwise as :func:`execution`.
     """
     try:
-        return Readable(_asked(source, edition, preset))
+        return Readable(_asked(source, edition, preset, system=system))
     except SpecError as error:
         if isinstance(source, Execution):
             raise
-        found, left_out = _readable(source, edition, preset, error)
+        found, left_out = _readable(source, edition, preset, error, system)
         kept = {"num_procs"} if left_out else set()
         names = [one.field for one in error.problems if one.field not in kept]
         fields = (name for name in names if hasattr(found.execution, name))
@@ -214,14 +227,18 @@ def readable_execution(
 
 
 def _readable(
-    source: Source, edition: str | None, preset: str | None, error: SpecError
+    source: Source,
+    edition: str | None,
+    preset: str | None,
+    error: SpecError,
+    system: System | None,
 ) -> tuple[Asked, tuple[str, ...]]:
     """Return an execution without the fields of an error, and what of it nobody stated: with processors if possible."""
     names = [one.field for one in error.problems]
     rest = [name for name in names if name != "num_procs"]
     for unread, replicas in ((rest, False), (rest, True), (names, False), (names, True)):
         try:
-            found = _asked(source, edition, preset, unread=unread, replicas=replicas)
+            found = _asked(source, edition, preset, unread=unread, replicas=replicas, system=system)
         except SpecError:
             continue
         return found, ("data_par",) if replicas else ()
@@ -236,6 +253,7 @@ def _asked(
     *,
     unread: Collection[str] = (),
     replicas: bool = False,
+    system: System | None = None,
 ) -> Asked:
     """Return an execution, some fields of which are as if they were not stated; its replicas rounded down if asked."""
     asked = {**(changes or {})}
@@ -247,16 +265,22 @@ def _asked(
         whole = replace(source, **asked) if asked else source
         return Asked(whole, find_preset(whole.preset if preset is None else preset))
     raw, file, origin, question = stated_execution(source)
-    stated = {name: one for name, one in {**raw, **asked}.items() if name not in unread}
+    given = {**raw, **asked}
+    stated = {name: one for name, one in given.items() if name not in unread}
     stated |= {name: one for name, one in STAND_INS.items() if name in unread}
-    fields_of, framework = filled(stated, edition, preset, file)
+    usual = (
+        COMMON
+        if system is None or given.keys() >= _NEEDED
+        else usual_preset(system.provenance.family)
+    )
+    fields_of, framework = filled(stated, edition, preset, file, usual)
     if replicas and isinstance(count := fields_of.get("data_par"), float):
         fields_of = {**fields_of, "data_par": max(1, int(count))}
     try:
         found = decode(Execution, fields_of, file)
     except SpecError as error:
         entries = framework.entries if framework else {}
-        problems = _causes(error.problems, stated, fields_of, entries)
+        problems = causes(error.problems, stated, fields_of, entries)
         raise SpecError(file, problems) from None
     return Asked(found, framework or find_preset(found.preset), origin, question)
 
@@ -283,48 +307,6 @@ def stated_execution(source: Source) -> tuple[Mapping[str, Any], str, Origin, Ma
             if name in _FIELDS[Execution] and not (name in optional and value != value)  # noqa: PLR0124
         }
     return raw, file, origin, question
-
-
-_MANY = 3
-"""Missing fields up to which each is told."""
-
-_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
-
-
-def _causes(
-    problems: Sequence[Problem],
-    stated: Mapping[str, Any],
-    whole: Mapping[str, Any],
-    entries: Mapping[str, Any],
-) -> list[Problem]:
-    """Return the problems of an execution without those that only follow from others.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        What the decoder says.
-    stated, whole : mapping of str to object
-        The fields that were stated, and with what the preset filled in.
-    entries : mapping
-        The fields that the preset fills in where it can.
-    """
-    found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
-    if entries and not {"num_procs", "data_par"} & stated.keys():
-        found.append(_EITHER)
-    elif "data_par" in whole and "data_par" not in stated and not found:
-        parts = ("context_par",) if whole.get("context_par", 1) != 1 else ()
-        names = ("tensor_par", *parts, "pipeline_par")
-        degrees = " * ".join(shown(whole.get(name)) for name in names)
-        wanted = f"a multiple of {' * '.join(names)} = {degrees}, since data_par is left out"
-        found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
-    usual = find_preset(COMMON).entries
-    absent = [one.field for one in found if one.field in usual and one.field not in stated]
-    if not entries and "edition" not in stated and len(absent) > _MANY:
-        left = [one for one in found if one.field not in absent]
-        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
-        missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
-        return [*left, Problem("edition", wanted, missing)]
-    return found or list(problems)
 
 
 def owner(
@@ -535,19 +517,21 @@ def _load(
     raw, question = as_mapping(source), cast("Mapping[str, Any]", {})
     if raw is not None:
         name, document, file, path = argument, catalog.whole(argument, raw, argument), argument, ""
+        note = ""
     else:
         if not isinstance(source, (str, os.PathLike)) or not str(source):
             raise SpecError(argument, _no_source(argument, source))
         path = os.fsdecode(source)
         name, document, question = _read(argument, path, changes)
         file = "<stdin>" if name == "stdin" else path
+        note = catalog.note(argument, path)
         path = (
             path if name == "stdin" or Path(path).exists() else name
         )  # a word for one of the catalog
     if changes:
         document = override(document, changes, file, record)
     digest = digest_of(document, getattr(record, "silent_keys", ()))
-    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest)
+    origin = Origin(name=printable(name), source=path, changes=changes, digest=digest, note=note)
     return document, file, origin, question
 
 

@@ -5,7 +5,7 @@ framework does not have. Each is a file of ``examples/presets``, every entry wit
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from typing import Any
@@ -398,11 +398,13 @@ def _beyond(file: _File) -> Iterator[Problem]:
             yield Problem(place, "nothing in a preset of your own", "a list", why)
 
 
-def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tuple[str, Preset]:
+def agreed(
+    edition: str | None, stated: str | None, file: str = "preset", usual: str = COMMON
+) -> tuple[str, Preset]:
     """Return the edition and the preset of an execution from those that are stated of the two.
 
     Without an edition it is the one that the preset needs: the published one, unless a framework is named. Without a
-    preset it is that of the edition: the published forms, or what all frameworks share. `file` is named in messages.
+    preset it is that of the edition: the published forms, or the `usual` one. `file` is named in messages.
 
     Raises
     ------
@@ -411,7 +413,7 @@ def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tup
     """
     if stated is None:
         edition = edition or PUBLISHED
-        return edition, find_preset(PUBLISHED_FORMS if edition == PUBLISHED else COMMON)
+        return edition, find_preset(PUBLISHED_FORMS if edition == PUBLISHED else usual)
     preset = find_preset(stated)
     needed = PUBLISHED if preset.published else CORRECTED
     if edition == PUBLISHED != needed:
@@ -419,6 +421,30 @@ def agreed(edition: str | None, stated: str | None, file: str = "preset") -> tup
         problem = Problem("edition", wanted, PUBLISHED, "presets are not published")
         raise SpecError(file, problem)
     return edition or needed, preset
+
+
+FRAMEWORK = "megatron-lm"
+"""Preset of a question that names none, on processors that the framework runs on."""
+
+RUNS_ON = ("NVIDIA", "AMD")
+"""Makers of the processors that it runs on."""
+
+
+def usual_preset(family: str) -> str:
+    """Return the preset of a question of edition ``corrected`` that names none.
+
+    Every command takes it for a plan, a search, and an execution that leaves out fields of the published tool. An
+    execution that states all of those names no framework: ``common`` fills in the others and refuses nothing.
+
+    Parameters
+    ----------
+    family : str
+        Maker and generation of the processors, as the file of a system states them.
+
+    >>> usual_preset("NVIDIA Hopper"), usual_preset("Google TPU")
+    ('megatron-lm', 'common')
+    """
+    return COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
 
 
 def _is_file(stated: object) -> bool:
@@ -431,6 +457,7 @@ def filled(
     edition: str | None = None,
     preset: str | None = None,
     file: str = "preset",
+    usual: str = COMMON,
 ) -> tuple[Mapping[str, Any], Preset | None]:
     """Return fields of an execution, or columns of alike ones, with what its preset fills in, and that preset.
 
@@ -444,6 +471,8 @@ def filled(
         Asked for in place of those that are stated.
     file : str
         Where the fields came from, for messages.
+    usual : str
+        Preset of edition ``corrected`` if none is named.
 
     Raises
     ------
@@ -455,8 +484,50 @@ def filled(
     known = preset is not None or framework is None or framework in PRESETS or _is_file(framework)
     if not known or named not in (None, *EDITION_NAMES):
         return stated, None
-    chosen, found = agreed(named, framework, file)
+    chosen, found = agreed(named, framework, file, usual)
     return found.completed({**stated, "edition": chosen}), found
+
+
+_MANY = 3
+"""Missing fields up to which each is told."""
+
+_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
+
+
+def causes(
+    problems: Sequence[Problem],
+    stated: Mapping[str, Any],
+    whole: Mapping[str, Any],
+    entries: Mapping[str, Any],
+) -> list[Problem]:
+    """Return the problems of an execution without those that only follow from others.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        What the decoder says.
+    stated, whole : mapping of str to object
+        The fields that were stated, and with what the preset filled in.
+    entries : mapping
+        The fields that the preset fills in where it can.
+    """
+    found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
+    if entries and not {"num_procs", "data_par"} & stated.keys():
+        found.append(_EITHER)
+    elif "data_par" in whole and "data_par" not in stated and not found:
+        parts = ("context_par",) if whole.get("context_par", 1) != 1 else ()
+        names = ("tensor_par", *parts, "pipeline_par")
+        degrees = " * ".join(shown(whole.get(name)) for name in names)
+        wanted = f"a multiple of {' * '.join(names)} = {degrees}, since data_par is left out"
+        found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
+    usual = find_preset(COMMON).entries
+    absent = [one.field for one in found if one.field in usual and one.field not in stated]
+    if not entries and "edition" not in stated and len(absent) > _MANY:
+        left = [one for one in found if one.field not in absent]
+        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
+        missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
+        return [*left, Problem("edition", wanted, missing)]
+    return found or list(problems)
 
 
 def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:

@@ -95,6 +95,19 @@ def duration(seconds: float, error: float = 0.0) -> str:
     return f"{known(value, error * factor) if error else significant(value)} {unit}"
 
 
+CHECKED = "2026"
+"""Year in which prices were looked up last; older ones are marked."""
+
+
+def aged(date: str) -> str:
+    """Return a date, marked if a price of that date is old.
+
+    >>> aged("2026-07"), aged("2025-10")
+    ('2026-07', '2025-10, old')
+    """
+    return f"{date}, old" if date and date[:4] < CHECKED else date
+
+
 def between(low: str, high: str) -> str:
     """Join the ends of an interval; their unit is said once where it is the same.
 

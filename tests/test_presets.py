@@ -313,6 +313,25 @@ def test_a_better_machine_is_never_slower_replanned(name, change):
     assert after.best.stats["total_time"] <= before.best.stats["total_time"] * (1 + 1e-12)
 
 
+def test_torchtitan_runs_uncompiled():
+    """Then nothing has a scope; where blocks are compiled, whole steps are not."""
+    space = ("llama3-8B", "h100_80g_sxm", 8, 64, "bfloat16")
+    eager = search(*space, preset="torchtitan", fix={"fusion": "none"}).best.execution
+    assert (eager.compile_scope, eager.rotary_impl) == ("step", "complex")
+    compiled = search(*space, preset="torchtitan").best.execution
+    assert (compiled.fusion, compiled.compile_scope) == ("compile", "blocks_and_loss")
+    with pytest.raises(SpecError, match="compiled one by one"):
+        calculon.estimate("llama3-8B", replace(compiled, compile_scope="step"), "h100_80g_sxm")
+
+
+def test_common_shards_weights_and_lays_out_uneven_stages():
+    """Llama 3.1 405B on 1,024 H100 needs sharded weights, and its 126 blocks divide over 2 stages alone."""
+    space = ("llama3.1-405B", "h100_80g_sxm", 1024, 512, "bfloat16")
+    assert search(*space, preset=COMMON).best.execution.zero_stage == "fsdp"
+    found = search(*space, preset=COMMON, fix={"pipeline_par": 16, "zero_stage": "1"}).best
+    assert (found.execution.pipeline_par, found.execution.pp_layout) == (16, "uniform")
+
+
 DOMAINS = (4, 5, 7, 8, 12, 16, 18, 27, 36, 64, 72, 96, 144)
 
 

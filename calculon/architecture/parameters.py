@@ -34,6 +34,20 @@ def active_count(model: Model) -> int:
     return model_totals(model).active if model.num_experts else parameter_count(model)
 
 
+def computing_count(model: Model) -> int:
+    """Count active parameters without the input embedding, whose rows are looked up: as technical reports count.
+
+    A table that embedding and head share counts, as the head multiplies by it. gpt-oss-120b: 5.13 billion of 5.71
+    (OpenAI 2025, arXiv:2508.10925, table 1).
+
+    >>> from dataclasses import replace
+    >>> one = Model(hidden=8, feedforward=16, seq_size=4, attn_heads=2, attn_size=4, num_blocks=1, vocab=10)
+    >>> active_count(one) - computing_count(one), active_count(replace(one, tied=True)) == computing_count(one)
+    (80, True)
+    """
+    return active_count(model) - (0 if model.tied else model.vocab * model.hidden)
+
+
 def module_count(model: Model) -> int:
     """Count the parameters of modules that predict further tokens, beside those of the model.
 

@@ -34,7 +34,7 @@ _MEASURED_ON = {"reliability.mtbf_processor": "h100"}
 """How the names of the systems begin that a default was measured on."""
 
 
-def told_defaults(campaign: Campaign, systems: Iterable[str] = ()) -> list[dict[str, Any]]:
+def told_defaults(campaign: Campaign, systems: Iterable[str]) -> list[dict[str, Any]]:
     """Return the defaults that nobody stated as plain data, with their sources, and whether they have an effect.
 
     Parameters

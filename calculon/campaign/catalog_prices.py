@@ -69,6 +69,16 @@ def processor_of(system: str) -> str:
     return processor_of(base) if rents and isinstance(base, str) else system
 
 
+def maker_of(system: str) -> str:
+    """Return who makes the processor of a system; empty if the catalog does not say.
+
+    >>> maker_of("azure_nd_h100_v5"), maker_of("tpu_v4"), maker_of("a_file_of_mine")
+    ('NVIDIA', 'Google', '')
+    """
+    about = _documents().get(processor_of(system), {}).get("about") or {}
+    return str(about.get("family", "")).partition(" ")[0]
+
+
 def _stated(document: Mapping[str, Any], kind: str) -> Iterator[float]:
     """Yield the price that a file itself states, not that of its base."""
     price = ((document.get("ext") or {}).get("price") or {}).get(kind)

@@ -22,14 +22,18 @@ SPINNING_SHARE = 0.55
 """Power of a processor whose ranks poll in collectives over its TDP, where only idle and load were measured: NCCL's
 kernels occupy multiprocessors while they wait. An assumption."""
 
-OVERHEAD_SHARE = 0.15
-"""Power of the rest of a node over that of its processors, where it was not measured. An assumption."""
+OVERHEAD_SHARE = 0.40
+"""Power of the rest of a node over that of its processors, if the system does not state it: air-cooled nodes of 8.
+
+Sources: a node of 8 H100 draws at most 8.4 kW in training (Latif et al. 2024, arXiv:2412.08602), and 76 % of its rated
+10.2 kW under intensive work (arXiv:2506.14551): 7.75 kW, 38 % more than the 5.6 kW of its processors' TDP.
+"""
 
 ASSUMED = {
     "stepping": f"{STEPPING_SHARE:g} of the TDP in steps",
     "waiting": f"{WAITING_SHARE:g} of the TDP while waiting",
     "spinning": f"{SPINNING_SHARE:g} of the TDP while ranks poll",
-    "overhead": f"{OVERHEAD_SHARE:.0%} of the processors for the rest of a node",
+    "overhead": f"{OVERHEAD_SHARE:.0%} of the processors for the rest of a node, as in air-cooled nodes of 8 H100",
 }
 """What takes the place of figures that were not measured, in words."""
 
@@ -49,6 +53,8 @@ class Draw:
         Mean power of a processor in W: in steps, while the run waits, and without a job.
     node : float or array or None
         Power of the rest of a node in W; None where it is a share of that of its processors.
+    share : float or array
+        Power of the rest of a node over that of its processors, which counts where `node` is None.
     assumed : tuple of str
         Keys of :data:`ASSUMED` that took the place of figures that were not measured.
     source, date : str
@@ -60,6 +66,7 @@ class Draw:
     waiting: Values
     idle: Values
     node: Values | None
+    share: Values = OVERHEAD_SHARE
     assumed: tuple[str, ...]
     source: str = ""
     date: str = ""
@@ -76,12 +83,12 @@ class Draw:
         told = [f"{what}, {self.source}" if self.source else what, self.date]
         known = ", ".join(one for one in told if one)
         guessed = "; ".join(ASSUMED[one] for one in self.assumed)
-        return f"{known}; assumptions without a source: {guessed}" if guessed else known
+        return f"{known}; assumptions: {guessed}" if guessed else known
 
     def per_processor(self, processors: Values, nodes: Values) -> Values:
         """Return the power in steps of a processor with its share of its node, in W."""
         if self.node is None:
-            return self.stepping * (1.0 + OVERHEAD_SHARE)
+            return self.stepping * (1.0 + self.share)
         return self.stepping + self.node * nodes / processors
 
 
@@ -104,42 +111,56 @@ def draw(
         TDP in W that the user states, which counts instead of all that the system states.
     """
     if tdp is not None:
-        return _of_tdp(tdp, None, "", "")
+        return _of_tdp(tdp)
     if power is None:
         return None
     if power.load is None or power.idle is None:
-        return _of_tdp(power.tdp, power.overhead, power.source, power.date)
+        return _of_tdp(power.tdp, power)
     assumed = []
     spin = power.spin
     if spin is None:
         spin = np.clip(SPINNING_SHARE * power.tdp, power.idle, power.load)
         assumed.append("spinning")
-    if power.overhead is None:
-        assumed.append("overhead")
+    assumed += _assumed_of_node(power)
     return Draw(
         tdp=power.tdp,
         stepping=spin + (power.load - spin) * np.asarray(utilisation),
         waiting=spin,
         idle=power.idle,
         node=power.overhead,
+        share=_share(power),
         assumed=tuple(assumed),
         source=power.source,
         date=power.date,
     )
 
 
-def _of_tdp(tdp: Values, node: float | None, source: str, date: str) -> Draw:
-    """Return the power by the flat convention, where only the TDP is known."""
+def _of_tdp(tdp: Values, power: Power | None = None) -> Draw:
+    """Return the power by the flat convention, where only the TDP is known; `power` states the rest of a node."""
+    node = None if power is None else power.overhead
     return Draw(
         tdp=tdp,
         stepping=STEPPING_SHARE * tdp,
         waiting=WAITING_SHARE * tdp,
         idle=WAITING_SHARE * tdp,
         node=node,
-        assumed=("stepping", "waiting", *(() if node is not None else ("overhead",))),
-        source=source,
-        date=date,
+        share=_share(power),
+        assumed=("stepping", "waiting", *_assumed_of_node(power)),
+        source="" if power is None else power.source,
+        date="" if power is None else power.date,
     )
+
+
+def _share(power: Power | None) -> float:
+    """Return the power of the rest of a node over that of its processors."""
+    stated = None if power is None else power.overhead_share
+    return OVERHEAD_SHARE if stated is None else stated
+
+
+def _assumed_of_node(power: Power | None) -> list[str]:
+    """Return the key of the assumption about the rest of a node, if the system states nothing of it."""
+    known = power is not None and (power.overhead, power.overhead_share) != (None, None)
+    return [] if known else ["overhead"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +240,7 @@ def energy(
     spare_processors = np.multiply(spare_nodes, np.divide(processors, nodes))
     spares = spare_processors * power.idle * hours / KILO
     if power.node is None:
-        rest = OVERHEAD_SHARE * (stepping + idling + spares)
+        rest = power.share * (stepping + idling + spares)
     else:
         rest = np.add(nodes, spare_nodes) * power.node * hours / KILO
     machines = stepping + idling + spares + rest

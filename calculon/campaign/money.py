@@ -12,7 +12,7 @@ from calculon.campaign.exponentials import Values
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.price import PRICE_KINDS, Own, Price, Spot
-from calculon.units import TERA, Array
+from calculon.units import TERA, Array, aged
 
 HOURS_PER_YEAR = 8766.0
 """Hours of a mean year, of 365.25 days."""
@@ -68,7 +68,7 @@ class Quote:
     def words(self) -> str:
         """Kind, source and date on a line."""
         kind = self.kind.replace("_", " ")
-        return ", ".join(one for one in (kind, self.source, self.date) if one)
+        return ", ".join(one for one in (kind, self.source, aged(self.date)) if one)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
 """Processor-hours of published trainings: the rows of the studies of ``validation/campaign``."""
 
 import re
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 from calculon.frozen import dataclass
 from calculon.spec import catalog
 from calculon.spec.csv_rows import read_csv
+from calculon.spec.files import read_document
 
 FOLDER = "validation/campaign"
 """Studies of whole trainings, below the root of the catalog."""
@@ -24,6 +27,8 @@ class PublishedTraining:
         Its name.
     tokens : float
         Tokens.
+    system : str
+        The system that its study runs it on.
     num_procs : int
         Processors; of some rows those that the study takes.
     processor_hours : float
@@ -38,6 +43,7 @@ class PublishedTraining:
 
     run: str
     tokens: float
+    system: str
     num_procs: int
     processor_hours: float
     whole: bool
@@ -49,10 +55,12 @@ class PublishedTraining:
 def published_trainings() -> tuple[PublishedTraining, ...]:
     """Return the trainings whose processor-hours are printed."""
     files = sorted((catalog.root() / FOLDER).glob("*/measured.csv"))
-    lines = (line for file in files for line in read_csv(str(file), _COLUMNS))
+    lines = ((file, line) for file in files for line in read_csv(str(file), _COLUMNS))
+    systems = {file: _system_of(file.with_name("study.yaml")) for file in files}
     return tuple(
         PublishedTraining(
             run=line.cells["run"],
+            system=systems[file],
             tokens=line.number_of("tokens_b") * _GIGA,
             num_procs=line.whole("num_gpus"),
             processor_hours=line.number_of("gpu_hours"),
@@ -60,9 +68,14 @@ def published_trainings() -> tuple[PublishedTraining, ...]:
             configuration=line.cells["configuration"],
             source=source_of_hours(line.cells["source"]),
         )
-        for line in lines
+        for file, line in lines
         if line.cells["gpu_hours"]
     )
+
+
+def _system_of(study: Path) -> str:
+    document = read_document(str(study))
+    return str(document["system"]) if isinstance(document, Mapping) else ""
 
 
 def source_of_hours(sources: str) -> str:

@@ -34,6 +34,13 @@ class Power:
         default=None,
     )
 
+    overhead_share: float | None = declare(
+        "power of the rest of a node over that of its processors, if that was not measured; if absent too, 0.4, of "
+        "air-cooled nodes of 8",
+        at_least=0,
+        default=None,
+    )
+
     def __post_init__(self) -> None:
         """Check source and date, and that work takes more power than waiting, and waiting more than nothing."""
         check_dated(self)

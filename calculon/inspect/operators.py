@@ -124,8 +124,10 @@ def block(
         When it cannot run on this system.
     """
     named = None if edition is None else find_edition(edition).name
-    asked = inputs.asked_execution(execution, edition=named, preset=preset, changes=changes)
     whole, machine = inputs.model(model), inputs.system(system)
+    asked = inputs.asked_execution(
+        execution, edition=named, preset=preset, changes=changes, system=machine
+    )
     warn_of_differences(asked.place, asked.question, whole, machine)
     shape = whole if part is None else whole.only(part)
     one = Request(shape, machine, asked.execution)

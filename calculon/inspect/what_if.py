@@ -71,7 +71,8 @@ def what_if(
         of another length.
     """
     model, base, rows_of = inputs.model(model), inputs.system(system), _changes(changes)
-    plan = _plan(execution, len(rows_of), None if edition is None else find_edition(edition).name)
+    known = None if edition is None else find_edition(edition).name
+    plan = _plan(execution, len(rows_of), known, base)
     parts = [
         (rows, evaluate(model, machine, plan.take(rows)))
         for machine, rows in _Machines(base, system, rows_of).groups()
@@ -94,13 +95,15 @@ def _changes(changes: Any) -> list[Change]:
     return rows
 
 
-def _plan(execution: Any, rows: int, edition: str | None) -> Plan:
+def _plan(execution: Any, rows: int, edition: str | None, system: System) -> Plan:
     """Return a table with an execution for each row."""
     source = isinstance(execution, (str, os.PathLike, Changed))
     columns = (list, tuple, np.ndarray)
     if isinstance(execution, Mapping) and not inputs.is_frame(execution):
         source = not any(isinstance(value, columns) for value in execution.values())
-    plan = as_plan(inputs.execution(execution, edition=edition) if source else execution, edition)
+    if source:
+        execution = inputs.execution(execution, edition=edition, system=system)
+    plan = as_plan(execution, edition)
     if len(plan) == 1:
         return plan.take(np.zeros(rows, np.int64))
     if len(plan) != rows:

@@ -286,11 +286,18 @@ def _write_datatype(one: Writing) -> Fields:
     return {f"{_SECTIONS[datatype]}.enabled": True}
 
 
+def _usual_gradients(datatype: str, zero_stage: str) -> str:
+    """Return the type of gradients that are not stated: that of the weights, and 4 bytes of bfloat16 without ZeRO.
+
+    Source: DeepSpeed up to 0.17, runtime/engine.py, get_data_types.
+    """
+    return "float32" if datatype == "bfloat16" and zero_stage == "0" else datatype
+
+
 def _read_gradients(one: Reading) -> Fields:
-    """Read types of gradients; where none is stated, that of the weights, and 4 bytes under ZeRO-3 of bfloat16."""
+    """Read the types of gradients."""
     datatype = one.execution["datatype"]
-    whole = one.execution["zero_stage"] == "3" and datatype == "bfloat16"
-    usual = "float32" if whole else datatype
+    usual = _usual_gradients(datatype, one.execution["zero_stage"])
     added = one.setting("data_types.grad_accum_dtype")
     kept = usual if added is None or added.value in (None, AUTO) else _type(one, added)
     sent = one.setting("communication_data_type")
@@ -306,7 +313,7 @@ def _type(one: Reading, found: Setting) -> str:
 
 def _write_gradients(one: Writing) -> Fields:
     datatype = one["datatype"]
-    usual = "float32" if one["zero_stage"] == "3" and datatype == "bfloat16" else datatype
+    usual = _usual_gradients(datatype, one["zero_stage"])
     written = {ours: theirs for theirs, ours in reversed(_TYPES.items())}
     found: Fields = {}
     for name, setting, left_out in (

@@ -247,7 +247,7 @@ class Answer(Displayed):
                 "arithmetic": dict(q.arithmetic),
                 "assumed": dict(q.assumed),
                 "campaign": dict(q.campaign.document),
-                "assumed_of_run": told_defaults(q.campaign),
+                "assumed_of_run": told_defaults(q.campaign, [q.system.name]),
             },
             "tried": self.found.counts.total,
             "feasible": self.found.counts.good,

@@ -16,9 +16,8 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.launch.dialect import Launch
 from calculon.planner.shorthand import Mine, read_mine
-from calculon.presets import COMMON, Preset, find_preset
+from calculon.presets import COMMON, Preset, find_preset, usual_preset
 from calculon.search.request import check_one_stretch
-from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import STDIN
 from calculon.spec.model import Model
@@ -41,12 +40,6 @@ TOKENS_PER_PROCESSOR = 2**10
 
 LONGEST_UNASKED = 8192
 """Tokens of a sequence that is not stated, where the model could have more."""
-
-FRAMEWORK = "megatron-lm"
-"""Framework of a question that names none, on processors that it runs on."""
-
-RUNS_ON = ("NVIDIA", "AMD")
-"""Makers of the processors that it runs on; others are planned with what all frameworks share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +146,7 @@ def ask(
         seq, batch = taken.get("seq", seq), taken.get("batch", batch)
         preset, dtype = taken.get("preset", preset), taken.get("dtype", dtype)
     shape = _with_sequences(model, seq, assumed)
-    framework = _framework(system, machine, preset, assumed)
+    framework = _framework(machine, preset, assumed)
     arithmetic = precision("bf16" if dtype is None else str(dtype))
     _check_runs(machine, str(dtype), arithmetic)
     if dtype is None:
@@ -276,9 +269,7 @@ def _with_sequences(
         return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
 
 
-def _framework(
-    source: Source | System, system: System, preset: str | None, assumed: dict[str, str]
-) -> Preset:
+def _framework(system: System, preset: str | None, assumed: dict[str, str]) -> Preset:
     """Return the preset that is asked for, or the one that is usual on the processor."""
     if preset is not None:
         found = find_preset(preset)
@@ -287,20 +278,8 @@ def _framework(
             hint = "calculon llm-optimal-execution searches the published forms"
             raise SpecError("plan", Problem("preset", wanted, preset, hint))
         return found
-    place = source.source if isinstance(source, inputs.Changed) else source
-    if isinstance(source, System) and source.origin is not None:
-        place = source.origin.source
-    family = _family(place) if isinstance(place, str) and place else ""
-    name = COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
-    assumed["--preset"] = name
-    return find_preset(name)
-
-
-def _family(source: str) -> str:
-    """Return what a system says of its maker and generation; nothing for one that does not."""
-    raw = catalog.load("system", source)[1]
-    about = raw.get("about") if isinstance(raw, Mapping) else None
-    return str(about.get("family", "")) if isinstance(about, Mapping) else ""
+    assumed["--preset"] = usual_preset(system.provenance.family)
+    return find_preset(assumed["--preset"])
 
 
 def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:

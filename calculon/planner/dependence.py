@@ -222,7 +222,7 @@ class Sensitivity(Displayed):
             ],
         }
         if self.campaign is not None:
-            found["assumed"] = [*told_defaults(self.campaign), *self._of_system]
+            found["assumed"] = [*told_defaults(self.campaign, [self.system.name]), *self._of_system]
         if self.total is not None:
             names = ("stated", "lists", "sum", "together", "unstated")
             found["sum_of_elasticities"] = {name: getattr(self.total, name) for name in names}

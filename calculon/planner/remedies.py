@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import combinations, groupby, islice, product
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -114,23 +115,27 @@ class Tries:
 def remedies(
     space: Space, misses: Sequence[Miss], where: Condition | None, *, unwanted: bool = False
 ) -> tuple[Remedy, ...]:
-    """Return what would make an execution fit, by kind; the kinds that the nearest misses ask for are tried.
+    """Return what would make an execution fit: settings first, the fastest plan first, and then other machines.
 
-    Where executions fit, and are `unwanted` as they do not meet the condition, that is more processors.
+    The kinds that the nearest misses ask for are tried. If executions fit, but are `unwanted` because they do not meet
+    the condition, only settings and more processors are.
     """
     tries = Tries(where)
-    found = [*_memory(space, misses, tries)]
-    found += _freed(space, tries)
+    settings = [*_freed(space, tries)]
     if misses:
-        found += _options(space, misses, tries)
-        found += _sequence(space, misses[0], tries)
-        found += _more(space, misses, tries)
+        settings += _options(space, misses, tries)
+    settings.sort(key=lambda one: one.found.stats["total_time"] or inf)
+    others: list[Remedy] = []
+    if misses:
+        others += _sequence(space, misses[0], tries)
+        others += _memory(space, misses, tries)
+        others += _more(space, misses, tries)
     elif unwanted:
-        found += _more(space, misses, tries)
+        others += _more(space, misses, tries)
     else:
-        found += _batches(space, tries)
-        found += _nearby(space, tries)
-    return tuple(found)
+        others += _batches(space, tries)
+        others += _nearby(space, tries)
+    return (*settings, *others)
 
 
 def _memory(space: Space, misses: Sequence[Miss], tries: Tries) -> Iterator[Remedy]:

@@ -392,7 +392,8 @@ def _asked(
         ]
     elif len(plans) == 4:
         model, system = inputs.model(plans[0]), inputs.system(plans[3])
-        mine, best = (inputs.execution(one, edition=edition, preset=preset) for one in plans[1:3])
+        terms: dict[str, Any] = {"edition": edition, "preset": preset, "system": system}
+        mine, best = (inputs.execution(one, **terms) for one in plans[1:3])
         executions = (mine, best)
     else:
         wanted = "two estimates; or a model, two executions and a system"

@@ -16,7 +16,7 @@ from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
-from calculon.presets import Preset, agreed
+from calculon.presets import Preset, agreed, usual_preset
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.ranking import Best, Front, Ranking
@@ -70,8 +70,8 @@ edition : Edition or str, optional
     Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six published
     fields alone, ``corrected`` for a model that states more.
 preset : str, optional
-    Framework whose options are tried, and no others; by default what all frameworks share, in edition ``sc23`` the
-    published forms. A name, or a file."""
+    Framework whose options are tried, and no others: a name, or a file. By default that of
+    :func:`calculon.presets.usual_preset`, in edition ``sc23`` the published forms."""
 
 _INSTEAD = {
     "fused_activation": "write fused=True, fused=False or fused=(False, True)",
@@ -147,7 +147,7 @@ def make_space(
     runs = campaign is not None
     edition = find_edition(needed_edition(model, preset, runs=runs) if edition is None else edition)
     check_edition(edition.name, model, {"fix": fixed, "add": added}, preset, runs=runs)
-    _, framework = agreed(edition.name, preset)
+    _, framework = agreed(edition.name, preset, usual=usual_preset(system.provenance.family))
     _check_framework(framework, {"fix": fixed, "add": added})
     if fused is None:
         fused = framework.tried("fused_activation") or edition.fuses_activations

@@ -138,6 +138,16 @@ def exact(kind: str, source: str) -> str:
     return next((name for name, file in known.items() if str(file) == path), source)
 
 
+def note(kind: str, source: str) -> str:
+    """Return a line that says what a word that may mean several systems was taken for; nothing for other sources."""
+    name = exact(kind, source) if kind == "system" else source
+    if name == source:
+        return ""
+    from calculon.spec.spellings.catalog_words import usual_note  # rarely needed
+
+    return usual_note(source, name, names(kind))
+
+
 def load(kind: str, source: str) -> tuple[str, object]:
     """Read a spec by catalog name, by path, or from standard input (``-``).
 

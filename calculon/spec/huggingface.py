@@ -10,6 +10,7 @@ from calculon.spec.decode import SpecWarning, decode
 from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
 from calculon.spec.families.configuration import Configuration, Key
 from calculon.spec.families.family import REGULAR, Family, one_in
+from calculon.spec.families.latent import INDEXED
 from calculon.spec.fields import shown
 from calculon.spec.model import Model
 from calculon.spec.quantised_weights import KEY, Quantised, quantised_weights
@@ -82,10 +83,18 @@ def source_of(raw: object) -> str:
     return f"Hugging Face config.json{known}, model_type {config.get('model_type')}{part}"
 
 
+WITHOUT_INDEXER = (
+    "without the indexer of its sparse attention, so every token attends to all before it"
+)
+"""Note of a model whose queries attend to the keys that an indexer chooses."""
+
+
 def about_of(raw: object) -> dict[str, Any]:
     """Return ``about`` of the model: the source, and the fields of a deployment that its released weights have."""
     types = released_types(raw)
     found: dict[str, Any] = {"source": source_of(raw)}
+    if isinstance(raw, Mapping) and raw.get(INDEXED):
+        found["note"] = WITHOUT_INDEXER
     return found | ({"deployment": dict(types.fields)} if types and types.fields else {})
 
 

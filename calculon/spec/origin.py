@@ -23,12 +23,15 @@ class Origin:
         New value by path of what was changed after reading.
     digest : str
         SHA-256 of the content, what it is based on and what was changed in it; see :func:`digest_of`.
+    note : str
+        What a word was taken for that may mean several systems, and words for the others.
     """
 
     name: str
     source: str
     changes: Mapping[str, Any]
     digest: str
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a result carries it."""
@@ -37,6 +40,8 @@ class Origin:
             document["source"] = self.source
         if self.changes:
             document["set"] = dict(self.changes)
+        if self.note:
+            document["note"] = self.note
         return document | {"sha256": self.digest}
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calculon import inputs
 from calculon.campaign.energy import (
     ASSUMED,
     OVERHEAD_SHARE,
@@ -137,6 +138,23 @@ def test_a_stated_tdp_counts_instead_of_all_figures():
 def test_power_of_a_processor_with_its_share_of_the_node():
     assert draw(MEASURED).per_processor(64, 8) == 680 + 1500 / 8
     assert draw(SHEET).per_processor(64, 8) == STEPPING_SHARE * 700 * (1 + OVERHEAD_SHARE)
+
+
+def test_the_rest_of_a_node_of_8_h100_as_measured():
+    # Latif et al. 2024, arXiv:2412.08602: 8.4 kW at most; arXiv:2506.14551: 76 % of the rated 10.2 kW
+    node = draw(SHEET).share * 8 * 700 + 8 * 700
+    assert node == pytest.approx(0.76 * 10.2e3, rel=0.02)
+    assert node < 8.4e3
+
+
+def test_a_stated_share_of_the_rest_of_a_node_counts():
+    some = draw(Power(tdp=1200, overhead_share=0.19, **DATED))
+    assert some.per_processor(72, 1) == pytest.approx(STEPPING_SHARE * 1200 * 1.19)
+    assert "overhead" not in some.assumed
+    found = energy(some, 72, 1, busy_hours=10.0)
+    assert found.nodes == pytest.approx(0.19 * found.stepping)
+    rack = inputs.system("gb200_nvl72").ext.power
+    assert rack.overhead_share < OVERHEAD_SHARE / 2  # cooled by liquid, and a CPU for 2
 
 
 def test_columns_of_runs():

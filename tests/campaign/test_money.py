@@ -43,7 +43,7 @@ def test_deepseek_v3():
     h800 = Rent(usd=2.0, source="DeepSeek-V3, arXiv:2412.19437, section 1", date="2024-12")
     found = money(hours, quote(Price(on_demand=h800)))
     assert found.total.sum() == pytest.approx(5.576e6, rel=5e-3)
-    assert found.quote.words == "on demand, DeepSeek-V3, arXiv:2412.19437, section 1, 2024-12"
+    assert found.quote.words == "on demand, DeepSeek-V3, arXiv:2412.19437, section 1, 2024-12, old"
 
 
 @given(hours=AMOUNTS, usd=AMOUNTS, factor=AMOUNTS, experiments=st.floats(0, 2))
@@ -74,7 +74,7 @@ def test_storage_is_paid_by_the_month():
 def test_the_price_of_storage_goes_with_the_money():
     shelf = Storage(usd=23.0, **DATED)
     found = storage_quote(Price(storage=shelf))
-    assert (found.usd, found.words) == (23.0, "storage, an offer, 2025")
+    assert (found.usd, found.words) == (23.0, "storage, an offer, 2025, old")
     assert storage_quote(Price(storage=shelf), given=10.0) == Quote(usd=10.0, kind=GIVEN)
     assert storage_quote(None) is storage_quote(Price()) is None
     price = Quote(usd=2.0, kind=GIVEN)

@@ -1,5 +1,6 @@
 """Accelerators of AMD, Google, Intel and AWS: every figure accounted for, and what their links give a group."""
 
+import csv
 import re
 import warnings
 
@@ -11,13 +12,15 @@ from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
 from calculon.spec import catalog
 from tests.hardware.test_catalog_systems import PUBLISHED, SECTIONS, leaves
-from tests.helpers import document
+from tests.helpers import ROOT, document
 
 MESHES = ("mi300x", "mi325x", "mi350x", "mi355x", "gaudi2", "gaudi3")
 TORI = ("tpu_v4", "tpu_v5e", "tpu_v5p", "tpu_v6e", "trainium2", "trainium2_ultra")
 NAMES = ("mi250x", *MESHES, *TORI)
 LARGE = 64e9
 """Bytes of a message whose latency and ramp do not count."""
+PCIE_PEAK = 14.0
+"""TFLOP/s of a V100-PCIe in float32."""
 
 
 @pytest.fixture(params=NAMES)
@@ -129,3 +132,22 @@ def test_products_are_at_best_as_fast_as_the_best_measured():
         engine = inputs.system(one).matrix["bfloat16"]
         reached = engine.peak * np.max(engine.efficiency.efficiencies)
         assert reached == pytest.approx(rate * 1e12, rel=2e-3)
+
+
+def test_float32_products_of_a_v100_are_those_measured():
+    with (ROOT / "systems" / "measured" / "gemm.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["gpu"] == "V100-PCIe-32GB"]
+    sizes = ("batch", "m", "n", "k")
+    flop = np.array([2 * np.prod([float(row[size]) for size in sizes]) for row in rows])
+    measured = np.array([float(row["tflops"]) for row in rows]) / PCIE_PEAK
+    engine = inputs.system("v100_sxm2_32g").matrix["float32"]
+    same_duration = flop * engine.peak / (PCIE_PEAK * 1e12)
+    predicted = engine.efficiency.at(same_duration)
+    assert len(rows) > 100
+    assert np.median(measured / predicted) == pytest.approx(1, abs=0.02)
+    assert np.median(abs(measured / predicted - 1)) < 0.08
+
+
+def test_an_8_bit_product_of_trillium_takes_as_long_as_in_16_bits():
+    matrix = inputs.system("tpu_v6e").matrix
+    assert matrix["float8"].peak == matrix["bfloat16"].peak == 918e12

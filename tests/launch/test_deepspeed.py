@@ -130,6 +130,19 @@ def test_stages_overlap_and_buckets(section, expected):
     assert tuple(found[name] for name in names) == expected
 
 
+@pytest.mark.parametrize("section", ["bf16", "fp16"])
+@pytest.mark.parametrize("stage", range(4))
+def test_gradients_have_the_type_of_the_weights_but_of_bfloat16_without_zero(section, stage):
+    """DeepSpeed up to 0.17, runtime/engine.py, get_data_types; preset and configurations agree."""
+    launch = _json(zero_optimization={"stage": stage}, **{section: {"enabled": True}})
+    datatype = {"bf16": "bfloat16", "fp16": "float16"}[section]
+    expected = "float32" if (section, stage) == ("bf16", 0) else datatype
+    assert launch.execution["grad_dtype"] == expected
+    stated = {"datatype": datatype, "zero_stage": str(stage), "data_par": 8, "batch_size": 64}
+    found = inputs.execution({"base": "deepspeed", "tensor_par": 1, "pipeline_par": 1} | stated)
+    assert (found.grad_dtype, found.main_grad) == (expected, expected != "float32")
+
+
 def test_what_is_taken_for_granted_is_said():
     launch = _json(zero_optimization={"stage": 3}, bf16={"enabled": "auto"})
     told = " ".join(launch.notes)

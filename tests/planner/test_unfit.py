@@ -42,11 +42,11 @@ CASES = {
     "8B on thirty-seven": ("llama3-8B", "h100_80g_sxm", 37, 64, {"batch_size": 64}),
 }
 KINDS = {
-    "8B on four small ones": ["memory", "product", "options", "processors"],
+    "8B on four small ones": ["options", "memory", "product", "processors"],
     "175B on a box": ["memory", "processors"],
-    "405B on eight boxes": ["memory", "product", "options", "processors"],
+    "405B on eight boxes": ["options", "memory", "product", "processors"],
     "8B on a box, in large microbatches": [
-        *("memory", "product", "freed", "options", "options", "sequence", "processors"),
+        *("freed", "options", "options", "sequence", "memory", "product", "processors"),
     ],
     "70B on a thousand": ["batch", "batch", "processors", "processors"],
     "8B on thirty-seven": ["batch", "batch", "processors", "processors"],
@@ -72,6 +72,16 @@ def case(request):
 def test_the_kinds_of_remedies_follow_from_the_case(case):
     name, found = case
     assert [one.kind for one in found.remedies] == KINDS[name]
+
+
+def test_settings_come_before_machines_and_the_fastest_of_them_first(case):
+    _, found = case
+    machines = [one.kind in ("memory", "product", "processors") for one in found.remedies]
+    assert machines == sorted(machines) or not found.misses
+    times = [
+        one.found.stats["total_time"] for one in found.remedies if one.kind in ("freed", "options")
+    ]
+    assert times == sorted(times)
 
 
 def test_every_remedy_is_a_plan_that_runs(case):

@@ -125,10 +125,10 @@ def test_a_value_that_adds_only_beside_another_is_fine():
 def test_a_value_about_a_vocabulary_of_a_model_without_one_is_a_warning(option):
     asked = {"model": "megatron-126M", "system": "a100_80g", "num_procs": 2, "max_batch_size": 2}
     with pytest.warns(SpecWarning, match="ce_impl=fused has no effect: megatron-126M") as noted:
-        found = search(**asked, edition="corrected", **{option: {"ce_impl": "fused"}})
+        found = search(**asked, preset="common", **{option: {"ce_impl": "fused"}})
     assert [Path(one.filename) for one in noted] == [Path(__file__)]
-    assert found.best.stats == search(**asked, edition="corrected").best.stats
-    search(**asked, edition="corrected", fix={"ce_impl": "eager"})  # the default is no wish
+    assert found.best.stats == search(**asked, preset="common").best.stats
+    search(**asked, preset="common", fix={"ce_impl": "eager"})  # the default is no wish
 
 
 def test_a_batch_that_no_degree_divides_is_told_with_those_that_one_does():

@@ -173,7 +173,7 @@ def test_so_many_values_that_their_combinations_take_minutes_are_refused():
         ("megatron-lm", {"uniform", "both_as_blocks"}, {"balanced"}),
         ("torchtitan", {"uniform"}, {"both_as_blocks"}),
         ("deepspeed", {"uniform"}, {"uniform"}),
-        ("common", {"uniform"}, None),
+        ("common", {"uniform"}, {"uniform"}),
         ("megatron-lm-2021", {"uniform"}, None),
     ],
 )

@@ -915,7 +915,26 @@ NEMOTRON_SUPER = NEMOTRON_NANO | nemotron_h(
     num_nextn_predict_layers=1,
     ssm_state_size=128,
 )
+DEEPSEEK_V32 = DEEPSEEK_V3 | {"model_type": "deepseek_v32", "index_topk": 2048}
+GLM5 = DEEPSEEK_V32 | {
+    "hidden_size": 6144,
+    "intermediate_size": 12288,
+    "model_type": "glm_moe_dsa",
+    "moe_intermediate_size": 2048,
+    "n_group": 1,
+    "num_attention_heads": 64,
+    "num_hidden_layers": 78,
+    "num_key_value_heads": 64,
+    "q_lora_rank": 2048,
+    "qk_nope_head_dim": 192,
+    "topk_group": 1,
+    "v_head_dim": 256,
+    "vocab_size": 154880,
+}
+
 CASES = {
+    "deepseek-v3.2": Case(DEEPSEEK_V32, None, "deepseek-v3"),
+    "glm-5": Case(GLM5, None, "glm-5"),
     "llama2-7B": Case(LLAMA2_7B, 6_738_415_616, "llama2-7B"),
     "llama3-8B": Case(llama(), 8_030_261_248, "llama3-8B"),
     "llama3.2-1B": Case(LLAMA32_1B, 1_235_814_400, "llama3.2-1B"),

@@ -102,15 +102,6 @@ def test_a_document_of_another_kind_is_one_problem(kind, other):
     assert error.value.hint == f"are {kind} and {other} swapped?"
 
 
-def test_a_word_for_several_is_refused_with_all_of_them():
-    with pytest.raises(SpecError) as error:
-        catalog.load("system", "A100")
-    assert str(error.value) == (
-        "A100: expected one system of the catalog, found a word for 2 of them. "
-        "Hint: did you mean a100_40g_sxm or a100_80g_sxm?"
-    )
-
-
 def test_a_name_as_people_write_it_is_that_of_the_catalog(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "llama3 8b").mkdir()  # a folder is no model

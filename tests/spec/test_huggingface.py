@@ -15,8 +15,9 @@ from calculon.errors import SpecError
 from calculon.spec.families import FAMILIES, INEXPRESSIBLE, OTHERS
 from calculon.spec.families.configuration import Key
 from calculon.spec.fields import spec_fields
-from calculon.spec.huggingface import from_huggingface, source_of
+from calculon.spec.huggingface import about_of, from_huggingface, source_of
 from calculon.spec.model import Model
+from tests.helpers import document
 from tests.spec.configurations import (
     BLOOM,
     CASES,
@@ -28,6 +29,7 @@ from tests.spec.configurations import (
     GEMMA2_27B,
     GEMMA3_1B,
     GEMMA3_4B,
+    GLM5,
     GLM45_AIR,
     GPT2,
     GRANITE4_H_SMALL,
@@ -542,7 +544,10 @@ NEEDED = {
     "qwen2_moe": CHOSEN
     | {"num_experts", "moe_intermediate_size", "shared_expert_intermediate_size"},
     "qwen3_moe": CHOSEN | {"num_experts", "moe_intermediate_size"},
-    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "kimi_k2"), ROUTED | {"first_k_dense_replace"}),
+    **dict.fromkeys(
+        ("deepseek_v2", "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2"),
+        ROUTED | {"first_k_dense_replace"},
+    ),
     "glm4_moe": ROUTED | {"head_dim"},
     **dict.fromkeys(
         ("llama4", "llama4_text"), CHOSEN | {"intermediate_size_mlp", "num_local_experts"}
@@ -649,3 +654,8 @@ def test_many_blocks_are_not_made_one_by_one(config):
     assert from_huggingface(config, "file").num_blocks == 10**9
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
+
+
+def test_a_model_with_an_indexer_says_that_it_is_without():
+    assert about_of(GLM5)["note"] == document("models", "glm-5")["about"]["note"]
+    assert "note" not in about_of(DEEPSEEK_V3)

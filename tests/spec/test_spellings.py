@@ -1,10 +1,12 @@
 """What people call models, systems and amounts: none of it is refused, and none of it guessed between two meanings."""
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
 
+from calculon import inputs
 from calculon.errors import SpecError
 from calculon.spec import catalog
 from calculon.spec.spellings import global_batch, precision, processor_counts, tokens
@@ -63,14 +65,15 @@ MODELS = {
 }
 
 SYSTEMS = {
-    "mi300x": ("MI300X", "AMD MI300X", "AMD Instinct MI300X", "mi-300x", "mi300x-192gb"),
-    "mi325x": ("MI325X",),
-    "mi355x": ("MI355X",),
+    "mi300x": ("mi300", "MI300X", "AMD MI300X", "AMD Instinct MI300X", "mi-300x", "mi300x-192gb"),
+    "mi325x": ("mi325", "MI325X"),
+    "mi350x": ("mi350",),
+    "mi355x": ("mi355", "MI355X"),
     "mi250x": ("MI250X", "AMD Instinct MI250X"),
     "tpu_v4": ("tpu v4", "TPUv4", "tpu-v4"),
     "tpu_v5e": ("v5e", "tpu v5e", "TPU v5e", "v5litepod", "tpu-v5e"),
     "tpu_v5p": ("v5p", "tpu v5p", "TPUv5p", "tpu-v5p", "Google TPU v5p"),
-    "tpu_v6e": ("v6e", "tpu v6e", "trillium", "TPU Trillium"),
+    "tpu_v6e": ("v6e", "tpu v6e", "trillium", "TPU Trillium", "tpu-v6"),
     "gaudi2": ("Gaudi 2", "Intel Gaudi 2"),
     "gaudi3": ("gaudi 3", "Intel Gaudi 3", "habana gaudi3"),
     "trainium2": ("trn2", "Trainium 2", "AWS Trainium2"),
@@ -135,12 +138,17 @@ AMOUNTS = [
     (precision, ("half",), {"datatype": "float16"}),
 ]
 
-AMBIGUOUS = [
-    ("system", "a100", ("a100_40g_sxm", "a100_80g_sxm")),
-    ("system", "A100 SXM4", ("a100_40g_sxm", "a100_80g_sxm")),
-    ("system", "DGX A100", ("a100_40g_sxm", "a100_80g_sxm")),
-    ("system", "HGX A100", ("a100_40g_sxm", "a100_80g_sxm")),
+USUAL = [
+    ("a100", "a100_80g_sxm", ("a100-40g", "a100-pcie")),
+    ("A100 SXM4", "a100_80g_sxm", ("a100-40g",)),
+    ("DGX A100", "a100_80g_sxm", ("a100-40g",)),
+    ("HGX A100", "a100_80g_sxm", ("a100-40g",)),
+    ("a100-pcie", "a100_80g_pcie", ("a100-pcie-40g",)),
+    ("h100", "h100_80g_sxm", ("h100-pcie", "h100-nvl")),
+    ("gh200", "gh200_96g", ("gh200-144g",)),
+    ("trn2", "trainium2", ("trn2-ultra",)),
 ]
+"""Words for several systems: the usual one, and words for the others."""
 
 REFUSED = [
     ("model", "llama-70b", "did you mean llama2-70B or llama3-70B?"),
@@ -155,6 +163,7 @@ REFUSED = [
     ("model", "qwe", "did you mean qwen3-4B, "),
     ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
     ("system", "mi3", "did you mean mi300x, mi325x, "),
+    ("system", "tpu v5", "did you mean tpu_v5e or tpu_v5p?"),
     ("system", "h1 xx", "catalog"),
     ("system", "h100 nvl8", "did you mean 'h100_80g_nvl8'?"),
     ("system", "A100_80E", "did you mean 'a100_80e'?"),
@@ -188,11 +197,30 @@ def test_a_batch_in_tokens_is_one_of_sequences():
     assert global_batch("4M", 8192) == global_batch("512", 8192)
 
 
-@pytest.mark.parametrize(("kind", "text", "names"), AMBIGUOUS)
-def test_what_may_mean_several_is_refused_with_each_of_them(kind, text, names):
+@pytest.mark.parametrize(("text", "name", "others"), USUAL, ids=[text for text, *_ in USUAL])
+def test_a_word_for_several_means_the_usual_one_and_says_so(text, name, others):
+    assert _name("system", text) == name
+    assert inputs.system(text).origin.note == f"{text}: {name}; also {', '.join(others)}"
+    assert inputs.system(name).origin.note == ""
+
+
+def test_words_for_the_others_of_a_family_mean_one_of_them_each():
+    for name in catalog.names("system"):
+        words = (document("systems", name).get("about") or {}).get("usual", [])
+        found = {_name("system", word) for word in words}
+        assert len(found - {name}) == len(words), name
+
+
+def test_a_word_for_several_without_a_usual_one_is_refused_with_each_of_them(tmp_path, monkeypatch):
+    known = {name: tmp_path / f"{name}.json" for name in ("x1_16g", "x1_32g")}
+    for path in known.values():
+        path.write_text(json.dumps({"about": {"aliases": ["x1"]}}))
+    monkeypatch.setattr(catalog, "names", {"system": known}.__getitem__)
     with pytest.raises(SpecError) as error:
-        catalog.find(kind, text)
-    assert error.value.hint == f"did you mean {' or '.join(names)}?"
+        catalog.find("system", "x1")
+    assert str(error.value) == (
+        "x1: expected one system of the catalog, found a word for 2 of them. Hint: did you mean x1_16g or x1_32g?"
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,11 +251,11 @@ def test_a_published_file_beside_a_fuller_one_has_its_exact_name_alone(kind, nam
 @pytest.mark.parametrize("kind", ["model", "system"])
 def test_aliases_are_no_names_and_one_meaning_each_but_for_those_of_two(kind):
     known = catalog.names(kind)
-    twice = {text.lower() for other, text, _ in AMBIGUOUS if other == kind}
+    usual = {text.lower() for text, *_ in USUAL}
     for name, path in known.items():
         for alias in aliases(path):
             assert known.get(alias, path) == path
-            if alias not in twice:
+            if alias not in usual:
                 assert _name(kind, alias) == name
 
 

@@ -10,7 +10,12 @@ from calculon.apps.cli.options import Log
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import bandwidth, capacity
 from calculon.apps.views.catalog_tables import family_of, model_family, rate
-from calculon.architecture.parameters import active_count, module_count, parameter_count
+from calculon.architecture.parameters import (
+    active_count,
+    computing_count,
+    module_count,
+    parameter_count,
+)
 from calculon.inputs import model
 from calculon.spec import catalog
 from calculon.spec.files import json_text, read_document
@@ -81,6 +86,7 @@ def _facts(kind: str, name: str, document: Mapping[str, Any]) -> dict[str, Any]:
         facts["parameters"] = parameter_count(shape)
         if shape.has_experts:
             facts["active_parameters"] = active_count(shape)
+            facts["active_parameters_without_embedding"] = computing_count(shape)
         if shape.mtp_layers:
             facts["mtp_parameters"] = module_count(shape)
         if isinstance(about.get("parameters"), str):
@@ -93,9 +99,12 @@ def _heading(kind: str, name: str, facts: Mapping[str, Any]) -> Iterator[str]:
     """Yield the first lines of a page: what it is, what else it is called, and what it changes."""
     of = f" of the family {facts['family']}" if facts["family"] else ""
     count = f", {scaled(facts['parameters'])} parameters" if "parameters" in facts else ""
-    count += (
-        f" ({scaled(facts['active_parameters'])} active)" if "active_parameters" in facts else ""
-    )
+    if "active_parameters" in facts:
+        active, computing = (
+            facts[key] for key in ("active_parameters", "active_parameters_without_embedding")
+        )
+        less = f", {scaled(computing)} without the input embedding" if computing < active else ""
+        count += f" ({scaled(active)} active{less})"
     if "mtp_parameters" in facts:
         count += f", {scaled(facts['mtp_parameters'])} beside for multi-token prediction"
     yield f"{name}: a {kind}{of}{count}"

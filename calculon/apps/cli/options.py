@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from calculon.apps.cli.streams import LogFile, escaped, tell
-from calculon.errors import Problem, SpecError
+from calculon.errors import Problem, SpecError, nearest
 from calculon.frozen import dataclass
 from calculon.spec.fields import nearest_choice
 from calculon.spec.files import STDIN, check_output
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from calculon.apps.report.text_tables import Table
+    from calculon.hardware.system import System
+    from calculon.spec.model import Model
 
 LEVELS = {
     "NOTSET": 0,
@@ -33,6 +35,9 @@ LEVELS = {
 """Names of logging levels, as Python has them."""
 
 STDOUT = "-"
+
+USUAL = "megatron-lm on processors of NVIDIA and AMD, common on others"
+"""The preset of a question of edition ``corrected`` that names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +95,27 @@ class Parser(argparse.ArgumentParser):
         lines = "\n".join(f"  {line}" for line in examples.splitlines())
         self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments; the error of an unknown option names the nearest known one."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
+            hint = nearest(option, [*self._option_string_actions])
+            self.error(
+                "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
+            )
+        return found
+
     def error(self, message: str) -> NoReturn:
-        """Print usage and message on standard error, and leave with exit code 2."""
-        tell(self.format_usage().rstrip())
+        """Print the message on standard error, and leave with exit code 2."""
         tell(f"calculon: error: {message} (see: {self.prog} --help)")
         self.exit(2)
+
+
+def log_note(log: "Log", spec: "Model | System") -> None:
+    """Say what a word for several systems was taken for."""
+    if spec.origin is not None and spec.origin.note:
+        log(spec.origin.note)
 
 
 class Suggested(tuple[str, ...]):
@@ -222,7 +243,7 @@ def add_edition(
 def add_preset(
     parser: argparse.ArgumentParser,
     several: bool = False,
-    absent: str = "what the execution says; else, in edition corrected, what all frameworks share",
+    absent: str = f"what the execution says; else common if it states all fields of the published tool, else {USUAL}",
     files: bool = True,
 ) -> None:
     """Declare ``--preset``: a framework by name or, with `files`, a file; others as for :func:`add_edition`."""

@@ -6,9 +6,6 @@ from pathlib import Path
 from calculon.apps.cli.options import Parser
 from calculon.errors import Problem, SpecError
 
-ASSUMED = "megatron-lm on processors of NVIDIA and AMD, else what all frameworks share"
-"""The framework of a question that names none."""
-
 
 def add_question_options(parser: Parser) -> None:
     """Declare ``--batch``, ``--seq``, ``--dtype`` and ``--mine``."""

@@ -11,7 +11,7 @@ from calculon.apps.cli.campaign_options import (
     campaign_source,
 )
 from calculon.apps.cli.changes import add_changes, with_changes
-from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, one_of
+from calculon.apps.cli.options import USUAL, Log, Parser, add_edition, add_preset, log_note, one_of
 from calculon.apps.cli.streams import tell
 from calculon.errors import Problem, SpecError
 from calculon.search.restrict import OPTIONS
@@ -36,7 +36,7 @@ FUSED = {
 NEEDED = f"what the model needs: {PUBLISHED} for the published fields alone, else {CORRECTED}"
 """The edition of a search that states none."""
 
-SHARED = "what all frameworks share; in edition sc23 the published forms"
+SEARCHED = f"{USUAL}; in edition {PUBLISHED} the published forms"
 """The preset of a search that states none."""
 
 
@@ -72,7 +72,7 @@ def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> N
     )
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
-    add_preset(parser, absent=SHARED)
+    add_preset(parser, absent=SEARCHED)
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -295,6 +295,7 @@ def log_edition(log: Log, edition: str) -> None:
 def log_changes(log: Log, *specs: "Model | System") -> None:
     """Say which models and systems were changed with ``--set``."""
     for one in specs:
+        log_note(log, one)
         if one.origin is not None and one.origin.changes:
             log(f"{type(one).__name__}: {one.name}")
 

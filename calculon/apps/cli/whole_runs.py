@@ -26,13 +26,14 @@ def assumed_of_run(runs: "Sequence[Runs]") -> "Text":
     from calculon.apps.report.run_defaults import defaults_line
     from calculon.campaign.assumed import told_defaults
 
+    machines = list(dict.fromkeys(one.system.name for one in runs))
     campaigns = {id(one.campaign): one.campaign for one in runs}
     rows = {
         (row["field"], str(row["value"])): row
         for campaign in campaigns.values()
-        for row in told_defaults(campaign)
+        for row in told_defaults(campaign, machines)
     }
-    several = len({one.system.name for one in runs}) > 1
+    several = len(machines) > 1
     pairs = {(id(one.campaign), id(one.system)): one for one in runs}
     prices = {}
     for one in pairs.values():

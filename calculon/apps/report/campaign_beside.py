@@ -86,7 +86,7 @@ def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
         published, ours = (f"{row[key]:,.2g}" for key in ("published", "ours"))
     return {
         "run": row["run"],
-        "procs": f"{row['num_procs']:,}",
+        "procs": f"{row['num_procs']:,} {row['processor']}",
         "figure": words,
         "published": f"{sign}{published}",
         "ours": ours,
@@ -109,7 +109,7 @@ def _differences(
             if ratio > 1
             else ("ours", "the published run", 1 / ratio)
         )
-        said.append(f"{one} takes {times:.2g} times the hours of {other}")
+        said.append(f"{one} takes {times:.2g} times the hours of {other}{_processors(row)}")
     if left_open:
         said.append(f"{left_open}, ours is the plan above")
     if said:
@@ -120,6 +120,12 @@ def _differences(
             f"Parts but the longest run slower, here on all processors; at its rate ours would be {at_rate} hours. "
             "A run that starts on fewer processors comes nearer to that."
         )
+
+
+def _processors(row: Mapping[str, Any]) -> str:
+    """Return the processors of both runs, if they differ."""
+    theirs, own = row["processor"], row["own_processor"]
+    return "" if theirs == own else f" ({theirs} in the published run, {own} in ours)"
 
 
 def _hours_of_ramp(parts: Sequence[Mapping[str, Any]]) -> float:

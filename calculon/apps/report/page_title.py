@@ -16,7 +16,7 @@ UNMEASURED = "unmeasured machine"
 def page_title(
     title: str, terms: str = "", *machines: Mapping[str, Any]
 ) -> Iterator[RenderableType]:
-    """Yield the title of a page with its terms, then a line for each machine that borrows figures.
+    """Yield the title of a page with its terms, then lines on what the word for a machine meant and what it borrows.
 
     Parameters
     ----------
@@ -25,11 +25,14 @@ def page_title(
     terms
         Edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
     *machines
-        Provenance of each machine of the page (:meth:`Provenance.to_dict`), perhaps among other members.
+        The system of the question, for each machine of the page: its provenance (:meth:`Provenance.to_dict`), and the
+        note on a word for several systems, if there is one.
     """
     notes = ", ".join(filter(None, (terms, _unmeasured(machines))))
     yield Text.assemble((title, "bold underline"), (f"   {notes}" if notes else "", "dim"))
     for machine in machines:
+        if note := machine.get("note"):
+            yield indented(Text(note, "dim"))
         if words := borrowed_words(machine):
             of = f" for {machine['name']}" if len(machines) > 1 else ""
             yield indented(Text(f"borrowed{of}: {words}", "dim"))

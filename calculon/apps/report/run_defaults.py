@@ -9,6 +9,7 @@ from rich.text import Text
 from calculon.apps.report.grids import indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import heading
+from calculon.units import aged
 
 Document = Mapping[str, Any]
 
@@ -64,7 +65,7 @@ def defaults_line(rows: Iterable[Document], prices: Iterable[Document] = ()) -> 
 def price_words(price: Document) -> str:
     """Write kind, date and source of a price."""
     kind = price["kind"].replace("_", " ")
-    return ", ".join(part for part in (kind, price["date"], price["source"]) if part)
+    return ", ".join(part for part in (kind, aged(price["date"]), price["source"]) if part)
 
 
 def value_of(one: Document) -> str:

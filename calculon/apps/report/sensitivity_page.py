@@ -19,7 +19,7 @@ from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.page_title import page_title
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.report.texts import counted, heading
+from calculon.apps.report.texts import counted, edition_and_preset, heading
 from calculon.frozen import dataclass
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
@@ -217,7 +217,7 @@ class SensitivityPage:
         fields = asked["execution"]["fields"]
         procs = f"{fields['num_procs']:,} x {stated_name(asked['system'])}"
         title = f"Sensitivity of {stated_name(asked['model'])} on {procs}"
-        yield from page_title(title, f"edition {asked['edition']}", asked["system"])
+        yield from page_title(title, f"edition {edition_and_preset(asked)}", asked["system"])
         table = grid("text", "text")
         table.add_row(Text("plan", "dim"), Text(self._words(fields)))
         if (run := asked.get("campaign")) is not None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.text import Text
 
+from calculon.spec.named_values import PUBLISHED
+from calculon.spec.origin import stated_name
 from calculon.units import GIB, Unit, duration, scaled, significant
 
 
@@ -15,6 +17,12 @@ def heading(text: str, remark: "Text | str" = "") -> "Text":
     from rich.text import Text
 
     return Text.assemble((text, "bold"), ": " if remark else "", remark)
+
+
+def edition_and_preset(asked: Mapping[str, Any]) -> str:
+    """Return the edition of a question and, unless it is the published one, the name of its preset."""
+    published = asked["edition"] == PUBLISHED
+    return str(asked["edition"]) + ("" if published else f", {stated_name(asked['preset'])}")
 
 
 def percent(share: float) -> str:

@@ -13,7 +13,7 @@ from calculon.apps.report.grids import grid, indented, styled
 from calculon.apps.report.page import GROUP_COLORS, PARTS
 from calculon.apps.report.page_title import page_title
 from calculon.apps.report.result import Result
-from calculon.apps.report.texts import heading
+from calculon.apps.report.texts import edition_and_preset, heading
 from calculon.errors import in_words
 from calculon.plan.columns import DEFAULTS
 from calculon.presets import plain
@@ -74,8 +74,7 @@ class WhyPage:
 
     def _title(self) -> Iterator[RenderableType]:
         asked = self.answer["question"]
-        preset = stated_name(asked["preset"])
-        terms = asked["edition"] + ("" if asked["edition"] == PUBLISHED else f", {preset}")
+        terms = edition_and_preset(asked)
         procs = f"{self.fields['num_procs']:,} x {stated_name(asked['system'])}"
         does = "runs" if self.answer["runs"] else "cannot run"
         title = f"Why {stated_name(asked['model'])} {does} on {procs}"

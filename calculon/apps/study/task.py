@@ -95,7 +95,7 @@ class Search:
             from calculon.campaign.assumed import told_defaults  # a search of steps does without
 
             asked["campaign"] = dict(self.campaign.document)
-            asked["assumed_of_run"] = told_defaults(self.campaign)
+            asked["assumed_of_run"] = told_defaults(self.campaign, [self.system.name])
         if self.runs is not None and self.runs.price is not None:
             asked["price"] = self.runs.price
         return question(self.model, self.system, self.edition, preset, **asked)

@@ -1,14 +1,14 @@
 """Run a study: estimate every measured row, and summarize the errors."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.predict import Prediction, predict
-from calculon.apps.validate.published_study import UNITS, Quantity, Study
+from calculon.apps.validate.published_study import UNITS, Alternative, Quantity, Study
 from calculon.apps.validate.score import Rank, Score, relative_errors
 from calculon.apps.validate.served import predict_served
 from calculon.apps.validate.study_rows import (
@@ -19,6 +19,7 @@ from calculon.apps.validate.study_rows import (
     with_derived,
 )
 from calculon.editions import find_edition
+from calculon.errors import Problem, SpecError
 from calculon.expression import Expression
 from calculon.frozen import dataclass
 from calculon.inspect.kernel_residuals import Sides
@@ -160,27 +161,64 @@ def compare(study: Study, library: Library | None = None, edition: str = PUBLISH
     Raises
     ------
     SpecError
-        For anything wrong with the study, its measured values, or a spec it names, and for an unknown edition.
+        For anything wrong with the study, its measured values, or a spec it names, for an unknown edition, and for a
+        choice that differs from what runs. Reading the alternatives raises it for those that change no row.
     """
     library = library or Library.at()
     edition = find_edition(edition).name
     others = [(one, study.changed(one)) for one in study.alternatives]
     if edition == PUBLISHED:
-        own = study.published()
-        others = [(one, other) for one, other in others if other.published() != own]
+        known = study.published()
+        others = [(one, other) for one, other in others if other.published() != known]
     everything = read_rows(study)
     rows, excluded = _chosen(study, everything, edition)
+    own = _read(library, study, edition, rows)
+
+    def readings() -> tuple[Reading, ...]:
+        found = tuple(
+            _read(library, other, edition, rows, one.name, one.why) for one, other in others
+        )
+        if edition != PUBLISHED and rows:
+            read = zip((one for one, _ in others), found, strict=True)
+            if problems := idle_alternatives(own, read):
+                raise SpecError(study.file, problems)
+        return found
+
     return Result(
         study=study,
         edition=edition,
         rows=tuple(rows),
         total=len(everything),
         excluded=excluded,
-        own=_read(library, study, edition, rows),
-        others=lambda: tuple(
-            _read(library, other, edition, rows, one.name, one.why) for one, other in others
-        ),
+        own=own,
+        others=readings,
     )
+
+
+def idle_alternatives(
+    own: Reading, readings: Iterable[tuple[Alternative, Reading]]
+) -> list[Problem]:
+    """Return one problem for each alternative that changes no compared value or that no row can run."""
+    found = []
+    for one, reading in readings:
+        pairs = zip(own.comparisons, reading.comparisons, strict=True)
+        if not all(_alike(*pair) for pair in pairs):
+            continue
+        place = f"alternatives.{one.name}"
+        if any(compared.rows for compared in reading.comparisons):
+            wanted = f"a row that changes with {', '.join(one.changes)}"
+            found.append(Problem(place, wanted, "the study's own value in every row"))
+        else:
+            reasons = ", ".join(reading.unrepresented) or "no row has a measured value"
+            found.append(Problem(place, "a row that can run", f"none ({reasons})"))
+    return found
+
+
+def _alike(own: Comparison, other: Comparison) -> bool:
+    """Whether every row of an alternative has the estimate of the study itself."""
+    known = {row.number: value for row, value in zip(own.rows, own.estimated, strict=True)}
+    expected = [known.get(row.number, np.nan) for row in other.rows]
+    return bool(np.allclose(other.estimated, expected, rtol=1e-9, atol=0))
 
 
 def _chosen(study: Study, rows: list[Row], edition: str) -> tuple[list[Row], dict[str, int]]:

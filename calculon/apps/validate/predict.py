@@ -17,14 +17,17 @@ from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.stages import stage_rows
 from calculon.plan.plan import PUBLISHED_NAMES, Plan
-from calculon.presets import find_preset
+from calculon.presets import PUBLISHED_FORMS, find_preset, lacking, plain, refused
 from calculon.spec.decode import decode
-from calculon.spec.fields import spec_fields
+from calculon.spec.execution import Execution
+from calculon.spec.fields import optional_defaults, spec_fields
 from calculon.spec.model import Model
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.override import override
 from calculon.units import Array
 
+_DEFAULTS = optional_defaults(Execution)
+_FIELDS = {one.name: one.declaration for one in spec_fields(Execution)}
 TIER1 = "proc_mem_tier1_cap_req"
 UNLIMITED = 1e30
 """Bytes of tier-1 memory for rows that were run: if they do not fit by the model, the model errs."""
@@ -123,9 +126,13 @@ def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) ->
         _completed(one, study)
         for one in named_specs(library, study, study.execution, "execution", rows)
     ]
+    if problems := misstated_choices(study, rows, executions):
+        raise SpecError(study.file, problems)
     if edition == PUBLISHED:
         models = [model.published() for model in models]
         executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
+    if study.is_alternative:
+        executions = [_unlimited(*one) for one in zip(executions, models, strict=True)]
     systems = row_systems(library, study, rows)
     return [Case(*one) for one in zip(models, executions, systems, strict=True)]
 
@@ -139,6 +146,42 @@ def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
         if name not in found:
             problem = Problem(f"execution.{name}", "a constant or an expression", "nothing")
             raise SpecError(study.file, problem)
+    return found
+
+
+def _unlimited(fields: dict[str, Any], model: Model) -> dict[str, Any]:
+    """Return the fields of an alternative, without its preset if the framework refuses them.
+
+    An alternative shows the effect of a choice in the model, whether or not the framework offers it.
+    """
+    preset = find_preset(fields.get("preset", PUBLISHED_FORMS))
+
+    def value_of(name: str) -> Any:
+        found = fields[name] if name in fields else _DEFAULTS.get(name)
+        return _FIELDS[name].plain(found) if name in _FIELDS else getattr(model, name)
+
+    refuses = any(lacking(preset, value_of)) or any(refused(preset, value_of))
+    return fields | {"preset": PUBLISHED_FORMS} if refuses else fields
+
+
+def misstated_choices(
+    study: Study, rows: Sequence[Row], executions: Sequence[dict[str, Any]]
+) -> list[Problem]:
+    """Return one problem for each field of ``chosen`` that differs from the completed execution of a row."""
+    found = []
+    for field in spec_fields(Execution):
+        if field.key not in study.chosen.values:
+            continue
+        place = f"chosen.{field.key}"
+        stated = field_values(study, field, study.chosen.values[field.key], rows, place)
+        held = field.declaration.plain
+        for row, value, execution in zip(rows, stated, executions, strict=True):
+            runs = execution.get(field.name, _DEFAULTS.get(field.name))
+            if held(value) != held(runs):
+                wanted = f"{plain(runs)}, the value that {row.place} runs with"
+                hint = "correct the claim here and under `choices`, or state the value under `execution`"
+                found.append(Problem(place, wanted, plain(value), hint))
+                break
     return found
 
 

@@ -20,7 +20,8 @@ from calculon.frozen import dataclass
 from calculon.records import columns
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec.decode import decode
-from calculon.spec.fields import declare
+from calculon.spec.execution import Execution
+from calculon.spec.fields import declare, spec_fields
 from calculon.spec.files import read_document
 from calculon.spec.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
 from calculon.statistics import Stats
@@ -52,6 +53,7 @@ SERVED = {name: column.unit.symbol for name, column in SERVING_FIGURES.items()}
 """Unit of every figure of a deployment."""
 
 
+_EXECUTION_FIELDS = {one.key for one in spec_fields(Execution)}
 _LAST = "last "
 
 
@@ -213,6 +215,19 @@ class Alternative(Recipe):
     name: str = declare("name of the alternative")
     why: str = declare("what it changes, and what speaks for it")
 
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """Paths of the fields that it replaces."""
+        parts = ("model", "execution", "deployment", "workload")
+        specs = {part: getattr(self, part) for part in parts}
+        return (
+            *(("system",) if self.system else ()),
+            *(f"override.{key}" for key in self.override),
+            *(f"derive.{key}" for key in self.derive),
+            *(part for part, one in specs.items() if one.source),
+            *(f"{part}.{key}" for part, one in specs.items() for key in one.values),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study(Recipe):
@@ -246,10 +261,15 @@ class Study(Recipe):
     choices: Texts = declare(
         "what the source does not say: what was chosen, and why", default=Texts()
     )
+    chosen: ExecutionFields = declare(
+        "values that `choices` claims for fields of the execution that a preset or a default fills in",
+        default=ExecutionFields(),
+    )
     alternatives: tuple[Alternative, ...] = declare(
         "other choices, to show what they change", default=()
     )
     quantities: tuple[Quantity, ...] = declare("what is compared")
+    is_alternative: bool = field(default=False, compare=False)
     name: str = field(default="study", compare=False)
     folder: Path = field(default=Path(), compare=False)
 
@@ -275,19 +295,40 @@ class Study(Recipe):
         return CORRECTED if beyond else PUBLISHED
 
     def problems(self, path: str) -> list[Problem]:
-        """Return a missing system, which only an alternative may leave out, and figures of other rows than it has."""
+        """Return a missing system, choices without a value, and quantities of the wrong kind of row."""
         missing = [] if self.system else [Problem("system", "the name of a system", "nothing")]
         kind = "figures of deployments" if self.serves else "statistics of executions"
-        return missing + [
+        return [*missing, *self._open_choices()] + [
             Problem(f"quantities[{i}].estimate", kind, one.estimate.text)
             for i, one in enumerate(self.quantities)
             if one.is_served is not self.serves
         ]
 
+    def _open_choices(self) -> list[Problem]:
+        """Return the fields named in ``choices`` whose value would come from a preset or a default, unchecked."""
+        if self.chosen.source:
+            return [Problem("chosen", "an object with a value for each field", self.chosen.source)]
+        if self.execution.source or self.serves:
+            return []
+        named = [name for key in self.choices for name in key.split(", ")]
+        stated = self.execution.values.keys() | self.chosen.values.keys()
+        return [
+            Problem(
+                f"chosen.{name}",
+                "the value of a field that `choices` names",
+                "nothing",
+                "state it here or under `execution`",
+            )
+            for name in named
+            if name in _EXECUTION_FIELDS and name not in stated
+        ]
+
     def changed(self, by: Alternative) -> "Study":
-        """Return the study under another reading of its source."""
+        """Return the study under an alternative, which need not agree with the study's choices."""
         return replace(
             self,
+            is_alternative=True,
+            chosen=ExecutionFields(),
             system=by.system or self.system,
             override=self.override.changed(by.override),
             derive=self.derive.changed(by.derive),

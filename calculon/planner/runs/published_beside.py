@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from calculon.campaign.catalog_prices import maker_of, processor_of
 from calculon.campaign.job_mtbf import HOUR, job_mtbf
 from calculon.campaign.published import PublishedFailures, failures_near, published_failures
 from calculon.campaign.published_hours import PublishedTraining, published_trainings, same_name
@@ -29,12 +30,14 @@ def published_beside(whole: WholeRun, model: str) -> list[dict[str, Any]]:
     Returns
     -------
     list of dict
-        ``run``, ``num_procs``, ``figure``, ``per`` (tokens of processor-hours, hours of failures), ``published``,
-        ``published_is`` (``about``, ``more than``), ``ours``, ``configuration`` (of processor-hours, how much of batch
-        and degrees the source states; else empty), ``source``, ``evidence``, ``assumed_from`` (whether the rate of
-        failures of this run is that of the row).
+        ``run``, ``num_procs``, ``processor`` (of the published run), ``own_processor`` (of this one), ``figure``,
+        ``per`` (tokens of processor-hours, hours of failures), ``published``, ``published_is`` (``about``, ``more
+        than``), ``ours``, ``configuration`` (of processor-hours, how much of batch and degrees the source states; else
+        empty), ``source``, ``evidence``, ``assumed_from`` (whether the rate of failures of this run is that of the
+        row). Processor-hours of processors of another maker are left out: they differ in kind.
     """
-    rows = [_hours(whole, one) for one in published_trainings() if same_name(one.run, model)]
+    trainings = [one for one in published_trainings() if same_name(one.run, model)]
+    rows = [_hours(whole, one) for one in trainings if _comparable(one.system, whole)]
     num_procs, parameters = float(whole.job.num_procs), float(whole.job.parameters)
     own = [one for one in published_failures() if _is_of(one, model, parameters)]
     near = [
@@ -53,6 +56,12 @@ def _is_of(one: PublishedFailures, model: str, parameters: float) -> bool:
     return one.parameters is not None and abs(one.parameters / parameters - 1) < _SAME
 
 
+def _comparable(system: str, whole: WholeRun) -> bool:
+    """Whether processor-hours on a system mean something for this run: not those of TPUs for a run on GPUs."""
+    makers = {maker_of(system), maker_of(whole.job.system.name)}
+    return len(makers - {""}) < 2
+
+
 def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
     """Return processor-hours, of the whole run or of its steps alone, ours for as many tokens.
 
@@ -63,6 +72,8 @@ def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
     return {
         "run": one.run,
         "num_procs": one.num_procs,
+        "processor": processor_of(one.system),
+        "own_processor": processor_of(whole.job.system.name),
         "figure": "processor_hours" if one.whole else "step_hours",
         "per": one.tokens,
         "published": one.processor_hours,
@@ -78,6 +89,7 @@ def _hours(whole: WholeRun, one: PublishedTraining) -> dict[str, Any]:
 def _failures(whole: WholeRun, one: PublishedFailures) -> list[dict[str, Any]]:
     """Return failures in a window, or the hours between them, and goodput."""
     base = {"run": one.run, "num_procs": one.num_procs, "source": one.source}
+    base |= {"processor": one.processor, "own_processor": processor_of(whole.job.system.name)}
     base |= {"configuration": "", "evidence": one.evidence}
     assumed = whole.campaign.reliability.mtbf_processor / HOUR
     rows = []

@@ -192,7 +192,7 @@ class TrainingRun(Displayed):
             "published": published_beside(self.whole, self.model.name),
             "warnings": warnings_of(self.whole),
             "parts": [one.to_dict() for one in self.parts],
-            "assumed": told_defaults(self.campaign),
+            "assumed": told_defaults(self.campaign, [main.system.name]),
         }
 
     def to_frame(self) -> "pd.DataFrame":

@@ -6,7 +6,7 @@ measured here but an assumption, :data:`DECODING_SHARE`.
 
 import numpy as np
 
-from calculon.campaign.energy import OVERHEAD_SHARE, Draw, draw
+from calculon.campaign.energy import Draw, draw
 from calculon.hardware.system import System
 from calculon.serving.records.deployments import Deployments
 from calculon.serving_figures import ServingFigures
@@ -62,7 +62,7 @@ def joules_per_token(
     if pool is not None:
         watts = watts + others * _mean(power, np.minimum(1.0, figures.prefill_busy), 0.0)
     if power.node is None:
-        watts = watts * (1.0 + OVERHEAD_SHARE)
+        watts = watts * (1.0 + power.share)
     else:
         watts = watts + power.node * deployments.num_procs / system.networks[0].size
     return np.asarray(watts / (figures.request_rate * output))

@@ -32,7 +32,6 @@ INEXPRESSIBLE = {
 """Keys of features that no model can express, but those that its family reads."""
 
 OTHERS = {
-    **dict.fromkeys(("deepseek_v32", "glm_moe_dsa"), _INDEXED),
     **dict.fromkeys(
         (
             "mamba",

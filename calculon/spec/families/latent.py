@@ -1,5 +1,7 @@
 """Families with multi-head latent attention and experts after leading dense blocks: DeepSeek-V2 and those after it."""
 
+from dataclasses import replace
+
 from calculon.spec.families.configuration import Configuration, Key
 from calculon.spec.families.family import (
     GATED,
@@ -13,6 +15,9 @@ from calculon.spec.families.family import (
 from calculon.spec.families.mixtures import READS, RELEASED, all_shared
 
 _LATENT = ("kv_lora_rank", "q_lora_rank")
+
+INDEXED = "index_topk"
+"""Key of the keys that an indexer chooses for a query, which no model expresses: all are attended to."""
 
 
 def _groups(methods: tuple[str, ...], usual: str, groups: int, reached: int) -> Sources:
@@ -76,5 +81,8 @@ _TRAINED = Family(reads=(*RELEASED, *_LATENT), fields=_V3, only=_ONLY, equal=_EQ
 FAMILIES = {
     "deepseek_v2": Family(reads=(*READS, *_LATENT), fields=_V2, only=_ONLY, equal=_EQUAL),
     **dict.fromkeys(("deepseek_v3", "kimi_k2"), _TRAINED),
+    **dict.fromkeys(
+        ("deepseek_v32", "glm_moe_dsa"), replace(_TRAINED, reads=(*_TRAINED.reads, INDEXED))
+    ),
 }
 """The families, by ``model_type``."""

@@ -1,7 +1,8 @@
 """Names of the catalog as people write them: ``llama-3.1-70b``, ``meta-llama/Llama-3.1-70B-Instruct``, ``H100 SXM``.
 
 A file states under ``about.aliases`` what it is called beside its name: a list of texts, or an object that gives the
-reason of each. Two files that state the same alias make it a word of two meanings, which is refused.
+reason of each. Two files that state the same alias make it a word of two meanings. It means the usual one of them: the
+system that states under ``about.usual`` words for the others of its family. Without a usual one the word is refused.
 
 Names of models are compared without case and separators, and without the organisation of a repository and the words
 for a tuned model of the same shape; a point between digits counts. Names of systems are compared as sets of words, in
@@ -87,11 +88,24 @@ def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
 
 @dataclass(frozen=True, slots=True)
 class _Stated:
-    """What a file says of itself: whether it states aliases, these with their reasons, and its memory as a word."""
+    """What a file says of itself.
+
+    Attributes
+    ----------
+    anything : bool
+        Whether it states aliases.
+    aliases : mapping of str to str
+        Further names with their reasons.
+    size : tuple of str
+        Its memory as a word.
+    usual : tuple of str
+        Words for other systems, if this is the usual one of its family.
+    """
 
     anything: bool
     aliases: Mapping[str, str]
     size: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
 
 
 def aliases(path: Path) -> Mapping[str, str]:
@@ -111,9 +125,27 @@ def _stated(path: Path) -> _Stated:
     named = found if isinstance(found, Mapping) else dict.fromkeys(found, "")
     size = memory.get("GiB") if isinstance(memory, Mapping) else None
     words = (f"{size}g",) if isinstance(size, int) else ()
-    return _Stated(
-        "aliases" in about, {str(name): str(reason) for name, reason in named.items()}, words
-    )
+    reasons = {str(name): str(reason) for name, reason in named.items()}
+    return _Stated("aliases" in about, reasons, words, tuple(map(str, about.get("usual", ()))))
+
+
+def usual_note(text: str, name: str, known: Mapping[str, Path]) -> str:
+    """Return a line that names the system a word was taken for and words for the others that it may mean, or nothing.
+
+    >>> from calculon.spec import catalog
+    >>> usual_note("a100", "a100_80g_sxm", catalog.names("system"))
+    'a100: a100_80g_sxm; also a100-40g, a100-pcie'
+    """
+    if text in known:
+        return ""
+    words_of = {
+        other: {word for one in (path.stem, *aliases(path)) for word in _words(one)}
+        for other in _stated(known[name]).usual
+        for path in [known[meaning("system", other, known).names[0]]]
+    }
+    asked = [*_readings(text, {*chain(*words_of.values())})]
+    others = [other for other, words in words_of.items() if any(words >= {*one} for one in asked)]
+    return f"{text}: {name}; also {', '.join(others)}" if others else ""
 
 
 def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
@@ -203,15 +235,14 @@ def _of_system(text: str, known: Mapping[str, Path]) -> Meaning:
     vocabulary |= {*chain(*words_of.values())}
     asked = [frozenset(words) for words in _readings(text, vocabulary)]
     exact = {name for name, some in claims.items() if any(frozenset(one) in asked for one in some)}
-    if exact:
-        return Meaning(_in_order(exact, known))
-    wider = {
+    wider = exact or {
         name
         for name, some in claims.items()
         if any(set(one) <= words <= {*one, *words_of[name]} for one in some for words in asked)
     }
     if wider:
-        return Meaning(_in_order(wider, known))
+        usual = {name for name in wider if stated[name].usual}
+        return Meaning(_in_order(usual or wider, known))
     return Meaning((), _shortest(_near_systems(text, asked, claims, known), known))
 
 
@@ -221,7 +252,7 @@ def _near_systems(
     claims: Mapping[str, Sequence[Sequence[str]]],
     known: Iterable[str],
 ) -> set[str]:
-    """Return the systems with all words of a text, else with its processor, else with words that begin so.
+    """Return the systems with all words of a text, else with words that begin so, else with its processor.
 
     Where there are none, the one of the nearest spelling.
     """
@@ -229,10 +260,10 @@ def _near_systems(
     whole = {name for name, own in words_of.items() if any(some and some <= own for some in asked)}
     if whole:
         return whole
+    if near := {name for name in claims if _begin(_words(text), words_of[name])}:
+        return near
     processor = {word for word in _words(text) if re.search(r"[a-z]\d", word)} - {"nvl72"}
     if near := {name for name in claims if processor & words_of[name]}:
-        return near
-    if near := {name for name in claims if _begin(_words(text), words_of[name])}:
         return near
     spelled = {"".join(one): name for name, some in claims.items() for one in some}
     spelled |= {name.replace("_", ""): name for name in known}

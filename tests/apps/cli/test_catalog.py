@@ -195,7 +195,6 @@ def test_every_page_fits_80_columns(run, kind):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["show", "a100"], "did you mean a100_40g_sxm or a100_80g_sxm?"),
         (["show", "megatron-2t"], "did you mean 'megatron-1T'?"),
         (["show", "8xh100"], "the system alone: h100_80g_sxm"),
         (["show"], "catalog show: expected the name of a model, system"),

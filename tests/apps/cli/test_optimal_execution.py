@@ -291,14 +291,14 @@ def test_a_table_of_winners_can_be_evaluated_again(run):
 
 
 TODAY = ("llama3-8B", 64, 512, "bfloat16", "h100_80g_sxm")
-FEW = ("--fix", "tensor_par=2", "--fix", "attn_impl=flash")
+FEW = ("--fix", "tensor_par=2", "--fix", "attn_impl=flash", "--preset", "common")
 
 
 @pytest.mark.parametrize("suffix", ["json", "csv", "parquet"])
 def test_files_of_the_corrected_edition_have_the_interval_of_the_time(run, suffix):
     assert run("loe", *TODAY, f"best.{suffix}", *FEW, "-t", "2", "--edition", "corrected").code == 0
     found = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", top=2, edition="corrected",
-                   fix={"tensor_par": 2, "attn_impl": "flash"})  # fmt: skip
+                   fix={"tensor_par": 2, "attn_impl": "flash"}, preset="common")  # fmt: skip
     if suffix == "json":
         rows = [one["stats"] for one in json.loads(Path("best.json").read_text()).values()]
     else:
@@ -313,7 +313,7 @@ def test_files_of_the_corrected_edition_have_the_interval_of_the_time(run, suffi
 def test_a_search_of_the_corrected_edition_says_how_sure_it_is(run):
     out = run("loe", *TODAY, "-", *FEW, "-t", "3", "--edition", "corrected").out
     best = search("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16", edition="corrected",
-                  fix={"tensor_par": 2, "attn_impl": "flash"}).best  # fmt: skip
+                  fix={"tensor_par": 2, "attn_impl": "flash"}, preset="common").best  # fmt: skip
     (titles,) = [line for line in out.splitlines() if line.startswith("#")]
     assert " 90 %" in titles
     assert (BEST in out) == bool(best.belief.remark)

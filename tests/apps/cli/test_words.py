@@ -1,9 +1,11 @@
 """Commands take what people write: models, systems, counts, batches in tokens, types of numbers, configurations."""
 
 import json
+import re
 
 import pytest
 
+from calculon.planner.ask import ask
 from tests.helpers import document
 from tests.spec.configurations import llama
 
@@ -61,7 +63,6 @@ def test_a_recipe_needs_edition_corrected(run):
         (2, "512 - 1k", "NUM_PROCS: expected counts such as 512,1024"),
         (3, "2k", "MAX_BATCH: expected a batch in sequences (512) or in tokens"),
         (4, "fp9", "expected one of float8, float16, bfloat16, float32, bf16"),
-        (5, "a100", "Hint: did you mean a100_40g_sxm or a100_80g_sxm?"),
         (
             5,
             "8xh100",
@@ -93,3 +94,52 @@ def test_a_strict_value_of_a_file_names_the_one_that_was_meant(run, tmp_path):
     code, _, err = run("llm", "llama3-8B", str(path), "h100", "-")
     assert code == 2
     assert "did you mean 'bfloat16'?" in err
+
+
+PLAN = ("llama3-8B", "llama3-8B_h100x64")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("llm", *PLAN, "h100", "-"),
+        ("why", *PLAN, "h100"),
+        ("sensitivity", *PLAN, "h100"),
+        ("block", *PLAN, "h100"),
+        ("campaign", *PLAN, "h100", "--tokens", "1T"),
+        ("loe", "llama3-8B", "8", "64", "bf16", "h100", "-", "-q", "--fix", "tensor_par=2"),
+        ("plan", "llama3-8B", "8", "h100", "--fix", "tensor_par=2"),
+        ("serve", "llama3-8B", "1", "h100", "--prompt", "1k", "--output", "200", "--rate", "1"),
+    ],
+    ids=lambda call: call[0],
+)
+def test_pages_say_what_a_word_for_several_systems_was_taken_for(run, call):
+    told = "h100: h100_80g_sxm; also h100-pcie, h100-nvl\n"
+    assert told in run(*call).out
+    exact = ["h100_80g_sxm" if word == "h100" else word for word in call]
+    assert "also h100-pcie" not in run(*exact).out
+
+
+@pytest.mark.parametrize(
+    ("machine", "usual"),
+    [("h100_80g_sxm", "megatron-lm"), ("mi300x", "megatron-lm"), ("tpu_v5p", "common")],
+)
+def test_every_command_takes_and_names_the_same_preset(run, tmp_path, machine, usual):
+    short = {"edition": "corrected", "num_procs": 8, "batch_size": 64, "microbatch_size": 1}
+    execution = tmp_path / "short.json"
+    execution.write_text(json.dumps(short | {"tensor_par": 8, "pipeline_par": 1}))
+    one = ("llama3-8B", str(execution), machine)
+    fix = ("--fix", "tensor_par=8")
+    for call in (
+        *(("llm", *one, "-"), ("why", *one), ("sensitivity", *one)),
+        ("loe", "llama3-8B", "8", "64", "bf16", machine, "-", "-q", *fix),
+        ("plan", "llama3-8B", "8", machine, "--batch", "64", *fix),
+    ):
+        found = " ".join(run(*call).out.split()[:120])
+        assert re.search(rf"(preset|corrected,|framework) {usual}\b", found), call
+    assert ask("llama3-8B", 8, machine).preset.name == usual  # that of explore, too
+
+
+def test_an_execution_with_all_published_fields_names_no_framework(run):
+    call = ("llm", "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g", "-")
+    assert "edition corrected, common" in run(*call, "--edition", "corrected").out

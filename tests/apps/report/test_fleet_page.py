@@ -145,12 +145,12 @@ def test_every_default_price_and_power_has_its_source():
 def test_a_line_has_all_defaults_that_nobody_stated():
     stated = read_campaign({"tokens": "1T", "reliability": {"restart": "10min"}})
     price = {"usd": 2.5, "kind": "on_demand", "source": "a list", "date": "2025-10"}
-    text = defaults_line(told_defaults(stated), [price]).plain
+    text = defaults_line(told_defaults(stated, []), [price]).plain
     assert "restart" not in text
     assert "detect 60 s (assumption" in text
-    assert "price 2.50 USD/h (on demand, 2025-10, a list)" in text
+    assert "price 2.50 USD/h (on demand, 2025-10, old, a list)" in text
     given = price | {"kind": "given", "source": "", "date": ""}
-    assert "price" not in defaults_line(told_defaults(stated), [given]).plain
+    assert "price" not in defaults_line(told_defaults(stated, []), [given]).plain
     assert value_of({"value": "async", "unit": ""}) == "async"
 
 

@@ -77,6 +77,13 @@ STUDY_PROBLEMS = {
     "an unknown field": (_set(modle="x"), "modle", "did you mean 'model'"),
     "a sweep that is no list": (_set(sweep="tp"), "sweep", "a list of texts"),
     "an empty choice": (_set(choices={"x": ""}), "choices.x", "text"),
+    "a choice that a default fills in": (
+        _set(choices={"coll_algo, attn_impl": "rings"}), "chosen.coll_algo", "found nothing"),
+    "a choice that does not run": (
+        _set(choices={"attn_impl": "flash"}, chosen={"attn_impl": "flash"}),
+        "chosen.attn_impl", "expected eager, the value that line 2 (a) runs with, found flash"),
+    "choices by name": (_set(chosen="flash.json"), "chosen", "an object"),
+    "an impossible choice": (_set(chosen={"tensor_par": 0}), "chosen.tensor_par", "at least 1"),
     "an alternative without reason": (
         _set(alternatives=[{"name": "x"}]), "alternatives[0].why", "missing"),
     "rows excluded under an unknown edition": (

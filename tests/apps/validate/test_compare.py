@@ -196,6 +196,73 @@ def test_an_alternative_that_an_edition_cannot_tell_apart_is_left_out(result, co
     assert names == {"sc23": ["half"], "corrected": ["vocabulary", "kernel", "half"]}
 
 
+def _alternative(**changes):
+    return {"name": "other", "why": "to see", **changes}
+
+
+def test_an_alternative_that_changes_no_row_is_an_error(result, content):
+    idle = {"override": {"networks[1].bandwidth": 1}, "execution": {"grad_flat": False}}
+    content["alternatives"] = [
+        _alternative(**idle),
+        _alternative(execution={"attn_impl": "flash"}),
+        {"name": "no such heads", "why": "to see", "model": {"attn_heads": 12}},
+    ]
+    found = result(content, edition="corrected")
+    with pytest.raises(SpecError) as caught:
+        _ = found.alternatives
+    idle, unrunnable = caught.value.problems
+    assert caught.value.file.endswith("small/study.yaml")
+    assert str(idle) == (
+        "alternatives.other: expected a row that changes with override.networks[1].bandwidth, "
+        "execution.grad_flat, found the study's own value in every row"
+    )
+    assert unrunnable.field == "alternatives.no such heads"
+    assert unrunnable.found == "none (attn_heads_split)"
+
+
+def test_an_alternative_that_changes_one_of_its_rows_is_none(result, content):
+    content["alternatives"] = [
+        _alternative(execution={"activation_recompute": "'full' if tp == 4 else mode"}),
+        _alternative(execution={"activation_recompute": "full"}),
+    ]
+    with pytest.raises(SpecError) as caught:
+        _ = result(content, edition="corrected").alternatives
+    assert [one.field for one in caught.value.problems] == ["alternatives.other"]
+    assert len(result(content).alternatives) == 2  # edition sc23 may know nothing of a change
+
+
+PRESET = {
+    "preset": "megatron-lm", "num_procs": "gpus", "tensor_par": "tp", "pipeline_par": 1, "batch_size": "batch",
+    "microbatch_size": 4, "activation_recompute": "mode", "data_par_net": 1, "pipeline_par_net": 1,
+}  # fmt: skip
+
+
+def test_choices_agree_with_what_a_preset_fills_in(result, content):
+    content |= {
+        "execution": PRESET,
+        "choices": {"grad_dtype, zero_stage": "4 bytes; no replicas", "rows": "all"},
+        "chosen": {"grad_dtype": "float32", "zero_stage": "'1' if gpus > tp else '0'"},
+    }
+    for edition in ("sc23", "corrected"):
+        assert len(result(content, edition=edition).rows) == 2
+        with pytest.raises(
+            SpecError, match=r"chosen\.grad_dtype: expected float32, .*found bfloat16"
+        ):
+            result(
+                content | {"chosen": content["chosen"] | {"grad_dtype": "bfloat16"}},
+                edition=edition,
+            )
+
+
+def test_an_alternative_need_not_be_what_the_framework_of_the_preset_runs(result, content):
+    content |= {"system": "a100_80g_sxm", "execution": PRESET}
+    content["alternatives"] = [_alternative(execution={"optimizer_impl": "loop"})]
+    found = result(content, edition="corrected")
+    (other,) = found.alternatives
+    assert other.unrepresented == {}
+    assert (other.comparisons[0].estimated > found.own.comparisons[0].estimated).all()
+
+
 def test_each_edition_has_its_bound(result, content):
     content["exclude"] = [{"when": "mode == 'none'", "reason": "a warm-up"}]
     errors = {

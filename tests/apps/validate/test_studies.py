@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,15 +14,19 @@ from calculon import inputs
 from calculon.apps.validate import error_summary as summary
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare, pooled
+from calculon.apps.validate.published_fields import ExecutionFields
 from calculon.apps.validate.score import Score
 from calculon.apps.validate.study_rows import field_values, read_rows
 from calculon.architecture.parameters import parameter_count
+from calculon.errors import SpecError
+from calculon.expression import Expression
+from calculon.presets import find_preset
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.spec.named_values import EDITION_NAMES
 from scripts import rendering
 from tests.helpers import ROOT
-from tests.shipped_studies import compare_once, compared
+from tests.shipped_studies import compare_once, compared, shipped
 
 NAMES = Library.at().names()
 MEASURED = {
@@ -63,6 +68,46 @@ def results(both):
 @pytest.mark.parametrize("name", NAMES)
 def test_stays_within_its_bound(both, name, edition):
     assert both[edition][name].passes
+
+
+def test_alternatives_change_rows_and_choices_are_what_runs():
+    offences = []
+    for name, study in shipped().items():
+        if study.serves and not study.alternatives:
+            continue  # nothing to check, and many seconds of estimates
+        try:
+            _ = compared(name, "corrected").alternatives
+        except SpecError as error:
+            offences += [f"{name}: {one}" for one in error.problems]
+    assert offences == []
+
+
+def test_the_share_that_cut_products_hide_is_the_one_that_fits_best():
+    """Over the rows that the studies and the preset name."""
+    studies = [one for one in Library.at().studies() if "tp_hidden_percent" in one.fitted]
+    assert [one.name for one in studies] == ["dgxc/float8", "dgxc/nemotron4_15b"]
+    errors = {}
+    for share in range(0, 100, 5):
+        values = {"tp_hidden_percent": Expression.parse(f"{share} if tp > 1 else 100")}
+        tried = [
+            replace(
+                one,
+                execution=one.execution.changed(ExecutionFields(values=values)),
+                chosen=ExecutionFields(),
+            )
+            for one in studies
+        ]
+        found = [compare(one, edition="corrected").own.comparisons[0] for one in tried]
+        errors[share] = [
+            abs(error)
+            for one in found
+            for row, error in zip(one.rows, one.errors, strict=True)
+            if row.cells["tp"] > 1
+        ]
+    assert len(errors[0]) == 49
+    entry = find_preset("megatron-lm-ub").entries["tp_hidden_percent"]
+    assert min(errors, key=lambda share: np.mean(errors[share])) == entry.tries[0]
+    assert f"{np.mean(errors[entry.tries[0]]):.2f} %" in entry.why
 
 
 @pytest.mark.parametrize(("name", "limit"), [("seqsel/fig1", 0.1), ("seqsel/fig7", 4.1)])

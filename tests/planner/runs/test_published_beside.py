@@ -1,11 +1,16 @@
 """Published figures beside those of a run: its model, and jobs of its size."""
 
 import math
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 import calculon
+from calculon.apps.report.campaign_beside import published_section
+from calculon.apps.report.digits import Digits
 from calculon.campaign.published import published_failures
+from calculon.campaign.published_hours import published_trainings
 from calculon.campaign.record import HOUR
 from calculon.planner.runs.published_beside import NEAR, published_beside
 
@@ -66,3 +71,32 @@ def test_hours_say_what_their_source_leaves_open(run):
         if "hours" in row["figure"] and row["figure"] != "mtbf_hours"
     }
     assert told == {"Llama 3 70B": "unknown", "BLOOM 176B": "known", "Llama 2 7B": "partly"}
+
+
+def test_hours_name_both_processors(run):
+    (row,) = (
+        one
+        for one in published_beside(run.whole, "llama3-70B")
+        if one["figure"] == "processor_hours"
+    )
+    assert (row["processor"], row["own_processor"]) == ("h100_80g_sxm_24k", "a100_80g_sxm")
+    console = Console(width=300, file=StringIO())
+    console.print(*published_section([row], run.to_dict()["parts"], Digits(0.1)))
+    text = console.file.getvalue()
+    assert "(h100_80g_sxm_24k in the published run, a100_80g_sxm in ours)" in text
+
+
+def test_hours_of_another_kind_of_processor_are_left_out(run):
+    assert "PaLM 540B" in [one.run for one in published_trainings()]
+    rows = published_beside(run.whole, "palm-540B")  # on TPUs, this run on GPUs
+    assert [
+        one["run"] for one in rows if "hours" in one["figure"] and one["run"] == "PaLM 540B"
+    ] == []
+
+
+def test_the_failure_rate_of_the_h100_is_told_to_be_taken_for_another_machine(run):
+    told = {one["field"]: one["source"] for one in run.to_dict()["assumed"]}
+    assert "taken for a100_80g_sxm too, no source of its own" in told["reliability.mtbf_processor"]
+    for answer in (calculon.plan("llama2-7B", 8, "a100_80g_sxm", tokens="1T").to_dict(),):
+        rows = {one["field"]: one["source"] for one in answer["question"]["assumed_of_run"]}
+        assert "taken for a100_80g_sxm too" in rows["reliability.mtbf_processor"]

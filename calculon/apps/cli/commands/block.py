@@ -12,6 +12,7 @@ from calculon.apps.cli.options import (
     add_specs,
     check_inputs,
     check_outputs,
+    log_note,
     naming,
 )
 from calculon.spec.files import document_suffix, json_text, replacing, write_json
@@ -88,5 +89,6 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.apps.report.operator_page import BlockPage
 
+        log_note(log, found.system)
         log.show(BlockPage(document))
     return 0

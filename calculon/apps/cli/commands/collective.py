@@ -3,7 +3,7 @@
 import argparse
 
 from calculon.apps.cli.changes import add_changes, with_changes
-from calculon.apps.cli.options import Log, Parser, check_outputs, one_of, positive
+from calculon.apps.cli.options import Log, Parser, check_outputs, log_note, one_of, positive
 from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.sizes import size
 from calculon.apps.report.text_tables import FORMATS
@@ -121,6 +121,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     elif arguments.format not in (None, "text") or len(sizes) > 1:
         log.table(sizes_table(asked, sizes), arguments.format or "text")
     else:
+        log_note(log, machine)
         page(asked, log)
     if output:
         log(f"Output: {output}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calculon.apps.cli.changes import add_changes, with_changes
-from calculon.apps.cli.options import Log, Parser, one_of, positive
+from calculon.apps.cli.options import Log, Parser, log_note, one_of, positive
 from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.apps.report.texts import counted, percent
 from calculon.errors import Infeasible, Problem, SpecError
@@ -106,6 +106,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     tokens = arguments.tokens or model.seq_size
     table = _table(model, system, group, tokens, arguments)
     if arguments.format in (None, "text"):
+        log_note(log, system)
         among = f"{counted(arguments.ranks, 'rank')} of {system.name}"
         log(f"{counted(tokens, 'token')} of each of {among}, {arguments.datatype},")
         log(f"to {_routed(model)}\n")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from calculon.apps.cli.changes import add_changes, parsed
 from calculon.apps.cli.field_options import COUNT
 from calculon.apps.cli.interrupts import Terminated, caught
-from calculon.apps.cli.options import Log, Parser, add_preset
-from calculon.apps.cli.question_options import ASSUMED, add_question_options, only_plan
+from calculon.apps.cli.options import USUAL, Log, Parser, add_preset
+from calculon.apps.cli.question_options import add_question_options, only_plan
 from calculon.apps.cli.streams import tell
 from calculon.apps.explore.packages import require
 from calculon.apps.explore.view_names import VIEWS
@@ -43,7 +43,7 @@ def configure(parser: Parser) -> None:
         "calculon explore ./config.json mi300x 64 --set system.mem1.GiB=256 --port 8080",
     )
     _add_specs(parser)
-    add_preset(parser, absent=ASSUMED, files=False)
+    add_preset(parser, absent=USUAL, files=False)
     add_question_options(parser)
     parser.add_argument("--tokens", metavar="N", help="tokens of the whole training (15T)")
     add_changes(parser, "system")

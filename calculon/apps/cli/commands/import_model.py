@@ -60,6 +60,8 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if arguments.seq_size is None and model.seq_size > USUAL_LENGTH:
         note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "
         notes.append(note + f"for the usual length of pre-training: --seq-size {USUAL_LENGTH}")
+    if "note" in document["about"]:
+        notes.append(document["about"]["note"])
     if (types := released_types(raw)) is not None:
         notes.append(types.note)
     if output == STDOUT:

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from calculon.apps.cli.changes import add_changes, with_changes
-from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs, one_of, positive
+from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs, log_note, one_of, positive
 from calculon.apps.cli.sizes import size, size_text
 from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.apps.report.texts import bandwidth, percent
@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     elif arguments.format not in (None, "text"):
         log.table(table, arguments.format)
     else:
+        log_note(log, machine)
         _page(product, beside, log)
     if output is not None:
         log(f"Output: {output}")

@@ -33,15 +33,22 @@ def configure(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace, log: Log) -> int:
     """Print name and count, as the published tool does."""
-    from calculon.architecture.parameters import active_count, module_count, parameter_count
+    from calculon.architecture.parameters import (
+        active_count,
+        computing_count,
+        module_count,
+        parameter_count,
+    )
     from calculon.inputs import model as read_model
 
     source = arguments.application
     model = read_model(source)
     stem = Path(source).stem if document_suffix(source) in SUFFIXES else model.name
     name = printable(stem)
-    active = f", {scaled(active_count(model))} active" if model.has_experts else ""
+    active, computing = active_count(model), computing_count(model)
+    less = f" ({scaled(computing)} without the input embedding)" if computing < active else ""
+    among = f", {scaled(active)} active{less}" if model.has_experts else ""
     further = f", {scaled(module_count(model))} beside for multi-token prediction"
     beside = further if model.mtp_layers else ""
-    log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}{active}{beside}")
+    log(f"{name:<{max(0, arguments.aligns)}} -> {scaled(parameter_count(model))}{among}{beside}")
     return 0

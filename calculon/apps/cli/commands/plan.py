@@ -8,9 +8,16 @@ from calculon.apps.cli.campaign_options import add_campaign, campaign_of, campai
 from calculon.apps.cli.changes import add_changes, with_changes
 from calculon.apps.cli.emission import Emission, add_emission
 from calculon.apps.cli.fleet_plan import objective_of, plan_fleets
-from calculon.apps.cli.options import STDOUT, Log, Parser, add_preset, check_inputs, check_outputs
+from calculon.apps.cli.options import (
+    STDOUT,
+    USUAL,
+    Log,
+    Parser,
+    add_preset,
+    check_inputs,
+    check_outputs,
+)
 from calculon.apps.cli.question_options import (
-    ASSUMED,
     add_question_options,
     only_plan,
     set_in_order,
@@ -65,7 +72,7 @@ def _add_question(parser: Parser) -> None:
         metavar="SYSTEM",
         help="the machine, before or after the processors: a name (h100), a file, or several (h100,h200)",
     )
-    add_preset(parser, absent=ASSUMED)
+    add_preset(parser, absent=USUAL)
     add_campaign(parser)
     parser.add_argument(
         "--objective",

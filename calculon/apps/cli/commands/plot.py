@@ -19,7 +19,7 @@ from calculon.apps.cli.options import (
 from calculon.apps.cli.pictures import PICTURES, check_library
 from calculon.apps.cli.plot_budget import configure as _budget_options
 from calculon.apps.cli.results import add_result_arguments
-from calculon.apps.cli.search_options import NEEDED, SHARED, add_choice_options
+from calculon.apps.cli.search_options import NEEDED, SEARCHED, add_choice_options
 from calculon.apps.cli.serving_options import (
     FRONTIER_KINDS,
     add_deployment,
@@ -44,7 +44,7 @@ def _add_source(parser: Parser) -> None:
     parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
     add_choice_options(parser)
     add_edition(parser, absent=NEEDED)
-    add_preset(parser, absent=SHARED)
+    add_preset(parser, absent=SEARCHED)
 
 
 def _heatmap_options(parser: Parser) -> None:

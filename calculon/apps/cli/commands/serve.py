@@ -2,7 +2,7 @@
 
 import argparse
 
-from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs
+from calculon.apps.cli.options import STDOUT, Log, Parser, check_outputs, log_note
 from calculon.apps.cli.serving_options import add_deployment, asked_served, specs_of
 from calculon.errors import Infeasible
 
@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     if file is None:
         from calculon.apps.report.serving_page import ServingPage
 
+        log_note(log, found.system)
         log.show(ServingPage(document))
     else:
         log.write(document, file)

@@ -11,6 +11,7 @@ from calculon.apps.cli.options import (
     Parser,
     check_inputs,
     check_outputs,
+    log_note,
     positive,
 )
 from calculon.apps.cli.search_options import And
@@ -116,6 +117,7 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
     else:
         from calculon.apps.report.deployments_page import DeploymentsPage
 
+        log_note(log, found.space.system)
         log.show(DeploymentsPage(found.to_dict(), [one.statistic for one in found.objectives]))
         if file is not None:
             log(f"Output: {file}")

@@ -5,7 +5,7 @@ import time
 from typing import TYPE_CHECKING
 
 from calculon.apps.cli.options import Log, Parser, add_edition, add_preset, check_outputs
-from calculon.apps.cli.search_options import SHARED, log_edition
+from calculon.apps.cli.search_options import SEARCHED, log_edition
 from calculon.apps.cli.study_run import finish_all, summary_table, undefined
 from calculon.spec import catalog
 from calculon.spec.files import STDIN
@@ -64,7 +64,7 @@ def configure(parser: Parser) -> None:
         "--restart", action="store_true", help="forget what is finished, and replace the output"
     )
     add_edition(parser, several=True, absent="what the study says, or each model needs")
-    add_preset(parser, several=True, absent=f"what the study says, or else {SHARED}")
+    add_preset(parser, several=True, absent=f"what the study says, or else {SEARCHED}")
     parser.add_argument(
         "-d", "--debug", action="store_true", help="only check the study and count its searches"
     )

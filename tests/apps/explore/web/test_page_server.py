@@ -60,13 +60,13 @@ def test_names_that_begin_so_are_links_and_not_said_twice(site):
 
 
 def test_a_word_of_several_machines_keeps_the_question_and_offers_them(site):
-    told = asked(site, "/parts?model=gpt2-124M&system=a100&procs=4&changed=system").json()
+    told = asked(site, "/parts?model=gpt2-124M&system=tpu+v5&procs=4&changed=system").json()
     assert 'value="gpt2-124M"' in told["controls"]
     assert 'name="procs" value="4"' in told["controls"]
-    assert 'value="a100" aria-invalid="true"' in told["controls"]
-    assert "model=gpt2-124M&amp;system=a100_80g" in told["main"]
+    assert 'value="tpu v5" aria-invalid="true"' in told["controls"]
+    assert "model=gpt2-124M&amp;system=tpu_v5p" in told["main"]
     assert "address:" not in told["main"]
-    assert told["query"] == "model=gpt2-124M&system=a100&procs=4"
+    assert told["query"] == "model=gpt2-124M&system=tpu+v5&procs=4"
 
 
 def test_a_machine_without_the_usual_precision_offers_its_own(site):
