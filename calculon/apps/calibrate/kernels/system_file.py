@@ -107,9 +107,9 @@ def fitted_system(
         needed = " or ".join(
             " with ".join(f"{name}.csv" for name in one) for one in FAMILIES.values() if one
         )
-        found = ", ".join(f"{name}.csv" for name in sorted(tables))
+        there = ", ".join(f"{name}.csv" for name in sorted(tables))
         raise SpecError(
-            file, Problem("", f"measured kernels of {gpu} in {needed}", f"none in {found}")
+            file, Problem("", f"measured kernels of {gpu} in {needed}", f"none in {there}")
         )
     rows = pd.concat(fitted, ignore_index=True)
     document = copied(base)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HEADERS = 10.0
 """Seconds within which the headers of a request must be complete. A browser sends them at once."""
@@ -24,7 +24,8 @@ class Patient(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take a part of a request; while it is not complete, the time goes on."""
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        answering: RequestResponseCycle | None = self.cycle  # None until the first request
+        if answering is not None and not answering.response_complete:
             self._stop_waiting()
         elif self._waiting is None:
             self._expect()
