@@ -15,6 +15,7 @@ from calculon.apps.report.page_title import page_title
 from calculon.apps.report.result import Result
 from calculon.apps.report.texts import edition_and_preset, heading
 from calculon.errors import in_words
+from calculon.plan.columns import DEFAULTS
 from calculon.presets import plain
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
@@ -171,7 +172,8 @@ class WhyPage:
     def _change(self, name: str, value: Any) -> str:
         if name in self.answer["unread"]:
             return f"{name}={plain(value)}"
-        return f"{name} {plain(self.fields[name])} -> {plain(value)}"
+        before = self.fields.get(name, DEFAULTS.get(name))  # edition sc23 leaves defaults out
+        return f"{name} {plain(before)} -> {plain(value)}"
 
     def _time(self, result: Result) -> Iterator[RenderableType]:
         """Tell the largest parts of the time."""
