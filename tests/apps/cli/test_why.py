@@ -104,6 +104,6 @@ def test_fields_that_an_execution_leaves_out_change_from_their_defaults(run, tmp
         **{"coll_algo": "ring"},
     }
     (tmp_path / "e.json").write_text(json.dumps(fields))
-    code, out, err = run("why", "llama3-8B", "e.json", "h100_80g_sxm")
+    code, out, _ = run("why", "llama3-8B", "e.json", "h100_80g_sxm")
     assert code == 1
     assert "edition sc23 -> corrected" in out
