@@ -12,7 +12,7 @@ from calculon.version import __version__
 
 @cache
 def program() -> str:
-    """Return the version of the package with a hash of its source and presets, such as ``1.11.0+3f2a9c0d1e5b``.
+    """Return the version of the package with a hash of its source and presets, such as ``1.12.0+3f2a9c0d1e5b``.
 
     The version alone says too little in a checkout, where formulas change between releases.
     """
