@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import random
 import sys
 import tempfile
 from collections import Counter
@@ -33,7 +34,9 @@ def fuzz() -> int:
     """Try the cases; return 1 if one failed."""
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
     parser.add_argument("-n", "--cases", type=int, default=10_000, help="default: 10,000")
-    parser.add_argument("--seed", type=int, default=0, help="first seed; a case is its seed")
+    parser.add_argument(
+        "--seed", type=int, help="first seed; a case is its seed (default: a new one in each run)"
+    )
     parser.add_argument(
         "--kind", action="append", default=[], help="only files of this kind; repeatable"
     )
@@ -42,8 +45,10 @@ def fuzz() -> int:
     )
     parser.add_argument("--keep", type=Path, help="folder for the files of failures")
     arguments = parser.parse_args()
-    end = arguments.seed + arguments.cases
-    parts = [range(at, min(at + CHUNK, end)) for at in range(arguments.seed, end, CHUNK)]
+    first = random.randrange(10**9) if arguments.seed is None else arguments.seed
+    print(f"seeds from {first}", flush=True)
+    end = first + arguments.cases
+    parts = [range(at, min(at + CHUNK, end)) for at in range(first, end, CHUNK)]
     counts: Counter[str] = Counter()
     failures: list[fuzzing.Failure] = []
     pool = ProcessPoolExecutor(arguments.jobs, max_tasks_per_child=1)

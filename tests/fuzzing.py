@@ -12,12 +12,13 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import signal
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,8 @@ class Target:
     command: tuple[str, ...]
     whole: tuple[Any, ...]
     suffixes: tuple[str, ...]
+    damage: Callable[[random.Random, str, bytes], bytes] | None = None
+    """What makes a damaged file of a whole one and its suffix; by default what suits its content."""
 
 
 @dataclass(frozen=True)
@@ -269,6 +272,10 @@ def targets(folder: Path) -> tuple[Target, ...]:
         Target("launch script", IMPORT, _launch_files("*.sh"), (".sh", ".slurm")),
         Target("launch configuration", IMPORT, _launch_files("*.toml", "*.py"), (".toml", ".py")),
         Target("launch document", IMPORT, _launch_files("*.yaml", "*.json"), (".yaml", ".json")),
+        *(
+            Target(f"hostile {suffix}", IMPORT_PAGE, _hostile_bases(suffix), (suffix,), hostile)
+            for suffix in HOSTILE
+        ),
     )
 
 
@@ -304,6 +311,7 @@ CAMPAIGNS = (
 )
 
 IMPORT = ("import-flags", "{}", "--procs", "64", "-o", "-")
+IMPORT_PAGE = IMPORT[:-2]
 
 
 def _launch_files(*patterns: str) -> tuple[bytes, ...]:
@@ -498,6 +506,79 @@ llama3-8B,llama3-8B_h100x64_p4,5.1,74e9
 """
 
 
+BRIDGE = b"""\
+from megatron.bridge.x import ConfigContainer
+cfg = ConfigContainer(model=a)
+cfg.model.tensor_model_parallel_size = 4
+"""
+ACCELERATE = b"distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n"
+
+HOSTILE: dict[str, tuple[str, ...]] = {
+    ".sh": (
+        "A=xxxxxxxxxx\n" + "A=$A$A\n" * 60,
+        "A=xxxxxxxxxx\n" + "A+=$A\n" * 60,
+        "L=(a b c)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 40,
+        "".join(f"if [ $X{i} ]; then A{i}=1; B=$B$A{i}; else A{i}=2; fi\n" for i in range(400)),
+        "a b c d e f g h\n" * 30_000,
+        "".join(f"A=$A$V{i}\n" for i in range(5_000)),
+        "cat <<E\nx\nE\n" * 8_000,
+        "for i in " + "x " * 50_000 + "; do A=$A$i; done\n",
+        "source ../../../../../../etc/passwd\n. /etc/passwd\n",
+        "A=$((" + "9" * 5_000 + "*" + "9" * 5_000 + "))\n",
+        "$(" * 3_000 + "\n",
+        "export B='\x1b[31m\x07'\n",
+    ),
+    ".yaml": (
+        "b0: &b0 {}\n"
+        + "".join(
+            f"b{i}: &b{i} {{{', '.join(f'k{k}: *b{i - 1}' for k in range(10))}}}\n"
+            for i in range(1, 12)
+        ),
+        "r0: xxxxxxxxxx\n" + "".join(f'r{i}: "${{r{i - 1}}}${{r{i - 1}}}"\n' for i in range(1, 40)),
+        "n: ${multiply:" + "9" * 5_000 + ",2}\n",
+        "n: " + "9" * 5_000 + "\n",
+        "n: " + "[" * 3_000 + "\n",
+        '"\\e[31mred\\a": 1\n',
+        "".join(f"k{i}: {i}\n" for i in range(60_000)),
+    ),
+    ".py": (
+        "a={}\n" + 'a={"x":a,"y":a}\n' * 60,
+        'a={"q":1}\n' + 'a={**a,"x":a,"y":a}\n' * 40,
+        "a=[1]\n" + "a=[a,a]\n" * 26,
+        "a=0x" + "f" * 50_000 + "\n",
+        "a=" + "(" * 3_000 + "\n",
+        "a=[" + "1," * 300_000 + "]\n",
+        "def f():\n" + "    b=1\n" * 5_000 + "a=1\n" + "f()\n" * 3_000,
+        "a='\\x1b[31m'\n",
+    ),
+    ".toml": (
+        "".join(f"[a.b{i}]\n" for i in range(50_000)),
+        "[" + ".".join("a" * 20_000) + "]\n",
+        "[z]\nseq_len=0x" + "f" * 50_000 + "\n",
+        "[z]\ny=" + "9" * 5_000 + "\n",
+        '[z]\n"\\u001b[31m"="\\u001b"\n',
+        "[z]\ny=" + "[" * 3_000 + "\n",
+    ),
+}
+"""What grows without bound when it is expanded, is nested or long beyond measure, or is no text for a terminal."""
+
+
+def _hostile_bases(suffix: str) -> tuple[bytes, ...]:
+    """Return launch files to hide something in, small ones and public ones."""
+    small = {".py": (BRIDGE,), ".yaml": (ACCELERATE,)}.get(suffix, ())
+    return (*small, *_launch_files(f"*{suffix}"))
+
+
+def hostile(draw: random.Random, suffix: str, whole: bytes) -> bytes:
+    """Return a launch file with a hostile piece between two of its lines, perhaps damaged as well."""
+    lines = whole.splitlines(keepends=True)
+    at = draw.choice((0, len(lines), draw.randint(0, len(lines))))
+    piece = draw.choice(HOSTILE[suffix]).encode()
+    if draw.random() < 0.3:
+        piece = change_bytes(draw, piece)
+    return b"".join((*lines[:at], piece, *lines[at:]))
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of everything inside a document."""
     items = (
@@ -582,6 +663,8 @@ def change_bytes(draw: random.Random, raw: bytes) -> bytes:
 def written(draw: random.Random, target: Target) -> tuple[str, bytes]:
     """Return the suffix and the content of a damaged file."""
     whole, suffix = draw.choice(target.whole), draw.choice(target.suffixes)
+    if target.damage is not None:
+        return suffix, target.damage(draw, suffix, whole)
     if isinstance(whole, bytes):
         return suffix, change_bytes(draw, whole)
     raw = change_document(draw, whole)
@@ -602,8 +685,18 @@ class TooLong(BaseException):
 
 def quietly(command: list[str]) -> int:
     """Run a command whose output nobody reads; return its exit code."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        return main(command)
+    return printed(command)[0]
+
+
+def printed(command: list[str]) -> tuple[int, str]:
+    """Run a command; return its exit code and all that it prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        return main(command), out.getvalue()
+
+
+CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
+"""Characters that a terminal would obey."""
 
 
 @contextlib.contextmanager
@@ -629,7 +722,7 @@ def tried(command: list[str]) -> str:
     before = peak()
     try:
         with limited():
-            code = quietly(command)
+            code, text = printed(command)
     except TooLong:
         return f"took longer than {LONGEST:g} s"
     except BaseException:
@@ -638,6 +731,8 @@ def tried(command: list[str]) -> str:
         return f"took longer than {LONGEST:g} s"
     if code not in EXIT_CODES:
         return f"exit code {code}"
+    if found := CONTROL.search(text):
+        return f"prints {found[0]!r}: {text[max(0, found.start() - 40) : found.end() + 20]!r}"
     grown = peak() - before
     return f"memory of {grown / 2**30:.2f} GiB" if grown > LARGEST else ""
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from calculon.architecture.parameters import parameter_count
+from calculon.editions import find_edition
 from calculon.estimate import Estimate, estimate
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -39,6 +41,7 @@ from calculon.planner.variations import Variations
 from calculon.presets import NODE, OF_SEQUENCES, PRACTISED, Practice, find_preset, plain
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
+from calculon.spec.named_values import DATATYPE_BYTES
 from calculon.units import Array
 
 MOST_CHANGES = 3
@@ -46,6 +49,9 @@ MOST_CHANGES = 3
 
 MOST_TRIED = 100_000
 """Variations of one number of changes that are tried, the nearest ones."""
+
+MOST_HINTED = 4_000
+"""The same for a hint, which is part of an error message and must come at once."""
 
 SHOWN, HINTED = 5, 3
 
@@ -163,6 +169,8 @@ class Changes:
         The rules that it breaks.
     following : collection of str
         Fields that nobody stated.
+    thorough : bool
+        Also try repairs of four and more changes, and many combinations of three.
     """
 
     def __init__(
@@ -172,7 +180,11 @@ class Changes:
         system: System,
         broken: Sequence[Failure] = (),
         following: Collection[str] = (),
+        *,
+        thorough: bool = True,
     ):
+        self.thorough = thorough
+        self._least_memory = np.inf
         self.model, self.execution, self.system = model, execution, system
         self.variations = Variations(model, execution, following)
         named = dict.fromkeys(name for failure in broken for name in failure.fields)
@@ -189,6 +201,7 @@ class Changes:
         practised = np.ones(len(plan), bool)
         for one in self._practice:
             practised &= np.asarray(one.that.value(self._degrees(plan).__getitem__), bool)
+        self._least_memory = np.fmin(self._least_memory, np.fmin.reduce(found.memory[0]))
         return Tried(tuple(moved), choices, plan, found, practised)
 
     @cached_property
@@ -248,7 +261,8 @@ class Changes:
         spared = (idle[a] & legal[b, c]) | (idle[b] & legal[a, c]) | (idle[c] & legal[a, b])
         if self._as_it_is is not None:
             spared |= self._lesser[choices].any(axis=1)
-        for part in parts_of(choices[~spared][:MOST_TRIED]):
+        most = MOST_TRIED if self.thorough else MOST_HINTED
+        for part in parts_of(choices[~spared][:most]):
             yield self.tried(self.moves, part)
 
     @cached_property
@@ -289,6 +303,8 @@ class Changes:
         the batch, the last is another batch, if that does with fewer. Where one is about the number of processors,
         another number is a change like any other; changes without it are told beside it, however many they are.
         """
+        if not _could_fit(self.model, self.execution, self.system):
+            return ()
         found: dict[frozenset[str], Proposal] = {}
         for tables, asks in ((self._few(), ()), (self._several(), ("",))):
             if not _enough(found, asks):
@@ -359,15 +375,21 @@ class Changes:
     def _several(self) -> Iterator[Tried]:
         """Yield the variations of more changes on the same processors with the same batch."""
         yield from self.triples()
-        yield from repaired(self, self.moves, self.pairs)
+        if self.thorough:
+            yield from repaired(self, self.moves, self.pairs)
 
     def _elsewhere(self) -> Iterator[Tried]:
         """Yield the variations of another batch, then of other processors."""
         yield from self._batches(MOST_CHANGES - 1)
         if not self._ask_for_processors:
             yield from self._numbers
-        for move in self._other_processors:
+        usable, _ = find_edition(self.execution.edition).machine(self.system).usable
+        for move in self._other_processors if self.thorough else ():
             times = max(1, move.value // self.execution.num_procs)
+            if (
+                self._least_memory > 2 * times * usable
+            ):  # so many more processors do not save as much
+                continue
             split = of_larger_split(self.model, self.execution, times)
             moved = (move, *dict.fromkeys((*split, *self.moves)))
             first = self.tried(moved, np.zeros((1, 1), np.int64))
@@ -418,10 +440,20 @@ def _enough(found: Mapping[frozenset[str], Proposal], asks: Collection[str]) -> 
 
 
 def hint(model: Model, execution: Execution, system: System) -> str:
-    """Say in a sentence what would make an execution fit; nothing where no change of those tried does."""
+    """Return a sentence with changes that make an execution fit; empty if none of those tried does.
+
+    It takes about a second. ``calculon why`` tries more changes.
+    """
     broken = failures(model, execution, system)
-    changes = Changes(model, execution, system, broken)
+    changes = Changes(model, execution, system, broken, thorough=False)
     found = changes.proposals()
     usual = [one for one in found if one.practised] or found
     texts = [str(one) for one in usual[:HINTED]]
     return f"it fits with {'; or with '.join(texts)}" if texts else ""
+
+
+def _could_fit(model: Model, execution: Execution, system: System) -> bool:
+    """Return whether weights fit if they are split over the most processors that are tried, and offloaded."""
+    machine = find_edition(execution.edition).machine(system)
+    weights = parameter_count(model) * DATATYPE_BYTES[execution.datatype]
+    return bool(weights <= execution.num_procs * TIMES_PROCESSORS[-1] * sum(machine.usable))

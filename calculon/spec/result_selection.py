@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from calculon.errors import Problem, SpecError
+from calculon.spec.csv_rows import check_columns
 from calculon.spec.execution import Execution
 from calculon.spec.fields import shown, spec_fields
 from calculon.spec.files import document_suffix, read_bytes
@@ -157,7 +158,9 @@ def row_of_table(path: str, selector: str) -> tuple[Mapping[str, Any], Mapping[s
     import csv  # what most commands never need
 
     try:
-        lines = list(csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"))))
+        reader = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig")))
+        check_columns(path, reader.fieldnames or ())
+        lines = list(reader)
     except (UnicodeDecodeError, csv.Error):
         raise SpecError(path, Problem("", "a table", "no text of CSV")) from None
     line = lines[number_in(selector, len(lines), path, "row")]

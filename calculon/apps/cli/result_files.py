@@ -22,6 +22,7 @@ from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
 from calculon.records import columns
 from calculon.serving_figures import SERVING_FIGURES
+from calculon.spec.csv_rows import check_columns
 from calculon.spec.decode import decode
 from calculon.spec.execution import Execution
 from calculon.spec.fields import nearest_choice, shown
@@ -349,6 +350,7 @@ def read_table(path: str, wanted: Callable[[str], bool] | None = None) -> Any:
             import pyarrow.parquet as pq
 
             names = pq.read_schema(path).names
+            check_columns(path, names)
             chosen = None if wanted is None else list(filter(wanted, names))
             table = pd.read_parquet(path, columns=chosen)
         else:
@@ -378,6 +380,7 @@ def check_whole(path: str) -> None:
     last = tail.rstrip(b"\r\n").rpartition(b"\n")[2]
     with contextlib.suppress(csv.Error):  # not CSV as this reader has it: the next one says so
         names = next(iter(_rows([header.decode()])), [])
+        check_columns(path, names)
         rows = _rows([last.decode(errors="replace")])
         if all(len(row) == len(names) for row in rows):
             return

@@ -1,5 +1,7 @@
 """Results as one HTML file to send: the pages of a terminal, tables to sort, and nothing asked of a network."""
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -121,8 +123,19 @@ def assembled(title: str, parts: Sequence[tuple[str, str, str]]) -> str:
         f'<section id="{place}">\n<h2>{escape(name)}</h2>\n{body}\n</section>'
         for place, name, body in parts
     )
-    template = Template(files("calculon.apps.report").joinpath("report.html").read_text("utf-8"))
-    return template.substitute(title=escape(title), contents="".join(links), main="\n".join(bodies))
+    text = files("calculon.apps.report").joinpath("report.html").read_text("utf-8")
+    content = {"title": escape(title), "contents": "".join(links), "main": "\n".join(bodies)}
+    return Template(text).substitute(content, policy=_policy(text))
+
+
+def _policy(template: str) -> str:
+    """Return what a report may load: nothing but its own script, by its hash, its styles and its pictures."""
+    script = template.split("<script>")[1].split("</script>", maxsplit=1)[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
 
 
 def report_title(results: Sequence[Result]) -> str:

@@ -16,6 +16,8 @@ from calculon.apps.report.result import Result
 from calculon.apps.report.texts import edition_and_preset, heading
 from calculon.errors import in_words
 from calculon.presets import plain
+from calculon.spec.execution import Execution
+from calculon.spec.fields import spec_fields
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
@@ -38,6 +40,9 @@ _ANOTHER = {
     "batch_size": "another batch: compared by the time of a sample",
     "num_procs": "other processors",
 }
+
+
+_DEFAULTS = {field.name: field.default for field in spec_fields(Execution)}
 
 
 class WhyPage:
@@ -171,7 +176,8 @@ class WhyPage:
     def _change(self, name: str, value: Any) -> str:
         if name in self.answer["unread"]:
             return f"{name}={plain(value)}"
-        return f"{name} {plain(self.fields[name])} -> {plain(value)}"
+        before = self.fields.get(name, _DEFAULTS.get(name))  # edition sc23 leaves defaults out
+        return f"{name} {plain(before)} -> {plain(value)}"
 
     def _time(self, result: Result) -> Iterator[RenderableType]:
         """Tell the largest parts of the time."""

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Generic, Protocol, Self, TypeVar
 
+from calculon.apps.study.worker_version import program
 from calculon.errors import Problem, SpecError
 from calculon.spec.decode import SpecWarning
 from calculon.spec.files import reason
-from calculon.version import __version__
 
 FORMAT = "calculon study journal 1"
 SUFFIX = ".journal"
@@ -90,7 +90,7 @@ class Journal(Generic[F]):
             is a result without a journal.
         """
         path = output + SUFFIX
-        head: dict[str, Any] = {"journal": FORMAT, "version": __version__, "study": study}
+        head: dict[str, Any] = {"journal": FORMAT, "version": program(), "study": study}
         head |= {"fingerprint": fingerprint, "searches": total}
         if not restart and not Path(path).exists() and Path(output).is_file():
             found = "a file without its journal"
@@ -222,8 +222,8 @@ def _check_head(found: Mapping[str, Any], path: str, head: Mapping[str, Any]) ->
     if found.get("journal") != head["journal"]:
         raise _foreign(path)
     if found.get("version") != head["version"]:
-        wanted = f"a journal of version {head['version']}"
-        raise SpecError(path, Problem("", wanted, f"one of {found.get('version')}", _RESTART))
+        wanted = f"a journal written by calculon {head['version']}"
+        raise SpecError(path, Problem("", wanted, f"one by {found.get('version')}", _RESTART))
     if any(found.get(key) != head[key] for key in ("fingerprint", "searches")):
         what = f"one of {found.get('study')} with {found.get('searches')} searches"
         what += ", other than they are now: the study, a model or a system has changed"

@@ -12,6 +12,7 @@ from typing import Any
 from calculon.apps.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
 from calculon.apps.study.study_file import MOST_SEARCHES, Study, beside
 from calculon.apps.study.task import Search
+from calculon.apps.study.worker_version import program
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import Campaign
 from calculon.errors import Problem, SpecError, nearest
@@ -25,7 +26,6 @@ from calculon.spec.decode import decode
 from calculon.spec.fields import LARGEST_INTEGER, shown
 from calculon.spec.model import Model
 from calculon.spec.override import override
-from calculon.version import __version__
 
 MOST_SPECS = 4_000
 """Models and systems of a study that differ; each is read and checked before the first search runs."""
@@ -68,7 +68,7 @@ def plan(study: Study) -> Plans:
         study, math.prod(map(_number, (*(axis.points for axis in study.axes), [study.fixed])))
     )
     specs = Specs(study.file)
-    digest = hashlib.sha256(f"{__version__} sc23".encode())
+    digest = hashlib.sha256(f"{program()} sc23".encode())
     planned: list[Planned] = []
     names = study.names
     for point, places in points(study):

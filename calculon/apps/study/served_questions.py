@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Any, Self
 
 from calculon.apps.study.points import Scope, Specs, check_number, points
 from calculon.apps.study.study_fields import Point, inside
 from calculon.apps.study.study_file import Study
-from calculon.apps.study.worker_version import check_version
+from calculon.apps.study.worker_version import check_version, program
 from calculon.errors import CalculonError, Infeasible, SpecError
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
@@ -18,7 +19,6 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
 from calculon.serving.serve import serve
 from calculon.spec.model import Model
-from calculon.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Question:
     changes : mapping
         Fields of a plain deployment that are stated.
     version : str
-        Version of the package that asks; a worker of another version refuses.
+        The program that asks (:func:`program`); a worker with another one refuses.
     """
 
     number: int
@@ -43,7 +43,7 @@ class Question:
     deployment: Deployment | int | Mapping[str, Any]
     changes: Mapping[str, Any]
     workload: Workload
-    version: str = __version__
+    version: str = field(default_factory=program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def plan_questions(study: Study) -> Questions:
         total *= len(axis.points)
     check_number(study, total)
     specs = Specs(study.file)
-    digest = hashlib.sha256(f"{__version__} serving".encode())
+    digest = hashlib.sha256(f"{program()} serving".encode())
     planned: list[PlannedQuestion] = []
     lines = _Lines()
     for point, places in points(study):

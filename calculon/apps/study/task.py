@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from calculon.apps.study.worker_version import check_version
+from calculon.apps.study.worker_version import check_version, program
 from calculon.frozen import dataclass
 from calculon.hardware.system import System
 from calculon.inspect.question import question
@@ -18,7 +18,6 @@ from calculon.search.search_counts import Counts
 from calculon.search.space import Space, Values
 from calculon.spec.model import Model
 from calculon.spec.named_values import PUBLISHED
-from calculon.version import __version__
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign
@@ -34,7 +33,7 @@ class Search:
     number : int
         Position in its sweep.
     version : str
-        Version of the package that asks; a worker of another version refuses.
+        The program that asks (:func:`program`); a worker with another one refuses.
 
     The other attributes are the arguments of :func:`calculon.search.driver.search`.
     """
@@ -59,7 +58,7 @@ class Search:
     edition: str = PUBLISHED
     preset: str | None = None
     campaign: "Campaign | None" = None
-    version: str = __version__
+    version: str = field(default_factory=program)
 
     def space(self) -> Space:
         """Return the space; SpecError for an impossible one."""

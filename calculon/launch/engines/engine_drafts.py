@@ -74,7 +74,7 @@ def _document(one: Reading, stated: Setting) -> Mapping[str, Any]:
     """Return the object that a text in JSON says."""
     try:
         found = json.loads(str(stated.value))
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: lists or objects nested too deeply
         found = None
     if not isinstance(found, Mapping):
         raise one.error(stated, "an object in JSON")

@@ -56,7 +56,8 @@ def test_nothing_is_cut_at_any_width(run, monkeypatch, width, arguments):
 
 def test_the_document_has_everything_and_a_file_is_the_same(run, tmp_path):
     found = _document(run, *LLAMA)
-    assert set(found) == {"model", "execution", "system", "edition", "operators", "stats"}
+    members = {"model", "execution", "system", "provenance", "edition", "operators", "stats"}
+    assert set(found) == members
     assert run("block", *LLAMA, "-o", "block.json").out == "Output: block.json\n"
     assert json.loads((tmp_path / "block.json").read_text()) == found
 

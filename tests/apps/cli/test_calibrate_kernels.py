@@ -241,7 +241,7 @@ def test_residuals_have_fitted_and_held_out_rows_of_each_group(families):
 FITTED = [
     path.stem
     for path in sorted((ROOT / "systems").glob("*.json"))
-    if "processor" in json.loads(path.read_text()).get("about", {})
+    if "kernels" in json.loads(path.read_text()).get("about", {})
 ]
 
 
@@ -298,7 +298,7 @@ def test_a_file_is_written_again_as_it_is(run, folder):
     ("options", "message"),
     [
         (("h100_80g_sxm", "--processor", "H101"), "--processor: expected one of A100-SXM4-80GB"),
-        (("a100_80g",), "about.processor: expected one of A100-SXM4-80GB"),
+        (("a100_80e",), "about.processor: expected one of A100-SXM4-80GB"),
         (("h100_80g_sxm", "--shapes"), "expected --kernels alone, found with --shapes"),
         (("h100_80g_sxm", "--hold-out", 0), "expected --kernels alone, found with --hold-out"),
         (("h100_80g_sxm", "--network", 0, "--no-ramp"), "alone, found with --network, --no-ramp"),
@@ -351,3 +351,22 @@ def test_a_damaged_table_is_told_by_its_place(run, tmp_path, text, message):
     code, _, err = run("calibrate", "--kernels", "mine", "h100_80g_sxm", "-o", "new.json")
     assert (code, message in err) == (2, True)
     assert not (tmp_path / "new.json").exists()
+
+
+LAUNCHES = "gpu,what,time_s\nH100-SXM5-80GB,smallest bf16 product,1e-6\n"
+COLLECTIVES = "id,source,gpu,op,nodes,num_gpus,link,bytes,time_s,libary\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("launches", LAUNCHES, "in gemm.csv with sources.csv or attention.csv or"),
+        ("launches", LAUNCHES, "found none in launches.csv"),
+        ("collectives", COLLECTIVES, "collectives.csv: expected the columns source, gpu, op"),
+        ("collectives", COLLECTIVES, "library"),
+    ],
+)
+def test_missing_tables_and_columns_are_named(run, tmp_path, name, text, message):
+    (tmp_path / f"{name}.csv").write_text(text)
+    code, _, err = run("calibrate", "--kernels", str(tmp_path), "h100_80g_sxm", "-o", "new.json")
+    assert (code, message in " ".join(err.split())) == (2, True), err

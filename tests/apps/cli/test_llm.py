@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -359,3 +360,20 @@ def test_an_unknown_field_of_a_model_is_worth_a_warning(run, spec):
 def test_notes_in_a_spec_are_silent(run, spec, key):
     model = spec("models", MODEL, **{key: {"source": "a paper"}})
     assert run("llm", model, EXECUTION, SYSTEM, "stats.json") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("model", "changes"),
+    [
+        ({}, ["--set", "system.mem1.GiB=3"]),
+        ({"num_blocks": 10**9}, []),
+        ({"num_blocks": 8_000, "seq_size": 1_024_000}, []),
+    ],
+)
+def test_what_is_far_from_fitting_is_refused_soon(run, tmp_path, model, changes):
+    (tmp_path / "m.json").write_text(json.dumps(document("models", "llama3-8B") | model))
+    begin = time.process_time()
+    code, _, err = run("llm", "m.json", "llama3-8B_h100x64", "h100_80g_sxm", "-", *changes)
+    assert time.process_time() - begin < 6  # 2 on a quiet machine; it took 37
+    assert code == 1
+    assert "is too small" in err

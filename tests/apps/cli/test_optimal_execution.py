@@ -193,7 +193,8 @@ def test_an_edition_is_said_and_written(run, tmp_path):
     fix = ["--fix", "attn_impl=flash", "--add", "grad_buffer=full"]
     result = run("loe", *SPACE, "best.json", "--edition", "corrected", "--objective", "mfu", *fix)
     assert re.fullmatch(
-        r"[\d,]+ plans tried, [\d,]+ fit \(edition corrected, preset common\)", _lines(result)[0]
+        r"[\d,]+ plans tried, [\d,]+ fit \(edition corrected, preset megatron-lm\)",
+        _lines(result)[0],
     )
     (winner,) = json.loads((tmp_path / "best.json").read_text()).values()
     assert winner["execution"]["edition"] == "corrected"
@@ -225,7 +226,7 @@ def test_the_edition_is_the_one_that_the_model_needs(run, command):
     modern = ("llama3-8B", 8, 8, "bfloat16", "h100_80g_sxm")
     fix = [f"--fix={text}" for text in ("tensor_par=8", "weight_offload=false", "attn_impl=flash")]
     found = run(command, *modern, "best.csv", *fix)
-    assert (found.code, "fit (edition corrected, preset common)" in found.out) == (0, True)
+    assert (found.code, "fit (edition corrected, preset megatron-lm)" in found.out) == (0, True)
     assert set(pd.read_csv("best.csv")["edition"]) == {"corrected"}
     refused = run(command, *modern, "best.csv", "--edition", "sc23", *fix)
     assert refused.code == 2
@@ -248,7 +249,7 @@ def test_naming_the_default_beside_an_added_value_is_fine(run):
 
 def test_a_value_without_effect_is_a_note(run):
     """One command line serves models with and without a vocabulary."""
-    common = ("loe", *SPACE, "-", "--edition", "corrected", "-q", "-v")
+    common = ("loe", *SPACE, "-", "--edition", "corrected", "--preset", "common", "-q", "-v")
     plain, noted = run(*common), run(*common, "--fix", "ce_impl=fused")
     note = (
         "calculon: warning: search: ce_impl=fused has no effect: megatron-22B states no vocabulary"
@@ -261,7 +262,7 @@ def test_a_value_without_effect_is_a_note(run):
     added = run(*common, "--add", "vocab_pad_multiple=128")
     assert "vocab_pad_multiple=128 has no effect" in added.err
     assert added.code == 0
-    published = run(*common[:-4], "-q", "--fix", "ce_impl=fused")
+    published = run(*common[:-6], "-q", "--fix", "ce_impl=fused")
     assert published.code == 2
     assert "expected corrected, which ce_impl=fused needs" in published.err
 

@@ -88,3 +88,22 @@ def test_lines_are_no_wider_than_the_screen(run, monkeypatch, width):
     for model in ("llama3-8B", "llama3-70B"):
         _, out, _ = run("why", model, *TODAY[1:])
         assert max(map(len, out.splitlines())) <= int(width)
+
+
+def test_fields_that_an_execution_leaves_out_change_from_their_defaults(run, tmp_path):
+    """A change of the edition is among those proposed."""
+    fields = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+        **{"num_procs": 64, "tensor_par": 2, "pipeline_par": 4, "data_par": 8, "batch_size": 512},
+        **{"microbatch_size": 2, "datatype": "bfloat16", "activation_recompute": "none"},
+        **{
+            "tensor_par_comm_type": "rs_ag",
+            "pipeline_interleaving": 1,
+            "optimizer_sharding": False,
+        },
+        **{"attn_impl": "flash", "ce_impl": "fused", "grad_buffer": "full", "preset": "published"},
+        **{"coll_algo": "ring"},
+    }
+    (tmp_path / "e.json").write_text(json.dumps(fields))
+    code, out, _ = run("why", "llama3-8B", "e.json", "h100_80g_sxm")
+    assert code == 1
+    assert "edition sc23 -> corrected" in out

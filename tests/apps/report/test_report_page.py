@@ -1,5 +1,6 @@
 """The report: one file, everything in it, nothing asked of a network; and a browser that sorts its tables."""
 
+import base64
 import hashlib
 import html.parser
 import re
@@ -92,6 +93,16 @@ def test_is_well_formed_and_needs_nothing_else(folder, name):
     assert not re.search(r"@import|url\((?!#)|https?://(?!doi)", text)
     places = set(re.findall(r'id="([^"]+)"', text))
     assert {reference[1:] for reference in reader.references} <= places
+
+
+def test_a_report_runs_its_own_script_and_loads_nothing(folder):
+    text = (folder / "one.html").read_text(encoding="utf-8")
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1]
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy
+    assert policy.startswith("default-src 'none';")
+    assert not re.search(r"<[^>]+ on\w+=", text)  # which the policy would not run
 
 
 def bold(text):
@@ -280,6 +291,7 @@ def test_a_browser_sorts_the_layers_and_draws_the_page(folder):
     </script></body>"""
     page = folder / "clicked.html"
     text = (folder / "one.html").read_text(encoding="utf-8")
+    text = re.sub(r"<meta http-equiv=[^>]+>", "", text)  # which would not let these clicks run
     page.write_text(text.replace("</body>", clicks), encoding="utf-8")
     found = dict(re.findall(r"<pre>(\w+) (.*?)</pre>", browse(page, "--dump-dom")))
     assert set(found) == {"FIRST", "LARGEST", "SMALLEST", "AGAIN", "NAMES"}

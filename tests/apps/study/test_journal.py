@@ -7,9 +7,11 @@ from collections import Counter
 
 import pytest
 
+import calculon
 from calculon.apps.study import journal as study_journal
 from calculon.apps.study.journal import Journal, _line
 from calculon.apps.study.task import Outcome
+from calculon.apps.study.worker_version import program
 from calculon.errors import SpecError
 from calculon.search.search_counts import Counts
 from calculon.spec.decode import SpecWarning
@@ -136,9 +138,20 @@ def test_refuses_the_journal_of_another_study(output, journal, arguments, messag
 
 
 def test_refuses_the_journal_of_another_version(output, journal, monkeypatch):
-    monkeypatch.setattr(study_journal, "__version__", "9.9")
-    with pytest.raises(SpecError, match=r"expected a journal of version 9\.9"):
+    monkeypatch.setattr(study_journal, "program", lambda: "9.9+abc")
+    with pytest.raises(SpecError, match=r"expected a journal written by calculon 9\.9\+abc"):
         opened(output)
+
+
+def test_a_changed_source_is_another_program(tmp_path, monkeypatch):
+    source = tmp_path / "__init__.py"
+    monkeypatch.setattr(calculon, "__file__", str(source))
+    found = []
+    for text in ("RATE = 1\n", "RATE = 2\n"):
+        source.write_text(text)
+        found.append(program.__wrapped__())
+    assert len(set(found)) == 2
+    assert all(one.startswith(f"{calculon.__version__}+") for one in found)
 
 
 @pytest.mark.parametrize("content", [b"name,price\n1,2\n", b"no line", b"\x00\xff\n" * 9])

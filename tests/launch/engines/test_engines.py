@@ -108,6 +108,14 @@ def test_narrow_weights_that_only_a_name_says_are_told():
     )
 
 
+def test_a_configuration_of_drafts_that_is_nested_too_deeply_is_refused(tmp_path):
+    deep = '{"a":' * 5_000 + "1" + "}" * 5_000
+    script = tmp_path / "run.sh"
+    script.write_text(f"vllm serve m -tp 4 --speculative-config '{deep}'\n")
+    with pytest.raises(SpecError, match="an object in JSON"):
+        _launch(script)
+
+
 _DRAFTS: list[dict[str, object]] = [
     *[{}] * 5,
     {"draft": "mtp"},

@@ -53,7 +53,17 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "time_s",
     ),
     "memory_bound": ("source", "gpu", "op", "pass", "impl", "dtype", "rows", "cols", "time_s"),
-    "collectives": ("source", "gpu", "op", "nodes", "num_gpus", "bytes", "time_s"),
+    "collectives": (
+        "source",
+        "gpu",
+        "op",
+        "nodes",
+        "num_gpus",
+        "link",
+        "bytes",
+        "time_s",
+        "library",
+    ),
     "launches": ("gpu", "what", "time_s"),
     "moe": (
         "source",

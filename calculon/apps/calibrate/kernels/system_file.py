@@ -9,7 +9,7 @@ import pandas as pd
 
 from calculon.apps.calibrate.fit_result import copied
 from calculon.apps.calibrate.held_out import residuals
-from calculon.apps.calibrate.kernels.families import fits
+from calculon.apps.calibrate.kernels.families import FAMILIES, fits
 from calculon.apps.calibrate.kernels.fitted_part import FittedPart
 from calculon.apps.calibrate.kernels.processors import PROCESSORS
 from calculon.apps.calibrate.parts import quietly_decoded
@@ -102,9 +102,16 @@ def fitted_system(
     memory = replace(system.mem1, bandwidth=PROCESSORS[gpu].bandwidth)
     measured = replace(system, mem1=memory)
     parts = [part for fit in fits(tables) if (part := fit(tables, gpu, measured)) is not None]
-    if not parts:
-        raise SpecError(file, Problem("", f"measured kernels of {gpu}", "none"))
-    rows = pd.concat([part.rows for part in parts if len(part.rows)], ignore_index=True)
+    fitted = [part.rows for part in parts if len(part.rows)]
+    if not fitted:
+        needed = " or ".join(
+            " with ".join(f"{name}.csv" for name in one) for one in FAMILIES.values() if one
+        )
+        there = ", ".join(f"{name}.csv" for name in sorted(tables))
+        raise SpecError(
+            file, Problem("", f"measured kernels of {gpu} in {needed}", f"none in {there}")
+        )
+    rows = pd.concat(fitted, ignore_index=True)
     document = copied(base)
     for part in parts:
         document = _with_part(document, part)

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from calculon.apps.explore.heap import share_heaps
 from calculon.apps.explore.web.guard import is_loopback
+from calculon.apps.explore.web.patience import MOST_CONNECTIONS, Patient
 from calculon.errors import Problem, SpecError
 from calculon.spec.files import reason
 
@@ -140,6 +141,8 @@ def _config(page: ASGIApp) -> uvicorn.Config:
         page,
         lifespan="off",
         loop="asyncio",
+        http=Patient,
+        limit_concurrency=MOST_CONNECTIONS,
         ws="none",
         log_config=None,
         log_level="critical",

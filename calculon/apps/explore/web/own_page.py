@@ -39,11 +39,15 @@ class ExplorePage:
     def __init__(self, app: "ASGIApp", query: str, port: int = 0):
         import uvicorn
 
+        from calculon.apps.explore.web.patience import MOST_CONNECTIONS, Patient
+
         self._socket = _listening(port)
         self.url = f"http://{HOST}:{self._socket.getsockname()[1]}{query}"
         config = uvicorn.Config(
             app,
             lifespan="on",
+            http=Patient,
+            limit_concurrency=MOST_CONNECTIONS,
             ws="none",
             log_config=None,
             log_level="critical",

@@ -1,14 +1,16 @@
 """The page from Python: served in the background, closed again, shown in a notebook."""
 
 import re
+import socket
 import sys
 import threading
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
 
 import calculon
+from calculon.apps.explore.web import patience
 from calculon.errors import SpecError
 
 ASKED = ("llama3-8B", "h100_80g_sxm", 64)
@@ -52,6 +54,29 @@ def test_a_closed_page_frees_its_port_and_its_thread():
         urlopen(page.url)
     with calculon.explore(*ASKED, port=port) as again:
         assert again.url == page.url
+
+
+def test_connections_without_a_complete_request_are_closed(monkeypatch):
+    monkeypatch.setattr(patience, "HEADERS", 0.3)
+    with calculon.explore(*ASKED) as page:
+        idle = [socket.create_connection(("127.0.0.1", port_of(page))) for _ in range(20)]
+        for one in idle[:10]:
+            one.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        for one in idle:
+            one.settimeout(10)
+            assert one.recv(1) == b""
+            one.close()
+        assert "llama3-8B" in read(page)  # which takes longer
+
+
+def test_connections_beyond_the_limit_are_refused(monkeypatch):
+    monkeypatch.setattr(patience, "MOST_CONNECTIONS", 5)
+    with calculon.explore(*ASKED) as page:
+        idle = [socket.create_connection(("127.0.0.1", port_of(page))) for _ in range(5)]
+        with pytest.raises(HTTPError, match="503"):
+            read(page)
+        for one in idle:
+            one.close()
 
 
 def test_a_notebook_shows_the_page_until_it_is_closed():
