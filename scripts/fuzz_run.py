@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import random
 import resource
+import signal
 import sys
 import tempfile
 import threading
@@ -98,6 +99,8 @@ def fuzz() -> int:
     )
     parser.add_argument("--keep", type=Path, help="folder for the files of failures")
     arguments = parser.parse_args()
+    for ending_signal in (signal.SIGINT, signal.SIGTERM):  # also in the background
+        signal.signal(ending_signal, signal.default_int_handler)
     first = random.randrange(10**9) if arguments.seed is None else arguments.seed
     print(f"seeds from {first}", flush=True)
     end = first + arguments.cases
@@ -124,7 +127,7 @@ def fuzz() -> int:
             for done in as_completed([pool.submit(follow, part) for part in parts]):
                 done.result()
         except KeyboardInterrupt:
-            stopped = "interrupted after "
+            stopped = "stopped after "
         except EOFError:
             stopped = "a process crashed before its first case, after "
         finally:

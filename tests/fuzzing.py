@@ -147,7 +147,7 @@ class Case:
     kind: str
     content: bytes
     command: tuple[str, ...]
-    limits: Limits
+    limits: Limits = Limits()
 
 
 def targets(folder: Path) -> tuple[Target, ...]:
@@ -291,7 +291,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
         ),
         Target(
             "deployment",
-            ("serve", "llama3-8B", "{}", "h100_80g_sxm"),
+            ("serve", "llama3-8B", "{}", "h100_80g_sxm", "--prompt", "2k"),
             ENGINES,
             (".sh",),
             hostile,
@@ -342,11 +342,11 @@ IMPORT_OPTIONS = (
 
 
 def _launch_files() -> dict[str, tuple[bytes, ...]]:
-    """Return public launch files by suffix, and small ones in which little hides what a piece does."""
-    files = dict(SMALL)
+    """Return public launch files by suffix, and as often small ones, in which little hides what a piece does."""
+    files: dict[str, tuple[bytes, ...]] = {}
     for path in sorted((ROOT / "tests/launch/scripts").rglob("*.*")):
         suffix = path.suffix.replace(".slurm", ".sh")
-        files[suffix] = (*files.get(suffix, ()), path.read_bytes())
+        files[suffix] = (*files.get(suffix, ()), *SMALL.get(suffix, ()), path.read_bytes())
     return files
 
 
@@ -654,7 +654,8 @@ HOSTILE: dict[str, tuple[str, ...]] = {
 def hostile(draw: random.Random, suffix: str, whole: bytes) -> bytes:
     """Return a launch file with a hostile piece between two of its lines, perhaps damaged as well."""
     lines = whole.splitlines(keepends=True)
-    at = draw.choice((0, len(lines), draw.randint(0, len(lines))))
+    starts = [i for i, line in enumerate(lines) if line[:1].isalnum()]  # most are of statements
+    at = draw.choice((0, len(lines), draw.choice(starts or [0]), draw.choice(starts or [0])))
     piece = draw.choice(HOSTILE[suffix]).encode()
     if draw.random() < 0.3:
         piece = change_bytes(draw, piece)
@@ -777,6 +778,7 @@ def printed(command: list[str]) -> tuple[int, str, str]:
         return main(command), out.getvalue(), err.getvalue()
 
 
+ERROR = re.compile(r"^calculon( \S+)*: error: ", re.MULTILINE)
 CONTROL = re.compile(
     r"[^\n\t\x20-\x7e\xa0-\U0010ffff]|[\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]"
 )
@@ -826,8 +828,9 @@ def wrong_output(code: int, out: str, err: str) -> str:
     text = f"{out}{err}"
     if code not in EXIT_CODES:
         return f"exit code {code}"
-    if code == 2 and err.count("error: ") == 0:
-        return f"exit code 2 without a message: {err[:200]!r}"
+    messages = len(ERROR.findall(err))
+    if messages != (code == 2):
+        return f"exit code {code} with {messages} messages: {err[:200]!r}"
     if "Traceback (most recent call last)" in text:
         return f"prints {text[-2000:]}"
     if SECRET in text:
