@@ -1,6 +1,6 @@
 """Damaged files of every kind that calculon reads, given to the command that reads them.
 
-Whatever stands in a file, a command answers, or says in one message what is wrong: no traceback, nothing that a
+Whatever stands in a file, a command answers, or says what is wrong: no traceback, nothing that a
 terminal obeys, nothing of a file outside the folder, no more time or memory than :class:`Limits`. ``scripts/fuzz``
 tries hundreds of thousands; the suite draws a few hundred. A case is its seed.
 """
@@ -291,7 +291,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
         ),
         Target(
             "deployment",
-            ("serve", "llama3-8B", "{}", "h100_80g_sxm", "--prompt", "2k"),
+            ("serve", "llama3-8B", "{}", "h100_80g_sxm", "--prompt", "2k", "--output", "100"),
             ENGINES,
             (".sh",),
             hostile,
@@ -828,9 +828,8 @@ def wrong_output(code: int, out: str, err: str) -> str:
     text = f"{out}{err}"
     if code not in EXIT_CODES:
         return f"exit code {code}"
-    messages = len(ERROR.findall(err))
-    if messages != (code == 2):
-        return f"exit code {code} with {messages} messages: {err[:200]!r}"
+    if code == 2 and not ERROR.search(err):
+        return f"exit code 2 without a message: {err[:200]!r}"
     if "Traceback (most recent call last)" in text:
         return f"prints {text[-2000:]}"
     if SECRET in text:
