@@ -1,8 +1,8 @@
 """Damaged files of every kind that calculon reads, given to the command that reads them.
 
-Whatever stands in a file, a command answers, or says what is wrong: no traceback, no more than :data:`LONGEST`,
-no more than :data:`LARGEST` of memory. ``scripts/fuzz`` tries hundreds of thousands; the suite draws a few hundred.
-A case is its seed.
+Whatever stands in a file, a command answers, or says what is wrong: no traceback, nothing that a
+terminal obeys, nothing of a file outside the folder, no more time or memory than :class:`Limits`. ``scripts/fuzz``
+tries hundreds of thousands; the suite draws a few hundred. A case is its seed.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import signal
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,6 @@ from calculon.apps.cli.main import main
 from calculon.frozen import dataclass
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 
-LONGEST = 10.0  # seconds of CPU of a command
-LARGEST = 1 << 30  # bytes by which a command's resident memory may grow
 EXIT_CODES = (0, 1, 2)
 SEARCH = ("loe", "megatron-126M", "8:16:x2", "16", "float16", "a100_80g")
 
@@ -116,6 +114,17 @@ TOKENS = (
 
 
 @dataclass(frozen=True)
+class Limits:
+    """The most that a command may need: seconds of processor time, and bytes by which resident memory grows."""
+
+    seconds: float = 10.0
+    memory: int = 1 << 30
+
+
+LAUNCH_LIMITS = Limits(seconds=4.0, memory=300 << 20)
+
+
+@dataclass(frozen=True)
 class Target:
     """A kind of file, whole ones to damage, and the command that reads it (``{}`` is the file)."""
 
@@ -125,16 +134,20 @@ class Target:
     suffixes: tuple[str, ...]
     damage: Callable[[random.Random, str, bytes], bytes] | None = None
     """What makes a damaged file of a whole one and its suffix; by default what suits its content."""
+    options: tuple[tuple[str, ...], ...] = ((),)
+    """What may follow the command."""
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A case that ended as it must not: its seed, its kind, what happened, and the file's content."""
+class Case:
+    """A damaged file: its seed, its kind, its content, and the command that reads it within some limits."""
 
     seed: int
     kind: str
-    what: str
     content: bytes
+    command: tuple[str, ...]
+    limits: Limits = Limits()
 
 
 def targets(folder: Path) -> tuple[Target, ...]:
@@ -269,12 +282,20 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (".csv",),
         ),
         Target("configuration", ("import-model", "{}", "-o", "-"), CONFIGURATIONS, (".json",)),
-        Target("launch script", IMPORT, _launch_files("*.sh"), (".sh", ".slurm")),
-        Target("launch configuration", IMPORT, _launch_files("*.toml", "*.py"), (".toml", ".py")),
-        Target("launch document", IMPORT, _launch_files("*.yaml", "*.json"), (".yaml", ".json")),
         *(
-            Target(f"hostile {suffix}", IMPORT_PAGE, _hostile_bases(suffix), (suffix,), hostile)
-            for suffix in HOSTILE
+            Target(
+                f"launch {suffix}", IMPORT, whole, (suffix,), damage, IMPORT_OPTIONS, LAUNCH_LIMITS
+            )
+            for suffix, whole in _launch_files().items()
+            for damage in (None, hostile)
+        ),
+        Target(
+            "deployment",
+            ("serve", "llama3-8B", "{}", "h100_80g_sxm", "--prompt", "2k", "--output", "100"),
+            ENGINES,
+            (".sh",),
+            hostile,
+            limits=LAUNCH_LIMITS,
         ),
     )
 
@@ -310,14 +331,23 @@ CAMPAIGNS = (
     {"loss": 2.1, "checkpoints": {"mode": "sync", "interval_steps": 100}},
 )
 
-IMPORT = ("import-flags", "{}", "--procs", "64", "-o", "-")
-IMPORT_PAGE = IMPORT[:-2]
+IMPORT = ("import-flags", "{}")
+IMPORT_OPTIONS = (
+    (),
+    ("--procs", "64"),
+    ("--procs", "64", "-o", "-"),
+    ("--procs", "64", "-f", "json"),
+    ("--env", "TP=8", "--env", "MODEL=m"),
+)
 
 
-def _launch_files(*patterns: str) -> tuple[bytes, ...]:
-    """Return public launch files whose names have one of some patterns."""
-    folder = ROOT / "tests/launch/scripts"
-    return tuple(path.read_bytes() for one in patterns for path in sorted(folder.rglob(one)))
+def _launch_files() -> dict[str, tuple[bytes, ...]]:
+    """Return public launch files by suffix, and as often small ones, in which little hides what a piece does."""
+    files: dict[str, tuple[bytes, ...]] = {}
+    for path in sorted((ROOT / "tests/launch/scripts").rglob("*.*")):
+        suffix = path.suffix.replace(".slurm", ".sh")
+        files[suffix] = (*files.get(suffix, ()), *SMALL.get(suffix, ()), path.read_bytes())
+    return files
 
 
 STUDY = {
@@ -506,12 +536,26 @@ llama3-8B,llama3-8B_h100x64_p4,5.1,74e9
 """
 
 
-BRIDGE = b"""\
-from megatron.bridge.x import ConfigContainer
-cfg = ConfigContainer(model=a)
-cfg.model.tensor_model_parallel_size = 4
-"""
-ACCELERATE = b"distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n"
+OUTSIDE = "outside.toml"
+SECRET = "key_of_another_file"
+ENGINES = (
+    b"vllm serve m -tp 4 --max-num-seqs 64 --speculative-config '{}'\n",
+    b"python -m sglang.launch_server --model m --tp 4 --dp 2 --enable-dp-attention\n",
+    b"trtllm-serve m --tp_size 4 --max_batch_size 64\n",
+)
+SMALL: dict[str, tuple[bytes, ...]] = {
+    ".sh": (
+        *ENGINES,
+        b"torchrun train.py --tensor-model-parallel-size 2 --num-layers 4 --micro-batch-size 1 --bf16 --x $A\n",
+        b"NGPU=8 ./run_train.sh --training.seq-len 4096 --training.steps $A\n",
+    ),
+    ".py": (
+        b"from megatron.bridge.x import ConfigContainer\na = {}\n\ncfg = ConfigContainer(model=a)\n"
+        b"cfg.model.tensor_model_parallel_size = 4\ncfg.model.foo = a\n",
+    ),
+    ".yaml": (b"distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n",),
+    ".toml": (b"[model]\nname='llama3'\n[training]\nseq_len=4096\n",),
+}
 
 HOSTILE: dict[str, tuple[str, ...]] = {
     ".sh": (
@@ -524,6 +568,18 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "cat <<E\nx\nE\n" * 8_000,
         "for i in " + "x " * 50_000 + "; do A=$A$i; done\n",
         "source ../../../../../../etc/passwd\n. /etc/passwd\n",
+        f"./run_train.sh --job.config_file ../{OUTSIDE}\n",
+        f"source ../{OUTSIDE}\nCONFIG_FILE=../{OUTSIDE} ./run_train.sh\n",
+        "vllm serve m --speculative-config '" + '{"a":' * 5_000 + "1" + "}" * 5_000 + "'\n",
+        "trtllm-serve m --extra_llm_api_options <(echo '" + "[" * 3_000 + "')\n",
+        "A='bash <<X\n$A\nX\nbash <<Y\n$A\nY'\nbash <<Z\n$A\nZ\n",
+        "A=" + "x" * 100_000 + "\nB=${A//x/" + "y" * 100_000 + "}\n",
+        "A=$((" + "?" * 60_000 + "))\n",
+        "f() { f; f; }\nf\n",
+        "while true; do A+=x; done\n",
+        "for i in {1..999999999}; do A+=$i; done\n",
+        "if true; then\n" * 3_000,
+        "A=9223372036854775807\nA=$((A**A))\nA=$((1<<A))\n",
         "A=$((" + "9" * 5_000 + "*" + "9" * 5_000 + "))\n",
         "$(" * 3_000 + "\n",
         "export B='\x1b[31m\x07'\n",
@@ -538,6 +594,11 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "n: ${multiply:" + "9" * 5_000 + ",2}\n",
         "n: " + "9" * 5_000 + "\n",
         "n: " + "[" * 3_000 + "\n",
+        "n: &n [*n, *n]\n",
+        "<<: &m {<<: *m, a: 1}\n",
+        "a: ${b}\nb: ${a}\n",
+        "a: ${oc.env:HOME}\nb: ${oc.decode:${a}}\n",
+        "".join(f"{' ' * i}a:\n" for i in range(1_200)),
         '"\\e[31mred\\a": 1\n',
         "".join(f"k{i}: {i}\n" for i in range(60_000)),
     ),
@@ -550,6 +611,21 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "a=[" + "1," * 300_000 + "]\n",
         "def f():\n" + "    b=1\n" * 5_000 + "a=1\n" + "f()\n" * 3_000,
         "a='\\x1b[31m'\n",
+        "d=[dict() for _ in range(14)]\nfor x in d:\n  for y in d:\n    x[id(y)]=y\na=d\n",
+        "".join(f"d{i}=dict()\n" for i in range(14))
+        + "".join(f"d{i}.k{j}=d{j}\n" for i in range(14) for j in range(14))
+        + "a=d1\n",
+        "a=[1]\na.append(a)\n",
+        "a=10**10**10\n",
+        "a='x'*10**10\n",
+        "a=[0]*10**10\n",
+        "a='%1000000000d' % 1\nb=f'{1:>1000000000}'\n",
+        "a=list(range(10**10))\n",
+        "def f():\n  return f()\na=f()\n",
+        "while True:\n  a=1\n",
+        "a=" + "+".join("1" * 9_000) + "\n",
+        "a=" + "not " * 9_000 + "1\n",
+        "a=1" + ".a" * 9_000 + "\n",
     ),
     ".toml": (
         "".join(f"[a.b{i}]\n" for i in range(50_000)),
@@ -558,21 +634,28 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "[z]\ny=" + "9" * 5_000 + "\n",
         '[z]\n"\\u001b[31m"="\\u001b"\n',
         "[z]\ny=" + "[" * 3_000 + "\n",
+        "[z]\n" + "".join(f"k{i}=1\n" for i in range(15_000)),
+        "[[z]]\n" * 30_000,
+        "z" + ".a" * 9_000 + "=1\n",
+    ),
+    ".json": (
+        '"y": ' + "9" * 5_000 + ",\n",
+        '"y": ' + "[" * 3_000 + ",\n",
+        '"y": ' + '{"a":' * 3_000 + "1" + "}" * 3_000 + ",\n",
+        '"\\u001b[31m": "\\u001b",\n',
+        '"train_micro_batch_size_per_gpu": 1e400,\n',
+        "".join(f'"k{i}": {i},\n' for i in range(60_000)),
+        '"y": [' + "1," * 300_000 + "1],\n",
     ),
 }
 """What grows without bound when it is expanded, is nested or long beyond measure, or is no text for a terminal."""
 
 
-def _hostile_bases(suffix: str) -> tuple[bytes, ...]:
-    """Return launch files to hide something in, small ones and public ones."""
-    small = {".py": (BRIDGE,), ".yaml": (ACCELERATE,)}.get(suffix, ())
-    return (*small, *_launch_files(f"*{suffix}"))
-
-
 def hostile(draw: random.Random, suffix: str, whole: bytes) -> bytes:
     """Return a launch file with a hostile piece between two of its lines, perhaps damaged as well."""
     lines = whole.splitlines(keepends=True)
-    at = draw.choice((0, len(lines), draw.randint(0, len(lines))))
+    starts = [i for i, line in enumerate(lines) if line[:1].isalnum()]  # most are of statements
+    at = draw.choice((0, len(lines), draw.choice(starts or [0]), draw.choice(starts or [0])))
     piece = draw.choice(HOSTILE[suffix]).encode()
     if draw.random() < 0.3:
         piece = change_bytes(draw, piece)
@@ -688,26 +771,29 @@ def quietly(command: list[str]) -> int:
     return printed(command)[0]
 
 
-def printed(command: list[str]) -> tuple[int, str]:
-    """Run a command; return its exit code and all that it prints."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        return main(command), out.getvalue()
+def printed(command: list[str]) -> tuple[int, str, str]:
+    """Run a command; return its exit code and what it prints on standard output and as messages."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        return main(command), out.getvalue(), err.getvalue()
 
 
-CONTROL = re.compile(r"[^\n\t\x20-\x7e\xa0-\U0010ffff]")
-"""Characters that a terminal would obey."""
+ERROR = re.compile(r"^calculon( \S+)*: error: ", re.MULTILINE)
+CONTROL = re.compile(
+    r"[^\n\t\x20-\x7e\xa0-\U0010ffff]|[\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+"""Characters that a terminal would obey, or that no terminal can show."""
 
 
 @contextlib.contextmanager
-def limited() -> Iterator[None]:
+def limited(seconds: float) -> Iterator[None]:
     """Raise :class:`TooLong` in what takes longer than it may."""
 
     def stop(*_: object) -> None:
         raise TooLong
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, LONGEST)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
@@ -715,26 +801,42 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def tried(command: list[str]) -> str:
-    """Run a command; return what is wrong with how it ended, empty when nothing is."""
+def tried(case: Case) -> str:
+    """Run a case; return what is wrong with how it ended, empty when nothing is."""
     begin = time.process_time()
     forget_peak()
     before = peak()
+    too_long = f"took longer than {case.limits.seconds:g} s"
     try:
-        with limited():
-            code, text = printed(command)
+        with limited(case.limits.seconds), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code, out, err = printed(list(case.command))
     except TooLong:
-        return f"took longer than {LONGEST:g} s"
+        return too_long
     except BaseException:
         return traceback.format_exc()
-    if time.process_time() - begin > LONGEST:
-        return f"took longer than {LONGEST:g} s"
+    if time.process_time() - begin > case.limits.seconds:
+        return too_long
+    grown = peak() - before
+    if grown > case.limits.memory:
+        return f"memory of {grown / 2**30:.2f} GiB"
+    return wrong_output(code, out, err)
+
+
+def wrong_output(code: int, out: str, err: str) -> str:
+    """Return what is wrong with an exit code and with what a command prints, empty when nothing is."""
+    text = f"{out}{err}"
     if code not in EXIT_CODES:
         return f"exit code {code}"
+    if code == 2 and not ERROR.search(err):
+        return f"exit code 2 without a message: {err[:200]!r}"
+    if "Traceback (most recent call last)" in text:
+        return f"prints {text[-2000:]}"
+    if SECRET in text:
+        return "prints a file outside the folder"
     if found := CONTROL.search(text):
         return f"prints {found[0]!r}: {text[max(0, found.start() - 40) : found.end() + 20]!r}"
-    grown = peak() - before
-    return f"memory of {grown / 2**30:.2f} GiB" if grown > LARGEST else ""
+    return ""
 
 
 STATUS = Path("/proc/self/status")
@@ -753,11 +855,12 @@ def peak() -> int:
     return 1024 * int(STATUS.read_text(encoding="ascii").partition("VmHWM:")[2].split()[0])
 
 
-def run(
-    seeds: range, folder: Path, kinds: tuple[str, ...] = ()
-) -> Iterator[tuple[str, Failure | None]]:
-    """Try a case for each seed; yield its kind, and its failure or nothing."""
+def cases(seeds: Iterable[int], folder: Path, kinds: tuple[str, ...] = ()) -> Iterator[Case]:
+    """Yield a case for each seed; its file lies in the folder, where it is to be tried, until the next one."""
     every = [target for target in targets(folder) if not kinds or target.kind in kinds]
+    (folder / OUTSIDE).write_text(f"[training]\n{SECRET} = 1\n")
+    below = folder / "below"
+    below.mkdir(exist_ok=True)
     here = Path.cwd()
     os.chdir(folder)
     try:
@@ -765,11 +868,15 @@ def run(
             draw = random.Random(seed)
             target = draw.choice(every)
             suffix, content = written(draw, target)
-            path = folder / f"damaged{suffix}"
+            path = below / f"damaged{suffix}"
             path.write_bytes(content)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                what = tried([part.replace("{}", str(path)) for part in target.command])
-            yield target.kind, Failure(seed, target.kind, what, content) if what else None
+            command = [part.replace("{}", str(path)) for part in target.command]
+            yield Case(
+                seed,
+                target.kind,
+                content,
+                (*command, *draw.choice(target.options)),
+                target.limits,
+            )
     finally:
         os.chdir(here)

@@ -1,6 +1,7 @@
 """Syntax trees of files in Python that strangers wrote."""
 
 import ast
+import warnings
 
 from calculon.errors import Problem, SpecError
 from calculon.launch.texts.reading_budget import LARGEST_NUMBER, reading, too_large
@@ -17,7 +18,11 @@ def parsed(text: str, file: str) -> ast.Module:
     with reading(file) as budget:
         budget.spend_tokens(text)
     try:
-        module = ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # of Python about its style, without the name of the file
+            module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         place = f"{file}:{line}" if line else file

@@ -200,7 +200,7 @@ class _Lexer:
         word = self.text[end : self.place]
         if found[1] in ("<<", "<<-"):
             self.documents.append((word.strip("'\""), found[1] == "<<-", len(self.found)))
-            self.found.append(_Token("<<", self.line, words=()))
+            self.found.append(_Token("<<", self.line, words=("",)))
 
     def _read_documents(self) -> None:
         """Read the here documents that begin on this line."""

@@ -262,6 +262,13 @@ def test_nothing_of_a_file_acts_on_the_terminal_in_other_pages(run, tmp_path):
         assert line.isprintable()
 
 
+def test_a_file_in_python_that_python_warns_of_has_one_message(run, tmp_path):
+    (tmp_path / "a.py").write_text(BRIDGE.format("a=1if 1 else 2\n("))
+    code, _, err = run("import-flags", "a.py")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "expected a configuration in Python, found '(' was never closed" in err
+
+
 def test_long_values_are_cut(run, tmp_path):
     (tmp_path / "a.sh").write_text(f"{TRAIN} --{'f' * 5000} 1 --foo {'x' * 5000}\n")
     code, out, _ = run("import-flags", "a.sh", "--procs", 8)

@@ -62,6 +62,12 @@ def test_here_documents_belong_to_their_command_and_are_no_statements():
     assert second.words == ("train",)
 
 
+@pytest.mark.parametrize("text", ["train <<", "train <<EOF", "train <<-EOF; more"])
+def test_here_documents_that_the_file_ends_before_are_empty(text):
+    first, *_ = statements(text, "run.sh")
+    assert first == Simple(("train",), 1)
+
+
 @pytest.mark.parametrize("text", ["a 'b", 'a "b', "A=(1 2", "a ${B", "a $(b", "a `b"])
 def test_what_has_no_end_is_told_with_its_line(text):
     with pytest.raises(SpecError, match=r"run.sh:2: expected the end of what") as caught:
