@@ -50,7 +50,7 @@ MOST_CHANGES = 3
 MOST_TRIED = 100_000
 """Variations of one number of changes that are tried, the nearest ones."""
 
-MOST_HINTED = 4_000
+MOST_HINTED = 1_000
 """The same for a hint, which is part of an error message and must come at once."""
 
 SHOWN, HINTED = 5, 3
@@ -184,6 +184,8 @@ class Changes:
         thorough: bool = True,
     ):
         self.thorough = thorough
+        # A model with experts has more choices of a block, each of which is costed by itself: one change at a time.
+        self.singly = not thorough and model.has_experts
         self._least_memory = np.inf
         self.model, self.execution, self.system = model, execution, system
         self.variations = Variations(model, execution, following)
@@ -367,22 +369,28 @@ class Changes:
         """Yield the variations of one change and of two; on other processors, too, where a rule asks for them."""
         yield self.single
         if self._ask_for_processors:
-            yield self._numbers[0]
+            yield self._on_other_processors(1)
+        if self.singly:
+            return
         yield self.pairs
         if self._ask_for_processors:
-            yield self._numbers[1]
+            yield self._on_other_processors(2)
 
     def _several(self) -> Iterator[Tried]:
         """Yield the variations of more changes on the same processors with the same batch."""
+        if self.singly:
+            return
         yield from self.triples()
         if self.thorough:
             yield from repaired(self, self.moves, self.pairs)
 
     def _elsewhere(self) -> Iterator[Tried]:
         """Yield the variations of another batch, then of other processors."""
-        yield from self._batches(MOST_CHANGES - 1)
+        yield from self._batches(1 if self.singly else MOST_CHANGES - 1)
         if not self._ask_for_processors:
-            yield from self._numbers
+            yield self._on_other_processors(1)
+            if not self.singly:
+                yield self._on_other_processors(2)
         usable, _ = find_edition(self.execution.edition).machine(self.system).usable
         for move in self._other_processors if self.thorough else ():
             times = max(1, move.value // self.execution.num_procs)
@@ -405,15 +413,13 @@ class Changes:
     def _other_processors(self) -> tuple[Move, ...]:
         return of_processors(self.execution, fewer=not self.broken)
 
-    @cached_property
-    def _numbers(self) -> tuple[Tried, Tried]:
-        """The variations on another number of processors: by themselves, and with one change beside it."""
+    def _on_other_processors(self, changes: int) -> Tried:
+        """Return the variations with another number of processors and, with two changes, one beside it."""
         numbers = self._other_processors
         split = of_larger_split(self.model, self.execution, TIMES_PROCESSORS[-1])
         beside = (one for one in (*split, *self.moves) if one.field != "num_procs")
         moved = (*numbers, *dict.fromkeys(beside))
-        alone = np.arange(len(numbers))[:, None]
-        return self.tried(moved, alone), self.tried(moved, choices_of(moved, 2, len(numbers)))
+        return self.tried(moved, choices_of(moved, changes, len(numbers)))
 
     def proposal(self, tried: Tried, row: int) -> Proposal:
         """Return a variation as a proposal."""

@@ -68,7 +68,7 @@ class Model(Displayed):
     seq_size: int = declare("sequence length", unit="tokens", at_least=1)
     attn_heads: int = declare("attention heads per block", at_least=1)
     attn_size: int = declare("width of one attention head", unit="elements", at_least=1)
-    num_blocks: int = declare("transformer blocks", at_least=1)
+    num_blocks: int = declare("transformer blocks", at_least=1, at_most=100_000)
     kv_heads: int = declare(
         "key/value heads per block (grouped- or multi-query attention); 0: as many as attn_heads",
         at_least=0,

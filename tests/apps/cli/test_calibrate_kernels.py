@@ -354,6 +354,9 @@ def test_a_damaged_table_is_told_by_its_place(run, tmp_path, text, message):
 
 
 LAUNCHES = "gpu,what,time_s\nH100-SXM5-80GB,smallest bf16 product,1e-6\n"
+ONE_LAUNCH = (
+    "gpu,what,time_s\nH100-SXM5-80GB,smallest bf16 product in a CUDA graph: 5th percentile,1e-6\n"
+)
 COLLECTIVES = "id,source,gpu,op,nodes,num_gpus,link,bytes,time_s,libary\n"
 
 
@@ -362,6 +365,7 @@ COLLECTIVES = "id,source,gpu,op,nodes,num_gpus,link,bytes,time_s,libary\n"
     [
         ("launches", LAUNCHES, "in gemm.csv with sources.csv or attention.csv or"),
         ("launches", LAUNCHES, "found none in launches.csv"),
+        ("launches", ONE_LAUNCH, "launches.csv: what: expected a row of each time of the host"),
         ("collectives", COLLECTIVES, "collectives.csv: expected the columns source, gpu, op"),
         ("collectives", COLLECTIVES, "library"),
     ],

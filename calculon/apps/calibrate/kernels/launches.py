@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from calculon.apps.calibrate.kernels.fitted_part import FittedPart
+from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 
 LEAST = "smallest bf16 product in a CUDA graph: 5th percentile"
@@ -28,6 +29,10 @@ def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedP
     own = table[(table["gpu"] == gpu) & (table["what"] == LEAST)]["time_s"]
     if own.empty:
         return None
+    if missing := [what for what in HOST.values() if what not in of_what.index]:
+        problem = Problem("what", "a row of each time of the host", f"none of '{missing[0]}'")
+        raise SpecError("launches.csv", problem)
+    of_what = of_what[~of_what.index.duplicated()]
     host = {mode: float(of_what[what]) for mode, what in HOST.items()}
     seconds = {"kernel": float(own.iloc[0]), **host}
     launch = {name: float(f"{value:.2g}") for name, value in seconds.items()}
