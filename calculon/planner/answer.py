@@ -443,7 +443,9 @@ def own_plan(question: Question, *, hints: bool = True) -> Mine | None:
     if stated is None:
         _, raw, _ = catalog.read("execution", question.mine.file)
         if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
-            execution = inputs.execution(question.mine.file, edition=CORRECTED)
+            execution = inputs.execution(
+                question.mine.file, edition=CORRECTED, system=question.system
+            )
             return _estimated(question, execution, hints)
         stated = raw
     fields = own_fields(question, stated)

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import calculon
 from calculon.planner.ask import ask
 from tests.helpers import document
 from tests.spec.configurations import llama
@@ -143,3 +144,13 @@ def test_every_command_takes_and_names_the_same_preset(run, tmp_path, machine, u
 def test_an_execution_with_all_published_fields_names_no_framework(run):
     call = ("llm", "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g", "-")
     assert "edition corrected, common" in run(*call, "--edition", "corrected").out
+
+
+def test_a_plan_of_ones_own_is_completed_as_by_other_commands(tmp_path):
+    fields = {"edition": "corrected", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
+    fields |= {"data_par": 4, "batch_size": 64, "microbatch_size": 1, "datatype": "bfloat16"}
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(fields))
+    answer = calculon.plan("llama3-8B", 8, "h100_80g_sxm", mine=file, fix={"tensor_par": 2})
+    estimate = calculon.estimate("llama3-8B", file, "h100_80g_sxm")
+    assert answer.mine.execution == estimate.execution
