@@ -145,9 +145,13 @@ def _bias(layer: Layer, widths: Widths) -> Iterator[Layer]:
     )
 
 
+_LEAST = 1e-300
+"""Keeps a division by 0 elements at 0: of a split that leaves none, which rules refuse later."""
+
+
 def _width(layer: Layer) -> Number:
     """Return bytes of an element of what a layer writes."""
-    return layer.output_bytes / layer.outputs
+    return layer.output_bytes / np.maximum(layer.outputs, _LEAST)  # 0 where a split leaves nothing
 
 
 def _gated(layer: Layer) -> bool:

@@ -133,13 +133,13 @@ def _check_header(line: Line, header: Sequence[str], needed: Sequence[str]) -> N
             wanted = f"a header with the columns {', '.join(needed)}"
             hint = nearest(either[0], header).replace("did you mean", "is it")
             raise SpecError(line.file, Problem(line.place, wanted, f"no column {name}", hint))
-    check_columns(line.file, header)
+    check_columns(line.file, header, line.place)
     if twice := next((name for name in header if name and header.count(name) > 1), None):
         raise SpecError(line.file, Problem(line.place, "each column once", f"{twice} twice"))
 
 
-def check_columns(file: str, header: Sequence[str]) -> None:
+def check_columns(file: str, header: Sequence[str], place: str = "header") -> None:
     """Raise SpecError for a table with too many columns; results and measurements have hundreds at most."""
     if len(header) > MOST_COLUMNS:
-        problem = Problem("header", f"at most {MOST_COLUMNS:,} columns", f"{len(header):,}")
+        problem = Problem(place, f"at most {MOST_COLUMNS:,} columns", f"{len(header):,}")
         raise SpecError(file, problem)

@@ -86,7 +86,7 @@ def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
         published, ours = (f"{row[key]:,.2g}" for key in ("published", "ours"))
     return {
         "run": row["run"],
-        "procs": f"{row['num_procs']:,} {row['processor']}",
+        "procs": f"{row['num_procs']:,} {_short(row['processor'])}",
         "figure": words,
         "published": f"{sign}{published}",
         "ours": ours,
@@ -122,9 +122,14 @@ def _differences(
         )
 
 
+def _short(system: str) -> str:
+    """Return the processor of a system in short: ``H100``."""
+    return system.partition("_")[0].upper()
+
+
 def _processors(row: Mapping[str, Any]) -> str:
     """Return the processors of both runs, if they differ."""
-    theirs, own = row["processor"], row["own_processor"]
+    theirs, own = _short(row["processor"]), _short(row["own_processor"])
     return "" if theirs == own else f" ({theirs} in the published run, {own} in ours)"
 
 

@@ -45,7 +45,7 @@ class ServingFrontierPage:
         title = f"{self.document['model']} served by {counts_words(self.document['num_procs'])}"
         curves = self.document["curves"]
         yield from page_title(
-            title, "", *(one["provenance"] | {"name": one["system"]} for one in curves)
+            title, "", *(one.get("provenance", {}) | {"name": one["system"]} for one in curves)
         )
         yield indented(Text(requests_words(self.document["workload"])))
         types = all_types(self.document)

@@ -11,6 +11,8 @@ from calculon.apps.report.digits import Digits
 HOURS = {
     "run": "A run",
     "num_procs": 256,
+    "processor": "H100",
+    "own_processor": "H100",
     "figure": "processor_hours",
     "per": 1e12,
     "published": 3e5,

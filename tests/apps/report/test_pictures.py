@@ -351,7 +351,7 @@ def test_bars_say_their_editions(results):
 @pytest.mark.parametrize("edition", ["sc23", "corrected"])
 def test_searched_pictures_say_their_edition(edition):
     asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", edition)
-    told = f"edition {edition}" + ", common" * (edition == "corrected")
+    told = f"edition {edition}" + ", megatron-lm" * (edition == "corrected")
     found = heatmap(arguments("heatmap", *asked))
     for picture in (heatmap_picture, surface_picture):
         assert notes(picture.draw(found).axes[0]) == [told]
