@@ -66,7 +66,7 @@ def _ours(model, execution, system):
 def test_outcome_and_statistics_of_any_execution():
     outcomes = Counter()
 
-    @settings(max_examples=draws(180))
+    @settings(max_examples=draws(200))
     @given(question=questions())
     def agree(question):
         model, execution, system = question

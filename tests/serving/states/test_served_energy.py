@@ -76,5 +76,5 @@ def test_without_a_power_there_is_no_energy():
 def test_what_decoding_draws_is_called_an_assumption():
     for power in (_power(), _power(idle=80, load=600, spin=300, overhead=10)):
         words = energy_words(_system(power))
-        assert "assumptions: " in words
+        assert "assumption" in words
         assert words.endswith(f"decoding draws {DECODING_SHARE:g} of what steps of training draw")
