@@ -83,7 +83,7 @@ def test_hours_name_both_processors(run):
     console = Console(width=300, file=StringIO())
     console.print(*published_section([row], run.to_dict()["parts"], Digits(0.1)))
     text = console.file.getvalue()
-    assert "(h100_80g_sxm_24k in the published run, a100_80g_sxm in ours)" in text
+    assert "(H100 in the published run, A100 in ours)" in text
 
 
 def test_hours_of_another_kind_of_processor_are_left_out(run):
