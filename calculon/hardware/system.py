@@ -69,7 +69,7 @@ class System(Displayed):
 
     @classmethod
     def from_silent_keys(cls, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the field that follows from ``about``, which no result depends on."""
+        """Return the provenance, which a file states in ``about``."""
         return {"provenance": Provenance.of(document)}
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ from calculon.inspect.group_conformal import Groups, equal_weights
 from calculon.spec import catalog
 from calculon.spec.execution import Execution
 from calculon.spec.files import document_stem
+from calculon.spec.machine_provenance import short_name
 from calculon.spec.model import Model
 from calculon.spec.named_values import ENGINE_BYTES
 from calculon.spec.origin import plain_name
@@ -143,15 +144,6 @@ class Run:
     def processor(self) -> str:
         """The processor in short: ``A100``."""
         return short_name(self.system)
-
-
-def short_name(system: str) -> str:
-    """Return the processor of a system in short.
-
-    >>> short_name("h100_80g_sxm")
-    'H100'
-    """
-    return system.partition("_")[0].upper()
 
 
 @dataclass(frozen=True)

@@ -394,9 +394,8 @@ class Changes:
         usable, _ = find_edition(self.execution.edition).machine(self.system).usable
         for move in self._other_processors if self.thorough else ():
             times = max(1, move.value // self.execution.num_procs)
-            if (
-                self._least_memory > 2 * times * usable
-            ):  # so many more processors do not save as much
+            # Repairs are slow, and `times` as many processors divide memory by about as much.
+            if self._least_memory > 2 * times * usable:
                 continue
             split = of_larger_split(self.model, self.execution, times)
             moved = (move, *dict.fromkeys((*split, *self.moves)))

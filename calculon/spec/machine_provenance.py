@@ -72,6 +72,15 @@ class Provenance:
         return borrowed | ({"unmeasured": True} if self.unmeasured else {})
 
 
+def short_name(system: str) -> str:
+    """Return the processor of a system in short.
+
+    >>> short_name("h100_80g_sxm")
+    'H100'
+    """
+    return system.partition("_")[0].upper()
+
+
 def _listed(words: list[str]) -> str:
     """Join words with commas and an `and`.
 

@@ -11,6 +11,7 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import heading
+from calculon.spec.machine_provenance import short_name
 from calculon.units import scaled
 
 _SHORT = {"about": "", "more than": "> "}
@@ -86,7 +87,7 @@ def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
         published, ours = (f"{row[key]:,.2g}" for key in ("published", "ours"))
     return {
         "run": row["run"],
-        "procs": f"{row['num_procs']:,} {_short(row['processor'])}",
+        "procs": f"{row['num_procs']:,} {short_name(row['processor'])}",
         "figure": words,
         "published": f"{sign}{published}",
         "ours": ours,
@@ -122,14 +123,9 @@ def _differences(
         )
 
 
-def _short(system: str) -> str:
-    """Return the processor of a system in short: ``H100``."""
-    return system.partition("_")[0].upper()
-
-
 def _processors(row: Mapping[str, Any]) -> str:
     """Return the processors of both runs, if they differ."""
-    theirs, own = _short(row["processor"]), _short(row["own_processor"])
+    theirs, own = short_name(row["processor"]), short_name(row["own_processor"])
     return "" if theirs == own else f" ({theirs} in the published run, {own} in ours)"
 
 

@@ -17,7 +17,7 @@ from calculon.apps.report.texts import edition_and_preset, heading
 from calculon.errors import in_words
 from calculon.presets import plain
 from calculon.spec.execution import Execution
-from calculon.spec.fields import spec_fields
+from calculon.spec.fields import optional_defaults
 from calculon.spec.named_values import PUBLISHED
 from calculon.spec.origin import stated_name
 from calculon.spec.plan_words import plan_words
@@ -41,8 +41,7 @@ _ANOTHER = {
     "num_procs": "other processors",
 }
 
-
-_DEFAULTS = {field.name: field.default for field in spec_fields(Execution)}
+_DEFAULTS = optional_defaults(Execution)
 
 
 class WhyPage:
