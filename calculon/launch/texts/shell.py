@@ -1,28 +1,51 @@
 """What a shell script would run, found without running anything.
 
 Variables, lists, defaults and whole-number arithmetic are put in, conditions on known values are decided. What depends
-on the environment stays open: it is a character of its own in a word, which :attr:`Script.open` explains.
+on the environment stays open, and what differs from pass to pass of a loop: it is a character of its own in a word,
+which :attr:`Script.open` explains. Commands are taken to succeed, bodies of functions and loops to be run.
 """
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
+from itertools import groupby
 
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import Budget, reading
 from calculon.launch.texts.shell_arithmetic import alike, decided, whole
-from calculon.launch.texts.shell_words import Array, Choice, Group, Simple, Statement, statements
+from calculon.launch.texts.shell_quotes import (
+    ANSI_QUOTED,
+    FIRST_OPEN,
+    NAME,
+    quote_end,
+    resplit,
+    split,
+    substitution,
+    unescaped,
+)
+from calculon.launch.texts.shell_words import (
+    Array,
+    Choice,
+    Function,
+    Loop,
+    Simple,
+    Statement,
+    Subshell,
+    split_condition,
+    statements,
+)
 
-_FIRST_OPEN = 0xF0000  # the private planes of Unicode
-OPEN_CHARACTER = re.compile("[\U000f0000-\U0010ffff]")
+OPEN_CHARACTER = re.compile(f"[{chr(FIRST_OPEN)}-\U0010ffff]")
 _LONGEST = 300  # characters of an open value, which only messages show
-_NAME = r"[A-Za-z_]\w*"
-_ASSIGNMENT = re.compile(rf"({_NAME})(\+?)=(.*)", re.DOTALL)
-_REFERENCE = re.compile(rf"\$\{{?({_NAME})")
+_ASSIGNMENT = re.compile(rf"({NAME})(\+?)=(.*)", re.DOTALL)
+_REFERENCE = re.compile(rf"\$\{{?({NAME})")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
-_EXPANSION = re.compile(rf"(#?)({_NAME}|[0-9]+|[@*#?$!])(\[[^\]]*\])?(.*)", re.DOTALL)
+_EXPANSION = re.compile(rf"(#?)({NAME}|[0-9]+|[@*#?$!])(\[[^\]]*\])?(.*)", re.DOTALL)
+_CALCULATED = re.compile(
+    rf"({NAME})\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)({NAME})|({NAME})(?:\+\+|--)"
+)
 _RUN_DOCUMENTS = ("sbatch", "bash", "sh")
 """Commands that run a here document."""
 
@@ -60,15 +83,12 @@ class Script:
 
     def resplit(self, word: str) -> list[str]:
         """Return the words of a command that is one word, as after ``bash -c``."""
-        try:
-            return shlex.split(word, comments=True)
-        except ValueError:
-            return word.split()
+        return split(word, comments=True)
 
 
 def _open(word: str, openings: Sequence[Unresolved]) -> Unresolved | None:
     def opening(found: re.Match[str]) -> Unresolved:
-        return openings[ord(found[0]) - _FIRST_OPEN]
+        return openings[ord(found[0]) - FIRST_OPEN]
 
     if (first := OPEN_CHARACTER.search(word)) is None:
         return None
@@ -91,8 +111,16 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
     with reading(file) as budget:
         body = statements(OPEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text), file)
         shell = _Shell(given, frozenset(_assigned(body)), budget)
-        shell.execute(body)
+        shell.execute_apart(body)
     return Script(tuple(shell.commands), shell.values, tuple(shell.sourced), shell.openings)
+
+
+class _Ended(Exception):
+    """``exit`` or ``return``, with its status."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.failed = status not in ("", "0")
 
 
 class _Shell:
@@ -124,18 +152,67 @@ class _Shell:
                 self.values[one.name] = [*before, *words]
             elif isinstance(one, Choice):
                 self._choose(one)
+            elif isinstance(one, Loop):
+                self._loop(one)
+            elif isinstance(one, Subshell):
+                outside = dict(self.values)
+                self.execute_apart(one.body)
+                self.values = outside
+            elif isinstance(one, Function):
+                self.execute_apart(one.body)
             else:
-                self._group(one)
+                self.execute(one.body)
 
-    def _group(self, group: Group) -> None:
-        if group.variable:
-            words = [part for word in group.words for part in self.expand(word)]
+    def execute_apart(self, body: Sequence[Statement]) -> None:
+        """Run statements whose ``exit`` or ``return`` ends nothing but them."""
+        with suppress(_Ended):
+            self.execute(body)
+
+    def _loop(self, loop: Loop) -> None:
+        """Run the body once; what further passes would change is open, in the body and after it."""
+        passes = 2
+        self._calculate(loop.variable)  # of for ((i=0; i<n; i++))
+        if loop.variable and not loop.variable.startswith("(("):
+            words = [part for word in loop.words for part in self.expand(word)]
             shown = " or ".join(dict.fromkeys(map(self._shown, words)))
-            single = len(words) == 1
-            self.values[group.variable] = (
-                words[0] if single else self._opened(shown or f"${group.variable}", group.variable)
+            passes = len(words) if words and not any(map(self._open, words)) else 2
+            self.values[loop.variable] = (
+                words[0]
+                if len(words) == 1
+                else self._opened(shown or f"${loop.variable}", loop.variable)
             )
-        self.execute(group.body)
+        before, commands, sourced = dict(self.values), len(self.commands), len(self.sourced)
+        self.execute_apart(loop.body)
+        if passes == 1:
+            return
+        once = dict(self.values)
+        changed = self._changed_again(loop.body)
+        self.values = once
+        if changed:
+            del self.commands[commands:], self.sourced[sourced:]
+            self.values = before | changed
+            self.execute_apart(loop.body)
+            self.values |= changed
+
+    def _changed_again(self, body: Sequence[Statement]) -> dict[str, str | list[str]]:
+        """Run the body of a loop again without its commands; return the variables that this changes, open."""
+        once, commands, sourced = dict(self.values), self.commands, self.sourced
+        self.budget.spend_values(len(once))
+        self.commands, self.sourced = [], []
+        self.execute_apart(body)
+        self.commands, self.sourced = commands, sourced
+        changed: dict[str, str | list[str]] = {}
+        for name, value in self.values.items():
+            first = once.get(name, "")
+            both_open = all(any(map(self._open, _words(one))) for one in (first, value))
+            if value == first or both_open:
+                continue
+            if _has_flags([first, value]):
+                changed[name] = self._merged_lists([_listed(first), _listed(value)], "in a loop")
+            else:
+                shown = f"{self._shown(str(first))}, {self._shown(str(value))}, ..."
+                changed[name] = self._opened(f"{shown} in a loop")
+        return changed
 
     def _simple(self, one: Simple) -> None:
         words = list(one.words)
@@ -150,23 +227,32 @@ class _Shell:
             words.pop(0)
         if not words:
             return
-        if words[0] in ("source", "."):
+        if words[0].startswith("(("):
+            self._calculate(words[0])
+        elif words[0] in ("source", "."):
             self.sourced += [self._shown(" ".join(self.expand(word))) for word in words[1:2]]
         elif words[0] == "read" and one.text:
             self.values[words[-1]] = " ".join(self._quoted(one.text))
         elif words[0] in _RUN_DOCUMENTS and one.text:
             document = " ".join(self._quoted(one.text))
             self.budget.spend_characters(len(document))
-            self.execute(statements(document, words[0]))
+            self.execute_apart(statements(document, words[0]))
         else:
             self._command(words, one.line)
 
     def _command(self, words: Sequence[str], line: int) -> None:
         fields = [part for word in words for part in self.expand(word)]
         if fields[:1] == ["eval"]:
-            fields = _split(" ".join(fields[1:]))
+            fields = split(" ".join(fields[1:]))
         if fields:
             self.commands.append(Command(tuple(fields), line))
+        if fields[:1] in (["exit"], ["return"]):
+            raise _Ended("".join(fields[1:2]))
+
+    def _calculate(self, text: str) -> None:
+        """Leave the variables open that an arithmetic expression assigns."""
+        for name in map("".join, _CALCULATED.findall(text)):
+            self.values[name] = self._opened(text)
 
     def _assign(self, found: re.Match[str]) -> None:
         name, adds, raw = found.groups()
@@ -197,14 +283,22 @@ class _Shell:
         else:
             possible.append(())
         if not unsure:
-            self.execute(possible[0])
+            try:
+                self.execute(possible[0])
+            except _Ended as ended:
+                # A script that asks for something, and fails without it, is read as though it had it.
+                if not ended.failed:
+                    raise
             return
         before, ends = dict(self.values), []
         for body in possible:
             self.budget.spend_values(len(before))
             self.values = dict(before)
-            self.execute(body)
-            ends.append(self.values)
+            with suppress(_Ended):
+                self.execute(body)
+                ends.append(self.values)
+        if not ends:
+            raise _Ended("")
         self.values = self._merged(ends, unsure)
 
     def _merged(
@@ -220,21 +314,22 @@ class _Shell:
             values = [end.get(name, "") for end in ends]
             if all(value == values[0] for value in values):
                 merged[name] = values[0]
-            elif any(isinstance(v, list) or v.lstrip().startswith("--") for v in values):
-                merged[name] = self._merged_lists([_listed(v) for v in values], text, needs)
+            elif _has_flags(values):
+                lists = [_listed(value) for value in values]
+                merged[name] = self._merged_lists(lists, f"where {text}", needs)
             else:
                 shown = dict.fromkeys(self._shown(str(v)) or "nothing" for v in values)
                 merged[name] = self._opened(" or ".join(shown), needs)
         return merged
 
-    def _merged_lists(self, lists: Sequence[list[str]], text: str, needs: str) -> list[str]:
+    def _merged_lists(self, lists: Sequence[list[str]], text: str, needs: str = "") -> list[str]:
         """Return the words that lists begin with in common, then the others, each flag open."""
         common = []
         for words in zip(*lists, strict=False):
             if len(set(words)) > 1:
                 break
             common.append(words[0])
-        open_flag = self._opened(f"where {text}", needs)
+        open_flag = self._opened(text, needs)
         rest = [word for words in lists for word in words[len(common) :] if word.startswith("-")]
         return [*common, *(f"{word.partition('=')[0]}{open_flag}" for word in dict.fromkeys(rest))]
 
@@ -246,29 +341,38 @@ class _Shell:
                 return None
             patterns = ("".join(self.expand(word, splits=False)) for word in words[2:])
             return any(alike(subject, pattern, self.budget) for pattern in patterns)
-        result: bool | None = None
-        operator, test = "", []
-        for word in (*words, ";"):
-            if word not in ("&&", "||", ";"):
-                test.append(word)
-                continue
-            one = self._test(test)
-            result = one if not operator else _joined(operator, result, one)
-            operator, test = word, []
+        tests, operators = split_condition(words)
+        result = self._test(tests[0])
+        for operator, test in zip(operators, tests[1:], strict=True):
+            result = _joined(operator, result, self._test(test))
         return result
 
     def _test(self, words: list[str]) -> bool | None:
         negated = False
         while words[:1] == ["!"]:
             negated, words = not negated, words[1:]
-        if words[:2] == ["(", "("]:
-            value = self._arithmetic(" ".join(word for word in words if word not in "()"))
-            found = None if _open(value, self.openings) else value != "0"
-        elif words and words[0] in ("[", "[[", "test"):
-            found = self._compared([w for w in words[1:] if w not in ("]", "]]")])
+        if words and words[0].startswith("(("):
+            value = self._arithmetic(words[0][2:-2])
+            found = None if self._open(value) else value != "0"
+        elif words[:1] == ["[["]:
+            found = self._either([word for word in words[1:] if word != "]]"])
+        elif words and words[0] in ("[", "test"):
+            found = self._compared([word for word in words[1:] if word != "]"])
         else:
             found = {"true": True, "false": False}.get(words[0] if len(words) == 1 else "")
         return (not found) if negated and found is not None else found
+
+    def _either(self, words: list[str]) -> bool | None:
+        """Return whether what is in ``[[ ]]`` holds; nothing for conditions in parentheses."""
+        if "(" in words:
+            return None
+        result: bool | None = False
+        for part in _parts(words, "||"):
+            both: bool | None = True
+            for one in _parts(part, "&&"):
+                both = _joined("&&", both, self._compared(one))
+            result = _joined("||", result, both)
+        return result
 
     def _compared(self, words: list[str]) -> bool | None:
         if words[:1] == ["!"]:
@@ -302,18 +406,20 @@ class _Shell:
         started, at = False, 0
         while at < len(word):
             char = word[at]
-            if char in "'\"":
-                end = _quote_end(word, at)
+            if ansi := ANSI_QUOTED.match(word, at):
+                pieces, started, at = [unescaped(ansi[1])], True, ansi.end()
+            elif char in "'\"":
+                end = quote_end(word, at)
                 inner = word[at + 1 : end]
                 pieces = [inner] if char == "'" else self._quoted(inner)
                 started, at = started or not self._is_empty_list(inner), end + 1
             elif char == "\\":
                 pieces, at = [word[at + 1 : at + 2].replace("\n", "")], at + 2
             elif char in "$`":
-                text, at = _substitution(word, at)
+                text, at = substitution(word, at)
                 pieces = self._value(text)
                 if splits:
-                    pieces = _resplit(pieces)
+                    pieces = resplit(pieces)
             else:
                 pieces, at = [char], at + 1
             current.append(pieces[0] if pieces else "")
@@ -327,7 +433,7 @@ class _Shell:
 
     def _is_empty_list(self, text: str) -> bool:
         """Return whether a text is ``${LIST[@]}`` of a list without words, which is no word even in quotes."""
-        found = re.fullmatch(rf"\$\{{({_NAME})\[@\]\}}", text)
+        found = re.fullmatch(rf"\$\{{({NAME})\[@\]\}}", text)
         return found is not None and self.values.get(found[1]) == []
 
     def _quoted(self, text: str) -> list[str]:
@@ -339,7 +445,7 @@ class _Shell:
                 pieces[-1].append(text[at + 1].replace("\n", ""))
                 at += 2
             elif text[at] in "$`":
-                part, at = _substitution(text, at)
+                part, at = substitution(text, at)
                 first, *others = self._value(part) or [""]
                 pieces[-1].append(first)
                 pieces += ([one] for one in others)
@@ -360,6 +466,8 @@ class _Shell:
         value = self.values.get(name)
         if length:
             known = value is not None and not any(_open(v, self.openings) for v in _words(value))
+            if isinstance(value, list) and index not in ("[@]", "[*]"):
+                value = self._element(value, index, text)[0]
             return [str(len(value or ""))] if known else [self._opened(text, name)]
         if not isinstance(value, list):
             return [self._modified(value, name, rest, text)]
@@ -410,7 +518,7 @@ class _Shell:
         try:
             return str(whole(put_in, self._number))
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, OverflowError):
-            needs = next((n for n in re.findall(_NAME, put_in) if n not in self.values), "")
+            needs = next((n for n in re.findall(NAME, put_in) if n not in self.values), "")
             return self._opened(f"$(({put_in.strip()}))", needs)
 
     def _number(self, name: str) -> int:
@@ -425,10 +533,13 @@ class _Shell:
             self.budget.spend_values(2)  # so that there are more characters than open values
             self.places[one] = len(self.openings)
             self.openings.append(one)
-        return chr(_FIRST_OPEN + self.places[one])
+        return chr(FIRST_OPEN + self.places[one])
+
+    def _open(self, word: str) -> Unresolved | None:
+        return _open(word, self.openings)
 
     def _shown(self, word: str) -> str:
-        opening = _open(word, self.openings)
+        opening = self._open(word)
         return word if opening is None else opening.text
 
 
@@ -463,56 +574,16 @@ def _words(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
 
 
+def _has_flags(values: Sequence[str | list[str]]) -> bool:
+    return any(isinstance(one, list) or one.lstrip().startswith("--") for one in values)
+
+
+def _parts(words: list[str], operator: str) -> Iterator[list[str]]:
+    """Yield what is between operators."""
+    for joins, part in groupby(words, operator.__eq__):
+        if not joins:
+            yield list(part)
+
+
 def _listed(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else value.split()
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
-
-
-def _resplit(pieces: Sequence[str]) -> list[str]:
-    """Return words split at spaces, as of an expansion outside of quotes; a space at an end ends a word, too."""
-    found: list[str] = []
-    for number, piece in enumerate(pieces):
-        parts = piece.split()
-        if piece[:1].isspace() and number == 0:
-            parts.insert(0, "")
-        if piece[-1:].isspace() and number == len(pieces) - 1:
-            parts.append("")
-        found += parts or ([""] if len(pieces) == 1 else [])
-    return found or [""]
-
-
-def _quote_end(word: str, at: int) -> int:
-    """Return the place of the quote that closes one."""
-    quote, end = word[at], at + 1
-    while end < len(word) and word[end] != quote:
-        if quote == '"' and word[end] == "\\":
-            end += 1
-        elif quote == '"' and word.startswith(("$(", "${"), end):
-            end = _substitution(word, end)[1] - 1
-        end += 1
-    return end
-
-
-def _substitution(word: str, at: int) -> tuple[str, int]:
-    """Return a substitution that begins at a place, and the place after it."""
-    if word[at] == "`":
-        end = word.find("`", at + 1)
-        end = len(word) if end < 0 else end + 1
-        return word[at:end], end
-    opening = word[at + 1 : at + 2]
-    if opening in ("(", "{"):
-        closing, depth, end = {"(": ")", "{": "}"}[opening], 0, at + 1
-        while end < len(word):
-            depth += (word[end] == opening) - (word[end] == closing)
-            end += 1
-            if not depth:
-                break
-        return word[at:end], end
-    found = re.compile(rf"\$({_NAME}|[0-9@*#?$!])").match(word, at)
-    return (found[0], found.end()) if found else ("$", at + 1)

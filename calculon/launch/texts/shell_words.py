@@ -11,6 +11,7 @@ from typing import NamedTuple
 from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.texts.reading_budget import Budget, reading
+from calculon.launch.texts.shell_quotes import ANSI_QUOTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,41 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Statements that are run in order; those of a loop for each of some words of a variable."""
+    """Statements between braces."""
+
+    body: "tuple[Statement, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Subshell:
+    """Statements between parentheses: what they assign ends with them."""
+
+    body: "tuple[Statement, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The body of a function."""
+
+    body: "tuple[Statement, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The body of a loop; that of ``for`` has a variable and the words that it takes."""
 
     body: "tuple[Statement, ...]"
     variable: str = ""
     words: tuple[str, ...] = ()
 
 
-Statement = Simple | Array | Choice | Group
+Statement = Simple | Array | Choice | Group | Subshell | Function | Loop
+
+SUCCEEDS = ("true",)
+"""The condition of what follows a command that is taken to succeed, as all are but :data:`_QUESTIONS`."""
+_QUESTIONS = {"[", "[[", "test", "true", "false"} | {
+    *("grep", "egrep", "fgrep", "pgrep", "command", "which", "type", "hash", "diff", "cmp"),
+}
 
 _ENDS = re.compile(r"&&|\|\||;;|[;&|\n()]")
 _BLANKS = re.compile(r"[ \t\r]+")
@@ -101,6 +129,9 @@ class _Lexer:
             self.place = len(text) if end < 0 else end
         elif _REDIRECTS.match(text, at):
             self._redirection()
+        elif text.startswith("((", at) and (end := self._calculation_end(at)):
+            self.found.append(_Token(text[at:end], self.line))
+            self.place = end
         elif operator := _ENDS.match(text, at):
             self.found.append(_Token(operator[0], self.line, operator=True))
             self.place = operator.end()
@@ -145,7 +176,7 @@ class _Lexer:
             elif char == "\\":
                 self.line += text.startswith("\\\n", at)
                 at += 2
-            elif char in "'\"`" or text.startswith(("$(", "${"), at):
+            elif char in "'\"`" or text.startswith(("$(", "${", "$'"), at):
                 end = self._closing(at)
                 self.line += text.count("\n", at, end)
                 at = end
@@ -159,6 +190,10 @@ class _Lexer:
         """Return the place after a quoted part, a substitution, or an expansion."""
         text = self.text
         quote = text[at]
+        if text.startswith("$'", at):
+            if found := ANSI_QUOTED.match(text, at):
+                return found.end()
+            raise self._open("$'")
         if quote == "'":
             end = text.find("'", at + 1)
             if end < 0:
@@ -190,6 +225,17 @@ class _Lexer:
             if not depth:
                 return at
         raise self._open("(")
+
+    def _calculation_end(self, at: int) -> int:
+        """Return the place after ``(( ... ))`` on one line; 0 where it has no end."""
+        depth, end = 0, at
+        while end < len(self.text) and self.text[end] != "\n":
+            depth += {"(": 1, ")": -1}.get(self.text[end], 0)
+            end += 1
+            if not depth:
+                break
+        self.budget.spend_characters(end - at)
+        return end if self.text.endswith("))", at, end) and not depth else 0
 
     def _redirection(self) -> None:
         """Pass over a redirection and its target; remember a here document."""
@@ -249,23 +295,25 @@ class _Grammar:
         return token is not None and token.text in texts
 
     def _and_or(self) -> list[Statement]:
-        """Read statements joined by ``&&``, ``||`` and ``|``."""
+        """Read statements joined by ``&&``, ``||`` and ``|``; the first two depend on what is before them."""
         first = self._statement()
-        found: list[Statement] = [first]
+        status = _status(first)
+        found = [first]
+        if status != SUCCEEDS and self._is("&&", "||"):
+            found.clear()  # a test, which the choices have
         while self._is("&&", "||", "|"):
-            operator = self.tokens[self.at].text
+            operator, line = self.tokens[self.at].text, self.tokens[self.at].line
             self.at += 1
             while self._is("\n"):
                 self.at += 1
             following = self._statement()
-            tests = (
-                isinstance(first, Simple) and first.words and first.words[0] in ("[", "[[", "test")
-            )
-            if operator != "|" and tests and isinstance(first, Simple) and len(found) == 1:
-                words = first.words if operator == "&&" else ("!", *first.words)
-                found = [Choice(((words, (following,)),), first.line)]
-            else:
+            own = _status(following)
+            if operator == "|":
                 found.append(following)
+                status = own
+                continue
+            _add_branch(found, status if operator == "&&" else _negated(status), following, line)
+            status = _joined_status(status, operator, own)
         return found
 
     def _statement(self) -> Statement:
@@ -277,7 +325,7 @@ class _Grammar:
             "while": self._while,
             "until": self._while,
             "{": self._braces,
-            "(": self._braces,
+            "(": self._subshell,
         }
         readers["function"] = self._function
         if token.words is None and token.text in readers:
@@ -341,11 +389,11 @@ class _Grammar:
     def _for(self, _line: int) -> Statement:
         variable = self.tokens[self.at].text if self._token() else ""
         words = [one for one in self._condition("do") if one not in (";", "\n")]
-        return Group(self._loop(), variable, tuple(words[2:]))
+        return Loop(self._loop(), variable, tuple(words[2:]))
 
     def _while(self, _line: int) -> Statement:
         self._condition("do")
-        return Group(self._loop())
+        return Loop(self._loop())
 
     def _loop(self) -> tuple[Statement, ...]:
         body = self.body("done")
@@ -353,21 +401,29 @@ class _Grammar:
         return body
 
     def _braces(self, _line: int) -> Statement:
-        end = {"{": "}", "(": ")"}[self.tokens[self.at - 1].text]
-        body = self.body(end)
-        self._expect(end)
+        body = self.body("}")
+        self._expect("}")
         return Group(body)
+
+    def _subshell(self, _line: int) -> Statement:
+        body = self.body(")")
+        self._expect(")")
+        return Subshell(body)
 
     def _function(self, _line: int) -> Statement:
         self.at += 1  # its name
         while self._is("(", ")", "\n"):
             self.at += 1
-        return self._statement()
+        return Function((self._statement(),))
 
     def _simple(self) -> Statement:
         first = self.tokens[self.at]
-        words, text = [], ""
-        while (token := self._token()) is not None and not token.operator:
+        words: list[str] = []
+        text = ""
+        while (token := self._token()) is not None:
+            in_test = "[[" in words[:2] and words[-1] != "]]"  # where && and ( are words
+            if token.operator and not in_test:
+                break
             self.at += 1
             if token.text == "<<" and token.words is not None:
                 text = token.words[0]
@@ -387,7 +443,69 @@ class _Grammar:
     def _function_after_name(self) -> Statement:
         while self._is("(", ")", "\n"):
             self.at += 1
-        return self._statement()
+        return Function((self._statement(),))
+
+
+def split_condition(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
+    """Return the tests of a condition, and the operators between them: those outside of ``[[ ]]``."""
+    tests: list[list[str]] = [[]]
+    operators = []
+    for word in words:
+        inside = "[[" in tests[-1] and tests[-1][-1] != "]]"
+        if word in ("&&", "||", ";") and not inside:
+            operators.append(word)
+            tests.append([])
+        else:
+            tests[-1].append(word)
+    return tests, operators
+
+
+def _status(statement: Statement) -> tuple[str, ...]:
+    """Return the condition that a statement succeeded."""
+    if isinstance(statement, Simple):
+        first = next((word for word in statement.words if word != "!"), "")
+        if first in _QUESTIONS or first.startswith("(("):
+            return statement.words
+        if statement.words[:1] == ("!",):
+            return ("!", *SUCCEEDS)
+    return SUCCEEDS
+
+
+def _negated(condition: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the opposite of a condition: that of each test, with ``&&`` and ``||`` exchanged."""
+    tests, operators = split_condition(condition)
+    opposites = [test[1:] if test[0] == "!" else ["!", *test] for test in tests]
+    words = list(opposites[0])
+    for operator, test in zip(operators, opposites[1:], strict=True):
+        words += ["||" if operator == "&&" else "&&", *test]
+    return tuple(words)
+
+
+def _joined_status(
+    first: tuple[str, ...], operator: str, second: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the condition that a statement succeeded, or was left out after one that did."""
+    if first == SUCCEEDS:
+        return second if operator == "&&" else first
+    if second == SUCCEEDS:
+        return first if operator == "&&" else second
+    return (*first, operator, *second)
+
+
+def _add_branch(
+    found: list[Statement], condition: tuple[str, ...], following: Statement, line: int
+) -> None:
+    """Add a statement that a condition decides, to the branches of the choice before it where it is one of them."""
+    last = found[-1] if found else None
+    if condition == SUCCEEDS:
+        found.append(following)
+    elif isinstance(last, Choice) and last.branches[0][0] == condition:
+        (_, body), *others = last.branches
+        found[-1] = Choice(((condition, (*body, following)), *others), last.line)
+    elif isinstance(last, Choice) and _negated(last.branches[0][0]) == condition:
+        found[-1] = Choice((last.branches[0], ((), (following,))), last.line)
+    else:
+        found.append(Choice(((condition, (following,)),), line))
 
 
 def statements(text: str, file: str) -> tuple[Statement, ...]:

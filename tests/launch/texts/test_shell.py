@@ -7,9 +7,9 @@ from calculon.launch.texts.shell import run
 
 
 def _last(text, **given):
-    """Return the words of the last command, what is open of them as the script has it in brackets."""
+    """Return the words of the last command but ``exit``, what is open of them as the script has it in brackets."""
     script = run(text, "run.sh", given)
-    words = script.commands[-1].words
+    *_, words = (one.words for one in script.commands if one.words[0] not in ("exit", "return"))
     return [f"<{open_}>" if (open_ := script.open(word)) else word for word in words]
 
 
@@ -37,6 +37,19 @@ def _last(text, **given):
         ("for i in 5; do A=$i; done; run $A", ["5"]),
         ("read -r -d '' C <<EOF\n--x 1\nEOF\nrun $C", ["--x", "1"]),
         ("C='run --x 1'; eval $C", ["--x", "1"]),
+        ("A=$'a b\\x41\\n'; run \"$A\" $A", ["a bA\n", "a", "bA"]),
+        ("A=(x yz); run ${#A} ${#A[@]} ${#A[1]}", ["1", "2", "2"]),
+        ("A=2; [ $A = 1 ] && X=1 || X=2; run $X", ["2"]),
+        ("A=1; B=2; [ $A = 1 ] && [ $B = 3 ] && X=1; run x$X", ["x"]),
+        ("A=1; B=2; [[ $A == 1 && $B == 2 ]] && X=1; run x$X", ["x1"]),
+        ("false && X=1; true || X=2; ! mkdir a && X=3; run x$X", ["x"]),
+        ("mkdir a && X=1; run x$X", ["x1"]),
+        ("X=1; (X=2; exit 0); run $X", ["1"]),
+        ("f() { X=2; return 1; X=3; }; run $X", ["2"]),
+        ("run first; exit 0; run second", ["first"]),
+        ('if [ -z "$Q" ]; then exit 1; fi; run on', ["on"]),
+        ("N=16; if (( (N + 1) * 2 > 40 )); then X=1; else X=2; fi; run $X", ["2"]),
+        ("N=1; for i in 5; do N=$((N * 2)); done; run $N", ["2"]),
     ],
 )
 def test_values_are_put_in(text, words):
@@ -55,6 +68,13 @@ def test_values_are_put_in(text, words):
         ("case $1 in a) A=1;; esac; run $A", "<1 or nothing>"),
         ("for i in 1 2; do A=$i; done; run $A", "<1 or 2>"),
         ("if [ -f x ]; then A=1; else A=2; fi; run $A", "<1 or 2>"),
+        ("[ $1 = 1 ] && A=1 || A=2; run $A", "<1 or 2>"),
+        ("grep -q x y && A=1; run $A", "<1 or nothing>"),
+        ("A=1; if [ $1 = a ]; then A=2; exit 1; fi; [ $1 = b ] && A=3; run $A", "<3 or 1>"),
+        ("for ((i=0; i<4; i++)); do run $i; done", "<((i=0; i<4; i++))>"),
+        ("N=1; ((N++)); run $N", "<((N++))>"),
+        ("N=1; for i in 1 2; do N=$((N * 2)); done; run $N", "<2, 4, ... in a loop>"),
+        ("N=1; while read x; do run $N; N=$((N + 1)); done", "<2, 3, ... in a loop>"),
     ],
 )
 def test_what_the_environment_says_is_open(text, word):
@@ -91,6 +111,12 @@ def test_scripts_in_here_documents_of_batch_systems_are_read():
 def test_what_is_nested_too_deeply_is_told(text):
     with pytest.raises(SpecError):
         run(text, "run.sh", {})
+
+
+@pytest.mark.parametrize("code", ["xf0000", "U000f0000", "ud800", "UFFFFFFFF"])
+def test_escapes_write_no_characters_of_the_reader(code):
+    _, word = _last(f"run $'\\{code}'")
+    assert word.startswith(("\N{REPLACEMENT CHARACTER}", "\xf0"))
 
 
 def test_nothing_is_executed(tmp_path):

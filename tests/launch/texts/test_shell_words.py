@@ -3,7 +3,15 @@
 import pytest
 
 from calculon.errors import SpecError
-from calculon.launch.texts.shell_words import Array, Choice, Group, Simple, statements
+from calculon.launch.texts.shell_words import (
+    Array,
+    Choice,
+    Function,
+    Group,
+    Loop,
+    Simple,
+    statements,
+)
 
 
 def _words(text):
@@ -52,8 +60,8 @@ def test_tests_joined_with_an_assignment_are_choices():
 
 def test_loops_and_functions_have_bodies():
     loop, function = statements("for i in 1 2; do echo $i; done\nf() { echo x; }", "run.sh")
-    assert loop == Group((Simple(("echo", "$i"), 1),), "i", ("1", "2"))
-    assert function == Group((Simple(("echo", "x"), 2),))
+    assert loop == Loop((Simple(("echo", "$i"), 1),), "i", ("1", "2"))
+    assert function == Function((Group((Simple(("echo", "x"), 2),)),))
 
 
 def test_here_documents_belong_to_their_command_and_are_no_statements():

@@ -1,0 +1,83 @@
+"""Quotes, escapes and substitutions inside of a word of a shell script."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+NAME = r"[A-Za-z_]\w*"
+FIRST_OPEN = 0xF0000
+"""From here on, the private planes of Unicode, characters stand for values that are open."""
+
+ANSI_QUOTED = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
+"""A text in which a backslash writes characters as in C."""
+_ESCAPE = re.compile(
+    r"\\(?:([0-7]{1,3})|(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8})|(.))", re.DOTALL
+)
+_ESCAPES = dict(zip("abefnrtv", "\a\b\x1b\f\n\r\t\v", strict=True))
+_PARAMETER = re.compile(rf"\$({NAME}|[0-9@*#?$!])")
+
+
+def unescaped(text: str) -> str:
+    """Return a text of ``$'...'`` with the characters that its backslashes write."""
+    return _ESCAPE.sub(_escaped_character, text)
+
+
+def _escaped_character(found: re.Match[str]) -> str:
+    octal, hexadecimal, letter = found.groups()
+    if letter:
+        return _ESCAPES.get(letter, letter if letter in "\\'\"?" else found[0])
+    number = int(octal, 8) if octal else int(hexadecimal[1:], 16)
+    is_character = number < FIRST_OPEN and not 0xD800 <= number <= 0xDFFF
+    return chr(number) if is_character else "\N{REPLACEMENT CHARACTER}"
+
+
+def split(text: str, *, comments: bool = False) -> list[str]:
+    """Return the words of a text; split at blanks where a quotation has no end."""
+    try:
+        return shlex.split(text, comments=comments)
+    except ValueError:
+        return text.split()
+
+
+def resplit(pieces: Sequence[str]) -> list[str]:
+    """Return words split at spaces, as of an expansion outside of quotes; a space at an end ends a word, too."""
+    found: list[str] = []
+    for number, piece in enumerate(pieces):
+        parts = piece.split()
+        if piece[:1].isspace() and number == 0:
+            parts.insert(0, "")
+        if piece[-1:].isspace() and number == len(pieces) - 1:
+            parts.append("")
+        found += parts or ([""] if len(pieces) == 1 else [])
+    return found or [""]
+
+
+def quote_end(word: str, at: int) -> int:
+    """Return the place of the quote that closes one."""
+    quote, end = word[at], at + 1
+    while end < len(word) and word[end] != quote:
+        if quote == '"' and word[end] == "\\":
+            end += 1
+        elif quote == '"' and word.startswith(("$(", "${"), end):
+            end = substitution(word, end)[1] - 1
+        end += 1
+    return end
+
+
+def substitution(word: str, at: int) -> tuple[str, int]:
+    """Return a substitution that begins at a place, and the place after it."""
+    if word[at] == "`":
+        end = word.find("`", at + 1)
+        end = len(word) if end < 0 else end + 1
+        return word[at:end], end
+    opening = word[at + 1 : at + 2]
+    if opening in ("(", "{"):
+        closing, depth, end = {"(": ")", "{": "}"}[opening], 0, at + 1
+        while end < len(word):
+            depth += (word[end] == opening) - (word[end] == closing)
+            end += 1
+            if not depth:
+                break
+        return word[at:end], end
+    found = _PARAMETER.match(word, at)
+    return (found[0], found.end()) if found else ("$", at + 1)
