@@ -1,7 +1,10 @@
 """Settings of the whole suite: how many examples hypothesis draws, and the marks of each test."""
 
+import os
 import random
 import resource
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,6 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.draws import FACTOR, draws
+from tests.store import STORE
 
 ROOT = Path(__file__).resolve().parent.parent
 """Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
@@ -71,13 +75,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure the times of tests if asked to; in a run with workers, each measures its own."""
+    """Make the folder of stored results, and measure the times of tests if asked to, in each worker."""
+    if (
+        STORE not in os.environ
+    ):  # workers have the variable, and the folder, of the process that starts them
+        os.environ[STORE] = folder = tempfile.mkdtemp(prefix="calculon-store-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     if config.getoption("--record-times"):
         config.pluginmanager.register(Stopwatch(config))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test by its place, and the slow ones by the list; shuffle them if asked to."""
+    """Mark each test by its place, and the slow ones by the list; leave out the large ones unless asked for them."""
+    if FACTOR == 1:
+        config.hook.pytest_deselected(items=[item for item in items if is_large(item)])
+        items[:] = [item for item in items if not is_large(item)]
     slow = {name for name, seconds in listed_times().items() if seconds >= SLOW_FROM}
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
@@ -89,6 +101,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
     if seed := config.getoption("--shuffle"):
         items[:] = shuffled(items, seed)
+
+
+def is_large(item: pytest.Item) -> bool:
+    """Return whether only ``scripts/test --large`` runs a test."""
+    return item.get_closest_marker("large") is not None
 
 
 def shuffled(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
