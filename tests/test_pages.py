@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,29 @@ PAGES = {
     for path in sorted((ROOT / folder).glob("*.md" if folder == "." else "**/*.md"))
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+SLOW: dict[str, tuple[str, ...]] = {
+    "examples/campaign.md": ("$ cat examples/campaigns/bloom_366B.yaml",),
+    "examples/pictures.md": ("$ ./bin/calculon",),
+    "examples/searching.md": (
+        "$ ./bin/calculon loe llama3-70B",
+        "$ ./bin/calculon loe llama3-8B 64",
+    ),
+    "examples/sensitivity.md": ("$ ./bin/calculon sensitivity llama-3.1-70b 1024 h100 --replan",),
+    "examples/serving.md": ("$ ./bin/calculon serve deepseek-v3", "$ ./bin/calculon plot frontier"),
+    "systems/calibration.md": ("$ ./bin/calculon calibrate --kernels",),
+}
+"""How the blocks begin that take several seconds; ``scripts/test --large`` runs them."""
 LINKED = ("bin", "examples", "models", "systems", "validation", "calculon", "scripts")
 
 
 def blocks(language: str) -> list:
     """Return the code blocks of all pages in a language, with ids."""
     return [
-        pytest.param(block, id=f"{page}:{block.splitlines()[0][:60]}")
+        pytest.param(
+            block,
+            id=f"{page}:{block.splitlines()[0][:60]}",
+            marks=[pytest.mark.large] if block.startswith(SLOW.get(page, ())) else [],
+        )
         for page, text in PAGES.items()
         for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     ]
@@ -93,23 +110,24 @@ def test_python_block(block):
     assert runner.failures == 0
 
 
-def anchors(text: str) -> set[str]:
+@cache
+def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page):
-    text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.MULTILINE | re.DOTALL)
-    for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        if "://" in link:
-            continue
-        path, _, anchor = link.partition("#")
-        target = (ROOT / page).parent / path if path else ROOT / page
-        assert target.exists(), link
-        if anchor:
-            assert anchor in anchors(target.read_text(encoding="utf-8")), link
+def test_links_lead_somewhere():
+    broken = []
+    for page, text in PAGES.items():
+        prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+        links = set(re.findall(r"\]\(([^)\s]+)\)", prose))
+        for link in sorted(link for link in links if "://" not in link):
+            path, _, anchor = link.partition("#")
+            target = (ROOT / page).parent / path if path else ROOT / page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{page}: {link}")
+    assert not broken
 
 
 def test_the_files_that_contributors_are_sent_to_are_there():
