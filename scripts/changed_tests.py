@@ -6,15 +6,16 @@ The checkout is compared with a revision (``HEAD`` by default). Three rules keep
 * Imports for type checkers do not count: they are not executed.
 * A change of comments and docstrings selects the examples of the module and the tests that read source code.
 
-A data file selects the tests of its kind (:data:`DATA`); any other file selects all tests.
+A data file selects the tests of its kind (:data:`DATA`); any other file selects all tests. Of more than can run in
+:data:`SECONDS`, the nearest are printed: those of the same package, then by the number of imports in between.
 """
 
 import ast
 import re
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Set
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,7 @@ SOURCE_READERS = ("tests/test_architecture.py", "tests/spec/test_schema.py")
 """Look at docstrings and comments, too."""
 SCRIPTS = ("tests/test_bootstrap.py", "tests/test_measure.py", "tests/test_scripts.py")
 EVERYTHING = ("calculon", "tests")
+Import = ast.Import | ast.ImportFrom
 
 DATA = {
     "systems/": ("tests/hardware", "tests/spec", "tests/apps/cli/test_catalog.py"),
@@ -40,11 +42,53 @@ DATA = {
 """Tests of each kind of data file, by the folder of the file; the first match counts."""
 
 
+SECONDS = 80.0
+"""Processor time of what is printed, by tests/times.txt: 40 s on two cores."""
+OF_A_FILE = 0.6
+"""Processor time of a test file beyond its listed functions, its imports included."""
+
+
 def main() -> int:
     """Print a path a line; nothing when nothing has changed."""
     revision = sys.argv[1] if sys.argv[1:] else "HEAD"
-    print("\n".join(sorted(selected(changed(revision), lambda path: committed(revision, path)))))
+    found = selected(changed(revision), lambda path: committed(revision, path))
+    nearest = within(sorted(found, key=lambda path: (found[path], path)), SECONDS)
+    if len(nearest) < len(found):
+        print(
+            f"{len(found)} files can notice the change; running the nearest {len(nearest)}. "
+            "scripts/test runs all tests.",
+            file=sys.stderr,
+        )
+    print("\n".join(nearest))
     return 0
+
+
+def within(paths: Iterable[str], seconds: float) -> list[str]:
+    """Return the first of some tests that take no longer than this in all, at least one."""
+    chosen = []
+    for path in paths:
+        cost = seconds_of(path)
+        if cost <= seconds or not chosen:
+            chosen.append(path)
+            seconds -= cost
+    return chosen
+
+
+def seconds_of(path: str) -> float:
+    """Return the processor time of a test file or of a folder."""
+    file = ROOT / path
+    files = list(file.rglob("test_*.py")) if file.is_dir() else [file]
+    return sum(OF_A_FILE + listed_seconds().get(relative(one), 0.0) for one in files)
+
+
+@cache
+def listed_seconds() -> dict[str, float]:
+    """Return the processor time of the listed functions of each file."""
+    seconds: Counter[str] = Counter()
+    for line in (ROOT / "tests" / "times.txt").read_text(encoding="utf-8").splitlines():
+        time, name = line.split()
+        seconds[name.partition("::")[0]] += float(time)
+    return dict(seconds)
 
 
 def changed(revision: str) -> set[str]:
@@ -66,8 +110,8 @@ def git(*arguments: str, check: bool = True) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=check).stdout
 
 
-def selected(paths: set[str], before: Callable[[str], str]) -> set[str]:
-    """Return what to give to pytest for some changed paths.
+def selected(paths: set[str], before: Callable[[str], str]) -> dict[str, int]:
+    """Return what to give to pytest for some changed paths, with its distance: how many imports away a change is.
 
     Parameters
     ----------
@@ -78,19 +122,32 @@ def selected(paths: set[str], before: Callable[[str], str]) -> set[str]:
     """
     python = {path for path in paths if path.endswith(".py")}
     reworded = {path for path in python if same_code(before(path), now(path))}
-    reached = reached_from(python - reworded)
-    tests = {path for path in reached | reworded if is_tested(path)}
-    if any(path.startswith("calculon/") for path in python - reworded):
-        tests |= set(HOUSE)
+    changed_code = python - reworded
+    reached = distances(changed_code)
+    tests = {path: far for path, far in reached.items() if is_tested(path)}
+    tests |= {path: 0 for path in reworded if is_tested(path)}
+    packages = {package_of(path) for path in changed_code}
+    tests |= {path: 1 for path in tests if package_of(path) in packages and tests[path] > 1}
+    if any(path.startswith("calculon/") for path in changed_code):
+        tests |= dict.fromkeys(HOUSE, 1)
     if reworded:
-        tests |= set(SOURCE_READERS)
+        tests |= dict.fromkeys(SOURCE_READERS, 0)
     if any(path.startswith("calculon/") for path in reached):
-        tests.add(PAGES)
-    if any(path.startswith("scripts/") for path in reached):
-        tests |= set(SCRIPTS)
+        tests |= {PAGES: max(reached.values())}
+    if far := [reached[path] for path in reached if path.startswith("scripts/")]:
+        tests |= dict.fromkeys(SCRIPTS, min(far))
     for path in paths - python:
-        tests |= set(tests_of_data(path))
+        tests |= dict.fromkeys(tests_of_data(path), 0)
     return tests
+
+
+def package_of(path: str) -> str:
+    """Return the package that a module or its test belongs to.
+
+    >>> package_of("calculon/cost/stage.py"), package_of("tests/cost/test_stage_memory.py")
+    ('cost', 'cost')
+    """
+    return "/".join(path.split("/")[1:-1])
 
 
 def tests_of_data(path: str) -> tuple[str, ...]:
@@ -146,14 +203,16 @@ def is_text(statement: ast.stmt) -> bool:
     )
 
 
-def reached_from(paths: set[str]) -> set[str]:
-    """Return these files and all that import them, directly or through others."""
+def distances(paths: set[str]) -> dict[str, int]:
+    """Return these files and all that import them, directly or not, with the number of imports in between."""
     users = importers()
-    reached, pending = set(paths), list(paths)
+    reached = dict.fromkeys(paths, 0)
+    pending = deque(paths)
     while pending:
-        new = users[pending.pop()] - reached
-        reached |= new
-        pending += new
+        path = pending.popleft()
+        for user in users[path] - reached.keys():
+            reached[user] = reached[path] + 1
+            pending.append(user)
     return reached
 
 
@@ -170,18 +229,22 @@ def importers() -> defaultdict[str, set[str]]:
     folders = ("calculon", "tests", "scripts")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     modules = {name_of(path): path for path in files}
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules.items()}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in modules.items()}
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    imports = {name: list(imports_of(tree)) for name, tree in trees.items()}
     exported = {
-        name: exports(trees[name], modules.keys())
+        name: exports(imports_of(trees[name], for_types=True), modules.keys())
         for name, path in modules.items()
         if path.name == "__init__.py"
     }
     users: defaultdict[str, set[str]] = defaultdict(set)
     for name, path in modules.items():
         own = relative(path)
-        used = set(mentioned(trees[name], modules.keys(), exported))
+        used = set(mentioned(imports[name], modules.keys(), exported))
+        public = re.findall(r"\bcalculon\.(\w+)", texts[name])  # in examples of docstrings, too
+        used |= modules.keys() & {exported["calculon"].get(one, "") for one in public}
         if own.startswith("calculon/apps/"):  # commands, pages and charts are loaded by name
-            used |= set(named(trees[name], modules.keys()))
+            used |= set(named(texts[name], modules.keys()))
         used -= set(exported.get(name, {}).values())  # to export is not to use
         for module in used:
             users[relative(modules[module])].add(own)
@@ -202,10 +265,10 @@ def name_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def exports(tree: ast.Module, known: Set[str]) -> dict[str, str]:
+def exports(imports: Iterable[Import], known: Set[str]) -> dict[str, str]:
     """Return the module that defines each name which a package imports to export it."""
     found = {}
-    for node in ast.walk(tree):
+    for node in imports:
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -216,50 +279,44 @@ def exports(tree: ast.Module, known: Set[str]) -> dict[str, str]:
 
 
 def mentioned(
-    tree: ast.Module, known: Set[str], exported: dict[str, dict[str, str]]
+    imports: Iterable[Import], known: Set[str], exported: dict[str, dict[str, str]]
 ) -> Iterator[str]:
     """Yield the known modules that a module imports, by the names that it takes from them."""
-    for node in executed(tree):
+    for node in imports:
         if isinstance(node, ast.Import):
             yield from known & {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 yield from known & {inner if inner in known else node.module}
                 yield from known & {exported.get(node.module, {}).get(alias.name, "")}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield from known & {exported.get(node.value.id, {}).get(node.attr, "")}
-        elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and ">>> " in node.value
-        ):
-            yield from in_examples(node.value, known, exported)
 
 
-def named(tree: ast.Module, known: Set[str]) -> Iterator[str]:
+def named(text: str, known: Set[str]) -> Iterator[str]:
     """Yield the modules whose names are strings of a module, as in the table of commands."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and str(node.value).startswith("calculon."):
-            yield from known & {node.value}
-            if node.value.endswith("."):  # the rest of the name follows
-                yield from (name for name in known if name.startswith(node.value))
+    for name in re.findall(r"""["'](calculon\.[\w.]*)["'{]""", text):
+        yield from known & {name}
+        if name.endswith("."):  # the rest of the name follows
+            yield from (one for one in known if one.startswith(name))
 
 
-def in_examples(text: str, known: Set[str], exported: dict[str, dict[str, str]]) -> Iterator[str]:
-    """Yield the modules of the public names that examples of a docstring use."""
-    for package, name in re.findall(r"\b(\w+)\.(\w+)", text):
-        yield from known & {exported.get(package, {}).get(name, "")}
-
-
-def executed(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a tree, except what only type checkers look at."""
-    pending = [tree]
+def imports_of(tree: ast.Module, *, for_types: bool = False) -> Iterator[Import]:
+    """Yield the imports of a module, also those inside of functions; what only type checkers read if asked to."""
+    pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        yield node
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            pending += node.orelse
-        else:
-            pending += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, part, None)
+            skipped = part == "body" and isinstance(node, ast.If) and is_for_types(node)
+            if isinstance(inner, list) and (for_types or not skipped):
+                pending += inner  # expressions hold no imports
+
+
+def is_for_types(node: ast.If) -> bool:
+    """Return whether a condition is that a type checker reads it."""
+    return ast.unparse(node.test).endswith("TYPE_CHECKING")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,16 @@ def _room(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def _nodes(path: Path) -> list[ast.AST]:
+    """Return all nodes of a module of the kinds that some test looks at."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Constant, ast.Call, *FUNCTION.__args__)
+    return [node for node in ast.walk(_tree(path)) if isinstance(node, kinds)]
 
 
 def _imports(nodes) -> set[str]:
@@ -113,7 +122,7 @@ def _top_level(tree: ast.Module):
 
 def _rooms_used(path: Path) -> set[str]:
     """Return the rooms that a module imports from, anywhere in it."""
-    names = [name.split(".") for name in _imports(ast.walk(_tree(path)))]
+    names = [name.split(".") for name in _imports(_nodes(path))]
     return {name[1] for name in names if name[0] == "calculon" and len(name) > 1}
 
 
@@ -129,7 +138,7 @@ def _application(path: Path) -> str:
 
 
 def _applications_used(path: Path) -> set[str]:
-    names = [name.split(".") for name in _imports(ast.walk(_tree(path)))]
+    names = [name.split(".") for name in _imports(_nodes(path))]
     return {name[2] for name in names if name[:2] == ["calculon", "apps"] and len(name) > 2}
 
 
@@ -156,7 +165,7 @@ def test_the_model_knows_no_application():
 
 def test_the_model_calls_an_application_through_one_door_only():
     def named(path):
-        constants = (n.value for n in ast.walk(_tree(path)) if isinstance(n, ast.Constant))
+        constants = (n.value for n in _nodes(path) if isinstance(n, ast.Constant))
         return [text for text in constants if isinstance(text, str) and "calculon.apps" in text]
 
     rooms = ["calculon.apps.notebook", "calculon.apps.explore.interactive"]
@@ -212,13 +221,15 @@ def _dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+KNOWN = {_dotted(module) for module in MODULES}
+
+
 def _modules_used(path: Path) -> set[str]:
     """Return the modules of the package that a module imports, anywhere in it; of a package, not its own parts."""
-    known = {_dotted(module) for module in MODULES}
     found = set()
-    for name in _imports(ast.walk(_tree(path))):
+    for name in _imports(_nodes(path)):
         module = name
-        while module and module not in known:
+        while module and module not in KNOWN:
             module = module.rpartition(".")[0]
         if module and module != _dotted(path):
             found.add(module)
@@ -235,7 +246,7 @@ def test_modules_are_short():
 
 def test_functions_are_short():
     def long(path):
-        functions = [node for node in ast.walk(_tree(path)) if isinstance(node, FUNCTION)]
+        functions = [node for node in _nodes(path) if isinstance(node, FUNCTION)]
         lines = {node.name: node.end_lineno - node.lineno + 1 for node in functions}
         return {name: count for name, count in lines.items() if count > LONGEST_FUNCTION}
 
@@ -244,7 +255,7 @@ def test_functions_are_short():
 
 def test_only_the_command_line_prints():
     def prints(path):
-        calls = [node for node in ast.walk(_tree(path)) if isinstance(node, ast.Call)]
+        calls = [node for node in _nodes(path) if isinstance(node, ast.Call)]
         return [c.lineno for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"]
 
     assert _violations(prints, [path for path in MODULES if _application(path) != "cli"]) == {}

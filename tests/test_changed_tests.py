@@ -2,7 +2,15 @@
 
 import pytest
 
-from scripts.changed_tests import PAGES, SOURCE_READERS, now, same_code, selected
+from scripts.changed_tests import (
+    PAGES,
+    SOURCE_READERS,
+    now,
+    same_code,
+    seconds_of,
+    selected,
+    within,
+)
 
 CURVE, PLAN_COMMAND = "tests/hardware/test_curve.py", "tests/apps/cli/test_fleet_plan.py"
 
@@ -50,14 +58,23 @@ CASES = {
 @pytest.mark.parametrize(("changed", "among", "not_among"), CASES.values(), ids=CASES)
 def test_a_change_selects_what_it_can_break(changed, among, not_among):
     found = selected(changed, before=lambda path: "")
-    assert among <= found
-    assert not not_among & found
+    assert among <= found.keys()
+    assert not not_among & found.keys()
 
 
 def test_a_change_of_wording_selects_only_tests_that_read_the_source():
     path = "calculon/cost/stage.py"
     reworded = '"""Reworded."""\n' + now(path).split("\n", 1)[1] + "\n# A comment.\n"
-    assert selected({path}, before=lambda path: reworded) == set(SOURCE_READERS)
+    assert selected({path}, before=lambda path: reworded).keys() == set(SOURCE_READERS)
+
+
+def test_of_many_tests_the_nearest_are_chosen_within_the_time():
+    found = selected({"calculon/cost/stage.py"}, before=lambda path: "")
+    nearest = within(sorted(found, key=found.__getitem__), 60.0)
+    assert 5 < len(nearest) < len(found)
+    assert sum(map(seconds_of, nearest)) <= 60.0
+    assert "tests/cost/test_stage_memory.py" in nearest
+    assert within(["tests/search", "tests/test_units.py"], 1.0) == ["tests/search"]
 
 
 @pytest.mark.parametrize(
