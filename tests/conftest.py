@@ -50,6 +50,12 @@ PLACES = {
 }
 """The mark of each place; every other test is of the model."""
 
+REQUIRED = os.environ.get("CALCULON_REQUIRE_ALL") == "1"
+"""Whether a test may not be skipped for want of a browser or a package: so in CI."""
+ALLOWED_SKIPS = ("needs zsh", "needs tcsh", "no network beyond the node")
+
+KINDS = (*dict.fromkeys(PLACES.values()), "model")
+
 BROWSED = "test_browser_"
 """How the files begin whose tests need a browser."""
 
@@ -120,34 +126,73 @@ def function(item: pytest.Item) -> str:
     return item.nodeid.split("[")[0].replace(" ", "_")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Make a failure of what is skipped although it is required."""
+    report = yield
+    return required(report)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """Do the same for whole files."""
+    report = yield
+    return required(report)
+
+
+def required(report: Any) -> Any:
+    """Return the report of a test or file, failed if it was skipped and may not be."""
+    if REQUIRED and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if reason not in ALLOWED_SKIPS:
+            report.outcome, report.longrepr = "failed", f"skipped, but required: {reason}"
+    return report
+
+
 class Stopwatch:
     """Measures the CPU time of each test function, including the processes that it starts."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.seconds: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Add the time of one case."""
         begin = cpu_seconds()
         result = yield
-        self.seconds[function(item)] += cpu_seconds() - begin
+        spent = cpu_seconds() - begin
+        self.seconds[function(item)] += spent
+        self.kinds[next(mark.name for mark in item.iter_markers() if mark.name in KINDS)] += spent
         return result
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Add the times that a worker measured."""
-        self.seconds.update(getattr(node, "workeroutput", {}).get("seconds", {}))
+        output = getattr(node, "workeroutput", {})
+        self.seconds.update(output.get("seconds", {}))
+        self.kinds.update(output.get("kinds", {}))
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Hand the times to the process that started this worker, or update the list."""
         if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput["seconds"] = dict(self.seconds)
+            self.config.workeroutput |= {"seconds": dict(self.seconds), "kinds": dict(self.kinds)}
         elif (
             exitstatus == pytest.ExitCode.OK
         ):  # after failures, some tests have not run to their end
             write_times(updated_times(listed_times(), self.seconds))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the CPU time by kind, and the slowest functions."""
+        if hasattr(self.config, "workeroutput"):
+            return
+        kinds = "  ".join(f"{kind} {seconds:.0f} s" for kind, seconds in self.kinds.most_common())
+        total = cpu_seconds()
+        terminalreporter.section(f"{total:.0f} s of processor time, imports included")
+        terminalreporter.write_line(f"by kind: {kinds}")
+        for name, seconds in self.seconds.most_common(10):
+            terminalreporter.write_line(f"{seconds:6.1f} s  {name}")
 
 
 def listed_times() -> dict[str, float]:
