@@ -1,0 +1,84 @@
+"""Changes of single expressions, and the outputs of two checkouts compared."""
+
+import ast
+
+import pytest
+
+from scripts.freeze_run import differences, words_of_html
+from scripts.mutants_run import Finder, Mutant, Places, Switching, changed, drawn, place, summary
+from tests.helpers import ROOT
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a + b", "a - b"),
+        ("a * b", "a / b"),
+        ("a < b", "a <= b"),
+        ("a in b", "a not in b"),
+        ("a and b", "a or b"),
+        ("not a", "a"),
+        ("-a", "a"),
+        ("a if b else c", "c if b else a"),
+        ("3", "4"),
+        ("0.5", "1.25"),
+        ("np.minimum(a, b)", "np.maximum(a, b)"),
+        ("max(a)", "min(a)"),
+        ("f'{a}' + b", None),
+        ("True", None),
+        ("f(a)", None),
+    ],
+)
+def test_an_expression_is_changed(before, after):
+    new = changed(ast.parse(before, mode="eval").body)
+    assert (ast.unparse(new) if new else None) == after
+
+
+def test_a_switch_chooses_between_an_expression_and_its_change():
+    tree = ast.parse("def f(a, b=1):\n    return (a + 2) * 3")
+    finder = Places()
+    finder.visit(tree)
+    texts = ["as it is", *map(ast.unparse, finder.found)]
+    numbers = {place(node): number for number, node in enumerate(finder.found)}
+    code = compile(Switching(numbers).visit(tree), "f", "exec")
+    values = {}
+    for number, text in enumerate(texts, -1):
+        names = {"__builtins__": {"__import__": lambda _, on=number: Switch(on)}}
+        exec(code, names)
+        values[text] = names["f"](1)
+    assert values == {"as it is": 9, "(a + 2) * 3": 1, "a + 2": -3, "2": 12, "3": 12}
+
+
+class Switch:
+    """The change that is on."""
+
+    def __init__(self, active: int) -> None:
+        self.active = active
+
+    def on(self, number: int) -> bool:
+        return number == self.active
+
+
+def test_changes_are_drawn_from_a_seed(monkeypatch):
+    monkeypatch.setattr(Finder, "switches", Finder.switches.copy())
+    first, again, other = (drawn(["calculon/units.py"], 5, seed) for seed in (1, 1, 2))
+    assert first == again != other
+    lines = (ROOT / "calculon/units.py").read_text().splitlines()
+    for one in first:
+        assert one.before.split("\n")[0].replace('"', "'") in lines[one.line - 1].replace('"', "'")
+
+
+def test_a_report_counts_what_was_caught_by_kind():
+    caught = Mutant("a.py", 1, "1", "2", failed="tests/twin/test_x.py::test")
+    assert list(summary([caught, Mutant("a.py", 2, "1", "2")])) == [
+        "1 of 2 changes were caught (50%)",
+        "     1 first by twin",
+    ]
+
+
+def test_outputs_are_compared_word_by_word_but_for_what_is_agreed():
+    old = {"a": "step 1.25 s\nof all", "b": "x", "c": "y", "d": "z"}
+    new = {"a": "step 1.25 s of\nall", "b": "x2", "c": "y2", "e": "z"}
+    assert list(differences(old, new, ["c*", "x -> x2"])) == ["d: only before", "e: only now"]
+    assert list(differences({"a": "1.250"}, {"a": "1.25"}, [])) == ["a:\n    -1.250\n    +1.25"]
+    assert words_of_html("<style>p</style><p class='a'>1 &lt; 2</p>").split() == ["1", "<", "2"]
