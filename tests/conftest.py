@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
@@ -87,6 +88,9 @@ def pytest_configure(config: pytest.Config) -> None:
     ):  # workers have the variable, and the folder, of the process that starts them
         os.environ[STORE] = folder = tempfile.mkdtemp(prefix="calculon-store-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    config.pluginmanager.register(
+        Examples()
+    )  # here, as hooks of this file see only what is below it
     if config.getoption("--record-times"):
         config.pluginmanager.register(Stopwatch(config))
 
@@ -147,6 +151,18 @@ def required(report: Any) -> Any:
         if reason not in ALLOWED_SKIPS:
             report.outcome, report.longrepr = "failed", f"skipped, but required: {reason}"
     return report
+
+
+class Examples:
+    """Leaves out the examples of modules that have none, which would be imported to look for them."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Iterator[None]:
+        """Return what collects the tests of a file."""
+        found = yield
+        if file_path.suffix != ".py" or ">>> " in file_path.read_text(encoding="utf-8"):
+            return found
+        return [one for one in found or [] if not isinstance(one, DoctestModule)]
 
 
 class Stopwatch:
