@@ -1,6 +1,6 @@
 """Keep what this checkout prints and writes, and compare a later one with it: for changes of structure.
 
-scripts/freeze record /tmp/before.json.gz                       about ten minutes
+scripts/freeze record /tmp/before.json.gz                       about five minutes
 scripts/freeze compare /tmp/before.json.gz                      exit code 1 where something differs
 scripts/freeze compare /tmp/before.json.gz --agreed agreed.txt
 
@@ -40,10 +40,13 @@ from tests.test_pages import LINKED, PAGES, commands
 ROOT = Path(__file__).resolve().parent.parent
 WIDTHS = (80, 160)
 NOTEBOOK = {
-    "estimate": "calculon.estimate('llama3-8B', 'llama3-8B_h100x64', 'h100_80g_sxm')",
-    "serve": "calculon.serve('llama3-8B', 'h100_80g_sxm', prompt=2000, output=500)",
-    "search": "calculon.search('llama3-8B', 'h100_80g_sxm', num_procs=8, batch_size=64, datatype='bfloat16')",
+    "estimate": ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"),
+    "serve": ("llama3-8B", 1, "h100_80g_sxm", "chat"),
+    "search": ("llama3-8B", "h100_80g_sxm", 8, 64, "bfloat16"),
+    "plan": ("llama3-8B", 8, "h100_80g_sxm"),
+    "sensitivity": ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"),
 }
+"""Functions of the package whose results are shown in notebooks, with their arguments."""
 LONGEST = 12
 """Lines of difference that are shown of one output."""
 
@@ -53,20 +56,19 @@ Outputs = dict[str, str]
 def recorded() -> Outputs:
     """Return all outputs of this checkout by name."""
     found: Outputs = {}
+    for name, arguments in NOTEBOOK.items():
+        result = getattr(calculon, name)(*arguments)
+        found[f"notebook, {name}"] = words_of_html(result._repr_html_())
     jobs = [
         *page_jobs(),
         *((command.name, [(f"{command.name} --help", 80)]) for command in COMMANDS),
     ]
     for name, lines in track(jobs, "commands", console=Console(stderr=True)):
         found |= ran(name, lines)
-    for name, expression in NOTEBOOK.items():
-        found[f"notebook {name}"] = words_of_html(
-            eval(expression, {"calculon": calculon})._repr_html_()
-        )
     for number, case in enumerate(reference_cases("executions")):
         found[f"reference {number}"] = reference(case)
     for edition in (PUBLISHED, CORRECTED):
-        found |= ran(f"validation {edition}", [(f"lv --edition {edition} --output csv", 160)])
+        found |= ran(f"validation {edition}", [(f"lv --edition {edition} --format csv", 160)])
     return found
 
 
