@@ -1,9 +1,12 @@
 """A way to call the program inside the test, and one to call it as a process."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +14,7 @@ import pytest
 
 from calculon.apps.cli.main import main
 from tests.helpers import ROOT, document
+from tests.store import stored
 
 ARGUMENTS = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 """The example: Megatron-1T on 3,072 A100s."""
@@ -35,6 +39,26 @@ def run(capsys, monkeypatch, tmp_path):
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@stored
+def files_of(*calls: tuple[object, ...]) -> dict[str, bytes]:
+    """Return the files that successful calls of the program write in an empty folder, by name."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()):
+        for arguments in calls:
+            assert main([str(argument) for argument in arguments]) == 0
+        return {path.name: path.read_bytes() for path in Path().iterdir()}
+
+
+@pytest.fixture
+def made(run):
+    """Write the files of calls that are made once in a run of the suite."""
+
+    def write(*calls: tuple[object, ...]) -> None:
+        for name, data in files_of(*calls).items():
+            Path(name).write_bytes(data)
+
+    return write
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def test_what_torchtitan_runs_against_its_habits_runs_here():
         ("llama3-8B", 16, {}),
         ("llama3-70B", 64, {"add": {"dp_shard": [16], "compile_scope": ["blocks"]}}),
         ("qwen3-30B-a3B", 16, {"fix": {"expert_tensor_par": 0, "tensor_par": 1}}),
-        ("mistral-7B", 16, {"fix": {"optimizer_impl": "foreach"}}),
+        ("mistral-7B", 32, {"fix": {"optimizer_impl": "foreach"}}),
     ],
 )
 def test_what_is_written_is_read_as_it_was(model, num_procs, options):
