@@ -57,10 +57,9 @@ def test_a_number_of_processors_is_planned(run):
 
 
 def test_campaigns_of_the_catalog_run(run):
-    case = ("bloom-176B", "bloom-176B_a100x384", "a100_80g_sxm", "--campaign", "bloom_366B")
-    code, out, err = run("campaign", *case)
+    code, out, err = run("campaign", *LLAMA, "--campaign", "llama3-70B_15T")
     assert (code, err) == (0, "")
-    assert "Training of BLOOM 176B" in out
+    assert "15 T tokens" in out
 
 
 @pytest.mark.parametrize(
