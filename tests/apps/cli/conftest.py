@@ -13,6 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from calculon.apps.cli.main import main
+from calculon.apps.report.text_tables import Table
+from calculon.apps.views import report_file
+from calculon.apps.views.validation_tables import STUDIES
 from tests.helpers import ROOT, document
 from tests.store import stored
 
@@ -59,6 +62,13 @@ def made(run):
             Path(name).write_bytes(data)
 
     return write
+
+
+@pytest.fixture
+def unvalidated(monkeypatch):
+    """Leave the studies of validation, which take most of its time, out of a report."""
+    empty = Table(STUDIES[1], [])
+    monkeypatch.setattr(report_file, "validation_of", lambda system, edition, group="": empty)
 
 
 @pytest.fixture

@@ -167,7 +167,10 @@ def test_the_examples_are_understood(run):
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    [
+        pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.large),
+        (signal.SIGTERM, 143, "terminated"),
+    ],
 )
 def test_a_signal_ends_it_at_once_also_while_it_searches(number, code, word):
     command = [sys.executable, "-m", "calculon", "explore", "deepseek-v3", "h100", "2048"]

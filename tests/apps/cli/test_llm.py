@@ -366,8 +366,8 @@ def test_notes_in_a_spec_are_silent(run, spec, key):
     ("model", "changes"),
     [
         ({}, ["--set", "system.mem1.GiB=3"]),
-        ({"num_blocks": 100_000}, []),
-        ({"num_blocks": 8_000, "seq_size": 1_024_000}, []),
+        pytest.param({"num_blocks": 100_000}, [], marks=pytest.mark.large),
+        pytest.param({"num_blocks": 8_000, "seq_size": 1_024_000}, [], marks=pytest.mark.large),
     ],
 )
 def test_what_is_far_from_fitting_is_refused_soon(run, tmp_path, model, changes):

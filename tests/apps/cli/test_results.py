@@ -171,6 +171,7 @@ def test_a_file_of_statistics_says_its_edition(made):
     assert read_results(["published.json"])[0].edition == "sc23"
 
 
+@pytest.mark.usefixtures("unvalidated")
 def test_an_interval_that_is_none_is_left_out(run, made):
     made(("llm", *TODAY, "today.json"))
     raw = json.loads(Path("today.json").read_text())
@@ -346,8 +347,9 @@ def test_a_device_has_no_hash():
         file_document("model", "/dev/zero", "zero")
 
 
-def test_members_that_a_layer_lacks_are_0(run):
-    run("llm", *ARGUMENTS, "stats.json", "-l")
+@pytest.mark.usefixtures("unvalidated")
+def test_members_that_a_layer_lacks_are_0(run, made):
+    made(("llm", *ARGUMENTS, "stats.json", "-l"))
     document = json.loads(Path("stats.json").read_text())
     for layer in document["layers"]:
         del layer["optimizer"]

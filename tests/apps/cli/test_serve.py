@@ -256,9 +256,9 @@ def test_a_missing_workload_says_how_it_is_stated(run):
 
 
 @pytest.fixture
-def served_file(run):
+def served_file(made):
     asked = ("llama3-8B", "1", "h100", "--prompt", "900", "--output", "300", "--tpot", "20ms")
-    assert run("serve", *asked, "-o", "served.json").code == 0
+    made(("serve", *asked, "-o", "served.json"))
     return "served.json"
 
 

@@ -131,6 +131,7 @@ def test_bad_questions(run, files, arguments, message):
     assert message in err
 
 
+@pytest.mark.usefixtures("unvalidated")
 def test_a_page_has_each_deployment_with_its_picture(run, files):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     code, out, err = run("report", *files, "-o", "served.html")
@@ -148,6 +149,7 @@ def test_a_page_has_each_deployment_with_its_picture(run, files):
     assert "<svg " not in Path("old.html").read_text()
 
 
+@pytest.mark.usefixtures("unvalidated")
 def test_the_page_of_a_question(run, served):
     asked = ("--prompt", "900", "--output-tokens", "300")
     assert run("report", "llama3-8B,1,h100", *asked, "-o", "served.html").code == 0
