@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 import calculon
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -62,9 +60,8 @@ def test_campaigns_of_the_catalog_run(run):
     assert "15 T tokens" in out
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_input_is_one_message_with_exit_code_2(run):
+    rows = [
         ((), "campaign: tokens: expected the length of the run"),
         (("--tokens", "many"), "--tokens: "),
         (("--tokens", "1T", "--campaign", "nothere"), "nothere: expected a campaign file"),
@@ -72,10 +69,9 @@ def test_campaigns_of_the_catalog_run(run):
         (("--tokens", "1T", "--set", "campaign.reliability.restrt=5"), "did you mean 'restart'"),
         (("--tokens", "1T", "--carbon", "atlantis"), "--carbon: "),
         (("--tokens", "1T", "-o", "run.csv"), "run.csv"),
-    ],
-)
-def test_bad_input_is_one_message_with_exit_code_2(run, options, message):
-    code, out, err = run("campaign", *LLAMA, *options)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
+    ]
+    for options, message in rows:
+        code, out, err = run("campaign", *LLAMA, *options)
+        assert (code, out) == (2, ""), options
+        assert message in err
+        assert err.count("\n") == 1

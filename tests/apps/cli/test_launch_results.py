@@ -55,8 +55,10 @@ def test_the_order_of_results_does_not_turn_the_changes_round(run, files):
     assert any(one["words"].startswith("drop --recompute-granularity") for one in told["changes"])
 
 
-def test_the_changes_in_another_dialect(run, files):
-    out = run("compare", *files, "--dialect", "megatron-bridge", "--format", "markdown").out
+def test_a_launch_file_in_place_of_an_execution_and_changes_in_another_dialect(run, files, folder):
+    triple = f"llama3-8B,{folder / 'run.sh'},h100_80g_sxm"
+    options = ("--dialect", "megatron-bridge", "--format", "markdown")
+    out = run("compare", f"mine={triple}", files[1], *options).out
     assert "**Settings of Megatron-Bridge, from A to B" in out
     assert "| drop | model.recompute_granularity: full |" in out
 
@@ -76,12 +78,6 @@ def test_specs_may_be_named(run, files):
     code, out, _ = run("compare", files[0], f"other={files[0].partition('=')[2]}", *SPECS)
     assert code == 0
     assert "Settings of" not in out  # which are the same
-
-
-def test_a_launch_file_in_place_of_an_execution(run, files, folder):
-    triple = f"llama3-8B,{folder / 'run.sh'},h100_80g_sxm"
-    out = run("compare", triple, files[1]).out
-    assert "Settings of Megatron-LM, from A to B" in out
 
 
 def test_a_launch_file_needs_a_system(run, files):
@@ -115,24 +111,24 @@ def test_another_model_than_that_of_mine_is_told(run, files):
     assert "num_blocks 32, not 40" in err
 
 
-def test_the_best_plan_is_emitted(run, best):
-    code, out, err = run(*QUESTION, "--emit", "megatron-bridge")
+def test_the_best_plan_is_emitted_on_standard_output(run, best, tmp_path):
+    answer = tmp_path / "answer.json"
+    code, out, err = run(*QUESTION, "--emit", "megatron-bridge", "-o", answer)
     assert (code, err) == (0, "")
-    assert out == calculon.export_flags(best, "megatron-bridge")
-    assert yaml.safe_load(out)["model"]["num_layers"] == 32
+    assert out.replace(f"Output: {answer}\n", "") == calculon.export_flags(best, "megatron-bridge")
+    assert (
+        yaml.safe_load(calculon.export_flags(best, "megatron-bridge"))["model"]["num_layers"] == 32
+    )
+    assert json.loads(answer.read_text())["plans"]
 
 
 def test_a_file_is_emitted_beside_the_page(run, tmp_path):
-    script, answer = tmp_path / "run.sh", tmp_path / "answer.json"
+    script = tmp_path / "run.sh"
     code, out, _ = run(*QUESTION, "--emit", f"megatron-lm:{script}", "--tokens", "1T")
     assert code == 0
     assert out.startswith("Plan for llama3-8B")
     assert out.endswith(f"Output: {script}\n")
     assert f"--train-samples {-(-(10**12) // 8192)}" in script.read_text()
-    code, out, _ = run(*QUESTION, "--emit", "megatron-lm", "-o", str(answer))
-    assert code == 0
-    assert out.startswith(f"Output: {answer}\n#!/bin/bash") or "#!/bin/bash" in out
-    assert json.loads(answer.read_text())["plans"]
 
 
 @pytest.mark.parametrize(

@@ -236,14 +236,14 @@ BAD_EXECUTIONS = {
 }
 
 
-@pytest.mark.parametrize(("changes", "message"), BAD_EXECUTIONS.values(), ids=BAD_EXECUTIONS)
-def test_a_bad_execution_is_explained(run, execution, tmp_path, changes, message):
-    file = execution(**changes)
-    code, out, err = run("llm", MODEL, file, SYSTEM, "stats.json")
-    assert (code, out) == (2, "")
-    assert err.startswith(f"calculon: error: {file}: ")
-    assert message in err
-    assert not (tmp_path / "stats.json").exists()
+def test_a_bad_execution_is_explained(run, execution, tmp_path):
+    for name, (changes, message) in BAD_EXECUTIONS.items():
+        file = execution(**changes)
+        code, out, err = run("llm", MODEL, file, SYSTEM, "stats.json")
+        assert (code, out) == (2, ""), name
+        assert err.startswith(f"calculon: error: {file}: ")
+        assert message in err
+        assert not (tmp_path / "stats.json").exists()
 
 
 def test_a_missing_field_is_named(run, tmp_path):
@@ -281,11 +281,11 @@ BAD_SYSTEMS = {
 }
 
 
-@pytest.mark.parametrize(("changes", "message"), BAD_SYSTEMS.values(), ids=BAD_SYSTEMS)
-def test_a_bad_system_is_explained(run, spec, changes, message):
-    code, _, err = run("llm", MODEL, EXECUTION, spec("systems", SYSTEM, **changes), "-")
-    assert code == 2
-    assert message in err
+def test_a_bad_system_is_explained(run, spec):
+    for name, (changes, message) in BAD_SYSTEMS.items():
+        code, _, err = run("llm", MODEL, EXECUTION, spec("systems", SYSTEM, **changes), "-")
+        assert code == 2, name
+        assert message in err
 
 
 BAD_FILES = {
@@ -298,12 +298,12 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.parametrize(("file", "data", "message"), BAD_FILES.values(), ids=BAD_FILES)
-def test_a_bad_file_is_explained(run, tmp_path, file, data, message):
-    (tmp_path / file).write_bytes(data)
-    code, _, err = run("llm", f"./{file}", EXECUTION, SYSTEM, "-")
-    assert code == 2
-    assert message in err
+def test_a_bad_file_is_explained(run, tmp_path):
+    for name, (file, data, message) in BAD_FILES.items():
+        (tmp_path / file).write_bytes(data)
+        code, _, err = run("llm", f"./{file}", EXECUTION, SYSTEM, "-")
+        assert code == 2, name
+        assert message in err
 
 
 def test_an_unknown_name_hints_at_the_nearest(run):
@@ -329,16 +329,16 @@ BAD_OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize(("outputs", "message"), BAD_OUTPUTS.values(), ids=BAD_OUTPUTS)
-def test_outputs_are_checked_before_any_work(run, monkeypatch, tmp_path, outputs, message):
+def test_outputs_are_checked_before_any_work(run, monkeypatch, tmp_path):
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "input.json").write_text("{}")
     monkeypatch.setattr("calculon.estimate", None)
-    model = "input.json" if outputs == ("input.json",) else MODEL
-    code, _, err = run("llm", model, EXECUTION, SYSTEM, *outputs)
-    assert code == 2
-    assert message in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.json", "input.json"]
+    for name, (outputs, message) in BAD_OUTPUTS.items():
+        model = "input.json" if outputs == ("input.json",) else MODEL
+        code, _, err = run("llm", model, EXECUTION, SYSTEM, *outputs)
+        assert code == 2, name
+        assert message in err
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.json", "input.json"]
 
 
 def test_standard_input_serves_one_spec(run):

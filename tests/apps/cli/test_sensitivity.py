@@ -103,9 +103,8 @@ def test_changes_hold_for_this_call(run, found):
     assert changed["value"] < found.value
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
+def test_mistakes_are_told_in_one_message(run):
+    rows = [
         ((*EXAMPLE, "--range", "x"), 2, "expected a share between 0 and 1"),
         ((*EXAMPLE, "--range", "calibrated"), 2, "no part of a100_80g was calibrated"),
         ((*EXAMPLE, "--of", "total"), 2, "expected a statistic"),
@@ -115,12 +114,11 @@ def test_changes_hold_for_this_call(run, found):
         ((*EXAMPLE, "--against", "nothing"), 2, "a name of the catalog"),
         ((*EXAMPLE, "--set", "system.mem1.GiB=10"), 1, "tier-1 memory of a100_80g"),
         (("llama-3.1-405b", "8", "h100"), 1, "no plan fits"),
-    ],
-)
-def test_mistakes_are_told_in_one_message(run, arguments, code, text):
-    done = run("sensitivity", *arguments)
-    assert (done.code, done.out) == (code, "")
-    assert text in " ".join(done.err.split())
+    ]
+    for arguments, code, text in rows:
+        done = run("sensitivity", *arguments)
+        assert (done.code, done.out) == (code, ""), arguments
+        assert text in " ".join(done.err.split())
 
 
 def test_a_count_is_planned_first(run):

@@ -114,21 +114,19 @@ def test_deployments_of_a_search_stand_side_by_side(run):
         assert message in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_questions(run, files):
+    rows = [
         (("compare", "a.json"), "2 to 26 deployments to compare"),
         (("compare", "a.json", "llama3-8B,llama3-8B_h100x64,h100"), "expected a deployment, as"),
         (("compare", "a.json", "b.json", "--edition", "sc23"), "corrected, which serving exists"),
         (("compare", "a.json", "b.json", "--model", "llama3-8B"), "--model: expected executions"),
         (("compare", "a.json", "llama3-8B,1,h100"), "prompt"),
         (("report", "a.json", "--tokens", "1T", "-o", "x.html"), "executions, which are trained"),
-    ],
-)
-def test_bad_questions(run, files, arguments, message):
-    code, _, err = run(*arguments)
-    assert code == 2
-    assert message in err
+    ]
+    for arguments, message in rows:
+        code, _, err = run(*arguments)
+        assert code == 2, arguments
+        assert message in err
 
 
 @pytest.mark.usefixtures("unvalidated")
@@ -193,9 +191,8 @@ def test_a_damaged_document_says_where():
         assert place[-1] in error.value.problems[0].field
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
+def test_what_is_no_deployment_is_named(run, files):
+    rows = [
         ("bad.json", "bad.json: expected a JSON document, found "),
         ("empty.json", "empty.json: expected a JSON document, found an empty file"),
         ("missing.json", "missing.json: expected a readable file, found no such file"),
@@ -205,18 +202,17 @@ def test_a_damaged_document_says_where():
         ("llama3-8B,1", "the JSON of serve, or MODEL,DEPLOYMENT,SYSTEM, found 'llama3-8B,1'"),
         ("llama3-8B,no,h100", "no: expected a deployment file"),
         ("llama3-8B,llama3-8B_h100x64,h100", "MODEL,DEPLOYMENT,SYSTEM, found an execution"),
-    ],
-)
-def test_what_is_no_deployment_is_named(run, files, other, message):
+    ]
     Path("bad.json").write_text("{")
     Path("empty.json").write_text("")
     Path("plain.json").write_text('{"num_procs": 8}')
     Path("folder").mkdir()
     names = [*SERVING_FIGURES]
     Path("table.csv").write_text(f"{','.join(names)}\n{','.join('1' for _ in names)}\n")
-    code, out, err = run("compare", "a.json", other)
-    assert (code, out) == (2, "")
-    assert message in err
+    for other, message in rows:
+        code, out, err = run("compare", "a.json", other)
+        assert (code, out) == (2, ""), other
+        assert message in err
 
 
 def test_a_table_of_deployments_has_no_report(run, files):
