@@ -8,7 +8,6 @@ from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.accelerate import ACCELERATE
 from calculon.launch.dialect import read, settings_of, write
-from calculon.launch.dialects import recognised
 from tests.launch.laws import refusal, round_trips, sampled
 
 PLAIN = {
@@ -162,7 +161,3 @@ def test_arguments_of_the_training_script_are_a_comment():
     assert "--max_steps 10" in line
     names = {row.partition(":")[0].strip() for row in text.splitlines() if row[:1] != "#"}
     assert names.isdisjoint(("per_device_train_batch_size", "max_steps"))  # accelerate has none
-
-
-def test_yaml_of_ours_is_no_file_of_accelerate():
-    assert recognised("tensor_par: 8\npipeline_par: 1\n", "plan.yaml") is None

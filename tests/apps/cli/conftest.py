@@ -72,6 +72,12 @@ def unvalidated(monkeypatch):
 
 
 @pytest.fixture
+def without_help(monkeypatch):
+    """Leave out what would help a deployment, which takes most of the time of an answer."""
+    monkeypatch.setattr("calculon.serving.serve.helps", lambda system, figure: ())
+
+
+@pytest.fixture
 def process(tmp_path):
     """Call the program as a process in an empty folder."""
 

@@ -156,7 +156,8 @@ def test_titles_say_what_was_set(run, arguments, titles):
 
 
 def test_a_search_finds_what_fits_the_changed_system(run):
-    degrees = ("--fix", "tensor_par=4", "--fix", "pipeline_par=1", "--quiet", "-v")
+    degrees = [f"--fix={one}" for one in ("tensor_par=4", "pipeline_par=1", "microbatch_size=1")]
+    degrees += ["--fix=weight_offload=false", "--quiet", "-v"]
     code, out, _ = run("loe", *SPACE, "-", *degrees)
     assert code == 0
     less = run("loe", *SPACE, "-", *degrees, "--set", "system.mem1.GiB=20")

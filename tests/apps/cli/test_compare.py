@@ -203,12 +203,6 @@ def test_says_what_is_wrong(run, arguments, code, expected):
     assert expected in found.err
 
 
-def test_an_execution_that_cannot_run(run, execution):
-    found = run("compare", A, f"megatron-1T,{execution(activation_recompute='none')},a100_80g")
-    assert found.code == 1
-    assert "calculon: infeasible:" in found.err
-
-
 TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 
 

@@ -73,7 +73,7 @@ def test_a_plan_of_ones_own_is_that_of_the_page(shown):
     assert found.plan == plan
 
 
-@pytest.mark.parametrize("file", ["run.sh", "plan.json"])
+@pytest.mark.parametrize("file", ["run.sh", pytest.param("plan.json", marks=pytest.mark.large)])
 def test_a_file_of_ones_own_is_shown_as_the_command_plans_it(shown, run, tmp_path, file):
     if file == "run.sh":
         exported = ("export-flags", "megatron-lm", "llama3-8B_h100x64", "llama3-8B", "-o", file)

@@ -65,12 +65,6 @@ def test_the_page_says_what_matters(run, option):
     assert all(len(line) <= 80 and line == line.rstrip() for line in out.splitlines())
 
 
-def test_all_statistics_are_printed_as_json(run):
-    code, out, err = run("llm", *ARGUMENTS, "-", "--format", "json")
-    assert (code, err) == (0, "")
-    assert json.loads(out) == calculon.estimate(*ARGUMENTS).stats
-
-
 def test_statistics_go_through_a_shell_redirection_that_appends(process, tmp_path):
     out = tmp_path / "all.txt"
     for _ in range(2):

@@ -339,7 +339,7 @@ RATE = re.compile(r"[\d.]+ calcs/sec")
 
 
 def test_where_nothing_fits_the_reasons_are_told(run):
-    result = run("loe", "llama3-70B", 8, 8, "bfloat16", "a100_40g_sxm", "-")
+    result = run(*["loe", "gpt3-13B", "1", "8", "bfloat16", "a100_40g_sxm", "-", "--edition", "corrected"])
     assert result.code == 1
     assert "0 fit" in result.out
     assert "tier-1 memory is too small" in result.out

@@ -191,7 +191,8 @@ def test_an_interval_that_is_none_is_left_out(run, made):
 @pytest.fixture(params=["found.json", "found.csv", "found.parquet"])
 def corrected(made, request):
     """A search of the corrected edition with a flash kernel, in every format."""
-    options = ("-t", 3, "--quiet", "--edition", "corrected", "--fix", "attn_impl=flash")
+    fix = ("--fix", "attn_impl=flash", "--fix", "tensor_par=4")
+    options = ("-t", 3, "--quiet", "--edition", "corrected", *fix)
     made(("loe", *FLASH, request.param, *options))
     return request.param
 

@@ -69,6 +69,7 @@ def test_other_formats(run, files, form):
     assert all(name in out for name in SERVING_FIGURES)
 
 
+@pytest.mark.usefixtures("without_help")
 def test_questions_stand_side_by_side(run):
     asked = ("llama3-8B,1,h100", "llama3-8B,1,a100_80g_sxm")
     code, out, _ = run("compare", *asked, *LENGTHS, "--set", "max_batch=8", "--format", "json")
@@ -95,6 +96,7 @@ def test_as_from_python(run, files, served):
         calculon.compare(one, calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"))
 
 
+@pytest.mark.usefixtures("without_help")
 def test_deployments_of_a_search_stand_side_by_side(run):
     asked = ("llama3-8B", "1,2", "h100", "best.json", *LENGTHS, "--fix", "token_budget=2048")
     assert run("sop", *asked, "-t", "2").code == 0
@@ -147,7 +149,7 @@ def test_a_page_has_each_deployment_with_its_picture(run, files):
     assert "<svg " not in Path("old.html").read_text()
 
 
-@pytest.mark.usefixtures("unvalidated")
+@pytest.mark.usefixtures("unvalidated", "without_help")
 def test_the_page_of_a_question(run, served):
     asked = ("--prompt", "900", "--output-tokens", "300")
     assert run("report", "llama3-8B,1,h100", *asked, "-o", "served.html").code == 0

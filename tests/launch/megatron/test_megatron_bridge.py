@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.errors import SpecError
 from calculon.estimate import estimate
 from calculon.launch.dialect import Dialect, Launch, read, settings_of, write
-from calculon.launch.dialects import DIALECTS, read_launch, recognised
+from calculon.launch.dialects import read_launch
 from calculon.launch.megatron.megatron_bridge import MEGATRON_BRIDGE, NEMO_1
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.presets import find_preset
@@ -170,9 +170,3 @@ def test_what_neither_can_say_is_refused_with_the_nearest():
     for dialect in BOTH:
         with pytest.raises(SpecError, match="tp_async: expected true, the nearest that"):
             settings_of(dialect, execution)
-
-
-def test_an_execution_of_ours_is_no_launch_file():
-    text = '{"num_procs": 8, "tensor_par": 2, "batch_size": 4, "microbatch_size": 1}'
-    assert recognised(text, "plan.json") is None
-    assert set(DIALECTS) >= {"megatron-lm", "megatron-bridge", "nemo"}

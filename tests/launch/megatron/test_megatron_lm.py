@@ -410,6 +410,13 @@ def test_what_is_written_is_read_again_and_costs_the_same(name, plan):
     assert estimate(launch.model, launch.execution, _system()).stats == before
 
 
+def _whole(**changes):
+    """Return the fields of a plan on 8 processors."""
+    plan = {"base": "megatron-lm", "tensor_par": 1, "pipeline_par": 1, "data_par": 8}
+    execution = inputs.execution(plan | {"num_procs": 8, "batch_size": 8} | changes)
+    return {field: getattr(execution, field) for field in NAMES}
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "nearest"),
     [
@@ -424,68 +431,28 @@ def test_what_is_written_is_read_again_and_costs_the_same(name, plan):
     ],
 )
 def test_what_no_flag_says_is_refused_by_field_with_the_nearest(changes, field, nearest):
-    plan = {
-        "base": "megatron-lm",
-        "num_procs": 8,
-        "tensor_par": 1,
-        "pipeline_par": 1,
-        "data_par": 8,
-    }
-    execution = inputs.execution({**plan, "batch_size": 64, **changes})
     with pytest.raises(SpecError) as caught:
-        settings_of(MEGATRON_LM, {name: getattr(execution, name) for name in NAMES})
+        settings_of(MEGATRON_LM, _whole(batch_size=64, **changes))
     assert caught.value.field == field
     assert nearest in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "name", ["llama3-70B", "deepseek-v3", "mixtral-8x22B", "gpt3-175B-hf", "qwen3-235B-A22B"]
-)
-def test_models_are_written_and_read_again(name):
-    plan = {
-        "base": "megatron-lm",
-        "num_procs": 8,
-        "tensor_par": 8,
-        "pipeline_par": 1,
-        "batch_size": 8,
-    }
-    execution = inputs.execution(plan)
-    model = inputs.model(name)
-    text = write(MEGATRON_LM, {field: getattr(execution, field) for field in NAMES}, model)
-    found = inputs.model(read(MEGATRON_LM, text, "run.sh").model)
-    for field, value in model.to_dict().items():
-        if field != "kv_heads" or value != model.attn_heads:
-            assert getattr(found, field) == value, field
+def test_models_are_written_and_read_again():
+    for name in ("llama3-70B", "deepseek-v3", "mixtral-8x22B", "gpt3-175B-hf", "qwen3-235B-A22B"):
+        model = inputs.model(name)
+        text = write(MEGATRON_LM, _whole(tensor_par=8, data_par=1), model)
+        found = inputs.model(read(MEGATRON_LM, text, "run.sh").model)
+        for field, value in model.to_dict().items():
+            if field != "kv_heads" or value != model.attn_heads:
+                assert getattr(found, field) == value, (name, field)
 
 
 def test_models_that_no_flag_describes_are_refused_by_field():
-    plan = {
-        "base": "megatron-lm",
-        "num_procs": 8,
-        "tensor_par": 8,
-        "pipeline_par": 1,
-        "batch_size": 8,
-    }
-    execution = inputs.execution(plan)
     with pytest.raises(SpecError, match="norms: expected 2"):
-        write(
-            MEGATRON_LM,
-            {field: getattr(execution, field) for field in NAMES},
-            inputs.model("gemma2-9B"),
-        )
+        write(MEGATRON_LM, _whole(), inputs.model("gemma2-9B"))
 
 
 def test_the_rest_of_a_campaign_is_written():
-    plan = {
-        "base": "megatron-lm",
-        "num_procs": 8,
-        "tensor_par": 1,
-        "pipeline_par": 1,
-        "batch_size": 8,
-    }
-    execution = inputs.execution(plan | {"seq_length": 4096})
-    whole = {field: getattr(execution, field) for field in NAMES}
     campaign = {"tokens": 4096 * 1000, "save_interval": 50}
-    assert (
-        read(MEGATRON_LM, write(MEGATRON_LM, whole, None, campaign), "run.sh").campaign == campaign
-    )
+    text = write(MEGATRON_LM, _whole(seq_length=4096), None, campaign)
+    assert read(MEGATRON_LM, text, "run.sh").campaign == campaign

@@ -175,11 +175,6 @@ def test_a_later_assignment_wins():
     assert _read("c.model.a = 4\nc.model.a = 8\n") == {"model.a": 8}
 
 
-def test_keywords_of_calls_are_settings_below_what_they_are_assigned_to():
-    text = "def f():\n    return Container(model=Provider(a=1), ddp=Ddp(b=True))\n"
-    assert _read(text) == {"model.a": 1, "ddp.b": True}
-
-
 def test_arguments_have_their_defaults_or_what_a_variable_says():
     text = "def f(tp: int = 8, pp=2):\n    return C(model=M(tp=tp, both=tp * pp))\n"
     assert _read(text) == {"model.tp": 8, "model.both": 16}
@@ -199,10 +194,6 @@ def test_functions_of_the_file_are_followed():
         "    layout(cfg.model)\n    return cfg\n"
     )
     assert _read(text) == {"model.stages": 3, "trainer.nodes": 8}
-
-
-def test_recursion_ends():
-    assert _read("def f():\n    c = C(a=1, b=f())\n    return c\n")["a"] == 1
 
 
 def test_functions_of_other_files_are_named_where_they_may_change_settings():

@@ -9,7 +9,6 @@ import calculon
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.dialect import read, settings_of, write
-from calculon.launch.dialects import DIALECTS, recognised
 from calculon.launch.titan.torchtitan import TORCHTITAN
 from calculon.launch.titan.torchtitan_files import MODELS, flavor_of
 from tests.launch.laws import collected, launch_of, refusal, round_trips, sampled
@@ -290,9 +289,3 @@ def test_a_model_that_it_does_not_have_is_handed_in():
 def test_models_are_found_by_their_shape():
     names = [one for one in MODELS if one[0] != "llama2" and one[1] != "kimi_k2"]
     assert [flavor_of(inputs.model(MODELS[one])) for one in names] == names
-
-
-def test_an_execution_of_ours_is_no_file_of_a_launcher():
-    text = '{"tensor_par": 8, "pipeline_par": 1, "data_par": 8}'
-    assert recognised(text, "plan.json") is None
-    assert list(DIALECTS)  # the order in which they are tried
