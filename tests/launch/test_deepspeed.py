@@ -133,9 +133,8 @@ def test_what_is_written_is_read_as_it_was(model, num_procs, options):
     assert round_trips(DEEPSPEED, model, system, executions) >= len(executions) // 3
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_choices_are_read_as_they_were_written():
+    rows = [
         {"zero_stage": "2", "data_par_overlap": True, "ddp_bucket_mib": 25},
         {"zero_stage": "3", "dp_shard": 4},
         {"zero_stage": "3", "fsdp_prefetch": 0},
@@ -144,22 +143,19 @@ def test_what_is_written_is_read_as_it_was(model, num_procs, options):
         {"datatype": "float16"},
         {"grad_dtype": "float32", "grad_comm_dtype": "float32"},
         {"seq_length": 4096},
-    ],
-    ids=str,
-)
-def test_choices_are_read_as_they_were_written(changes):
-    one = inputs.execution(PLAIN | changes)
-    text = write(DEEPSPEED, one.to_dict(), inputs.model("llama3-8B"))
-    launch = read(DEEPSPEED, text, "ds.json")
-    again = inputs.execution({**launch.execution, "seq_length": one.seq_length})
-    assert again == one
-    length = one.seq_length or inputs.model("llama3-8B").seq_size
-    assert f"seq_length: {length}, said by the training script" in json.loads(text)["_comment"]
+    ]
+    for changes in rows:
+        one = inputs.execution(PLAIN | changes)
+        text = write(DEEPSPEED, one.to_dict(), inputs.model("llama3-8B"))
+        launch = read(DEEPSPEED, text, "ds.json")
+        again = inputs.execution({**launch.execution, "seq_length": one.seq_length})
+        assert again == one
+        length = one.seq_length or inputs.model("llama3-8B").seq_size
+        assert f"seq_length: {length}, said by the training script" in json.loads(text)["_comment"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "near"),
-    [
+def test_what_it_cannot_say_is_refused_by_field():
+    rows = [
         ({"pipeline_par": 2, "data_par": 4}, "pipeline_par", "PipelineModule"),
         ({"zero_stage": "owner"}, "zero_stage", "3"),
         ({"zero_stage": "2", "data_par_overlap": True}, "ddp_bucket_mib", "954"),
@@ -168,18 +164,18 @@ def test_choices_are_read_as_they_were_written(changes):
         ({"tensor_par_overlap": "ring"}, "tensor_par_overlap", "none"),
         ({"context_par": 2, "data_par": 4, "cp_comm": "p2p"}, "cp_comm", "a2a"),
         ({"fp8_recipe": "delayed"}, "fp8_recipe", "none"),
-    ],
-)
-def test_what_it_cannot_say_is_refused_by_field(changes, field, near):
-    with pytest.raises(SpecError) as caught:
-        _settings(**changes)
-    (problem,) = caught.value.problems
-    assert problem.field == field
-    assert near in f"{problem.expected} {problem.hint}"
+    ]
+    for changes, field, near in rows:
+        with pytest.raises(SpecError) as caught:
+            _settings(**changes)
+        (problem,) = caught.value.problems
+        assert problem.field == field
+        assert near in f"{problem.expected} {problem.hint}"
 
 
-@pytest.mark.parametrize("text", ["[1]", "{", "", '{"a": 1', "zero_optimization: 1"])
-def test_what_is_no_json_object_is_refused(text):
-    assert recognised(text, "ds.json") is not DEEPSPEED
-    with pytest.raises(SpecError, match=r"ds\.json"):
-        read(DEEPSPEED, text, "ds.json", num_procs=8)
+def test_what_is_no_json_object_is_refused():
+    rows = ["[1]", "{", "", '{"a": 1', "zero_optimization: 1"]
+    for text in rows:
+        assert recognised(text, "ds.json") is not DEEPSPEED
+        with pytest.raises(SpecError, match=r"ds\.json"):
+            read(DEEPSPEED, text, "ds.json", num_procs=8)

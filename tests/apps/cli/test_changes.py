@@ -139,20 +139,17 @@ def test_a_length_of_the_model_that_does_not_count_is_told(run, tmp_path, stated
         assert json.loads(alone.out)["total_time"] == json.loads(done.out)["total_time"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "titles"),
-    [
+def test_titles_say_what_was_set(run):
+    rows = [
         (("llm", *LLAMA, "-"), "llama3-8B on 64 x h100_80g_sxm (mem1.GiB=94)"),
         (("collective", "all_reduce", "1GiB", 8, LLAMA[2]), "of h100_80g_sxm (mem1.GiB=94)"),
         (("matmul", 1024, 1024, 1024, LLAMA[2]), "on h100_80g_sxm (mem1.GiB=94)"),
         (("block", *LLAMA), "h100_80g_sxm (mem1.GiB=94)"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_titles_say_what_was_set(run, arguments, titles):
-    code, out, err = run(*arguments, "--set", "mem1.GiB=94")
-    assert (code, err) == (0, "")
-    assert titles in " ".join(out.split())
+    ]
+    for arguments, titles in rows:
+        code, out, err = run(*arguments, "--set", "mem1.GiB=94")
+        assert (code, err) == (0, "")
+        assert titles in " ".join(out.split())
 
 
 def test_a_search_finds_what_fits_the_changed_system(run):
@@ -168,20 +165,18 @@ def test_a_search_finds_what_fits_the_changed_system(run):
     assert many.out.splitlines()[-1] == "Output: all.csv"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_a_change_that_cannot_be_is_one_message(run):
+    rows = [
         (("llm", *LLAMA, "-", "--set", "mem1.GB=9"), "h100_80g_sxm: mem1.GB: expected a field"),
         (("llm", *LLAMA, "-", "--set", "mem1.GiB=x"), "h100_80g_sxm: mem1.GiB: expected a number"),
         (("loe", *SPACE, "-", "--set", "tensor_par=4"), "--set: tensor_par: expected a field of"),
         (("plot", "heatmap", "t.csv", "--set", "hidden=1", "-o", "x.png"), "--set: expected a sp"),
-    ],
-)
-def test_a_change_that_cannot_be_is_one_message(run, arguments, said):
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert len(err.splitlines()) == 1
+    ]
+    for arguments, said in rows:
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        assert said in err
+        assert len(err.splitlines()) == 1
 
 
 def test_a_text_with_a_colon_stays_a_text():

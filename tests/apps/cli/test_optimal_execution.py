@@ -183,20 +183,17 @@ def test_an_edition_is_said_and_written(run, tmp_path):
     assert "dition" not in run("loe", *SPACE, "-").out
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_what_only_the_corrected_edition_knows_says_so(run):
+    rows = [
         (["--fix", "attn_impl=flash"], "add --edition corrected"),
         (["--objective", "mfu"], "add --edition corrected"),
         (["--where", "mfu > 0.4"], "add --edition corrected"),
         (["--edition", "corected"], "did you mean 'corrected'?"),
-    ],
-    ids=str,
-)
-def test_what_only_the_corrected_edition_knows_says_so(run, options, words):
-    result = run("loe", *SPACE, "-", *options)
-    assert (result.code, result.out) == (2, "")
-    assert words in result.err
+    ]
+    for options, words in rows:
+        result = run("loe", *SPACE, "-", *options)
+        assert (result.code, result.out) == (2, "")
+        assert words in result.err
 
 
 @pytest.mark.parametrize("command", ["loe", "lae"])
@@ -339,7 +336,9 @@ RATE = re.compile(r"[\d.]+ calcs/sec")
 
 
 def test_where_nothing_fits_the_reasons_are_told(run):
-    result = run(*["loe", "gpt3-13B", "1", "8", "bfloat16", "a100_40g_sxm", "-", "--edition", "corrected"])
+    result = run(
+        *["loe", "gpt3-13B", "1", "8", "bfloat16", "a100_40g_sxm", "-", "--edition", "corrected"]
+    )
     assert result.code == 1
     assert "0 fit" in result.out
     assert "tier-1 memory is too small" in result.out

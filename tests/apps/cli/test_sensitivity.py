@@ -142,12 +142,6 @@ def test_a_run_has_prices_failures_and_checkpoints_beside_the_machine(run):
     assert "PyTorch blog" in out  # a default that counts, with its source
 
 
-def test_the_source_of_a_price_is_told(run):
-    out = run("sensitivity", *TODAY, "--tokens", "1T", "--of", "usd").out
-    price = calculon.campaign(*TODAY, tokens="1T").to_dict()["money"]["price"]
-    assert " ".join(f"{price['source']}, {price['date']}".split()) in " ".join(out.split())
-
-
 def test_a_campaign_asks_for_days(run):
     document = json.loads(run(*RUN, "-f", "json").out)
     assert (document["statistic"], document["unit"]) == ("days", "d")

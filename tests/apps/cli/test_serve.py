@@ -275,24 +275,22 @@ def test_a_prompt_and_an_output_are_a_workload_of_their_own(run, served_file):
     assert "tpot_limit" not in found
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_files_of_another_kind_are_named(run):
+    rows = [
         (("llama3-8B", "table.csv", "h100", *LENGTHS), "table.csv: expected a deployment, found a"),
         (("llama3-8B", "1", "h100", "--workload", "table.csv"), "expected a workload, found a"),
         (("llama3-8B", "1", "h100", "--workload", "d.yaml"), "a workload, found a deployment"),
         (("d.yaml", "1", "h100", *LENGTHS), "d.yaml: expected a model, found a deployment"),
         (("llama3-8B", "train.sh", "h100", *LENGTHS), "served, found a launcher of training"),
-    ],
-)
-def test_files_of_another_kind_are_named(run, arguments, message):
-    Path("table.csv").write_text("num_procs,tpot\n8,0.1\n")
-    Path("d.yaml").write_text("num_procs: 8\ntensor_par: 4\n")
-    Path("train.sh").write_bytes((root() / "examples/launch/llama3-8b.sh").read_bytes())
-    code, out, err = run("serve", *arguments)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1
+    ]
+    for arguments, message in rows:
+        Path("table.csv").write_text("num_procs,tpot\n8,0.1\n")
+        Path("d.yaml").write_text("num_procs: 8\ntensor_par: 4\n")
+        Path("train.sh").write_bytes((root() / "examples/launch/llama3-8b.sh").read_bytes())
+        code, out, err = run("serve", *arguments)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("load", "told"), [("--rate", 1), ("--users", 0)])

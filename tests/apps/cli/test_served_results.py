@@ -165,6 +165,7 @@ def test_a_document_is_read_as_it_was_written(served):
     assert read_document_of(document, "x.json") == found.to_dict()
 
 
+@pytest.mark.usefixtures("without_help")
 def test_a_damaged_document_says_where():
     drafts = {"draft": "ngram", "draft_tokens": 2, "acceptance": 0.5}
     found = calculon.serve("llama3-8B", 1, "h100", ASKED, tpot_limit=0.02, changes=drafts)

@@ -198,22 +198,20 @@ def test_defaults_of_vllm_are_those_of_the_machine(memory, system, expected):
     assert (found["max_batch"], found["token_budget"]) == expected
 
 
-@pytest.mark.parametrize(
-    ("engine", "changes", "field"),
-    [
+def test_what_an_engine_cannot_say_is_refused_by_field():
+    rows = [
         ("vllm", {"token_budget": 0}, "token_budget"),
         ("tensorrt-llm", {"token_budget": 0}, "token_budget"),
         ("vllm", {"expert_par": 2, "tensor_par": 4, "num_procs": 4}, "expert_par"),
         ("vllm", {"kv_dtype": "int8"}, "kv_dtype"),
         ("sglang", {"batching": "static"}, "batching"),
         ("tensorrt-llm", {"shared_heads": False}, "shared_heads"),
-    ],
-)
-def test_what_an_engine_cannot_say_is_refused_by_field(engine, changes, field):
-    drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8} | changes
-    with pytest.raises(SpecError) as error:
-        command_text(ENGINES[engine], drawn, DEFAULTS)
-    assert [one.field for one in error.value.problems] == [field]
+    ]
+    for engine, changes, field in rows:
+        drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8} | changes
+        with pytest.raises(SpecError) as error:
+            command_text(ENGINES[engine], drawn, DEFAULTS)
+        assert [one.field for one in error.value.problems] == [field]
 
 
 def test_an_open_field_is_as_the_engine_runs_it():
@@ -227,19 +225,17 @@ def test_an_open_field_is_as_the_engine_runs_it():
     assert "# admission: 'mean', not 'reserve'" in command_text(ENGINES["vllm"], drawn, DEFAULTS)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_values_without_a_meaning_are_refused():
+    rows = [
         ("vllm serve m -tp 0", "--tensor-parallel-size: expected at least 1, found 0"),
         ("vllm serve m --dtype float32", "--dtype: expected one of auto"),
         ("sglang serve --model m --tp 4 --ep 3", "expert_par: expected a divisor of --tp-size 4"),
         ("trtllm-serve m --tp_size 4 --ep_size 3", "expert_par: expected a divisor"),
         ("vllm serve m -tp $TP", "--env TP=VALUE"),
-    ],
-)
-def test_values_without_a_meaning_are_refused(text, message):
-    with pytest.raises(SpecError, match=message):
-        read_launch(text, "x.sh")
+    ]
+    for text, message in rows:
+        with pytest.raises(SpecError, match=message):
+            read_launch(text, "x.sh")
 
 
 def test_processors_are_whole_replicas():

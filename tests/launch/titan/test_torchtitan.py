@@ -87,18 +87,16 @@ def test_a_configuration_that_is_derived_from_another_says_so():
     assert any("llama3_debugmodel_float8" in note for note in launch.notes)
 
 
-@pytest.mark.parametrize(
-    ("parallelism", "fields"),
-    [
+def test_replicas_and_shards():
+    rows = [
         ("data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1", ("0", 0, True)),
         ("data_parallel_replicate_degree = 2", ("fsdp", 4, True)),
         ("data_parallel_shard_degree = 8", ("fsdp", 0, True)),
         ("tensor_parallel_degree = 8\ndata_parallel_shard_degree = 1", ("0", 0, False)),
-    ],
-)
-def test_replicas_and_shards(parallelism, fields):
-    found = _toml(parallelism=parallelism).execution
-    assert tuple(found[n] for n in ("zero_stage", "dp_shard", "data_par_overlap")) == fields
+    ]
+    for parallelism, fields in rows:
+        found = _toml(parallelism=parallelism).execution
+        assert tuple(found[n] for n in ("zero_stage", "dp_shard", "data_par_overlap")) == fields
 
 
 @pytest.mark.parametrize(
@@ -207,9 +205,8 @@ def test_what_is_written_is_read_as_it_was(model, num_procs, options):
     assert round_trips(TORCHTITAN, model, system, executions) >= len(executions) // 2
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_choices_are_read_as_they_were_written():
+    rows = [
         {"pp_schedule": "zbv", "pipeline_interleaving": 2},
         {"stage_blocks": "17-15"},
         {"zero_stage": "0", "optimizer_sharding": False, "reshard_after_forward": True},
@@ -218,17 +215,14 @@ def test_what_is_written_is_read_as_it_was(model, num_procs, options):
         {"launch_mode": "graph"},
         {"optimizer_impl": "foreach", "grad_comm_dtype": "bfloat16"},
         {"tensor_par_overlap": "ring"},
-    ],
-    ids=str,
-)
-def test_choices_are_read_as_they_were_written(changes):
-    one = inputs.execution(PLAIN | changes)
-    assert round_trips(TORCHTITAN, "llama3-8B", inputs.system("b200_sxm"), [one]) == 1
+    ]
+    for changes in rows:
+        one = inputs.execution(PLAIN | changes)
+        assert round_trips(TORCHTITAN, "llama3-8B", inputs.system("b200_sxm"), [one]) == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "near"),
-    [
+def test_what_it_cannot_say_is_refused_by_field():
+    rows = [
         ({"zero_stage": "2"}, "zero_stage", "fsdp"),
         ({"pp_schedule": "zb_h1"}, "pp_schedule", "zbv"),
         ({"first_stage_blocks": 15, "last_stage_blocks": 17}, "first_stage_blocks", "stage_blocks"),
@@ -243,14 +237,13 @@ def test_choices_are_read_as_they_were_written(changes):
         ({"optimizer_offload": True}, "optimizer_offload", "false"),
         ({"context_par": 2, "data_par": 2, "cp_comm": "p2p"}, "cp_comm", "all_gather"),
         ({"overlap_param_gather": True}, "overlap_param_gather", "false"),
-    ],
-)
-def test_what_it_cannot_say_is_refused_by_field(changes, field, near):
-    with pytest.raises(SpecError) as caught:
-        _settings(**changes)
-    (problem,) = caught.value.problems
-    assert problem.field == field
-    assert near in f"{problem.expected} {problem.hint}"
+    ]
+    for changes, field, near in rows:
+        with pytest.raises(SpecError) as caught:
+            _settings(**changes)
+        (problem,) = caught.value.problems
+        assert problem.field == field
+        assert near in f"{problem.expected} {problem.hint}"
 
 
 def test_factors_of_rows_are_the_nearest_to_those_of_tensors():
