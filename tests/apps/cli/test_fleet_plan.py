@@ -79,7 +79,7 @@ def test_what_cannot_be_asked_is_one_message(run):
 
 
 def test_days_of_a_plan_are_those_of_the_run_with_failures(run):
-    asked = ("plan", "llama-3-8b", "64", "h100", *TOKENS, "--mtbf", "1000h")
+    asked = ("plan", "gpt2-124M", "8", "h100", *TOKENS, "--mtbf", "1000h")
     code, out, _ = run(*asked)
     assert code == 0
     (line,) = (line for line in out.splitlines() if line.strip().startswith("goodput"))
