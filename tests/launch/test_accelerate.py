@@ -1,17 +1,15 @@
 """accelerate: its YAML configuration with FSDP, parallelism and DeepSpeed, in and out."""
 
+import re
+
 import pytest
 
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.accelerate import ACCELERATE
 from calculon.launch.dialect import read, settings_of, write
-from calculon.launch.dialects import recognised
-from calculon.plan.plan import Plan
-from calculon.plan.rules.check import REASONS, check
-from tests.launch.laws import collected, of_all_settings, round_trips, sampled
+from tests.launch.laws import refusal, round_trips, sampled
 
-FILES = collected("accelerate")
 PLAIN = {
     "base": "huggingface",
     "num_procs": 16,
@@ -23,36 +21,13 @@ PLAIN = {
 FSDP = "distributed_type: FSDP\nnum_processes: {procs}\nmixed_precision: bf16\n"
 
 
-def _procs(path):
-    return 16 if path.stem == "slurm_fsdp1" else None
-
-
 def _yaml(text, procs=8):
     return read(ACCELERATE, FSDP.format(procs=procs) + text, "config.yaml")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_no_setting_of_public_files_is_lost(path):
-    text = path.read_text()
-    assert text.startswith("# Source: github.com/")
-    assert recognised(text, str(path)) is ACCELERATE
-    launch = read(ACCELERATE, text, str(path), num_procs=_procs(path))
-    of_all_settings(launch, ACCELERATE.parse(text, str(path), {}))
-    assert not launch.unknown
-    assert not launch.unresolved
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_public_files_run_but_for_memory(path):
-    launch = read(ACCELERATE, path.read_text(), str(path), num_procs=_procs(path))
-    one, system = inputs.execution(dict(launch.execution)), inputs.system("h100_80g_sxm")
-    reason = check(inputs.model("qwen3-8B"), system, Plan.of(one))[0]
-    assert REASONS[int(reason)] in ("", "mem1_capacity")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_what_ranks_share():
+    """Of 16 processors, 8 in a node."""
+    rows = [
         ("", ("fsdp", True, 0)),
         ("fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD", ("fsdp", True, 0)),
         ("fsdp_config:\n  fsdp_sharding_strategy: 2", ("fsdp", False, 0)),
@@ -76,13 +51,11 @@ def test_public_files_run_but_for_memory(path):
             "  parallelism_config_cp_size: 2\n  parallelism_config_dp_shard_size: 4",
             ("fsdp", True, 8),
         ),
-    ],
-)
-def test_what_ranks_share(text, expected):
-    """Of 16 processors, 8 in a node."""
-    found = _yaml(text, 16).execution
+    ]
     names = ("zero_stage", "reshard_after_forward", "dp_shard")
-    assert tuple(found[name] for name in names) == expected
+    for text, expected in rows:
+        found = _yaml(text, 16).execution
+        assert tuple(found[name] for name in names) == expected, text
 
 
 def test_arguments_of_a_trainer_are_read_where_they_stand():
@@ -96,9 +69,8 @@ def test_arguments_of_a_trainer_are_read_where_they_stand():
     assert launch.notes == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_contradictions_have_both_numbers():
+    rows = [
         (
             "parallelism_config:\n  parallelism_config_tp_size: 3",
             r"degrees of 8 processors, found 3 \(tp 3",
@@ -112,11 +84,9 @@ def test_arguments_of_a_trainer_are_read_where_they_stand():
         ("gradient_accumulation_steps: many", "config.yaml:4: gradient_accumulation_steps"),
         ("distributed_type: MEGATRON_LM", "Hint: state its own format, such as megatron-lm"),
         ("mixed_precision: int4", "one of no, bf16, fp16, fp8"),
-    ],
-)
-def test_contradictions_have_both_numbers(text, message):
-    with pytest.raises(SpecError, match=message):
-        _yaml(text)
+    ]
+    wrong = [text for text, message in rows if not re.search(message, refusal(_yaml, text))]
+    assert wrong == []
 
 
 def test_processors_that_are_asked_for_are_those_of_the_file():
@@ -127,7 +97,7 @@ def test_processors_that_are_asked_for_are_those_of_the_file():
 @pytest.mark.parametrize(
     ("model", "num_procs", "options"),
     [
-        ("llama3-8B", 64, {"fix": {"grad_comm_dtype": "same"}}),
+        ("llama3-8B", 32, {"fix": {"grad_comm_dtype": "same"}}),
         ("qwen3-8B", 8, {"fix": {"grad_comm_dtype": "same", "ce_impl": ["fused", "eager"]}}),
         ("llama3-8B", 16, {"fix": {"grad_comm_dtype": "same", "context_par": 2}}),
         ("llama3-8B", 16, {"fix": {"grad_comm_dtype": "same", "tensor_par": 2}}),
@@ -138,9 +108,8 @@ def test_what_is_written_is_read_as_it_was(model, num_procs, options):
     assert round_trips(ACCELERATE, model, system, executions) == len(executions)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_choices_are_read_as_they_were_written():
+    rows = [
         {"zero_stage": "3"},
         {"zero_stage": "2", "data_par_overlap": False, "optimizer_offload": True},
         {"zero_stage": "0", "optimizer_sharding": False},
@@ -153,17 +122,14 @@ def test_what_is_written_is_read_as_it_was(model, num_procs, options):
         {"datatype": "float16"},
         {"context_par": 2, "data_par": 8, "cp_comm": "a2a", "zero_stage": "3"},
         {"context_par": 4, "data_par": 4, "cp_comm": "p2p"},
-    ],
-    ids=str,
-)
-def test_choices_are_read_as_they_were_written(changes):
-    one = inputs.execution(PLAIN | changes)
-    assert round_trips(ACCELERATE, "llama3.2-1B", inputs.system("h100_80g_sxm"), [one]) == 1
+    ]
+    for changes in rows:
+        one = inputs.execution(PLAIN | changes)
+        assert round_trips(ACCELERATE, "llama3.2-1B", inputs.system("h100_80g_sxm"), [one]) == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "near"),
-    [
+def test_what_it_cannot_say_is_refused_by_field():
+    rows = [
         ({"zero_stage": "owner"}, "zero_stage", "fsdp"),
         ({"zero_stage": "1"}, "data_par_overlap", "false"),
         ({"fsdp_prefetch": 2}, "fsdp_prefetch", "1"),
@@ -172,15 +138,14 @@ def test_choices_are_read_as_they_were_written(changes):
         ({"optimizer_offload": True}, "optimizer_offload", "DeepSpeed"),
         ({"optimizer": "muon"}, "optimizer", "adam"),
         ({"grad_comm_dtype": "float32"}, "grad_comm_dtype", "same"),
-    ],
-)
-def test_what_it_cannot_say_is_refused_by_field(changes, field, near):
-    one = inputs.execution(PLAIN | changes)
-    with pytest.raises(SpecError) as caught:
-        settings_of(ACCELERATE, one.to_dict(), inputs.model("llama3-8B"))
-    (problem,) = caught.value.problems
-    assert problem.field == field
-    assert near in f"{problem.expected} {problem.hint}"
+    ]
+    for changes, field, near in rows:
+        one = inputs.execution(PLAIN | changes)
+        with pytest.raises(SpecError) as caught:
+            settings_of(ACCELERATE, one.to_dict(), inputs.model("llama3-8B"))
+        (problem,) = caught.value.problems
+        assert problem.field == field
+        assert near in f"{problem.expected} {problem.hint}"
 
 
 def test_arguments_of_the_training_script_are_a_comment():
@@ -191,7 +156,3 @@ def test_arguments_of_the_training_script_are_a_comment():
     assert "--max_steps 10" in line
     names = {row.partition(":")[0].strip() for row in text.splitlines() if row[:1] != "#"}
     assert names.isdisjoint(("per_device_train_batch_size", "max_steps"))  # accelerate has none
-
-
-def test_yaml_of_ours_is_no_file_of_accelerate():
-    assert recognised("tensor_par: 8\npipeline_par: 1\n", "plan.yaml") is None

@@ -1,6 +1,7 @@
 """The form of dialects: what rows read, write and leave over, on a launcher that is made up."""
 
 import json
+import re
 
 import pytest
 
@@ -20,6 +21,7 @@ from calculon.launch.dialect import (
 )
 from calculon.launch.rows import named, number, switch
 from calculon.plan.plan import NAMES
+from tests.launch.laws import refusal
 
 
 def _parse(text, file, variables):
@@ -111,18 +113,17 @@ def test_what_an_execution_needs_and_the_file_does_not_say_is_an_error():
     assert launch.execution["tensor_par"] == 4
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_values_without_meaning_are_errors():
+    rows = [
         ({"tp": "two"}, "a whole number, found 'two'"),
         ({"batch": True}, "a whole number, found true"),
         ({"clip": 3}, "true or false, found 3"),
         ({"loss": "slow"}, "one of plain, fast, found 'slow'"),
-    ],
-)
-def test_values_without_meaning_are_errors(settings, words):
-    with pytest.raises(SpecError, match=words):
-        _read(**settings)
+    ]
+    wrong = [
+        settings for settings, words in rows if not re.search(words, refusal(_read, **settings))
+    ]
+    assert wrong == []
 
 
 def test_processors_that_are_asked_for_hold_against_the_file():
@@ -165,9 +166,6 @@ def test_files_begin_with_the_version_that_they_were_written_for():
     assert document["head"] == ["Launcher, written for 1.0: 8 processors"]
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(3, "3"), (True, "true"), ("a b", "a b"), ([1, "x"], "1 x"), (Unresolved("$A"), "$A")],
-)
-def test_values_are_shown_as_a_message_has_them(value, text):
-    assert plain(value) == text
+def test_values_are_shown_as_a_message_has_them():
+    rows = [(3, "3"), (True, "true"), ("a b", "a b"), ([1, "x"], "1 x"), (Unresolved("$A"), "$A")]
+    assert [plain(value) for value, _ in rows] == [text for _, text in rows]

@@ -11,9 +11,8 @@ from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.launch.dialect import read
 from calculon.launch.dialects import DIALECTS, find_dialect, recognised
-from calculon.launch.launch_files import launched_execution, lost_in_words, read_launch_file
+from calculon.launch.launch_files import lost_in_words, read_launch_file
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
-from calculon.spec import catalog
 from calculon.spec.decode import SpecWarning
 from tests.helpers import ROOT
 
@@ -44,13 +43,6 @@ def test_changes_are_made_to_what_a_script_says(tmp_path):
         inputs.execution(str(script))
     changed = Changed(str(script), {"num_procs": 16})
     assert inputs.execution(changed).data_par == 8
-
-
-def test_specs_are_no_launch_files():
-    for kind in ("model", "system", "execution", "study"):
-        for path in [*catalog.names(kind).values()][:5]:
-            assert recognised(path.read_text(encoding="utf-8"), str(path)) is None, path
-            assert launched_execution(str(path)) is None
 
 
 def test_what_is_neither_is_told_as_before(tmp_path):

@@ -1,16 +1,23 @@
 """A way to call the program inside the test, and one to call it as a process."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tempfile
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from calculon.apps.cli.main import main
+from calculon.apps.report.text_tables import Table
+from calculon.apps.views import report_file
+from calculon.apps.views.validation_tables import STUDIES
 from tests.helpers import ROOT, document
+from tests.store import stored
 
 ARGUMENTS = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 """The example: Megatron-1T on 3,072 A100s."""
@@ -35,6 +42,39 @@ def run(capsys, monkeypatch, tmp_path):
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@stored
+def files_of(*calls: tuple[object, ...]) -> dict[str, bytes]:
+    """Return the files that successful calls of the program write in an empty folder, by name."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()):
+        for arguments in calls:
+            assert main([str(argument) for argument in arguments]) == 0
+        return {path.name: path.read_bytes() for path in Path().iterdir()}
+
+
+@pytest.fixture
+def made(run):
+    """Write the files of calls that are made once in a run of the suite."""
+
+    def write(*calls: tuple[object, ...]) -> None:
+        for name, data in files_of(*calls).items():
+            Path(name).write_bytes(data)
+
+    return write
+
+
+@pytest.fixture
+def unvalidated(monkeypatch):
+    """Leave the studies of validation, which take most of its time, out of a report."""
+    empty = Table(STUDIES[1], [])
+    monkeypatch.setattr(report_file, "validation_of", lambda system, edition, group="": empty)
+
+
+@pytest.fixture
+def without_help(monkeypatch):
+    """Leave out what would help a deployment, which takes most of the time of an answer."""
+    monkeypatch.setattr("calculon.serving.serve.helps", lambda system, figure: ())
 
 
 @pytest.fixture

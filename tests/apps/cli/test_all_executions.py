@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 import calculon
 from calculon.inputs import system
@@ -14,8 +13,8 @@ SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
 NARROW = ("--fix", "tensor_par=8", "--fix", "weight_offload=false")
 
 
-@pytest.mark.parametrize("name", ["all.csv", "all.csv.gz"])
-def test_a_condition_that_keeps_nothing_leaves_an_older_file_alone(run, name):
+def test_a_condition_that_keeps_nothing_leaves_an_older_file_alone(run):
+    name = "all.csv.gz"
     assert run("lae", *SPACE, name, *NARROW).code == 0
     before = Path(name).read_bytes()
     nothing = run("lae", *SPACE, name, *NARROW, "--where", "total_time < 0")

@@ -33,7 +33,6 @@ def test_the_page_names_operators_passes_collectives_and_sums(run):
     assert lines[-1].split()[-2] == f"{whole * 1e6:.3f}"
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -45,13 +44,13 @@ def test_the_page_names_operators_passes_collectives_and_sums(run):
     ],
     ids=lambda arguments: " ".join(arguments[3:]) or arguments[0],
 )
-def test_nothing_is_cut_at_any_width(run, monkeypatch, width, arguments):
-    monkeypatch.setenv("COLUMNS", str(width))
-    out = run("block", *arguments).out
-    assert max(map(len, out.splitlines())) <= width
-    assert "\u2026" not in out
-    tables = 1 if width >= 160 else 3
-    assert sum("forward  " in line and "agrad  " in line for line in out.splitlines()) == tables
+def test_nothing_is_cut_at_any_width(run, monkeypatch, arguments):
+    for width, tables in ((80, 3), (160, 1)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = run("block", *arguments).out
+        assert max(map(len, out.splitlines())) <= width
+        assert "\u2026" not in out
+        assert sum("forward  " in line and "agrad  " in line for line in out.splitlines()) == tables
 
 
 def test_the_document_has_everything_and_a_file_is_the_same(run, tmp_path):
@@ -95,9 +94,8 @@ def test_set_changes_fields_of_the_execution(run):
     assert "MlpBlock_Mlp1_Sum" in names
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_input_is_one_message(run):
+    rows = [
         (
             ("--set", "tp_asnyc=true"),
             "--set: tp_asnyc: expected a field of the model, execution or system",
@@ -112,13 +110,12 @@ def test_set_changes_fields_of_the_execution(run):
             "edition: expected corrected, which nanogpt-mlp: mlp_bias=true needs",
         ),
         (("-o", "block.txt"), "block.txt: expected"),
-    ],
-)
-def test_bad_input_is_one_message(run, arguments, message):
-    code, out, err = run("block", *SEED, *arguments)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert len(err.splitlines()) == 1
+    ]
+    for arguments, message in rows:
+        code, out, err = run("block", *SEED, *arguments)
+        assert (code, out) == (2, ""), arguments
+        assert message in err
+        assert len(err.splitlines()) == 1
 
 
 def test_what_cannot_run_says_so(run):

@@ -167,11 +167,12 @@ def test_files_of_statistics_stay_as_they_are(run):
     assert [one["edition"] for one in found["results"]] == ["sc23", "corrected"]
 
 
-@pytest.mark.parametrize("text", ["sc24", "sc23,sc24", "", "sc23,,corrected"])
-def test_an_unknown_edition(run, text):
-    found = run("compare", A, "--edition", text)
-    assert found.code == 2
-    assert "expected one of sc23, corrected" in found.err
+def test_an_unknown_edition(run):
+    rows = ["sc24", "sc23,sc24", "", "sc23,,corrected"]
+    for text in rows:
+        found = run("compare", A, "--edition", text)
+        assert found.code == 2
+        assert "expected one of sc23, corrected" in found.err
 
 
 def test_an_execution_that_fits_in_one_edition_only(run, execution):
@@ -189,24 +190,16 @@ def test_results_without_inputs(run):
     assert "Memory, tier 1: A 79.55 GiB, B 79.55 GiB (+0.0 %)" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "expected"),
-    [
+def test_says_what_is_wrong(run):
+    rows = [
         ([A], 2, "expected 2 to 26 results to compare, found 1"),
         ([A, "x.json"], 2, "x.json: expected a readable file"),
         ([], 2, "the following arguments are required: RESULT"),
-    ],
-)
-def test_says_what_is_wrong(run, arguments, code, expected):
-    found = run("compare", *arguments)
-    assert found.code == code
-    assert expected in found.err
-
-
-def test_an_execution_that_cannot_run(run, execution):
-    found = run("compare", A, f"megatron-1T,{execution(activation_recompute='none')},a100_80g")
-    assert found.code == 1
-    assert "calculon: infeasible:" in found.err
+    ]
+    for arguments, code, expected in rows:
+        found = run("compare", *arguments)
+        assert found.code == code
+        assert expected in found.err
 
 
 TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"

@@ -62,9 +62,8 @@ def test_one_rank_sends_nothing_and_a_torus_has_no_libraries(run):
     assert list(found(run, "mixtral-8x7B", 8, "tpu_v5p")) == ["allgather", "alltoall"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
+def test_what_is_wrong_is_said(run):
+    rows = [
         (("llama3-8B", 8, SYSTEM), 2, "num_experts: expected 1 or more, found 0"),
         (
             (MODEL, 3, SYSTEM),
@@ -75,9 +74,8 @@ def test_one_rank_sends_nothing_and_a_torus_has_no_libraries(run):
         ((MODEL, 0, SYSTEM), 2, "RANKS"),
         ((MODEL, 8, SYSTEM, "-g", 3), 2, "--per-node"),
         ((MODEL, 8, SYSTEM, "-d", "bf16"), 2, "bfloat16"),
-    ],
-)
-def test_what_is_wrong_is_said(run, arguments, code, text):
-    done = run("dispatch", *arguments)
-    assert done.code == code
-    assert text in done.err
+    ]
+    for arguments, code, text in rows:
+        done = run("dispatch", *arguments)
+        assert done.code == code, arguments
+        assert text in done.err

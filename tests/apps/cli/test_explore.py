@@ -73,7 +73,7 @@ def test_a_plan_of_ones_own_is_that_of_the_page(shown):
     assert found.plan == plan
 
 
-@pytest.mark.parametrize("file", ["run.sh", "plan.json"])
+@pytest.mark.parametrize("file", ["run.sh", pytest.param("plan.json", marks=pytest.mark.large)])
 def test_a_file_of_ones_own_is_shown_as_the_command_plans_it(shown, run, tmp_path, file):
     if file == "run.sh":
         exported = ("export-flags", "megatron-lm", "llama3-8B_h100x64", "llama3-8B", "-o", file)
@@ -97,9 +97,8 @@ def test_a_model_of_ones_own_has_a_name_on_the_page(shown, tmp_path):
     assert Answers(Offer("small.json")).question(found).model.num_blocks == 30
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_what_means_nothing_is_said_before_anything_is_served(run, monkeypatch):
+    rows = [
         ("llama3-8B 64 h100 --set system.name=x", "expected a number"),
         ("llama3-8B 64 h100 --set system.name=4", "no such field"),
         ("llama3-8B 64 h100 --mine datatype=float16", "--dtype"),
@@ -110,13 +109,12 @@ def test_a_model_of_ones_own_has_a_name_on_the_page(shown, tmp_path):
         ("llama3-8B 64 h100 --port 99999", "65535"),
         ("llama9 64 h100", "llama9"),
         ("llama3-8B many h100", "many"),
-    ],
-)
-def test_what_means_nothing_is_said_before_anything_is_served(run, monkeypatch, arguments, message):
+    ]
     monkeypatch.setattr(listening, "serve", lambda *_: pytest.fail("served"))
-    code, out, err = run("explore", "--no-browser", *arguments.split())
-    assert (code, out) == (2, "")
-    assert message in err
+    for arguments, message in rows:
+        code, out, err = run("explore", "--no-browser", *arguments.split())
+        assert (code, out) == (2, ""), arguments
+        assert message in err
 
 
 def test_a_port_that_is_taken_is_refused_where_it_is_asked_for(run):
@@ -167,7 +165,10 @@ def test_the_examples_are_understood(run):
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+    [
+        pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.large),
+        (signal.SIGTERM, 143, "terminated"),
+    ],
 )
 def test_a_signal_ends_it_at_once_also_while_it_searches(number, code, word):
     command = [sys.executable, "-m", "calculon", "explore", "deepseek-v3", "h100", "2048"]

@@ -4,6 +4,10 @@ import html
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.usefixtures("unvalidated")
+
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 

@@ -69,6 +69,7 @@ def test_other_formats(run, files, form):
     assert all(name in out for name in SERVING_FIGURES)
 
 
+@pytest.mark.usefixtures("without_help")
 def test_questions_stand_side_by_side(run):
     asked = ("llama3-8B,1,h100", "llama3-8B,1,a100_80g_sxm")
     code, out, _ = run("compare", *asked, *LENGTHS, "--set", "max_batch=8", "--format", "json")
@@ -95,6 +96,7 @@ def test_as_from_python(run, files, served):
         calculon.compare(one, calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"))
 
 
+@pytest.mark.usefixtures("without_help")
 def test_deployments_of_a_search_stand_side_by_side(run):
     asked = ("llama3-8B", "1,2", "h100", "best.json", *LENGTHS, "--fix", "token_budget=2048")
     assert run("sop", *asked, "-t", "2").code == 0
@@ -114,23 +116,22 @@ def test_deployments_of_a_search_stand_side_by_side(run):
         assert message in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_questions(run, files):
+    rows = [
         (("compare", "a.json"), "2 to 26 deployments to compare"),
         (("compare", "a.json", "llama3-8B,llama3-8B_h100x64,h100"), "expected a deployment, as"),
         (("compare", "a.json", "b.json", "--edition", "sc23"), "corrected, which serving exists"),
         (("compare", "a.json", "b.json", "--model", "llama3-8B"), "--model: expected executions"),
         (("compare", "a.json", "llama3-8B,1,h100"), "prompt"),
         (("report", "a.json", "--tokens", "1T", "-o", "x.html"), "executions, which are trained"),
-    ],
-)
-def test_bad_questions(run, files, arguments, message):
-    code, _, err = run(*arguments)
-    assert code == 2
-    assert message in err
+    ]
+    for arguments, message in rows:
+        code, _, err = run(*arguments)
+        assert code == 2, arguments
+        assert message in err
 
 
+@pytest.mark.usefixtures("unvalidated")
 def test_a_page_has_each_deployment_with_its_picture(run, files):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     code, out, err = run("report", *files, "-o", "served.html")
@@ -148,6 +149,7 @@ def test_a_page_has_each_deployment_with_its_picture(run, files):
     assert "<svg " not in Path("old.html").read_text()
 
 
+@pytest.mark.usefixtures("unvalidated", "without_help")
 def test_the_page_of_a_question(run, served):
     asked = ("--prompt", "900", "--output-tokens", "300")
     assert run("report", "llama3-8B,1,h100", *asked, "-o", "served.html").code == 0
@@ -163,6 +165,7 @@ def test_a_document_is_read_as_it_was_written(served):
     assert read_document_of(document, "x.json") == found.to_dict()
 
 
+@pytest.mark.usefixtures("without_help")
 def test_a_damaged_document_says_where():
     drafts = {"draft": "ngram", "draft_tokens": 2, "acceptance": 0.5}
     found = calculon.serve("llama3-8B", 1, "h100", ASKED, tpot_limit=0.02, changes=drafts)
@@ -191,9 +194,8 @@ def test_a_damaged_document_says_where():
         assert place[-1] in error.value.problems[0].field
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
+def test_what_is_no_deployment_is_named(run, files):
+    rows = [
         ("bad.json", "bad.json: expected a JSON document, found "),
         ("empty.json", "empty.json: expected a JSON document, found an empty file"),
         ("missing.json", "missing.json: expected a readable file, found no such file"),
@@ -203,18 +205,17 @@ def test_a_damaged_document_says_where():
         ("llama3-8B,1", "the JSON of serve, or MODEL,DEPLOYMENT,SYSTEM, found 'llama3-8B,1'"),
         ("llama3-8B,no,h100", "no: expected a deployment file"),
         ("llama3-8B,llama3-8B_h100x64,h100", "MODEL,DEPLOYMENT,SYSTEM, found an execution"),
-    ],
-)
-def test_what_is_no_deployment_is_named(run, files, other, message):
+    ]
     Path("bad.json").write_text("{")
     Path("empty.json").write_text("")
     Path("plain.json").write_text('{"num_procs": 8}')
     Path("folder").mkdir()
     names = [*SERVING_FIGURES]
     Path("table.csv").write_text(f"{','.join(names)}\n{','.join('1' for _ in names)}\n")
-    code, out, err = run("compare", "a.json", other)
-    assert (code, out) == (2, "")
-    assert message in err
+    for other, message in rows:
+        code, out, err = run("compare", "a.json", other)
+        assert (code, out) == (2, ""), other
+        assert message in err
 
 
 def test_a_table_of_deployments_has_no_report(run, files):

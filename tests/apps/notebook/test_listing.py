@@ -14,12 +14,12 @@ from tests.apps.cli.conftest import run
 __all__ = ["run"]
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_the_catalog_is_that_of_the_command(run, kind):
-    rows = list(csv.DictReader(io.StringIO(run("catalog", kind, "--format", "csv").out)))
-    frame = calculon.catalog(kind)
-    assert frame["name"].tolist() == [row["name"] for row in rows]
-    assert frame.columns.tolist() == [*rows[0]]
+def test_the_catalog_is_that_of_the_command(run):
+    for kind in TABLES:
+        rows = list(csv.DictReader(io.StringIO(run("catalog", kind, "--format", "csv").out)))
+        frame = calculon.catalog(kind)
+        assert frame["name"].tolist() == [row["name"] for row in rows], kind
+        assert frame.columns.tolist() == [*rows[0]]
 
 
 def test_rows_are_chosen_by_name_family_and_condition():

@@ -21,6 +21,7 @@ from calculon.apps.report.why_page import WhyPage
 from calculon.apps.views.estimate_result import result_of
 from calculon.errors import in_words
 from calculon.units import scaled
+from tests.apps.notebook import results
 from tests.apps.notebook.test_markup import HOSTILE, checked
 from tests.helpers import ROOT, document
 
@@ -43,37 +44,34 @@ def words_of(renderable):
     return words(re.sub(r"[█▏▎▍▌▋▊▉░]+", " ", console.export_text()))
 
 
-@pytest.mark.parametrize("case", [LLAMA, PUBLISHED], ids=["corrected", "sc23"])
-def test_an_estimate_says_all_of_its_page(case):
-    estimate = calculon.estimate(*case)
-    found = checked(estimate._repr_html_())
-    told = set(words(found.text))
-    assert [word for word in words_of(Page(result_of(estimate))) if word not in told] == []
+def unsaid(result, page):
+    """Return the words of a page in a terminal that the HTML of a result does not have."""
+    told = set(words(checked(result._repr_html_()).text))
+    return [word for word in words_of(page) if word not in told]
+
+
+def test_estimates_say_all_of_their_page():
+    for estimate in (results.estimate_of(), calculon.estimate(*PUBLISHED)):
+        assert unsaid(estimate, Page(result_of(estimate))) == []
 
 
 def test_an_answer_says_all_of_its_page():
-    answer = calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
-    found = checked(answer._repr_html_())
+    answer = results.answer()
     preset = answer.question.preset
     page = PlanPage(answer.to_dict(), result_of(answer.best), preset.usual, preset.words)
-    told = set(words(found.text))
-    assert [word for word in words_of(page) if word not in told] == []
+    assert unsaid(answer, page) == []
 
 
 def test_a_whole_run_says_all_of_its_page():
     run = calculon.campaign("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", tokens="1T")
-    found = checked(run._repr_html_())
     page = CampaignPage(run.to_dict(), result_of(run.main.estimate), run.preset.usual)
-    told = set(words(found.text))
-    assert [word for word in words_of(page) if word not in told] == []
+    assert unsaid(run, page) == []
 
 
 def test_fleets_say_all_of_their_page():
-    run = {"tokens": "1T", "deadline": "60d"}
-    found = calculon.plan("llama-3-8b", "32,64", "h100", campaign=run, objective="usd")
+    found = results.fleets()
     page = FleetPage(found.to_dict(), found.preset.usual, found.frameworks)
-    told = set(words(checked(found._repr_html_()).text))
-    assert [word for word in words_of(page) if word not in told] == []
+    assert unsaid(found, page) == []
 
 
 def test_deployments_say_all_of_their_pages():
@@ -89,8 +87,7 @@ def test_deployments_say_all_of_their_pages():
         (best, DeploymentsPage(best.to_dict(), [best.objectives[0].statistic])),
     )
     for result, page in pages:
-        told = set(words(checked(result._repr_html_()).text))
-        assert [word for word in words_of(page) if word not in told] == []
+        assert unsaid(result, page) == []
     text = checked(both._repr_html_()).text
     assert "h100_80g_sxm" in text
     assert " differ, " in text
@@ -99,13 +96,13 @@ def test_deployments_say_all_of_their_pages():
 
 
 def test_an_answer_without_a_plan_says_why():
-    text = checked(calculon.plan("llama-3.1-405b", 8, "h100")._repr_html_()).text
+    text = checked(results.no_answer()._repr_html_()).text
     assert "No plan fits" in text
 
 
 @pytest.fixture(scope="module")
 def found():
-    return calculon.search("megatron-22B", "a100_80g", 8, 8, top=ROWS + 7)
+    return results.found()
 
 
 def test_a_search_has_its_first_winners(found):
@@ -116,7 +113,7 @@ def test_a_search_has_its_first_winners(found):
 
 
 def test_a_search_that_found_nothing_has_reasons():
-    nothing = calculon.search("gpt3-175B", "a100_80g", 2, 8)
+    nothing = results.found_nothing()
     text = checked(nothing._repr_html_()).text
     (reason, count), *_ = nothing.counts.reasons.most_common(1)
     assert in_words(reason) in text
@@ -157,12 +154,12 @@ def test_a_table_of_executions(found):
 def test_specs_have_their_figures():
     model, system = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
     shape = checked(model._repr_html_()).text
-    assert scaled(calculon.estimate(*LLAMA).stats["parameters"]) in shape
+    assert scaled(results.estimate_of().stats["parameters"]) in shape
     assert all(name in shape for name in document("models", "llama3-8B") if name != "about")
     machine = checked(system._repr_html_()).text
     assert "80 GiB at 3,350 GB/s" in machine
     assert machine.count("processors at") == len(system.networks)
-    execution = calculon.estimate(*LLAMA).execution
+    execution = results.estimate_of().execution
     plan = checked(execution._repr_html_()).text
     assert "TP 2, PP 4" in plan
     assert "optimizer_sharding" in plan
@@ -186,10 +183,7 @@ def test_a_sweep_has_units_and_reasons():
 
 
 def test_a_comparison_has_the_differences():
-    one, other = (
-        calculon.estimate(*LLAMA),
-        calculon.estimate(LLAMA[0], "llama3-8B_h100x64", LLAMA[2]),
-    )
+    one, other = results.estimate_of(), results.estimate_of(results.ONE)
     both = calculon.compare(mine=one, best=other)
     text = checked(both._repr_html_()).text
     assert "A: mine (edition corrected), B: best (edition corrected)" in text
@@ -217,25 +211,20 @@ def test_every_public_result_is_shown():
 
 
 def test_advice_says_all_of_its_page():
-    answer = calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
+    answer = results.answer()
     way = calculon.waterfall(answer.mine.estimate, answer.best)
     text = checked(way._repr_html_()).text
-    assert all(step.words.replace(" -> ", " -> ") in text for step in way.steps)
-    why = calculon.why("llama-3-8b", answer.best.execution, "h100_80g_sxm")
-    shown = WhyPage(why.to_dict(), result_of(why.estimate), why.preset.usual)
-    found = set(words(checked(why._repr_html_()).text))
-    assert [word for word in words_of(shown) if word not in found] == []
-    large = answer.best.execution.to_dict() | {"microbatch_size": 16}
-    mended = calculon.why("llama-3-8b", large, "h100_80g_sxm")
-    text = checked(mended._repr_html_()).text
+    assert all(step.words in text for step in way.steps)
+    why = calculon.why(*PUBLISHED)
+    assert unsaid(why, WhyPage(why.to_dict(), result_of(why.estimate), why.preset.usual)) == []
+    plan = document("examples", PUBLISHED[1]) | {"activation_recompute": "none"}
+    text = checked(calculon.why(PUBLISHED[0], plan, PUBLISHED[2])._repr_html_()).text
     assert "cannot run" in text
     assert "What would do" in text
-    told = calculon.sensitivity(answer.best.model, answer.best.execution, answer.best.system)
-    found = set(words(checked(told._repr_html_()).text))
-    shown = SensitivityPage(told.to_dict(), told.preset.usual)
+    told = calculon.sensitivity(*LLAMA)
     bars = re.compile(r"[^\w.,%/+<-]+")
-    missing = [word for word in words_of(shown) if word not in found and not bars.fullmatch(word)]
-    assert missing == []
+    missing = unsaid(told, SensitivityPage(told.to_dict(), told.preset.usual))
+    assert [word for word in missing if not bars.fullmatch(word)] == []
 
 
 def test_a_launch_file_has_its_settings():

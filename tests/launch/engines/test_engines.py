@@ -1,13 +1,11 @@
 """Commands of engines: no option is lost, what is written is read as it was, and shares of memory are converted."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import read
-from calculon.launch.dialects import DIALECTS, ENGINES, read_launch, recognised, recognised_engine
+from calculon.launch.dialects import DIALECTS, ENGINES, read_launch
 from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
 from calculon.launch.server import RankBytes, Server
 from calculon.serving.engine_scripts import deployment_defaults
@@ -15,20 +13,8 @@ from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
 from calculon.spec.fields import spec_fields
 from calculon.units import GIB
-from tests.launch.laws import SCRIPTS, of_all_settings
+from tests.launch.laws import OF_ENGINES, SCRIPTS, launch_of
 
-FOLDERS = {"vllm": "vllm", "sglang": "sglang", "tensorrt_llm": "tensorrt-llm"}
-FILES = [path for folder in FOLDERS for path in sorted((SCRIPTS / folder).iterdir())]
-VARIABLES = {
-    "TP": "8",
-    "CONC": "64",
-    "EP_SIZE": "4",
-    "DP_ATTENTION": "false",
-    "MODEL": "some/model",
-    "MAX_MODEL_LEN": "10240",
-    "ISL": "1024",
-    "OSL": "8192",
-}
 DEFAULTS = deployment_defaults()
 SIZES = {"weights": 20 * GIB, "activation": 2 * GIB, "capacity": 80 * GIB}
 
@@ -40,43 +26,8 @@ def _rank(fields):
 SERVER = Server("h100_80g_sxm", 80 * GIB, _rank)
 
 
-def _id(path: Path) -> str:
-    return f"{path.parent.name}/{path.name}"
-
-
-def _launch(path):
-    return read_launch(path.read_text(), str(path), variables=VARIABLES)
-
-
-@pytest.mark.parametrize("path", FILES, ids=_id)
-def test_no_option_of_a_public_file_is_lost(path):
-    launch = _launch(path)
-    assert launch.dialect.name == FOLDERS[path.parent.name]
-    parsed = launch.dialect.parse(path.read_text(), str(path), VARIABLES)
-    of_all_settings(launch, parsed)
-    assert not launch.unknown
-    assert not launch.execution
-    assert Deployment(**{n: v for n, v in launch.deployment.items() if n != "reserve_gib"})
-
-
-@pytest.mark.parametrize("path", FILES, ids=_id)
-def test_a_server_is_no_training(path):
-    assert recognised(path.read_text(), str(path)) is None
-
-
-@pytest.mark.parametrize("folder", sorted({p.name for p in SCRIPTS.iterdir()} - FOLDERS.keys()))
-def test_a_training_is_no_server(folder):
-    for path in (SCRIPTS / folder).iterdir():
-        assert recognised_engine(path.read_text(), str(path)) is None, path
-
-
-def _fields(name):
-    return _launch(next(path for path in FILES if _id(path) == name)).deployment
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
+def test_public_files_say_their_deployment():
+    rows = [
         ("vllm/llama70b_fp8_h200.sh", {"tensor_par": 8, "kv_dtype": "float8", "max_batch": 64}),
         ("vllm/llama3.3_70b_recipe.sh", {"num_procs": 1, "max_batch": 512, "token_budget": 8192}),
         ("vllm/qwen3_coder_bf16.sh", {"tensor_par": 8, "max_batch": 1024, "admission": "mean"}),
@@ -88,26 +39,24 @@ def _fields(name):
         ("tensorrt_llm/gptoss_mxfp4_b200.sh", {"memory_fraction": 0.85, "token_budget": 20000}),
         ("tensorrt_llm/deepseek_r1_attention_dp.sh", {"attn_data_par": 8, "max_batch": 8 * 1024}),
         ("tensorrt_llm/qwen3.yaml", {"memory_fraction": 0.8, "kv_block": 32}),
-    ],
-)
-def test_public_files_say_their_deployment(name, expected):
-    found = _fields(name)
-    assert {field: found[field] for field in expected} == expected
+    ]
+    for name, expected in rows:
+        found = launch_of(SCRIPTS / name).deployment
+        assert {field: found[field] for field in expected} == expected, name
 
 
 def test_several_commands_that_start_a_server_are_told():
     path = SCRIPTS / "sglang/deepseek_r1_fp8_h200.sh"
-    either = {name: value for name, value in VARIABLES.items() if name != "OSL"}
+    either = {name: value for name, value in OF_ENGINES.items() if name != "OSL"}
     notes = read_launch(path.read_text(), str(path), variables=either).notes
     assert "2 commands start a server: that with the most options counts" in notes
 
 
 def test_narrow_weights_that_only_a_name_says_are_told():
-    notes = _launch(SCRIPTS / "vllm/qwen3_coder_fp8.sh").notes
+    notes = launch_of(SCRIPTS / "vllm/qwen3_coder_fp8.sh").notes
     assert any("its name says FP8" in one for one in notes)
-    assert not any(
-        "its name says" in one for one in _launch(SCRIPTS / "vllm/qwen3_coder_bf16.sh").notes
-    )
+    wide = launch_of(SCRIPTS / "vllm/qwen3_coder_bf16.sh").notes
+    assert not any("its name says" in one for one in wide)
 
 
 def test_a_configuration_of_drafts_that_is_nested_too_deeply_is_refused(tmp_path):
@@ -115,7 +64,7 @@ def test_a_configuration_of_drafts_that_is_nested_too_deeply_is_refused(tmp_path
     script = tmp_path / "run.sh"
     script.write_text(f"vllm serve m -tp 4 --speculative-config '{deep}'\n")
     with pytest.raises(SpecError, match="an object in JSON"):
-        _launch(script)
+        read_launch(script.read_text(), str(script))
 
 
 _DRAFTS: list[dict[str, object]] = [
@@ -160,7 +109,7 @@ def _drawn(random):
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 def test_what_is_written_is_read_as_it_was(engine):
     random, written = np.random.default_rng(3), 0
-    for _ in range(400):
+    for _ in range(200):
         drawn = _drawn(random)
         try:
             read_deployment({n: value for n, value in drawn.items() if value is not None})
@@ -249,22 +198,20 @@ def test_defaults_of_vllm_are_those_of_the_machine(memory, system, expected):
     assert (found["max_batch"], found["token_budget"]) == expected
 
 
-@pytest.mark.parametrize(
-    ("engine", "changes", "field"),
-    [
+def test_what_an_engine_cannot_say_is_refused_by_field():
+    rows = [
         ("vllm", {"token_budget": 0}, "token_budget"),
         ("tensorrt-llm", {"token_budget": 0}, "token_budget"),
         ("vllm", {"expert_par": 2, "tensor_par": 4, "num_procs": 4}, "expert_par"),
         ("vllm", {"kv_dtype": "int8"}, "kv_dtype"),
         ("sglang", {"batching": "static"}, "batching"),
         ("tensorrt-llm", {"shared_heads": False}, "shared_heads"),
-    ],
-)
-def test_what_an_engine_cannot_say_is_refused_by_field(engine, changes, field):
-    drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8} | changes
-    with pytest.raises(SpecError) as error:
-        command_text(ENGINES[engine], drawn, DEFAULTS)
-    assert [one.field for one in error.value.problems] == [field]
+    ]
+    for engine, changes, field in rows:
+        drawn = DEFAULTS | {"num_procs": 1, "max_batch": 8} | changes
+        with pytest.raises(SpecError) as error:
+            command_text(ENGINES[engine], drawn, DEFAULTS)
+        assert [one.field for one in error.value.problems] == [field]
 
 
 def test_an_open_field_is_as_the_engine_runs_it():
@@ -278,19 +225,17 @@ def test_an_open_field_is_as_the_engine_runs_it():
     assert "# admission: 'mean', not 'reserve'" in command_text(ENGINES["vllm"], drawn, DEFAULTS)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_values_without_a_meaning_are_refused():
+    rows = [
         ("vllm serve m -tp 0", "--tensor-parallel-size: expected at least 1, found 0"),
         ("vllm serve m --dtype float32", "--dtype: expected one of auto"),
         ("sglang serve --model m --tp 4 --ep 3", "expert_par: expected a divisor of --tp-size 4"),
         ("trtllm-serve m --tp_size 4 --ep_size 3", "expert_par: expected a divisor"),
         ("vllm serve m -tp $TP", "--env TP=VALUE"),
-    ],
-)
-def test_values_without_a_meaning_are_refused(text, message):
-    with pytest.raises(SpecError, match=message):
-        read_launch(text, "x.sh")
+    ]
+    for text, message in rows:
+        with pytest.raises(SpecError, match=message):
+            read_launch(text, "x.sh")
 
 
 def test_processors_are_whole_replicas():

@@ -1,11 +1,13 @@
 """The function of a file that makes its configuration."""
 
 import ast
+import re
 
 import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.texts.python_entry import Function, entry
+from tests.launch.laws import refusal
 
 
 def _entry(text, recipe="", variables=()):
@@ -17,9 +19,8 @@ def _entry(text, recipe="", variables=()):
 A, B = "def a():\n    return C(x=1)\n", "def b():\n    return C(x=2)\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
+def test_one_is_found():
+    rows = [
         (A, "a"),
         (f"{A}def b():\n    return 4096\n", "a"),
         (f"{A}def _b():\n    return C()\n", "a"),
@@ -30,10 +31,9 @@ A, B = "def a():\n    return C(x=1)\n", "def b():\n    return C(x=2)\n"
         (f"{A}{B}def pretrain_recipe():\n    return C()\n", "pretrain_recipe"),
         (f"{A}def b_pretrain():\n    return C()\n", "b_pretrain"),
         ("async def a():\n    return C()\n", "a"),
-    ],
-)
-def test_one_is_found(text, name):
-    assert _entry(text) == name
+    ]
+    wrong = [(text, found) for text, name in rows if (found := _entry(text)) != name]
+    assert wrong == []
 
 
 def test_one_is_chosen_by_its_name():
@@ -46,16 +46,15 @@ def test_one_whose_arguments_are_known_is_as_good_as_any():
         _entry(text, variables={"size"})
 
 
-@pytest.mark.parametrize(
-    ("text", "recipe", "words"),
-    [
+def test_what_is_not_clear_is_asked():
+    rows = [
         (A + B, "", "found 2: a, b. Hint: import-flags --env recipe=b reads that one"),
         ("def a():\n    return 1\ndef b():\n    return 2\n", "", "one recipe, found 2: a, b"),
         (A + B, "c", "one of the functions a, b, found 'c'"),
         ("def llama3_8b():\n    return A(x=1)", "llama3_8", "did you mean 'llama3_8b'"),
         ("def a():\n    pass\n", "", "a function that returns a configuration, or settings"),
-    ],
-)
-def test_what_is_not_clear_is_asked(text, recipe, words):
-    with pytest.raises(SpecError, match=words):
-        _entry(text, recipe)
+    ]
+    wrong = [
+        text for text, recipe, words in rows if not re.search(words, refusal(_entry, text, recipe))
+    ]
+    assert wrong == []
