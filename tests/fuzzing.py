@@ -29,89 +29,25 @@ from calculon.apps.cli.main import main
 from calculon.frozen import dataclass
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 from tests.hostile import FILES
+from tests.spec.configurations import DEEPSEEK_V3, QWEN3_30B, llama
 
 EXIT_CODES = (0, 1, 2)
 SEARCH = ("loe", "megatron-126M", "8:16:x2", "16", "float16", "a100_80g")
 
 NUMBERS = (
-    0,
-    -0.0,
-    1,
-    -1,
-    2,
-    1.5,
-    2**31,
-    2**53 + 1,
-    2**63,
-    10**400,
-    1e-320,
-    1e-9,
-    1e300,
-    float("nan"),
-    float("inf"),
+    *(0, -0.0, 1, -1, 2, 1.5, 2**31, 2**53 + 1, 2**63, 10**400),
+    *(1e-320, 1e-9, 1e300, float("nan"), float("inf")),
 )
 WORDS = (
-    "",
-    "float16",
-    "full",
-    "none",
-    "true",
-    "1e3",
-    "nan",
-    "x" * 200,
-    "\ud800",
-    "é",
-    "=1+1",
-    "\x1b[31m",
-    "../x",
-    "{a}",
+    *("", "float16", "full", "none", "true", "1e3", "nan", "x" * 200),
+    *("\ud800", "é", "=1+1", "\x1b[31m", "../x", "{a}"),
 )
 KEYS = ("float32", "ext", "name", "", "base", "networks[0].size", "mem1.GBps", "__class__")
 TOKENS = (
-    *(
-        b"\0",
-        b"\n",
-        b"\r\n",
-        b"\t",
-        b",",
-        b'"',
-        b"'",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b":",
-        b"- ",
-        b"#",
-        b"&a ",
-        b"*a",
-        b"<<: *a",
-    ),
-    *(
-        b"!!int x",
-        b"!!bool x",
-        b"!!set {a}",
-        b"!!timestamp x",
-        b"!!python/object:os.system x",
-        b"2001-02-03",
-        b"\xff\xfe",
-    ),
-    *(
-        b"nan",
-        b"inf",
-        b"-1",
-        b"1e999",
-        b"9" * 400,
-        b"null",
-        b"true",
-        b"~",
-        b"|",
-        b">",
-        b"? ",
-        b"%",
-        b"@",
-        b"`",
-    ),
+    *(b"\0", b"\n", b"\r\n", b"\t", b",", b'"', b"'", b"{", b"}", b"[", b"]", b":", b"- ", b"#"),
+    *(b"&a ", b"*a", b"<<: *a", b"!!int x", b"!!bool x", b"!!set {a}", b"!!timestamp x"),
+    *(b"!!python/object:os.system x", b"2001-02-03", b"\xff\xfe", b"nan", b"inf", b"-1", b"1e999"),
+    *(b"9" * 400, b"null", b"true", b"~", b"|", b">", b"? ", b"%", b"@", b"`"),
 )
 
 
@@ -269,16 +205,8 @@ def targets(folder: Path) -> tuple[Target, ...]:
         Target(
             "training log",
             (
-                "calibrate",
-                "h100_80g_sxm",
-                "--training",
-                "{}",
-                "--fit",
-                "mem1",
-                "--hold-out",
-                "0",
-                "-o",
-                "-",
+                *("calibrate", "h100_80g_sxm", "--training", "{}", "--fit", "mem1"),
+                *("--hold-out", "0", "-o", "-"),
             ),
             (TRAINING,),
             (".csv",),
@@ -366,56 +294,7 @@ STUDY = {
     "quantities": {"dollars": 2.5, "total": "dollars * num_procs"},
     "summary": {"columns": "model", "rows": ["mem1.GBps"], "best": {"rate": "sample_rate"}},
 }
-CONFIGURATION = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-05,
-    "rope_scaling": None,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "vocab_size": 128256,
-}
-CONFIGURATIONS = (
-    CONFIGURATION,
-    CONFIGURATION
-    | {
-        "architectures": ["DeepseekV3ForCausalLM"],
-        "model_type": "deepseek_v3",
-        "num_key_value_heads": 32,
-        "kv_lora_rank": 512,
-        "q_lora_rank": 1536,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-        "n_routed_experts": 64,
-        "n_shared_experts": 1,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 2048,
-        "first_k_dense_replace": 3,
-        "n_group": 8,
-        "topk_group": 4,
-        "num_nextn_predict_layers": 1,
-        "topk_method": "noaux_tc",
-    },
-    CONFIGURATION
-    | {
-        "architectures": ["Qwen3MoeForCausalLM"],
-        "model_type": "qwen3_moe",
-        "head_dim": 128,
-        "num_experts": 64,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768,
-        "decoder_sparse_step": 1,
-        "mlp_only_layers": [],
-    },
-)
+CONFIGURATIONS = (llama(), DEEPSEEK_V3, QWEN3_30B)
 MIXTURES = (
     {
         "hidden": 1024,
@@ -693,16 +572,8 @@ def change_document(draw: random.Random, raw: Any) -> Any:
 
 
 SWAPS = (
-    [[1, 2], [3]],
-    [{}],
-    {"size": 8},
-    [None],
-    ["a"],
-    {"": 0},
-    [[0, 0.5]],
-    [True],
-    {"list": [1, 2]},
-    "1:9:x2",
+    *([[1, 2], [3]], [{}], {"size": 8}, [None], ["a"], {"": 0}),
+    *([[0, 0.5]], [True], {"list": [1, 2]}, "1:9:x2"),
 )
 
 

@@ -40,12 +40,18 @@ COMMANDS = (
 )
 
 
+SLOW = ("why ", "compare llama3-8B,8")
+
+
+def few(command, system):
+    """Return whether the full suite prints a page: each on one machine that borrows, the quickest on all."""
+    return command in ONE_PAGE or (system == GRACE and not command.startswith(SLOW))
+
+
 @pytest.mark.parametrize(
     ("command", "system"),
     [
-        pytest.param(command, system, marks=[] if command in ONE_PAGE else [pytest.mark.large])
-        if system != GRACE
-        else (command, system)
+        pytest.param(command, system, marks=[pytest.mark.large] * (not few(command, system)))
         for command, system in itertools.product(COMMANDS, NOTES)
     ],
 )

@@ -313,14 +313,15 @@ def test_runs_that_cannot_be_written_are_refused(run, words, message):
 
 
 def test_sources_stand_in_every_format(run):
-    words = ("lv", "--study", "sc21", "--edition", "corrected")
-    title = "Whole steps: each source alike"
+    def printed(study, form):
+        return run("lv", "--study", study, "--edition", "corrected", "--format", form).out
+
     for form in ("text", "markdown", "html"):
-        assert title in run(*words, "--format", form).out
-    (found,) = json.loads(run(*words, "--format", "json").out)["sources"]
+        assert "Whole steps: each source alike" in printed("mt_nlg", form)
+    rows = list(csv.DictReader(io.StringIO(printed("mt_nlg", "csv"))))
+    assert {row["source"] for row in rows} == {"mt_nlg"}
+    (found,) = json.loads(printed("sc21", "json"))["sources"]  # of two studies
     assert (found["name"], found["rows"]) == ("sc21", 22)
-    rows = list(csv.DictReader(io.StringIO(run(*words, "--format", "csv").out)))
-    assert {row["source"] for row in rows} == {"sc21"}
 
 
 def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
