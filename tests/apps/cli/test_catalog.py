@@ -46,7 +46,16 @@ def names_of(line: str) -> list[str]:
     return line.removeprefix(ASIDE).split(", ")
 
 
-@pytest.mark.parametrize("kind", ["models", "systems", "executions", "studies", "campaigns"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "models",
+        "executions",
+        "studies",
+        "campaigns",
+        pytest.param("systems", marks=pytest.mark.large),
+    ],
+)
 def test_one_kind_in_every_format(kind):
     names = list(catalog.names({"studies": "study"}.get(kind, kind.removesuffix("s"))))
     assert [row["name"] for row in json.loads(page(kind, "-f", "json"))] == names

@@ -205,17 +205,17 @@ def test_rows_are_chosen_by_optional_fields_that_a_table_does_not_have(run, dump
 
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[pytest.mark.large] * (kind != "breakdown")) for kind in CALLS],
+    [pytest.param(kind, marks=[pytest.mark.large] * (kind != "pareto")) for kind in CALLS],
 )
 def test_every_kind_draws_both_editions(run, tmp_path, kind):
-    assert run("plot", kind, *CALLS[kind], "-o", "plain.png").code == 0
-    for edition in ("sc23", "corrected"):
-        call = ("plot", kind, *CALLS[kind], "--edition", edition, "-o", f"{edition}.png")
-        assert run(*call).code == 0
-    drawn = {
-        name: (tmp_path / f"{name}.png").read_bytes() for name in ("plain", "sc23", "corrected")
-    }
-    assert drawn["plain"] == drawn["sc23"] != drawn["corrected"]
+    call = (*ARGUMENTS, "--microbatches", 4) if kind == "schedule" else CALLS[kind]
+    for name in ("plain", "sc23", "corrected"):
+        edition = () if name == "plain" else ("--edition", name)
+        assert run("plot", kind, *call, *edition, "-o", f"{name}.png").code == 0
+    plain, published, corrected = (
+        (tmp_path / f"{name}.png").read_bytes() for name in ("plain", "sc23", "corrected")
+    )
+    assert plain == published != corrected
 
 
 def test_a_waterfall_needs_two_plans_of_one_question(run):

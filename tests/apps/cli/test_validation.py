@@ -38,7 +38,7 @@ def _few(monkeypatch, request):
         return [study for one in FEW for study in studies(library, one)]
 
     monkeypatch.setattr(validation, "compare", compare_once)
-    if "large" not in request.keywords:
+    if request.node.get_closest_marker("large") is None:
         monkeypatch.setattr(Library, "studies", some)
 
 
