@@ -40,7 +40,7 @@ CALLS = {
 RUNS = {
     "campaign": (*PLAN, "--deadline", "20d"),
     "goodput": (*PLAN, "--procs", "64-512", "--mtbf", "20000,100d"),
-    "budget": ("llama-3-8b", "64-128", "h100,mi300x", "--tokens", "1T", "--deadline", "8d"),
+    "budget": ("llama-3-8b", "64", "h100,mi300x", "--tokens", "1T", "--deadline", "8d"),
 }
 """Pictures of whole runs, which are of edition corrected."""
 
