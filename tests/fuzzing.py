@@ -19,6 +19,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,89 +28,26 @@ import yaml
 from calculon.apps.cli.main import main
 from calculon.frozen import dataclass
 from tests.helpers import LLAMA_X64_P4, ROOT, document
+from tests.hostile import FILES
+from tests.spec.configurations import DEEPSEEK_V3, QWEN3_30B, llama
 
 EXIT_CODES = (0, 1, 2)
 SEARCH = ("loe", "megatron-126M", "8:16:x2", "16", "float16", "a100_80g")
 
 NUMBERS = (
-    0,
-    -0.0,
-    1,
-    -1,
-    2,
-    1.5,
-    2**31,
-    2**53 + 1,
-    2**63,
-    10**400,
-    1e-320,
-    1e-9,
-    1e300,
-    float("nan"),
-    float("inf"),
+    *(0, -0.0, 1, -1, 2, 1.5, 2**31, 2**53 + 1, 2**63, 10**400),
+    *(1e-320, 1e-9, 1e300, float("nan"), float("inf")),
 )
 WORDS = (
-    "",
-    "float16",
-    "full",
-    "none",
-    "true",
-    "1e3",
-    "nan",
-    "x" * 200,
-    "\ud800",
-    "é",
-    "=1+1",
-    "\x1b[31m",
-    "../x",
-    "{a}",
+    *("", "float16", "full", "none", "true", "1e3", "nan", "x" * 200),
+    *("\ud800", "é", "=1+1", "\x1b[31m", "../x", "{a}"),
 )
 KEYS = ("float32", "ext", "name", "", "base", "networks[0].size", "mem1.GBps", "__class__")
 TOKENS = (
-    *(
-        b"\0",
-        b"\n",
-        b"\r\n",
-        b"\t",
-        b",",
-        b'"',
-        b"'",
-        b"{",
-        b"}",
-        b"[",
-        b"]",
-        b":",
-        b"- ",
-        b"#",
-        b"&a ",
-        b"*a",
-        b"<<: *a",
-    ),
-    *(
-        b"!!int x",
-        b"!!bool x",
-        b"!!set {a}",
-        b"!!timestamp x",
-        b"!!python/object:os.system x",
-        b"2001-02-03",
-        b"\xff\xfe",
-    ),
-    *(
-        b"nan",
-        b"inf",
-        b"-1",
-        b"1e999",
-        b"9" * 400,
-        b"null",
-        b"true",
-        b"~",
-        b"|",
-        b">",
-        b"? ",
-        b"%",
-        b"@",
-        b"`",
-    ),
+    *(b"\0", b"\n", b"\r\n", b"\t", b",", b'"', b"'", b"{", b"}", b"[", b"]", b":", b"- ", b"#"),
+    *(b"&a ", b"*a", b"<<: *a", b"!!int x", b"!!bool x", b"!!set {a}", b"!!timestamp x"),
+    *(b"!!python/object:os.system x", b"2001-02-03", b"\xff\xfe", b"nan", b"inf", b"-1", b"1e999"),
+    *(b"9" * 400, b"null", b"true", b"~", b"|", b">", b"? ", b"%", b"@", b"`"),
 )
 
 
@@ -267,16 +205,8 @@ def targets(folder: Path) -> tuple[Target, ...]:
         Target(
             "training log",
             (
-                "calibrate",
-                "h100_80g_sxm",
-                "--training",
-                "{}",
-                "--fit",
-                "mem1",
-                "--hold-out",
-                "0",
-                "-o",
-                "-",
+                *("calibrate", "h100_80g_sxm", "--training", "{}", "--fit", "mem1"),
+                *("--hold-out", "0", "-o", "-"),
             ),
             (TRAINING,),
             (".csv",),
@@ -364,56 +294,7 @@ STUDY = {
     "quantities": {"dollars": 2.5, "total": "dollars * num_procs"},
     "summary": {"columns": "model", "rows": ["mem1.GBps"], "best": {"rate": "sample_rate"}},
 }
-CONFIGURATION = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 8192,
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
-    "num_key_value_heads": 8,
-    "rms_norm_eps": 1e-05,
-    "rope_scaling": None,
-    "tie_word_embeddings": False,
-    "torch_dtype": "bfloat16",
-    "vocab_size": 128256,
-}
-CONFIGURATIONS = (
-    CONFIGURATION,
-    CONFIGURATION
-    | {
-        "architectures": ["DeepseekV3ForCausalLM"],
-        "model_type": "deepseek_v3",
-        "num_key_value_heads": 32,
-        "kv_lora_rank": 512,
-        "q_lora_rank": 1536,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-        "n_routed_experts": 64,
-        "n_shared_experts": 1,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 2048,
-        "first_k_dense_replace": 3,
-        "n_group": 8,
-        "topk_group": 4,
-        "num_nextn_predict_layers": 1,
-        "topk_method": "noaux_tc",
-    },
-    CONFIGURATION
-    | {
-        "architectures": ["Qwen3MoeForCausalLM"],
-        "model_type": "qwen3_moe",
-        "head_dim": 128,
-        "num_experts": 64,
-        "num_experts_per_tok": 8,
-        "moe_intermediate_size": 768,
-        "decoder_sparse_step": 1,
-        "mlp_only_layers": [],
-    },
-)
+CONFIGURATIONS = (llama(), DEEPSEEK_V3, QWEN3_30B)
 MIXTURES = (
     {
         "hidden": 1024,
@@ -557,24 +438,13 @@ SMALL: dict[str, tuple[bytes, ...]] = {
     ".toml": (b"[model]\nname='llama3'\n[training]\nseq_len=4096\n",),
 }
 
-HOSTILE: dict[str, tuple[str, ...]] = {
+PIECES: dict[str, tuple[str, ...]] = {
     ".sh": (
-        "A=xxxxxxxxxx\n" + "A=$A$A\n" * 60,
-        "A=xxxxxxxxxx\n" + "A+=$A\n" * 60,
-        "L=(a b c)\n" + 'L=("${L[@]}" "${L[@]}")\n' * 40,
-        "".join(f"if [ $X{i} ]; then A{i}=1; B=$B$A{i}; else A{i}=2; fi\n" for i in range(400)),
-        "a b c d e f g h\n" * 30_000,
-        "".join(f"A=$A$V{i}\n" for i in range(5_000)),
-        "cat <<E\nx\nE\n" * 8_000,
-        "for i in " + "x " * 50_000 + "; do A=$A$i; done\n",
         "source ../../../../../../etc/passwd\n. /etc/passwd\n",
         f"./run_train.sh --job.config_file ../{OUTSIDE}\n",
         f"source ../{OUTSIDE}\nCONFIG_FILE=../{OUTSIDE} ./run_train.sh\n",
         "vllm serve m --speculative-config '" + '{"a":' * 5_000 + "1" + "}" * 5_000 + "'\n",
         "trtllm-serve m --extra_llm_api_options <(echo '" + "[" * 3_000 + "')\n",
-        "A='bash <<X\n$A\nX\nbash <<Y\n$A\nY'\nbash <<Z\n$A\nZ\n",
-        "A=" + "x" * 100_000 + "\nB=${A//x/" + "y" * 100_000 + "}\n",
-        "A=$((" + "?" * 60_000 + "))\n",
         "f() { f; f; }\nf\n",
         "while true; do A+=x; done\n",
         "for i in {1..999999999}; do A+=$i; done\n",
@@ -585,14 +455,6 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "export B='\x1b[31m\x07'\n",
     ),
     ".yaml": (
-        "b0: &b0 {}\n"
-        + "".join(
-            f"b{i}: &b{i} {{{', '.join(f'k{k}: *b{i - 1}' for k in range(10))}}}\n"
-            for i in range(1, 12)
-        ),
-        "r0: xxxxxxxxxx\n" + "".join(f'r{i}: "${{r{i - 1}}}${{r{i - 1}}}"\n' for i in range(1, 40)),
-        "n: ${multiply:" + "9" * 5_000 + ",2}\n",
-        "n: " + "9" * 5_000 + "\n",
         "n: " + "[" * 3_000 + "\n",
         "n: &n [*n, *n]\n",
         "<<: &m {<<: *m, a: 1}\n",
@@ -603,19 +465,11 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "".join(f"k{i}: {i}\n" for i in range(60_000)),
     ),
     ".py": (
-        "a={}\n" + 'a={"x":a,"y":a}\n' * 60,
-        'a={"q":1}\n' + 'a={**a,"x":a,"y":a}\n' * 40,
-        "a=[1]\n" + "a=[a,a]\n" * 26,
         "a=0x" + "f" * 50_000 + "\n",
         "a=" + "(" * 3_000 + "\n",
         "a=[" + "1," * 300_000 + "]\n",
-        "def f():\n" + "    b=1\n" * 5_000 + "a=1\n" + "f()\n" * 3_000,
         "a='\\x1b[31m'\n",
         "d=[dict() for _ in range(14)]\nfor x in d:\n  for y in d:\n    x[id(y)]=y\na=d\n",
-        "".join(f"d{i}=dict()\n" for i in range(14))
-        + "".join(f"d{i}.k{j}=d{j}\n" for i in range(14) for j in range(14))
-        + "a=d1\n",
-        "a=[1]\na.append(a)\n",
         "a=10**10**10\n",
         "a='x'*10**10\n",
         "a=[0]*10**10\n",
@@ -628,13 +482,8 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         "a=1" + ".a" * 9_000 + "\n",
     ),
     ".toml": (
-        "".join(f"[a.b{i}]\n" for i in range(50_000)),
-        "[" + ".".join("a" * 20_000) + "]\n",
-        "[z]\nseq_len=0x" + "f" * 50_000 + "\n",
-        "[z]\ny=" + "9" * 5_000 + "\n",
         '[z]\n"\\u001b[31m"="\\u001b"\n',
         "[z]\ny=" + "[" * 3_000 + "\n",
-        "[z]\n" + "".join(f"k{i}=1\n" for i in range(15_000)),
         "[[z]]\n" * 30_000,
         "z" + ".a" * 9_000 + "=1\n",
     ),
@@ -648,7 +497,19 @@ HOSTILE: dict[str, tuple[str, ...]] = {
         '"y": [' + "1," * 300_000 + "1],\n",
     ),
 }
-"""What grows without bound when it is expanded, is nested or long beyond measure, or is no text for a terminal."""
+"""Pieces that are nested, do not end, reach for other files or are no text for a terminal; those of
+``tests/hostile.py`` grow without bound."""
+
+
+@cache
+def hostile_pieces(suffix: str) -> tuple[str, ...]:
+    """Return the hostile pieces of a kind of launch file."""
+    grown = (one.text() for one in FILES.values() if one.file.endswith(suffix))
+    return (*PIECES[suffix], *(text for text in grown if len(text) <= LONGEST_PIECE))
+
+
+LONGEST_PIECE = 1_000_000
+"""Longer files are refused unread."""
 
 
 def hostile(draw: random.Random, suffix: str, whole: bytes) -> bytes:
@@ -656,7 +517,7 @@ def hostile(draw: random.Random, suffix: str, whole: bytes) -> bytes:
     lines = whole.splitlines(keepends=True)
     starts = [i for i, line in enumerate(lines) if line[:1].isalnum()]  # most are of statements
     at = draw.choice((0, len(lines), draw.choice(starts or [0]), draw.choice(starts or [0])))
-    piece = draw.choice(HOSTILE[suffix]).encode()
+    piece = draw.choice(hostile_pieces(suffix)).encode()
     if draw.random() < 0.3:
         piece = change_bytes(draw, piece)
     return b"".join((*lines[:at], piece, *lines[at:]))
@@ -711,16 +572,8 @@ def change_document(draw: random.Random, raw: Any) -> Any:
 
 
 SWAPS = (
-    [[1, 2], [3]],
-    [{}],
-    {"size": 8},
-    [None],
-    ["a"],
-    {"": 0},
-    [[0, 0.5]],
-    [True],
-    {"list": [1, 2]},
-    "1:9:x2",
+    *([[1, 2], [3]], [{}], {"size": 8}, [None], ["a"], {"": 0}),
+    *([[0, 0.5]], [True], {"list": [1, 2]}, "1:9:x2"),
 )
 
 
@@ -866,7 +719,7 @@ def cases(seeds: Iterable[int], folder: Path, kinds: tuple[str, ...] = ()) -> It
     try:
         for seed in seeds:
             draw = random.Random(seed)
-            target = draw.choice(every)
+            target = every[seed % len(every)]
             suffix, content = written(draw, target)
             path = below / f"damaged{suffix}"
             path.write_bytes(content)

@@ -114,7 +114,7 @@ def test_one_rank_takes_no_time(run):
     assert (first["seconds"], first["algbw"], first["busbw"]) == ("0.0", "", "0.0")
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
+@pytest.mark.parametrize("suffix", [pytest.param("png", marks=pytest.mark.large), "svg"])
 def test_a_picture_is_the_same_every_time(run, tmp_path, suffix):
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     for name in ("a", "b"):

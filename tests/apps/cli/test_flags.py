@@ -92,7 +92,7 @@ def test_wrong_scripts_are_one_message_each(run, tmp_path, text, words):
     ("arguments", "words"),
     [
         (("import-flags", "none.sh"), "none.sh: expected a readable file"),
-        (("import-flags", "megatron", "none.sh"), "none.sh"),
+        (("import-flags", "megatron", SCRIPT), "did you mean 'megatron-lm'"),
         (("import-flags", "litgpt.yaml"), "found a file of LitGPT, which is not read"),
         (("compare", "llama3-8B_h100x64", "litgpt.yaml"), "found a file of LitGPT"),
         (("import-flags", SCRIPT, "--env", "TP"), "NAME=VALUE"),
@@ -113,12 +113,6 @@ def test_wrong_arguments_are_one_message_each(run, arguments, words):
     assert (code, out) == (2, "")
     assert words in err
     assert "Traceback" not in err
-
-
-def test_a_format_that_there_is_none_of_is_told(run):
-    code, _, err = run("import-flags", "megatron", SCRIPT)
-    assert code == 2
-    assert "did you mean 'megatron-lm'" in err
 
 
 def test_a_script_is_written_and_read_again(run):

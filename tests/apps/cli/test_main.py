@@ -29,37 +29,52 @@ def test_help_lists_the_commands_in_their_order(run):
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_command_teaches_with_examples(run, name):
-    code, out, _ = run(name, "--help")
-    assert code == 0
-    assert "example" in out
-    assert f"calculon {name}" in out
-
-
 def examples(name: str, run) -> list[str]:
+    """Return the commands under "examples" in the help of a command, without redirections."""
     epilog = run(name, "--help").out.partition("example")[2]
     lines = [line.strip() for line in epilog.splitlines()[1:]]
     return [line.partition(" > ")[0] for line in lines if line.startswith("calculon ")]
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("explore", "plot")])
-def test_the_examples_run(run, name, monkeypatch, tmp_path):
-    found = examples(name, run)
-    assert found
+def test_every_command_teaches_with_examples_that_parse(run):
+    parser = complete_parser()
+    for name in NAMES:
+        found = examples(name, run)
+        assert any(f"calculon {word}" in line for line in found for word in words(name)), name
+        for line in found:
+            assert parser.parse_args(shlex.split(line)[1:]), line
+
+
+def words(name: str) -> tuple[str, ...]:
+    """Return the name of a command and its short names."""
+    (found,) = (command for command in COMMANDS if command.name == name)
+    return (name, *found.aliases)
+
+
+SLOW = (
+    *("plan", "why", "llm-optimal-execution", "llm-all-executions", "campaign", "serve"),
+    *("serve-optimal", "sensitivity", "compare", "report", "export-flags", "calibrate", "catalog"),
+)
+"""Commands whose examples take more than a second; pages and the tests of each command run similar ones."""
+ELSEWHERE = ("explore", "plot", "llm-validation")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.large] if name in SLOW else [])
+        for name in NAMES
+        if name not in ELSEWHERE
+    ],
+)
+def test_the_examples_run(run, name, tmp_path):
     for folder in ("examples", "models", "systems", "validation"):
         (tmp_path / folder).symlink_to(ROOT / folder)
     (tmp_path / "config.json").write_text(json.dumps(llama()))
-    monkeypatch.chdir(tmp_path)
     script = ("llama3-8B_h100x64", "llama3-8B", "-o", "run.sh")
     assert run("export-flags", "megatron-lm", *script).code == 0
-    if name == "llm-validation":  # takes long: tests/apps/validate
-        parser = complete_parser()
-        for line in found:
-            assert parser.parse_args(shlex.split(line)[1:])
-        return
     only_count = ["--debug"] if name in COUNTED else []
-    for line in found:
+    for line in examples(name, run):
         result = run(*shlex.split(line)[1:], *only_count)
         if name == "why" and result.code:  # the answer is why not
             assert result.err.startswith("calculon: infeasible: it cannot run: "), line
@@ -68,9 +83,9 @@ def test_the_examples_run(run, name, monkeypatch, tmp_path):
         assert result.out or list(tmp_path.iterdir()), line
 
 
-@pytest.mark.parametrize("arguments", [["version"], ["v"], ["--version"]])
-def test_version(run, arguments):
-    assert run(*arguments) == (0, f"{calculon.__version__}\n", "")
+def test_version(run):
+    for arguments in (["version"], ["v"], ["--version"]):
+        assert run(*arguments) == (0, f"{calculon.__version__}\n", ""), arguments
 
 
 @pytest.mark.parametrize(
@@ -90,18 +105,6 @@ def test_version(run, arguments):
         (["loe", "gpt3-175B", "8", "8", "fp61", "a100_80g", "-"], "did you mean 'float16'?"),
         (["lae", "gpt3-175B", "8", "8", "BF61", "a100_80g", "x.csv"], "mean 'bfloat16'?"),
     ],
-    ids=[
-        "no command",
-        "a typo",
-        "nonsense",
-        "too few",
-        "option",
-        "a typo of an option",
-        "verbosity",
-        "choice",
-        "fp61",
-        "BF61",
-    ],
 )
 def test_a_wrong_call_gets_one_message(run, arguments, message):
     code, out, err = run(*arguments)
@@ -110,9 +113,8 @@ def test_a_wrong_call_gets_one_message(run, arguments, message):
     assert message in err
 
 
-@pytest.mark.parametrize("level", ["debug", "INFO", "Warning"])
-def test_verbosity_takes_the_name_of_a_level(run, level):
-    assert run("-v", level, "version").code == 0
+def test_verbosity_takes_the_name_of_a_level(run):
+    assert [run("-v", level, "version").code for level in ("debug", "INFO", "Warning")] == [0] * 3
 
 
 def test_a_log_file_is_emptied_first(run, tmp_path):
@@ -180,20 +182,7 @@ def test_an_error_leaves_an_older_log_as_it_was(run, tmp_path):
     assert (tmp_path / "log.txt").read_text() == "old\n"
 
 
-def shell(tmp_path, line: str) -> subprocess.CompletedProcess:
-    command = f"{sys.executable} -m calculon {line}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        ["sh", "-c", command],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-PAGE = " ".join(("llm", *ARGUMENTS, "-"))
+NO_SPACE = "no space left on device\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
@@ -201,35 +190,39 @@ PAGE = " ".join(("llm", *ARGUMENTS, "-"))
     ("line", "code", "err"),
     [
         ("version >&-", 2, "calculon: error: <stdout>: it is closed\n"),
-        (f"llm {' '.join(ARGUMENTS)} s.json >&-", 0, ""),
         ("llm 2>&-", 2, ""),
-        ("llm 2>/dev/full", 2, ""),
-        ("version 2>&-", 0, ""),
-        ("llm no no no - 2>/dev/full", 2, ""),
-        ("version >/dev/full", 2, "calculon: error: <stdout>: no space left on device\n"),
-        (
-            "-l /dev/full version",
-            2,
-            "calculon: error: /dev/full: expected a writable log file, found no space left on device\n",
+        ("version >/dev/full", 2, f"calculon: error: <stdout>: {NO_SPACE}"),
+        *(
+            pytest.param(*case, marks=pytest.mark.large)
+            for case in (
+                (f"llm {' '.join(ARGUMENTS)} s.json >&-", 0, ""),
+                ("llm 2>/dev/full", 2, ""),
+                ("version 2>&-", 0, ""),
+                ("llm no no no - 2>/dev/full", 2, ""),
+                (
+                    "-l /dev/full version",
+                    2,
+                    f"calculon: error: /dev/full: expected a writable log file, found {NO_SPACE}",
+                ),
+            )
         ),
     ],
 )
 def test_closed_and_full_streams_change_no_exit_code(tmp_path, line, code, err):
-    result = shell(tmp_path, line)
-    assert (result.returncode, result.stderr) == (code, err)
-
-
-def test_a_missing_package_is_named_with_the_cure(tmp_path):
-    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(name='rich')")
-    code = "from calculon.apps.cli.main import main; main()"
     result = subprocess.run(
-        [sys.executable, "-c", code, *PAGE.split()],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        cwd=ROOT,
+        ["sh", "-c", f"{sys.executable} -m calculon {line}"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert (result.returncode, result.stderr) == (code, err)
+
+
+def test_a_missing_package_is_named_with_the_cure(process, tmp_path):
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError(name='rich')")
+    result = process("llm", *ARGUMENTS, "-")
     assert result.returncode == 2
     assert result.stderr.count("\n") == 1
     assert "lacks the package rich; start ./bin/calculon" in result.stderr
@@ -240,8 +233,8 @@ def test_a_missing_package_is_named_with_the_cure(tmp_path):
     ("number", "code", "name"),
     [
         (signal.SIGINT, 130, "x.csv"),
-        (signal.SIGTERM, 143, "x.parquet"),
-        (signal.SIGHUP, 129, "x.csv"),
+        pytest.param(signal.SIGTERM, 143, "x.parquet", marks=pytest.mark.large),
+        pytest.param(signal.SIGHUP, 129, "x.csv", marks=pytest.mark.large),
     ],
 )
 def test_a_signal_leaves_no_file_and_one_line(tmp_path, number, code, name):
@@ -307,18 +300,17 @@ def test_another_runtime_error_is_a_defect(run, monkeypatch):
         run("version")
 
 
-@pytest.mark.parametrize("text", ["import numpy._core.gone", "raise ImportError('no parts')"])
-def test_half_a_package_is_named_with_the_cure(tmp_path, text):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import numpy._core.gone",
+        pytest.param("raise ImportError('no parts')", marks=pytest.mark.large),
+    ],
+)
+def test_half_a_package_is_named_with_the_cure(process, tmp_path, text):
     (tmp_path / "numpy").mkdir()
     (tmp_path / "numpy" / "__init__.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "calculon", *PAGE.split()],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = process("llm", *ARGUMENTS, "-")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1, done.stderr
     assert f"the package numpy of {sys.executable} is damaged; " in done.stderr

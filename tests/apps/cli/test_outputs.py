@@ -2,6 +2,7 @@
 
 import contextlib
 import resource
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,27 +10,33 @@ import pytest
 from tests.apps.cli.conftest import ARGUMENTS
 
 TRIPLE = ",".join(ARGUMENTS)
+SCHEDULE = ("plot", "schedule", "llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm", "-o")
 CALLS = {
-    "picture.png": ("plot", "schedule", *ARGUMENTS, "-o"),
-    "picture.svg": ("plot", "schedule", *ARGUMENTS, "-o"),
-    "picture.pdf": ("plot", "schedule", *ARGUMENTS, "-o"),
+    "picture.png": SCHEDULE,
+    "picture.svg": SCHEDULE,
+    "picture.pdf": SCHEDULE,
     "page.html": ("report", TRIPLE, "-o"),
     "sizes.csv": ("collective", "all_reduce", "1KiB", 64, "h100_80g_sxm", "--to", "8GiB", "-o"),
 }
+LARGE = ("picture.svg", "picture.pdf")
 
 
 @contextlib.contextmanager
 def full_disk(room=1024):
-    """Let no file grow beyond some bytes."""
+    """Let no file grow beyond some bytes; Python would keep the bytecode of an import, cut short."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
-        yield
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "dont_write_bytecode", True)
+            yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.large] * (name in LARGE)) for name in CALLS]
+)
 def test_a_full_disk_leaves_the_older_file_and_is_named(run, tmp_path, name):
     if name.startswith("picture"):
         pytest.importorskip("matplotlib", reason="pictures need the extra plot")
@@ -42,7 +49,9 @@ def test_a_full_disk_leaves_the_older_file_and_is_named(run, tmp_path, name):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize(
+    "suffix", [".png", *(pytest.param(one, marks=pytest.mark.large) for one in (".svg", ".pdf"))]
+)
 def test_a_signal_while_drawing_leaves_the_older_picture(run, tmp_path, monkeypatch, suffix):
     figure = pytest.importorskip("matplotlib.figure", reason="pictures need the extra plot")
 
@@ -54,6 +63,6 @@ def test_a_signal_while_drawing_leaves_the_older_picture(run, tmp_path, monkeypa
     monkeypatch.setattr(figure.Figure, "savefig", interrupted)
     output = Path(f"x{suffix}")
     output.write_bytes(b"older")
-    found = run("plot", "schedule", *ARGUMENTS, "-o", output)
+    found = run(*SCHEDULE, output)
     assert (found.code, found.err) == (130, "calculon: interrupted; nothing was written\n")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"older"]

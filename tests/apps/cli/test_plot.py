@@ -3,6 +3,7 @@
 import builtins
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,8 @@ import pytest
 
 from calculon.apps.cli import plot_validation
 from calculon.apps.cli.commands.plot import KINDS
+from calculon.apps.cli.main import complete_parser, main
+from calculon.apps.cli.plot_curves import scaling
 from tests.apps.cli.conftest import ARGUMENTS
 from tests.helpers import ROOT
 from tests.shipped_studies import compare_once
@@ -22,6 +25,7 @@ SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
 NARROW = ("--fix", "microbatch_size=1", "--fix", "activation_recompute=full")
 BEGINS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 
+PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", "--tokens", "1T")
 CALLS = {
     "breakdown": (TRIPLE, f"other={TRIPLE.replace('80g', '80e')}"),
     "waterfall": (TRIPLE, f"other={ARGUMENTS[0]},other.json,{ARGUMENTS[2]}"),
@@ -30,23 +34,23 @@ CALLS = {
     "scaling": ("megatron-22B", "1,8,16", 16, "float16", "a100_80g", *NARROW),
     "validation": ("--study", "tab5"),
     "pareto": (*SPACE, *NARROW),
-    "schedule": (*ARGUMENTS, "--microbatches", 4),
+    "schedule": ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm", "--microbatches", 4),
 }
 
-PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", "--tokens", "1T")
 RUNS = {
     "campaign": (*PLAN, "--deadline", "20d"),
     "goodput": (*PLAN, "--procs", "64-512", "--mtbf", "20000,100d"),
-    "budget": ("llama-3-8b", "64-128", "h100,mi300x", "--tokens", "1T", "--deadline", "8d"),
+    "budget": ("llama-3-8b", "64", "h100,mi300x", "--tokens", "1T", "--deadline", "8d"),
 }
 """Pictures of whole runs, which are of edition corrected."""
 
 ASKED = ("--prompt", "1k", "--output", "200")
 SERVED = {
     "batch": ("llama3-8B", "1", "h100", *ASKED, "--tpot", "20ms"),
-    "frontier": ("llama3-8B", "4", "h100", "a100_80g_sxm", *ASKED, "--tpot", "20ms"),
+    "frontier": ("llama3-8B", "2", "h100", "a100_80g_sxm", *ASKED, "--fix", "token_budget=2048"),
 }
-"""Pictures of served models, which a terminal shows, too."""
+"""Pictures of served models; without a file a terminal shows them, as the recorded screens do."""
+ALL = CALLS | RUNS | SERVED
 
 
 @pytest.fixture(autouse=True)
@@ -57,40 +61,50 @@ def other(run):
     Path("other.json").write_text(json.dumps(other))
 
 
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Run a search of all executions, and of the best of two counts, once; return the folder of their files."""
+    folder = tmp_path_factory.mktemp("results")
+    counts = ("loe", "megatron-22B", "8,16", "16", "float16", "a100_80g")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["lae", *map(str, SPACE), "all.csv", *NARROW]) == 0
+        for name in ("counts.csv", "counts.json"):
+            assert main([*counts, name, "-t", "5", "--quiet", *NARROW]) == 0
+    return folder
+
+
 @pytest.fixture
-def dump(run):
-    assert run("lae", *SPACE, "all.csv", *NARROW).code == 0
+def dump(run, results, tmp_path):
+    shutil.copy(results / "all.csv", tmp_path)
     return "all.csv"
 
 
-DRAWN = [
-    *((kind, ".png") for kind in (*CALLS, *RUNS, *SERVED)),
-    *(
-        (kind, suffix)
-        for kind in ("breakdown", "heatmap", "surface", "schedule")
-        for suffix in (".svg", ".pdf")
-    ),
+SUFFIXES = {"breakdown": ".svg", "schedule": ".pdf", "goodput": ".svg", "surface": ".pdf"}
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_kind_writes_a_picture(run, tmp_path, kind):
+    name = f"x{SUFFIXES.get(kind, '.png')}"
+    assert run("plot", kind, *ALL[kind], "-o", name) == (0, f"Output: {name}\n", "")
+    assert (tmp_path / name).read_bytes().startswith(BEGINS[name[1:]])
+
+
+DRAWN_TWICE = [
+    pytest.param(
+        kind, suffix, marks=[] if (kind, suffix) == ("schedule", ".svg") else [pytest.mark.large]
+    )
+    for kind in ALL
+    for suffix in (BEGINS if kind in ("breakdown", "heatmap", "surface", "schedule") else [".png"])
 ]
 
 
-@pytest.mark.parametrize(("kind", "suffix"), DRAWN)
+@pytest.mark.parametrize(("kind", "suffix"), DRAWN_TWICE)
 def test_every_kind_writes_the_same_file_every_time(run, tmp_path, kind, suffix):
     for name in ("one", "two"):
-        found = run("plot", kind, *(CALLS | RUNS | SERVED)[kind], "-o", name + suffix)
-        assert (found.code, found.out, found.err) == (0, f"Output: {name}{suffix}\n", "")
+        assert run("plot", kind, *ALL[kind], "-o", name + suffix).code == 0
     one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
-    assert one.startswith(BEGINS[suffix])
     assert one == two
-
-
-@pytest.mark.parametrize("width", [80, 160])
-@pytest.mark.parametrize("kind", SERVED)
-def test_without_a_file_a_terminal_shows_it(run, monkeypatch, kind, width):
-    monkeypatch.setenv("COLUMNS", str(width))
-    found = run("plot", kind, *SERVED[kind])
-    assert (found.code, found.err) == (0, "")
-    assert "1,024 tokens in, 200 out" in found.out
-    assert max(map(len, found.out.splitlines())) <= width
 
 
 @pytest.mark.parametrize(
@@ -117,14 +131,23 @@ def test_a_frontier_of_nothing_says_so(run):
     assert "a100_80g_sxm: none of" in found.err
 
 
-@pytest.mark.parametrize("kind", ["heatmap", "surface", "pareto", "scaling"])
+@pytest.mark.parametrize(
+    "kind", ["pareto", "scaling", pytest.param("surface", marks=pytest.mark.large)]
+)
 def test_a_table_is_drawn_too(run, dump, kind):
     assert run("plot", kind, dump, "-o", "x.png").code == 0
+
+
+def test_the_examples_parse():
+    parser = complete_parser()
+    for line in "\n".join(kind.examples for kind in KINDS).splitlines():
+        assert parser.parse_args(shlex.split(line)[1:]), line
 
 
 SHOWN = (ROOT / "examples" / "pictures.md").read_text(encoding="utf-8").replace("./bin/", "")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_examples_run(run, kind, monkeypatch):
     monkeypatch.setattr(plot_validation, "compare", compare_once)
@@ -135,10 +158,16 @@ def test_the_examples_run(run, kind, monkeypatch):
         assert (found.code, found.err) == (0, ""), line
 
 
-def test_a_search_file_is_drawn_too(run):
-    run("loe", "megatron-22B", "8,16", 16, "float16", "a100_80g", "counts.json", "-t", 5)
+def test_a_search_file_is_drawn_too(run, results, tmp_path):
+    shutil.copy(results / "counts.json", tmp_path)
     assert run("plot", "breakdown", "counts.json", "-o", "a.png").code == 0
     assert run("plot", "scaling", "counts.json", "counts.json", "-o", "b.png").code == 0
+
+
+def curves(rows):
+    """Return the curves of a file with some rows."""
+    Path("study.json").write_text(json.dumps(rows))
+    return scaling(SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[]))
 
 
 def test_a_study_has_a_curve_for_each_model(run):
@@ -146,12 +175,7 @@ def test_a_study_has_a_curve_for_each_model(run):
         {"model": m, "asked_num_procs": n, "sample_rate": r, "total_efficiency": r and 0.5}
         for m, n, r in (("a", 8, None), ("a", 16, 2.0), ("b", 8, 1.0), ("b", 16, 3.0))
     ]
-    Path("study.json").write_text(json.dumps(rows))
-    from calculon.apps.cli.plot_curves import scaling
-
-    first, second = scaling(
-        SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[])
-    )
+    first, second = curves(rows)
     assert [first.label, second.label] == ["a", "b"]
     assert [point.rate for point in first.points] == [None, 2.0]
     assert [point.num_procs for point in second.points] == [8, 16]
@@ -166,10 +190,7 @@ def test_each_edition_of_a_table_has_a_curve(run):
             (16, 3.0, {"edition": "sc23"}),
         )
     ]
-    Path("study.json").write_text(json.dumps(rows))
-    from calculon.apps.cli.plot_curves import scaling
-
-    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[]))
+    found = curves(rows)
     assert [one.label for one in found] == ["study, edition sc23", "study, edition corrected"]
     assert [one.edition for one in found] == ["sc23", "corrected"]
     assert [[point.rate for point in one.points] for one in found] == [[1.0, 3.0], [2.0]]
@@ -182,16 +203,19 @@ def test_rows_are_chosen_by_optional_fields_that_a_table_does_not_have(run, dump
     assert (none.code, "expected executions to draw, found none" in none.err) == (2, True)
 
 
-@pytest.mark.parametrize("kind", CALLS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.large] * (kind != "pareto")) for kind in CALLS],
+)
 def test_every_kind_draws_both_editions(run, tmp_path, kind):
-    assert run("plot", kind, *CALLS[kind], "-o", "plain.png").code == 0
-    for edition in ("sc23", "corrected"):
-        call = ("plot", kind, *CALLS[kind], "--edition", edition, "-o", f"{edition}.png")
-        assert run(*call).code == 0
-    drawn = {
-        name: (tmp_path / f"{name}.png").read_bytes() for name in ("plain", "sc23", "corrected")
-    }
-    assert drawn["plain"] == drawn["sc23"] != drawn["corrected"]
+    call = (*ARGUMENTS, "--microbatches", 4) if kind == "schedule" else CALLS[kind]
+    for name in ("plain", "sc23", "corrected"):
+        edition = () if name == "plain" else ("--edition", name)
+        assert run("plot", kind, *call, *edition, "-o", f"{name}.png").code == 0
+    plain, published, corrected = (
+        (tmp_path / f"{name}.png").read_bytes() for name in ("plain", "sc23", "corrected")
+    )
+    assert plain == published != corrected
 
 
 def test_a_waterfall_needs_two_plans_of_one_question(run):
@@ -209,7 +233,7 @@ def test_a_waterfall_needs_two_plans_of_one_question(run):
 
 
 def test_processors_are_an_axis(run):
-    space = ("megatron-22B", "8,16", 16, "float16", "a100_80g")
+    space = ("megatron-22B", "8,16", 4, "float16", "a100_80g")
     call = ("plot", "pareto", *space, *NARROW, "--against", "num_procs", "-o", "x.png")
     assert run(*call).code == 0
 
@@ -261,8 +285,8 @@ def test_a_column_that_is_missing_is_named(run):
     assert "few.csv: pipeline_par: expected a column of this name, found none" in found.err
 
 
-def test_a_table_of_several_counts_wants_one_for_a_heatmap(run):
-    run("loe", "megatron-22B", "8,16", 16, "float16", "a100_80g", "counts.csv")
+def test_a_table_of_several_counts_wants_one_for_a_heatmap(run, results, tmp_path):
+    shutil.copy(results / "counts.csv", tmp_path)
     found = run("plot", "heatmap", "counts.csv", "-o", "x.png")
     assert "Hint: choose one: --where 'num_procs == 8'" in found.err
     chosen = run("plot", "heatmap", "counts.csv", "--where", "num_procs == 8", "-o", "x.png")
@@ -302,9 +326,8 @@ def test_a_name_may_hold_dollars(run):
         ("pareto", "proc_mem_tier1_cap_req", "much", "row 0: proc_mem_tier1_cap_req: expected a number"),
     ],
 )  # fmt: skip
-def test_a_cell_that_is_no_number_is_named(run, kind, column, cell, expected):
-    run("loe", "megatron-22B", "8", 16, "float16", "a100_80g", "counts.csv", "--quiet", *NARROW)
-    text = Path("counts.csv").read_text().splitlines()
+def test_a_cell_that_is_no_number_is_named(run, results, kind, column, cell, expected):
+    text = (results / "counts.csv").read_text().splitlines()
     cells = text[1].split(",")
     cells[text[0].split(",").index(column)] = cell
     Path("counts.csv").write_text("\n".join([text[0], ",".join(cells), *text[2:]]) + "\n")
@@ -314,11 +337,11 @@ def test_a_cell_that_is_no_number_is_named(run, kind, column, cell, expected):
 
 
 @pytest.mark.parametrize("row", [[], 3, {"num_procs": [8]}, {"num_procs": 10**400}])
-@pytest.mark.parametrize("kind", ["scaling", "heatmap", "pareto"])
-def test_a_row_of_json_that_is_none_is_named(run, kind, row):
+def test_a_row_of_json_that_is_none_is_named(run, row):
     Path("study.json").write_text(json.dumps([row]))
-    result = run("plot", kind, "study.json", "-o", "x.png")
-    assert (result.code, "study.json: " in result.err) == (2, True)
+    for kind in ("scaling", "heatmap", "pareto"):
+        result = run("plot", kind, "study.json", "-o", "x.png")
+        assert (result.code, "study.json: " in result.err) == (2, True), kind
 
 
 def test_rows_without_an_execution_are_no_cells(run):
@@ -332,15 +355,15 @@ def test_rows_without_an_execution_are_no_cells(run):
     assert (result.code, result.err) == (1, wanted)
 
 
-@pytest.mark.parametrize("kind", ["scaling", "heatmap", "surface", "pareto"])
-def test_a_table_of_searches_that_found_nothing_cannot_be_drawn(run, kind):
+def test_a_table_of_searches_that_found_nothing_cannot_be_drawn(run):
     names = "num_procs tensor_par pipeline_par data_par sample_rate total_efficiency "
     names += "proc_mem_tier1_cap_req"
     row = {"asked_num_procs": 8} | dict.fromkeys(names.split())
     Path("study.json").write_text(json.dumps([row, row]))
-    result = run("plot", kind, "study.json", "-o", "x.png")
     wanted = "calculon: infeasible: study.json: no row has an execution to draw\n"
-    assert (result.code, result.err, Path("x.png").exists()) == (1, wanted, False)
+    for kind in ("scaling", "heatmap", "surface", "pareto"):
+        result = run("plot", kind, "study.json", "-o", "x.png")
+        assert (result.code, result.err, Path("x.png").exists()) == (1, wanted, False), kind
 
 
 def test_nothing_is_no_surface(run):
@@ -355,10 +378,7 @@ def test_each_system_of_a_study_has_a_curve(run):
          "sample_rate": n * m if m else 1.0, "total_efficiency": 0.5}
         for s in ("a", "b") for m in (None, 40, 160) for n in (8, 16)
     ]  # fmt: skip
-    from calculon.apps.cli.plot_curves import scaling
-
-    Path("study.json").write_text(json.dumps(rows))
-    found = scaling(SimpleNamespace(source=["study.json"], where=None, edition=None, changes=[]))
+    found = curves(rows)
     changes = ("", ", mem1.GiB 40", ", mem1.GiB 160")
     assert [one.label for one in found] == [f"{s}{change}" for s in "ab" for change in changes]
     assert [[p.rate for p in one.points] for one in found[:2]] == [[1.0, 1.0], [320.0, 640.0]]

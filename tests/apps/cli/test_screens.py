@@ -9,7 +9,6 @@ import pytest
 
 from calculon.apps.cli.main import COMMANDS, main
 
-WIDTHS = (80, 160)
 EXAMPLE = "megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g"
 TODAY = "llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm"
 SERVED = "llama3-8B 1 h100_80g_sxm --prompt 1000 --output 200"
@@ -50,28 +49,28 @@ def screen(command: str, capsys) -> str:
     return f"$ calculon {command}\n{text}{printed.err}[exit code {code}]\n"
 
 
-@pytest.fixture(params=WIDTHS)
-def width(request, monkeypatch):
-    monkeypatch.setenv("COLUMNS", str(request.param))
+WIDE = ("llm", "llm_today", "why", "why_misfit", "block", "search", "compare", "sensitivity")
+WIDE += ("campaign", "serve", "collective")
+"""Screens whose layout depends on the width of the terminal."""
+
+
+def set_columns(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
-    return request.param
 
 
-@pytest.mark.usefixtures("width")
-@pytest.mark.parametrize("name", SCREENS)
-def test_screen(name, capsys, snapshot):
+@pytest.mark.parametrize(
+    ("width", "name"), [*((80, name) for name in SCREENS), *((160, name) for name in WIDE)]
+)
+def test_screen(width, name, monkeypatch, capsys, snapshot):
+    set_columns(monkeypatch, width)
     assert screen(SCREENS[name], capsys) == snapshot
 
 
 @pytest.mark.parametrize("command", [command.name for command in COMMANDS])
 def test_help(command, monkeypatch, capsys, snapshot):
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert screen(f"{command} --help", capsys) == snapshot
-
-
-@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
-def test_help_fits_80_columns_but_for_examples(command, monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "80")
-    lines = screen(f"{command} --help", capsys).splitlines()
+    set_columns(monkeypatch, 80)
+    shown = screen(f"{command} --help", capsys)
+    assert shown == snapshot
+    lines = shown.splitlines()
     assert all(len(line) <= 80 for line in lines if not line.startswith("  calculon "))

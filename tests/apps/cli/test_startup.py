@@ -43,14 +43,13 @@ SEARCH = ("loe", "megatron-22B", "8", "16", "float16", "a100_80g")
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
     [
-        (["llm", *ARGUMENTS, "stats.json.gz", "-l", "-p", "peers.json"], set()),
         (["lpc", "megatron-1T"], set()),
         (["--help"], set()),
         (["llm", *ARGUMENTS, "-"], {"rich"}),
         ([*SEARCH, "best.json"], set()),
         (["describe", "stats"], set()),
         (["catalog", "systems"], set()),
-        (["completion", "bash"], {"rich", "shtab"}),
+        pytest.param(["completion", "bash"], {"rich", "shtab"}, marks=pytest.mark.large),
     ],
     ids=lambda value: " ".join(value[:1]) if isinstance(value, list) else "",
 )
@@ -60,8 +59,7 @@ def test_a_command_loads_what_it_uses(tmp_path, arguments, allowed):
 
 
 def test_an_estimate_loads_no_search(tmp_path):
-    code = f"from calculon.apps.cli.main import main; main({['llm', *ARGUMENTS, 'stats.json']!r})"
-    found = modules(code, tmp_path)
-    assert not [
-        name for name in found if name.startswith(("calculon.search", "calculon.apps.study"))
-    ]
+    call = ["llm", *ARGUMENTS, "stats.json.gz", "-l", "-p", "peers.json"]
+    found = modules(f"from calculon.apps.cli.main import main; main({call!r})", tmp_path)
+    searches = ("calculon.search", "calculon.apps.study")
+    assert not [name for name in found if name.startswith(searches) or name in HEAVY]

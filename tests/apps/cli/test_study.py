@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 
 import calculon
-from calculon.apps.cli.main import main
 from calculon.apps.study import task as sweep
 from calculon.inputs import system
 from calculon.search.driver import search
 from calculon.statistics import BOUNDS
 from calculon.units import known
+from tests.fuzzing import printed
 from tests.helpers import ROOT, take_signals
 
 STUDY = """\
@@ -41,7 +41,7 @@ summary:
 SLOW = """\
 models: [{model: megatron-22B, max_batch_size: 48}]
 systems: [h100_80g_nvl8]
-num_procs: 16:768:16
+num_procs: 16:384:16
 fix: {optimizer_sharding: true, activation_recompute: full, tensor_par: 8}
 """
 
@@ -56,29 +56,34 @@ def study(run, output, *options, file="study.yaml"):
     return run("study", file, "-o", output, "--engine", "serial", *options)
 
 
+BOTH = ("--edition", "sc23,corrected")
+
+
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory):
-    """Run the searches of the study once; return the journal."""
+    """Run the searches of the study once, in one edition and in both; return the folder, and what the first prints."""
     folder = tmp_path_factory.mktemp("searched")
     (folder / "study.yaml").write_text(STUDY)
+    call = ["study", "study.yaml", "--engine", "serial", "-o"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert main(["study", "study.yaml", "-o", "r.csv", "--engine", "serial"]) == 0
-    return folder / "r.csv.journal"
+        code, out, err = printed([*call, "r.csv"])
+        assert (code, err) == (0, "")
+        assert printed([*call, "both.csv", *BOTH])[0] == 0
+    return folder, out
 
 
 @pytest.fixture
 def finished(run, searched, tmp_path):
     """Write the table of the finished study; return its name."""
-    shutil.copy(searched, tmp_path)
+    shutil.copy(searched[0] / "r.csv.journal", tmp_path)
     assert study(run, "r.csv").code == 0
     return "r.csv"
 
 
-def test_every_search_has_its_rows(run, tmp_path):
-    code, out, err = study(run, "r.csv")
-    assert (code, err) == (0, "")
-    table = pd.read_csv(tmp_path / "r.csv")
+def test_every_search_has_its_rows(searched):
+    folder, out = searched
+    table = pd.read_csv(folder / "r.csv")
     assert table["search"].nunique() == 12
     assert len(table.columns) == 10 + 4 + 23 + 96
     first = table[(table["mem1.GiB"] == 80) & (table["asked_num_procs"] == 16)].iloc[:2]
@@ -86,11 +91,8 @@ def test_every_search_has_its_rows(run, tmp_path):
     best = search("megatron-22B", "a100_80g", 16, 24, top=2, fix=fix)
     assert first["sample_rate"].tolist() == best.evaluation["sample_rate"].tolist()
     assert first["rank"].tolist() == [0, 1]
-    assert first[["total", "good", "bad"]].iloc[0].tolist() == [
-        best.counts.total,
-        best.counts.good,
-        best.counts.bad,
-    ]
+    counts = [best.counts.total, best.counts.good, best.counts.bad]
+    assert first[["total", "good", "bad"]].iloc[0].tolist() == counts
     assert first["cost"].tolist() == [90 * 16] * 2
     empty = table[table["asked_num_procs"] == 1021]
     assert empty["num_procs"].isna().all()
@@ -100,15 +102,9 @@ def test_every_search_has_its_rows(run, tmp_path):
     assert out.splitlines()[-1].split()[:2] == ["80", "90"]
 
 
-def finished_as(name, *others):
-    """Let the journal of one output be that of others too: their searches are not run again."""
-    for other in others:
-        shutil.copy(f"{name}.journal", f"{other}.journal")
-    return (name, *others)
-
-
 def test_all_formats_hold_the_same(run, finished, tmp_path):
-    for name in finished_as("r.csv", "r.csv.gz", "r.json", "r.json.gz", "r.parquet"):
+    for name in ("r.csv.gz", "r.json", "r.json.gz", "r.parquet"):
+        shutil.copy("r.csv.journal", f"{name}.journal")  # so that no search is run again
         assert study(run, name).code == 0
     table = pd.read_csv(tmp_path / "r.csv")
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "r.csv.gz"), table)
@@ -117,12 +113,9 @@ def test_all_formats_hold_the_same(run, finished, tmp_path):
     assert list(parquet.columns) == list(rows.columns) == list(table.columns)
     for name in table.columns:
         if table[name].dtype.kind == "f":
-            assert parquet[name].astype(float).tolist() == pytest.approx(
-                table[name].tolist(), nan_ok=True
-            )
-            assert rows[name].astype(float).tolist() == pytest.approx(
-                table[name].tolist(), nan_ok=True
-            )
+            wanted = pytest.approx(table[name].tolist(), nan_ok=True)
+            for other in (parquet, rows):
+                assert other[name].astype(float).tolist() == wanted
 
 
 def test_a_finished_study_is_not_run_again(run, finished, tmp_path, monkeypatch):
@@ -168,6 +161,7 @@ def test_a_study_of_the_catalog_goes_by_its_name(run):
     assert run("study", "tutorial", "-o", "t.csv", "--debug") == (0, "Searches: 576\n", "")
 
 
+@pytest.mark.large
 def test_a_batch_system_stops_it_as_ctrl_c_does(tmp_path):
     process = started(tmp_path, "-c", "1")
     process.terminate()
@@ -177,7 +171,11 @@ def test_a_batch_system_stops_it_as_ctrl_c_does(tmp_path):
     assert len(err.splitlines()) == 2
 
 
-@pytest.mark.parametrize("lines", [1, 3], ids=["while workers start", "between searches"])
+@pytest.mark.parametrize(
+    "lines",
+    [pytest.param(1, marks=pytest.mark.large), 3],
+    ids=["while workers start", "between searches"],
+)
 def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path, lines):
     process = started(tmp_path, "-c", "2", lines=lines)
     time.sleep(0.3 if lines == 1 else 0)
@@ -185,7 +183,7 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path, lines):
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err.splitlines()[0] == "calculon: interrupted"
-    assert "of 48 searches are finished and kept in r.csv.journal; the same command goes on" in err
+    assert "of 24 searches are finished and kept in r.csv.journal; the same command goes on" in err
     assert len(err.splitlines()) == 2
     assert not (tmp_path / "r.csv").exists()
 
@@ -198,7 +196,7 @@ def test_goes_on_after_kill_9_and_leaves_no_workers(run, tmp_path):
     process.kill()
     process.communicate()
     finished = (tmp_path / "r.csv.journal").read_bytes().count(b"\n") - 1
-    assert 2 <= finished < 48
+    assert 2 <= finished < 24
     gone, alive = psutil.wait_procs(children, timeout=5)
     assert (len(gone) >= 2, alive) == (True, [])
     code, out, _ = study(run, "r.csv", file="slow.yaml")
@@ -208,6 +206,7 @@ def test_goes_on_after_kill_9_and_leaves_no_workers(run, tmp_path):
     assert (tmp_path / "r.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
+@pytest.mark.large
 def test_a_lost_worker_is_reported_and_its_search_repeated(tmp_path):
     process = started(tmp_path, "-c", "2")
     import psutil
@@ -222,7 +221,7 @@ def test_a_lost_worker_is_reported_and_its_search_repeated(tmp_path):
     assert process.returncode == 0, err
     assert "calculon: warning: a worker died" in err
     assert "are run again" in err
-    assert pd.read_csv(tmp_path / "r.csv")["search"].tolist() == list(range(48))
+    assert pd.read_csv(tmp_path / "r.csv")["search"].tolist() == list(range(24))
 
 
 def test_a_changed_study_is_another_study(run, finished, tmp_path):
@@ -290,10 +289,8 @@ def test_refuses_before_any_work(run, tmp_path, arguments, message):
     assert not list(tmp_path.glob("r.csv*"))
 
 
-def test_runs_in_several_editions(run, tmp_path):
-    code, _, err = study(run, "r.csv", "--edition", "sc23,corrected")
-    assert (code, err) == (0, "")
-    table = pd.read_csv(tmp_path / "r.csv")
+def test_runs_in_several_editions(searched):
+    table = pd.read_csv(searched[0] / "both.csv")
     assert table["search"].nunique() == 2 * 12
     assert set(table["asked_edition"]) == {"sc23", "corrected"}
     corrected = table[table["asked_edition"] == "corrected"].dropna(subset="sample_rate")
@@ -311,16 +308,8 @@ def test_a_study_names_its_edition(run, tmp_path):
     assert study(run, "r.json", file="today.yaml").code == 0
     (row,) = json.loads((tmp_path / "r.json").read_text())
     fix = {"attn_impl": "flash", "tensor_par": 2}
-    best = search(
-        "llama3-8B",
-        "h100_80g_sxm",
-        16,
-        16,
-        "bfloat16",
-        objective="mfu",
-        fix=fix,
-        edition="corrected",
-    )
+    space = ("llama3-8B", "h100_80g_sxm", 16, 16, "bfloat16")
+    best = search(*space, objective="mfu", fix=fix, edition="corrected")
     assert row["mfu"] == best[0].stats["mfu"]
     belief = best[0].belief
     assert [row[name] for name in BOUNDS] == pytest.approx([belief.low, belief.high])
@@ -364,13 +353,12 @@ def test_each_model_of_a_study_has_the_edition_that_it_needs(run, tmp_path):
     assert study(run, "x.csv", file="both.yaml").code == 2
 
 
-def test_a_table_of_a_study_can_be_evaluated_again(run):
-    options = ("--edition", "sc23,corrected")
-    assert study(run, "r.csv", *options).code == 0
-    for name in finished_as("r.csv", "r.parquet", "r.json"):
-        assert study(run, name, *options).code == 0
+def test_a_table_of_a_study_can_be_evaluated_again(run, searched):
+    for name in ("r.parquet", "r.json"):
+        shutil.copy(searched[0] / "both.csv.journal", f"{name}.journal")
+        assert study(run, name, *BOTH).code == 0
     tables = (
-        pd.read_csv("r.csv"),
+        pd.read_csv(searched[0] / "both.csv"),
         pd.read_parquet("r.parquet"),
         pd.DataFrame(json.loads(Path("r.json").read_text())),
     )

@@ -15,28 +15,58 @@ from calculon.apps.validate.library import Library
 from calculon.apps.views.validation_tables import sections
 from calculon.spec.named_values import EDITION_NAMES
 from tests.helpers import ROOT
-from tests.shipped_studies import compare_once, compared
+from tests.shipped_studies import compare_once, compared, shipped
 
 NAMES = Library.at().names()
 
 
+FEW = (
+    *("bigscience", "campaign/bloom", "mt_nlg", "sc21/table1", "seqsel/fig1", "seqsel/fig7"),
+    *("seqsel/tab5", "serving/nim", "vtrain/multi"),
+)
+"""Studies with every kind of table, without those that take long: what ``lv`` shows in the full suite."""
+
+
 @pytest.fixture(autouse=True)
-def _once(monkeypatch):
+def _few(monkeypatch, request):
+    shipped()  # before its studies become few
+    studies = Library.studies
+
+    def some(library, name=""):
+        if name or library.names() != NAMES:
+            return studies(library, name)
+        return [study for one in FEW for study in studies(library, one)]
+
     monkeypatch.setattr(validation, "compare", compare_once)
+    if request.node.get_closest_marker("large") is None:
+        monkeypatch.setattr(Library, "studies", some)
 
 
-def test_prints_the_four_published_tables_and_a_line_per_study(run):
+PUBLISHED_ERRORS = [
+    "Ave,,8.49%", "Max,,10.84%", "Ave,,2.08%", "Max,,8.74%",
+    "Ave,,6.69%", "Max,,30.41%", "Ave,,3.65%", "Max,,8.87%",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
+def test_prints_the_four_published_tables_and_a_line_per_study(run, names):
     code, out, err = run("llm-validation")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     titles = ("*Params & Opt", "*Activations", "Activations", "End-to-end")
     assert [line for line in lines if line in titles] == list(titles)
     figures = [line for line in lines if line.startswith(("Ave,,", "Max,,"))]
-    assert figures == [
-        "Ave,,8.49%", "Max,,10.84%", "Ave,,2.08%", "Max,,8.74%",
-        "Ave,,6.69%", "Max,,30.41%", "Ave,,3.65%", "Max,,8.87%",
-    ]  # fmt: skip
-    assert all(f"\n{name} " in out for name in NAMES)
+    assert figures == PUBLISHED_ERRORS
+    assert all(f"\n{name} " in out for name in names)
+
+
+@pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
+def test_markdown_has_all_studies(run, names):
+    out = run("lv", "--format", "markdown").out
+    assert out.startswith(
+        "Edition of the cost model: sc23; corrected of studies that exist there alone\n"
+    )
+    assert all(f"\n| {name} | " in out for name in names)
 
 
 def test_one_study_in_detail(run):
@@ -68,15 +98,10 @@ def _comparisons(name, edition):
 def test_csv_has_a_line_per_value(run):
     rows = list(csv.DictReader(io.StringIO(run("lv", "--format", "csv").out)))
     usual = {study.name: study.usual_edition for study in Library.at().studies()}
-    represented = {n for n in NAMES if any(one.rows for one in _comparisons(n, usual[n]))}
+    represented = {n for n in FEW if any(one.rows for one in _comparisons(n, usual[n]))}
     assert {row["study"] for row in rows} == represented
     assert {"seqsel/tab5", "bigscience"} < represented
-    assert sum(row["study"] == "vtrain/single" for row in rows) == 720
-
-
-def test_markdown_has_all_studies(run):
-    out = run("lv", "--format", "markdown").out
-    assert all(f"\n| {name} | " in out for name in NAMES)
+    assert sum(row["study"] == "vtrain/multi" for row in rows) == 62
 
 
 def test_html_is_one_page_that_needs_nothing_else(run):
@@ -90,7 +115,7 @@ def test_html_is_one_page_that_needs_nothing_else(run):
 
     Reader().feed(out)
     assert found.count("table") == found.count("h2") > 10
-    assert all(name in out for name in NAMES)
+    assert all(name in out for name in FEW)
 
 
 def test_says_what_it_does_when_asked(run):
@@ -98,9 +123,14 @@ def test_says_what_it_does_when_asked(run):
     assert out.startswith("Now running test: seqsel/tab5\nAnalyzing megatron-22B full\n")
 
 
-def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
+def own_study(tmp_path):
+    """Copy a study into a folder of its own, which ``-b own`` reads; return the folder of the study."""
     folder = tmp_path / "own" / "validation" / "tab5"
-    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    return shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+
+
+def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
+    folder = own_study(tmp_path)
     text = (folder / "study.yaml").read_text()
     (folder / "study.yaml").write_text(text.replace("sc23: 3.7", "sc23: 2"))
     code, out, err = run("lv", "-b", tmp_path / "own")
@@ -109,9 +139,7 @@ def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
     assert err == "calculon: validation: tab5, time: mean error 3.65 %, the bound is 2 %\n"
 
 
-def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions(
-    run, tmp_path, monkeypatch
-):
+def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions(run, tmp_path):
     base = tmp_path / "published"
     for folder in ("models", "systems"):
         shutil.copytree(ROOT / folder, base / folder)
@@ -120,15 +148,7 @@ def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions
         target.mkdir(parents=True)
         for file in (ROOT / "validation" / "seqsel" / name).glob("*.json"):
             shutil.copy(file, target)
-    served = ("--study", "serving/nim")
-    assert run("lv", "--base_dir", base, *served).out == run("lv", *served).out
-
-    def quickly(study, library, edition):  # most of the time goes to served models: one is enough
-        return compare_once(study, Library.at() if study.serves else library, edition)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(validation, "compare", quickly)
-        assert run("lv", "--base_dir", base).out == run("lv").out
+    assert run("lv", "--base_dir", base).out == run("lv").out
     changed = json.loads((base / "systems" / "a100_80g.json").read_text())
     changed["networks"][0]["bandwidth"] = 30
     (base / "systems" / "a100_80g.json").write_text(json.dumps(changed))
@@ -157,16 +177,16 @@ def test_without_an_edition_it_is_the_published_one_of_studies_that_it_knows(run
     assert run("lv", "--study", "seqsel", "--edition", "sc23") == run("lv", "--study", "seqsel")
     found = json.loads(run("lv", "--format", "json").out)["studies"]
     beyond = {one["name"] for one in found if one["edition"] == "corrected"}
-    assert beyond == {name for name in NAMES if name.startswith(("serving/", "campaign/"))}
-    assert [one["name"] for one in found] == list(NAMES)
+    assert beyond == {"serving/nim", "campaign/bloom"}
+    assert [one["name"] for one in found] == list(FEW)
 
 
 def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(run):
-    usual, stated = (run("lv", "--study", "serving/mtp", *more) for more in ((), CORRECTED_ALONE))
+    usual, stated = (run("lv", "--study", "serving/nim", *more) for more in ((), CORRECTED_ALONE))
     assert usual == stated
-    mean = _comparisons("serving/mtp", "corrected")[0].score.mean
+    mean = _comparisons("serving/nim", "corrected")[0].score.mean
     _, table = run("lv").out.split("and bias (edition corrected)\n")
-    (line,) = [one for one in table.splitlines() if one.startswith("serving/mtp")]
+    line = next(one for one in table.splitlines() if one.startswith("serving/nim"))
     assert f"{mean:.2f}" in line.split()
 
 
@@ -185,16 +205,8 @@ def test_editions_side_by_side(run):
     assert (code, err) == (0, "")
     _, table = out.split("Editions side by side: mean absolute error and bias in percent\n")
     header, *rows = table.splitlines()
-    titles = (
-        "study",
-        "quantity",
-        "n",
-        "sc23 mean",
-        "corrected mean",
-        "sc23 bias",
-        "corrected bias",
-    )
-    assert header.split() == " ".join(titles).split()
+    titles = "study quantity n sc23 mean corrected mean sc23 bias corrected bias"
+    assert header.split() == titles.split()
     side_by_side = itertools.takewhile(str.strip, rows)
     (row,) = [line.split() for line in side_by_side if line.startswith("seqsel/tab5")]
     (old, old_bias), (new, new_bias) = (_tab5(run, name) for name in ("sc23", "corrected"))
@@ -203,8 +215,9 @@ def test_editions_side_by_side(run):
     assert "Edition of the cost model: corrected\n*Params & Opt" in out
 
 
-def test_editions_side_by_side_fit_into_a_terminal_of_100_columns():
-    results = [compared(name, edition) for name in NAMES for edition in EDITION_NAMES]
+@pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
+def test_editions_side_by_side_fit_into_a_terminal_of_100_columns(names):
+    results = [compared(name, edition) for name in names for edition in EDITION_NAMES]
     for section in itertools.islice(sections(results), 2):
         console = Console(width=100, force_terminal=True, color_system=None, file=io.StringIO())
         console.print(section.table)
@@ -229,17 +242,13 @@ def test_every_format_says_the_edition(run):
     assert [total["edition"] for total in found["totals"]] == ["sc23", "corrected"]
     known = run("lv", "--study", "tab5", "--format", "markdown").out
     assert known.startswith("Edition of the cost model: sc23\n")
-    beside = "; corrected of studies that exist there alone\n"
-    every = run("lv", "--format", "markdown").out
-    assert every.startswith("Edition of the cost model: sc23" + beside)
     page = run("lv", *BOTH, "--study", "tab5", "--format", "html").out
     assert "<p>Editions of the cost model: sc23, corrected</p>" in page
     assert "<th>edition</th>" in page
 
 
 def test_a_bound_of_one_edition_counts_where_it_is_shown(run, tmp_path):
-    folder = tmp_path / "own" / "validation" / "tab5"
-    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    folder = own_study(tmp_path)
     text = (folder / "study.yaml").read_text()
     bound = text.partition("corrected: ")[2].partition("}")[0]
     (folder / "study.yaml").write_text(text.replace(f"corrected: {bound}", "corrected: 1"))
@@ -272,8 +281,7 @@ def test_an_unknown_study_and_a_folder_without_studies_are_bad_input(run, tmp_pa
 
 
 def test_a_broken_study_names_file_and_field(run, tmp_path):
-    folder = tmp_path / "own" / "validation" / "tab5"
-    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    folder = own_study(tmp_path)
     text = (folder / "measured.csv").read_text()
     (folder / "measured.csv").write_text(text.replace("megatron-22B,full,1.42", "gpt-5,full,1.42"))
     code, _, err = run("lv", "-b", tmp_path / "own")
@@ -305,22 +313,23 @@ def test_runs_that_cannot_be_written_are_refused(run, words, message):
 
 
 def test_sources_stand_in_every_format(run):
-    words = ("lv", "--study", "sc21", "--edition", "corrected")
-    title = "Whole steps: each source alike"
+    def printed(study, form):
+        return run("lv", "--study", study, "--edition", "corrected", "--format", form).out
+
     for form in ("text", "markdown", "html"):
-        assert title in run(*words, "--format", form).out
-    (found,) = json.loads(run(*words, "--format", "json").out)["sources"]
+        assert "Whole steps: each source alike" in printed("mt_nlg", form)
+    rows = list(csv.DictReader(io.StringIO(printed("mt_nlg", "csv"))))
+    assert {row["source"] for row in rows} == {"mt_nlg"}
+    (found,) = json.loads(printed("sc21", "json"))["sources"]  # of two studies
     assert (found["name"], found["rows"]) == ("sc21", 22)
-    rows = list(csv.DictReader(io.StringIO(run(*words, "--format", "csv").out)))
-    assert {row["source"] for row in rows} == {"sc21"}
 
 
 def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
     told = "exist in edition corrected alone; here n is 0"
     published = ("--edition", "sc23")
-    assert f"Whole runs {told}" in run("lv", "--study", "campaign", *published).out
-    assert f"Served models {told}" in run("lv", "--study", "serving", *published).out
-    compared = run("lv", "--study", "campaign").out
+    assert f"Whole runs {told}" in run("lv", "--study", "campaign/bloom", *published).out
+    assert f"Served models {told}" in run("lv", "--study", "serving/nim", *published).out
+    compared = run("lv", "--study", "campaign/bloom").out
     assert told not in compared
     assert "ok: hours of a whole run" in compared
     assert told not in run("lv", "--study", "tab5", *published).out

@@ -89,19 +89,27 @@ def test_processes_give_the_same_to_the_bit_when_a_worker_dies(expected, tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_dask_gives_the_same_to_the_bit_when_a_worker_dies(expected, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "dies", [False, pytest.param(True, marks=pytest.mark.large)], ids=["threads", "a process dies"]
+)
+def test_dask_gives_the_same_to_the_bit(expected, tmp_path, monkeypatch, dies):
     distributed = pytest.importorskip("distributed")
     started = []
 
     def start(**options):
+        if not dies:
+            options |= {"processes": False, "protocol": "tcp"}
+            del options["env"]  # of processes
         started.append(distributed.deploy.local.LocalCluster(**options))
         return started[-1]
 
     monkeypatch.setattr(distributed, "LocalCluster", start)
     monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    outcomes = (lambda engine: surviving(engine, tmp_path)) if dies else results
     with pytest.warns(EngineWarning, match="other users of this machine can run code as you"):
-        assert surviving(make_engine("dask", 2), tmp_path) == expected
-    assert (tmp_path / "died").exists()
+        found = outcomes(make_engine("dask", 2))
+    assert found == expected
+    assert (tmp_path / "died").exists() == dies
     (cluster,) = started
     assert cluster.scheduler_address.startswith("tcp://127.0.0.1:")
 
