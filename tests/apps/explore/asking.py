@@ -2,9 +2,19 @@
 
 import asyncio
 import re
+from functools import cache
 from typing import Any
 
 import httpx
+
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+
+
+@cache
+def answers() -> Answers:
+    """Return answers that tests share: none computes again what another has asked for."""
+    return Answers(Offer())
 
 
 def asked(app, address: str, host: str = "localhost") -> httpx.Response:

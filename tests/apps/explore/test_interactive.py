@@ -5,12 +5,11 @@ import sys
 import pytest
 
 import calculon
-from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.result_charts import chart
 from calculon.apps.explore.views import KINDS
 from calculon.errors import Infeasible, SpecError
+from tests.apps.explore.asking import answers
 
 OF_PLANS = {
     "breakdown": "time",
@@ -33,7 +32,7 @@ def answer():
 def on_page(part, **members):
     """Return the chart of a part of the page of the same question."""
     state = State(model="llama3-8B", system="h100_80g_sxm", procs=64, **members)
-    return without_links(KINDS[part].make(state, Answers(Offer())).figure)
+    return without_links(KINDS[part].make(state, answers()).figure)
 
 
 def without_links(value):
@@ -92,7 +91,7 @@ def test_numbers_of_processors_are_those_of_the_page():
 
 
 def test_what_memory_buys_is_the_same_of_a_sensitivity_that_searched_again():
-    small = calculon.plan("gpt2-124M", 4, "a100_80g_sxm")
+    small = calculon.plan("mlp-2x1024", 2, "a100_80g_sxm")
     asked = small.best.model, small.best.execution, small.best.system
     again = calculon.sensitivity(*asked, replan=True)
     assert without_links(chart(again, "capacity")) == without_links(chart(small, "capacity"))

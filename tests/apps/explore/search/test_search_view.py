@@ -2,15 +2,12 @@
 
 import re
 from dataclasses import replace
-from functools import cache
 from html import unescape
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from calculon.apps.cli.main import main
-from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import OPTIONS, State, read_state
 from calculon.apps.explore.search.found_plans import FoundPlans, split_name
 from calculon.apps.explore.search.search_view import PARTS
@@ -21,22 +18,21 @@ from calculon.planner.answer import Answer, space_of
 from calculon.search.best_first import count_space
 from calculon.search.driver import run
 from calculon.spec.plan_words import degrees_words
+from tests.apps.explore.asking import answers
+from tests.draws import some
 
 BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=16, batch="64", view="search")
 KINDS = {kind.name: kind for kind in PARTS}
 
 ASKED = {
     "nothing": {},
-    "another objective": {"objective": "proc_mem_tier1_cap_req"},
     "a condition": {"where": "proc_mem_tier1_cap_req < 60 * GiB and pipeline_par > 1"},
-    "some values": {"fix": "tensor_par=2,4 zero_stage=1"},
-    "more values": {"open": "zero_stage,optimizer_offload"},
+    "all": {
+        "objective": "proc_mem_tier1_cap_req",
+        "fix": "tensor_par=2,4 zero_stage=1",
+        "open": "optimizer_offload",
+    },
 }
-
-
-@cache
-def answers():
-    return Answers(Offer())
 
 
 def with_options(state=BEST, **options):
@@ -144,7 +140,7 @@ def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
     units = []
     for trace in figure["data"]:
         places = zip(trace["x"], trace["y"], trace["customdata"], strict=True)
-        for across, up, (link, name, _) in [*places][::4]:
+        for across, up, (link, name, _) in some(places, 5):
             shown = answers().plan(at(link)).estimate
             again = estimate(shown.model, shown.execution, shown.system).stats
             units += [again[y] / up, again[x] / across] if across else []
@@ -163,7 +159,7 @@ def test_no_plan_beats_one_of_the_front_in_both():
 
 def test_rows_lead_to_their_plans():
     plans = FoundPlans(asked(BEST, answers()), each_split(BEST, answers()), BEST, answers())
-    for rank in plans.ranks[::3]:
+    for rank in some(plans.ranks, 4):
         taken = answers().plan(at(plans.link(rank))).estimate
         assert {n: getattr(taken.execution, n) for n in plans.winners[rank][0]} == plans.winners[
             rank
