@@ -22,7 +22,7 @@ STATES = {
 }
 CANNOT = {
     "it is none": f"{SMALL}&tensor_par=7",
-    "it breaks a rule": f"{TINY}&procs=8&tensor_par=8&pipeline_par=1",  # of 12 heads
+    "it breaks a rule": f"{TINY}&procs=2&tensor_par=2&pipeline_par=1&pipeline_interleaving=2",
     "memory is too small": "model=llama3-8B&system=h100_80g_sxm&procs=8&tensor_par=1&pipeline_par=1",
 }
 """Plans that cannot run."""

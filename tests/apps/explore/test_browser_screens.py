@@ -9,6 +9,8 @@ from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_sc
 
 pytestmark = pytest.mark.large
 
+NUMBER = "#knob-1-value"
+
 SMALL = {"model": "gpt2-124M", "system": "a100_80g_sxm", "procs": 8}
 SEARCH = {**SMALL, "view": "search"}
 MACHINE = {**SMALL, "view": "machine"}
@@ -223,6 +225,21 @@ def test_fields_take_the_words_of_the_table_offer_them_and_say_what_is_wrong(
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
+
+
+def test_what_would_more_memory_buy_is_answered_by_a_click(visitor: Visitor) -> None:
+    page = visitor.open(MACHINE, charts=False)
+    first = page.url, page.inner_text("#reading")
+    page.click("text=of memory buy?")
+    settled(page)
+    assert "system.mem1.GiB=120" in page.url
+    assert page.input_value(NUMBER) == "120"
+    assert "with the same plan" in page.inner_text("#reading").lower()
+    assert "The best plan of this machine takes" in page.inner_text("#part-machine-best")
+    assert "now" in page.inner_text("#part-machine-capacity tr.now")
+    page.click("#knob-1 >> text=reset")
+    settled(page)
+    assert (page.url, page.inner_text("#reading")) == first
 
 
 @pytest.mark.parametrize("plan", [{}, {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1}])

@@ -73,12 +73,6 @@ def test_a_change_of_a_degree_is_an_address_and_back_undoes_it(visitor: Visitor)
 def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> None:
     own = {"tensor_par": 1, "pipeline_par": 4, "microbatch_size": 1, "pipeline_interleaving": 3}
     page = visitor.open({**SMALL, **own}, charts=False)  # 12 blocks on 4 stages
-    page.click("#less-pipeline_par")
-    settled(page)
-    assert page.input_value("#c-pipeline_par") == "2"
-    assert page.input_value("#c-pipeline_interleaving") == "3"
-    page.click("#more-pipeline_par")
-    settled(page)
     page.click("#more-pipeline_par")
     settled(page)
     assert page.input_value("#c-pipeline_par") == "8"
@@ -108,21 +102,6 @@ def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
-
-
-def test_what_would_more_memory_buy_is_answered_by_a_click(visitor: Visitor) -> None:
-    page = visitor.open(MACHINE, charts=False)
-    first = page.url, page.inner_text("#reading")
-    page.click("text=of memory buy?")
-    settled(page)
-    assert "system.mem1.GiB=120" in page.url
-    assert page.input_value(NUMBER) == "120"
-    assert "with the same plan" in page.inner_text("#reading").lower()
-    assert "The best plan of this machine takes" in page.inner_text("#part-machine-best")
-    assert "now" in page.inner_text("#part-machine-capacity tr.now")
-    page.click("#knob-1 >> text=reset")
-    settled(page)
-    assert (page.url, page.inner_text("#reading")) == first
 
 
 def test_a_slider_follows_the_keyboard_and_keeps_the_focus(visitor: Visitor) -> None:
@@ -164,17 +143,12 @@ def test_a_row_of_the_schedule_leads_to_its_stage_and_a_bar_to_its_operator(
 ) -> None:
     page = visitor.open(PIPELINE)
     assert "Stage 0: forward, microbatch 1" in _pointed(page, "schedule", 0.01, 0.5 / STAGES)
-    for stage in (1, 2):
-        told = _pointed(page, "schedule", 0.5, (stage + 0.5) / STAGES)
-        assert told.startswith(f"Stage {stage}: ")
-        page.mouse.down()
-        page.mouse.up()
-        page.wait_for_url(f"**stage={stage}&**")
-        settled(page)
-        assert page.inner_text("#part-stage h2") == f"Stage {stage}"
-    page.click("#part-stages a >> nth=0")
+    assert _pointed(page, "schedule", 0.5, 2.5 / STAGES).startswith("Stage 2: ")
+    page.mouse.down()
+    page.mouse.up()
+    page.wait_for_url("**stage=2&**")
     settled(page)
-    assert page.inner_text("#part-stage h2") == "Stage 0"
+    assert page.inner_text("#part-stage h2") == "Stage 2"
     _pointed(page, "block", 0.01, 0.1)
     page.mouse.down()
     page.mouse.up()
@@ -248,7 +222,8 @@ def test_the_newest_of_many_changes_counts(visitor: Visitor) -> None:
 
 
 def test_on_a_phone_the_controls_unfold(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False, reduced_motion="reduce")
+    page = visitor.open(SMALL, charts=False)
+    page.emulate_media(reduced_motion="reduce")
     for width in (390, 320):
         resized(page, width)
         assert not page.is_visible("#c-model")
@@ -264,8 +239,8 @@ def test_on_a_phone_the_controls_unfold(visitor: Visitor) -> None:
     assert page.evaluate(moves) != "0s"
 
 
+@pytest.mark.usefixtures("drawn")  # whose search is known then
 def test_without_scripts_every_part_can_be_reached(visitor: Visitor) -> None:
-    visitor.open(SMALL, charts=False)  # whose search is known then
     context = visitor.window(java_script_enabled=False)
     page = context.new_page()
     page.goto(visitor.link(SMALL))

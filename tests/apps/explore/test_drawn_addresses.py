@@ -17,7 +17,7 @@ from tests.apps.explore.drawn_addresses import MARK, QUICK, Addresses
 from tests.apps.explore.sound_answers import check, check_html, strict
 from tests.draws import FACTOR, SEED, draws
 
-DRAWN = draws(60)
+DRAWN = draws(40)
 
 PATIENCE = 120
 """Seconds for an answer on a busy machine."""

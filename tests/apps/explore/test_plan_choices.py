@@ -28,7 +28,14 @@ STATES = {
 }
 
 
-@pytest.fixture(params=STATES)
+QUICK = ("too large", "experts")
+
+
+@pytest.fixture(
+    params=[
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.large) for name in STATES
+    ]
+)
 def state(request):
     return STATES[request.param]
 

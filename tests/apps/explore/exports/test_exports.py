@@ -56,6 +56,7 @@ def test_plans_are_the_table_of_the_search():
 
 def test_the_report_is_that_of_python(tmp_path, monkeypatch):
     monkeypatch.setattr(report_file, "validation_of", cache(report_file.validation_of))
+    monkeypatch.setattr(report_file, "drawn", lambda results: ())
     state = state_of("model=gpt2-124M&system=tpu_v5p&procs=2&tensor_par=2")
     path = tmp_path / "report.html"
     write_report(whole_answer(state, answers()), path)
@@ -112,15 +113,20 @@ def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(tmp_path):
     assert set(found) <= set(name) | set("ab.-")
 
 
+def offered_by(view):
+    return set(offered(state_of(OWN, view), answers()))
+
+
+def test_views_offer_all_files_together():
+    assert all(offered_by(view) for view in VIEWS)
+    assert set.union(*map(offered_by, VIEWS)) == set(EXPORTS) - set(LAUNCH_FILES)
+
+
+@pytest.mark.large  # test_same_command compares each of these files
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_offers_files_that_it_can_give(view):
-    state = state_of(OWN, view)
-    names = set(offered(state, answers()))
-    assert names
-    assert names <= set(EXPORTS)
-    assert not names & set(LAUNCH_FILES)
-    for name in names - {"report.html"}:
-        assert written(name, state, answers()).text
+def test_every_view_can_give_the_files_that_it_offers(view):
+    for name in offered_by(view) - {"report.html"}:
+        assert written(name, state_of(OWN, view), answers()).text
 
 
 def test_other_names_are_no_files():
@@ -141,20 +147,17 @@ def test_a_browser_is_told_to_save_a_file_of_its_kind():
         assert got.headers["X-Content-Type-Options"] == "nosniff"
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
+def test_what_is_no_file_is_told_as_text():
+    site = app(answers(), state_of(SMALL), ["localhost"])
+    for address, message in [
         ("answer.exe", "no such file"),
         ("..%2F..%2Fetc%2Fpasswd", ""),
         ("execution.json?model=/etc/passwd", "a model of the catalog"),
         ("statistics.json?tensor_par=7", "expected"),
         ("deepspeed.json?tensor_par=4&pipeline_par=2", "pipeline_par"),
-    ],
-)
-def test_what_is_no_file_is_told_as_text(address, message):
-    site = app(answers(), state_of(SMALL), ["localhost"])
-    got = asked(site, f"/export/{address}")
-    assert got.status_code in (400, 404)
-    assert got.headers["Content-Type"] == "text/plain; charset=utf-8"
-    assert message in got.text
-    assert "root:" not in got.text
+    ]:
+        got = asked(site, f"/export/{address}")
+        assert got.status_code in (400, 404)
+        assert got.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert message in got.text
+        assert "root:" not in got.text

@@ -190,9 +190,11 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypa
 @pytest.mark.parametrize(
     ("address", "dialect", "left_out"),
     [
-        (STATES["best on a changed machine"], "nemo.yaml", False),
         ("model=nanogpt-mlp&system=a100_80g_sxm&procs=8", "megatron-lm.sh", True),
-        *of_large((STATES["best on a changed machine"], "megatron-lm.sh", False)),
+        *of_large(
+            (STATES["best on a changed machine"], "nemo.yaml", False),
+            (STATES["best on a changed machine"], "megatron-lm.sh", False),
+        ),
     ],
 )
 def test_launch_files_are_those_that_the_command_emits(address, dialect, left_out, capsys):

@@ -15,11 +15,11 @@ from calculon.apps.explore.controls import settled
 from calculon.apps.explore.machine.both_machines import best_plans, readings, same_plan
 from calculon.apps.explore.machine.capacities import AMPLE, rungs
 from calculon.apps.explore.machine.knobs import CAPACITY, labels
-from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE, PARTS
+from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.web.page_server import app
 from calculon.units import GIB
-from tests.apps.explore.asking import answers, asked, whole
+from tests.apps.explore.asking import answers, asked, made, whole
 
 MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
 
@@ -31,11 +31,6 @@ MINE = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_inte
 @pytest.fixture(scope="module")
 def site():
     return app(answers(), FIRST, ["localhost"])
-
-
-def part(name, state, answers):
-    """Return a part of the view."""
-    return next(kind for kind in PARTS if kind.name == name).make(state, answers)
 
 
 def printed(*arguments):
@@ -55,11 +50,11 @@ def planned(tmp_path, *options):
 
 def test_the_best_plan_is_that_of_the_command_on_both_machines(tmp_path):
     both = best_plans(SMALLER, answers())
-    for shown, options in ((both.before, ()), (both.after, ("--set", "system.mem1.GiB=40"))):
-        told = planned(tmp_path, *options)
-        stats = shown.estimate.stats
-        assert stats == {name: told["stats"][name] for name in stats}
-        assert shown.fields == {name: told["execution"][name] for name in shown.fields}
+    told = planned(tmp_path, "--set", "system.mem1.GiB=40")
+    shown, stats = both.after, both.after.estimate.stats
+    assert stats == {name: told["stats"][name] for name in stats}
+    assert shown.fields == {name: told["execution"][name] for name in shown.fields}
+    assert both.before.fields == answers().plan(replace(FIRST, machine={})).fields
 
 
 def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine():
@@ -85,16 +80,6 @@ def test_figures_are_written_as_on_the_page_of_the_estimate():
     assert shown
 
 
-def test_effects_are_those_of_the_command(tmp_path):
-    state = replace(FIRST, options={"spread": "10%"}, machine={"mem1.GBps": 3000})
-    path = tmp_path / "figures.json"
-    changes = ("--set", "system.mem1.GBps=3000")
-    printed("sensitivity", MODEL, PROCS, SYSTEM, *changes, "--range", "10%", "-o", path, "-q")
-    told, shown = json.loads(path.read_text()), answers().sensitivity(state)
-    assert shown.to_dict()["figures"] == told["figures"]
-    assert shown.value == told["value"]
-
-
 def path_of(label):
     """Return the path of a figure that a bar is labelled with: by its name, or by itself."""
     paths = {name: path for path, name in labels(inputs.system(SYSTEM)).items()}
@@ -104,7 +89,7 @@ def path_of(label):
 def test_bars_are_the_rows_of_the_sensitivity():
     rows = {row["path"]: row for row in answers().sensitivity(FIRST).rows()}
     value = answers().sensitivity(FIRST).value
-    bars = part("machine-effects", FIRST, answers()).figure["data"]
+    bars = made("machine-effects", FIRST).figure["data"]
     drawn = {"low": {}, "high": {}}
     for trace in bars:
         paths = [path_of(label) for label in trace["y"]]
@@ -120,7 +105,7 @@ def test_bars_are_the_rows_of_the_sensitivity():
 
 
 def test_bars_lead_to_their_values():
-    figure = part("machine-effects", FIRST, answers()).figure
+    figure = made("machine-effects", FIRST).figure
     rows = {row["path"]: row for row in answers().sensitivity(FIRST).rows()}
     for trace in figure["data"]:
         end = trace["legendgroup"]
@@ -150,7 +135,7 @@ def test_steps_do_not_depend_on_the_capacity_of_now():
 
 def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits():
     found_steps = answers().capacities(SMALLER)
-    marks = part("machine-capacity", SMALLER, answers()).figure["data"][1]
+    marks = made("machine-capacity", SMALLER).figure["data"][1]
     values = dict(zip(marks["x"], marks["y"], strict=True))
     links = [link for link, *_ in marks["customdata"]]
     for size, link in zip(marks["x"], links, strict=True):
@@ -208,9 +193,9 @@ def test_what_is_no_figure_is_refused_with_the_words_of_the_command(site, capsys
 def test_a_machine_without_a_plan_says_so():
     state = replace(FIRST, machine={CAPACITY: 1})
     for name in ("machine", "machine-best", "machine-capacity"):
-        assert part(name, state, answers()) is not None
-    assert part("machine-effects", state, answers()) is None
-    assert "othing fits" in part("machine-best", state, answers()).html
+        assert made(name, state) is not None
+    assert made("machine-effects", state) is None
+    assert "othing fits" in made("machine-best", state).html
 
 
 def test_a_figure_that_does_as_much_alone_makes_the_step_as_long():
@@ -228,15 +213,15 @@ def test_a_figure_that_does_as_much_alone_makes_the_step_as_long():
 
 
 def test_what_has_no_break_even_says_why():
-    assert "Change the machine" in part("machine-even", FIRST, answers()).html
+    assert "Change the machine" in made("machine-even", FIRST).html
     more = replace(FIRST, machine={CAPACITY: 90})
-    assert "neither faster nor slower" in part("machine-even", more, answers()).html
-    assert "does not run" in part("machine-even", SMALLER, answers()).html
+    assert "neither faster nor slower" in made("machine-even", more).html
+    assert "does not run" in made("machine-even", SMALLER).html
 
 
 def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does():
     state = replace(FIRST, plan=MINE, machine={CAPACITY: 10})
-    told = part("machine", state, answers()).html
+    told = made("machine", state).html
     found = re.search(r"Your plan does not fit.*It fits from a capacity of ([\d.]+) GiB on", told)
     enough = float(found[1])
     for capacity, fits in ((enough, True), (enough - 0.2, False)):
@@ -247,6 +232,6 @@ def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does():
 def test_a_plan_that_cannot_run_has_the_slider_of_its_precision():
     state = replace(FIRST, plan={**MINE, "tensor_par": 1, "pipeline_par": 1})
     assert answers().plan(state).estimate is None
-    told = part("machine", state, answers()).html
+    told = made("machine", state).html
     kind = answers().question(state).arithmetic["datatype"]
     assert re.findall(r"<label[^>]*>Matrix rate, (\w+)", told) == [kind]

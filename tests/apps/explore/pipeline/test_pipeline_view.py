@@ -18,7 +18,7 @@ from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.inspect.operators import block
 from calculon.units import duration
-from tests.apps.explore.asking import answers, asked, found
+from tests.apps.explore.asking import answers, asked, found, made
 
 PLAN = {
     "tensor_par": 2,
@@ -43,8 +43,8 @@ HYBRID = State(model="deepseek-v3", system="gb200_nvl72", procs=512, view="pipel
 
 
 def _parts(state):
-    made = {kind.name: kind.make(state, answers()) for kind in PARTS}
-    return {name: part for name, part in made.items() if part is not None}
+    parts = {kind.name: made(kind.name, state) for kind in PARTS}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def _text(part):

@@ -18,7 +18,7 @@ from calculon.apps.explore.search.searches import best_of_all, with_opened
 from calculon.apps.report.how_sure import WHY_TIED, chance
 from calculon.apps.report.why_page import percent_more
 from calculon.units import GIB
-from tests.apps.explore.asking import answers
+from tests.apps.explore.asking import answers, made
 from tests.draws import some
 
 BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
@@ -29,12 +29,6 @@ OWN = replace(
 LARGE = replace(BEST, model="llama3-70B", plan={**OWN.plan, "tensor_par": 2})
 ILLEGAL = replace(OWN, plan={**OWN.plan, "tensor_par": 3})
 NONE = replace(BEST, model="llama3-70B", procs=2)
-
-KINDS = {kind.name: kind for kind in PARTS}
-
-
-def made(name, state):
-    return KINDS[name].make(state, answers())
 
 
 def words(part):
@@ -264,7 +258,7 @@ def test_traffic_is_that_of_the_statistics():
 def test_every_part_says_what_its_chart_shows():
     for state in (BEST, OWN, LARGE):
         for kind in PARTS:
-            part = kind.make(state, answers())
+            part = made(kind.name, state)
             if part is not None and part.figure is not None:
                 assert part.summary.endswith("."), kind.name
                 assert "<table" in part.html + part.more

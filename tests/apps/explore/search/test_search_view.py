@@ -18,11 +18,10 @@ from calculon.planner.answer import Answer, space_of
 from calculon.search.best_first import count_space
 from calculon.search.driver import run
 from calculon.spec.plan_words import degrees_words
-from tests.apps.explore.asking import answers
+from tests.apps.explore.asking import answers, made
 from tests.draws import some
 
 BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=16, batch="64", view="search")
-KINDS = {kind.name: kind for kind in PARTS}
 
 ASKED = {
     "nothing": {},
@@ -37,10 +36,6 @@ ASKED = {
 
 def with_options(state=BEST, **options):
     return replace(state, options=options)
-
-
-def made(name, state):
-    return KINDS[name].make(state, answers())
 
 
 def words(part):
@@ -67,7 +62,13 @@ def options_of_the_command(state):
     return told
 
 
-@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+OF_ALL = [
+    pytest.param(options, id=name, marks=() if name == "all" else pytest.mark.large)
+    for name, options in ASKED.items()
+]
+
+
+@pytest.mark.parametrize("options", OF_ALL)
 def test_the_best_has_the_numbers_of_the_command(options, capsys):
     state = with_options(**options)
     command = ["loe", BEST.model, "16", "64", "bfloat16", BEST.system, "-", "-v"]
@@ -83,7 +84,7 @@ def test_the_best_has_the_numbers_of_the_command(options, capsys):
     assert f"{int(good):,} feasible" in said
 
 
-@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("options", OF_ALL)
 def test_map_table_and_best_agree(options):
     state = with_options(**options)
     rows = re.findall(r'<tr data-key="([\d.]+)"', str(made("search-plans", state).html))
@@ -131,7 +132,9 @@ def test_ties_are_those_of_the_plan():
 
 
 @pytest.mark.parametrize(
-    "axes", [{}, {"x": "tp_comm_exposed_time", "y": "mfu"}], ids=["memory", "others"]
+    "axes",
+    [pytest.param({}, marks=pytest.mark.large), {"x": "tp_comm_exposed_time", "y": "mfu"}],
+    ids=["memory", "others"],
 )
 def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
     state = with_options(**axes, open="optimizer_offload")
@@ -211,9 +214,8 @@ def test_counts_are_compared_with_the_same_batch():
     assert made("search-counts", BEST) is None
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
+def test_nonsense_is_refused():
+    for options, word in [
         ({"objective": "fastness"}, "fastness"),
         ({"objective": "days"}, "--tokens"),
         ({"where": "total_time <"}, "condition"),
@@ -224,13 +226,10 @@ def test_counts_are_compared_with_the_same_batch():
         ({"x": "nothing"}, "nothing"),
         ({"counts": "some"}, "some"),
         ({"counts": "1:1000"}, "at most"),
-    ],
-)
-def test_nonsense_is_refused(options, word):
-    state = with_options(**options)
-    assert {*options} <= {*OPTIONS}
-    with pytest.raises(SpecError, match=re.escape(word)):
-        [kind.make(state, answers()) for kind in PARTS]
+    ]:
+        assert {*options} <= {*OPTIONS}
+        with pytest.raises(SpecError, match=re.escape(word)):
+            [kind.make(with_options(**options), answers()) for kind in PARTS]
 
 
 def test_no_plan_fits_and_says_why():
