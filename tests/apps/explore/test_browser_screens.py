@@ -66,17 +66,6 @@ def test_values_say_what_they_would_do_before_they_are_chosen(visitor: Visitor) 
     assert page.input_value("#c-tensor_par") == words
 
 
-def test_a_button_mends_a_plan_that_cannot_run(visitor: Visitor) -> None:
-    own = {"tensor_par": 2, "pipeline_par": 4, "microbatch_size": 1, "pipeline_interleaving": 1}
-    asked = {"model": "llama3-70B", "system": "h100_80g_sxm", "procs": 64}
-    page = visitor.open({**asked, **own})
-    assert "too small" in page.inner_text("#part-problem")
-    page.click("#part-mend a.button >> nth=0")
-    settled(page)
-    assert not page.query_selector("#part-problem")
-    assert page.query_selector("#part-figures strong")
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 def test_what_each_change_towards_the_best_saves_is_in_sight(visitor: Visitor, width: int) -> None:
     own = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
@@ -108,19 +97,6 @@ def test_a_change_stays_under_the_finger_with_its_answer_in_sight(
     assert headline in page.inner_text("#answer")
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_selector("#answer", state="hidden")
-
-
-def test_one_change_towards_the_best_is_taken_over_alone(visitor: Visitor) -> None:
-    own = {"tensor_par": 4, "pipeline_par": 1, "microbatch_size": 1, "pipeline_interleaving": 1}
-    page = visitor.open({**SMALL, **own, "activation_recompute": "full"})
-    before = page.url
-    page.click("#part-against table a.button >> nth=0")
-    settled(page)
-    assert page.url != before
-    page.click("#part-against p a.button")
-    settled(page)
-    assert "tensor_par" not in page.url
-    assert "The best plan" in page.inner_text("#part-figures")
 
 
 # -- the search --------------------------------------------------------------------------------------------------------
@@ -284,39 +260,7 @@ def test_other_figures_are_found_by_a_word(visitor: Visitor) -> None:
     assert page.locator("#part-machine .changed-machine").count() == 1
 
 
-# -- the pipeline ------------------------------------------------------------------------------------------------------
-
-
-def test_the_number_of_microbatches_is_an_address(visitor: Visitor) -> None:
-    page = visitor.open(PIPELINE, charts=False)
-    batch = PIPELINE["batch"] // (PIPELINE["procs"] // (PIPELINE["tensor_par"] * STAGES))
-    page.fill("#c-microbatches", str(batch))
-    page.press("#c-microbatches", "Enter")
-    page.wait_for_url(f"**microbatches={batch}**")
-    settled(page)
-    assert f"{batch} of {batch} microbatches" in page.inner_text("#part-schedule")
-
-
 # -- the page as a whole -----------------------------------------------------------------------------------------------
-
-
-def focused(page: Page) -> str:
-    return page.evaluate("document.activeElement.id")
-
-
-def test_back_restores_the_control_that_has_the_focus(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
-    page.fill("#c-procs", "16")
-    page.keyboard.press("Enter")
-    settled(page)
-    after = page.url
-    assert "procs=16" in after
-    page.go_back()
-    settled(page)
-    assert (page.input_value("#c-procs"), focused(page)) == ("8", "c-procs")
-    page.go_forward()
-    settled(page)
-    assert (page.input_value("#c-procs"), page.url) == ("16", after)
 
 
 def test_a_link_of_the_page_is_copied(visitor: Visitor) -> None:

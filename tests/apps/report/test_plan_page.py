@@ -16,9 +16,12 @@ from calculon.planner.planning import plan
 from tests.helpers import document
 
 
+MINE = "tp=8 pp=2 mbs=1 recompute=full"
+
+
 @cache
-def page(**options) -> PlanPage:
-    answer = plan("llama3-8B", 64, "h100_80g_sxm", batch=512, **options)
+def page(mine=MINE, **options) -> PlanPage:
+    answer = plan("llama3-8B", 64, "h100_80g_sxm", batch=512, mine=mine, **options)
     best = None if answer.best is None else result_of(answer.best)
     return PlanPage(
         answer.to_dict(), best, answer.question.preset.usual, answer.question.preset.words
@@ -31,16 +34,13 @@ def drawn(page, width):
     return stream.getvalue()
 
 
-MINE = "tp=8 pp=2 mbs=1 recompute=full"
-
-
 def test_no_line_is_wider_than_the_page():
     for width in (80, 100, 160):
         assert max(map(len, drawn(page(), width).splitlines())) <= width
 
 
 def test_the_page_has_the_answers_in_order():
-    text = drawn(page(mine=MINE), 80)
+    text = drawn(page(), 80)
     places = [
         text.index(part)
         for part in (
@@ -58,7 +58,7 @@ def test_the_page_has_the_answers_in_order():
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_way_from_ones_own_plan_to_the_best_has_a_line_for_each_change(width):
-    found = page(mine=MINE)
+    found = page()
     told = found.answer["waterfall"]
     text = drawn(found, width)
     section = text[text.index("From mine to the best, one change at a time") :]
@@ -158,4 +158,4 @@ def test_a_faster_value_that_the_search_did_not_try_is_named():
     assert loss["seconds"] > 0
     text = " ".join(drawn(found, 80).split())
     assert "Not tried by the search: ce_impl=fused (--add ce_impl=fused)" in text
-    assert "Not tried" not in drawn(page(mine=MINE), 80)
+    assert "Not tried" not in drawn(page(), 80)
