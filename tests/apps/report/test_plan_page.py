@@ -15,7 +15,6 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.planner.planning import plan
 from tests.helpers import document
 
-
 MINE = "tp=8 pp=2 mbs=1 recompute=full"
 
 
