@@ -8,6 +8,7 @@ import calculon
 from calculon import inputs
 from calculon.inspect.expert_parts import EXPERT_PARTS
 from calculon.inspect.operators import block
+from tests.draws import some
 from tests.helpers import document
 
 EXECUTION = document("examples", "mixtral-8x7B_h100x64")
@@ -39,8 +40,10 @@ def _room(name):
 SYSTEM = _room("h100_80g_sxm")
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("changes", CHANGES, ids=lambda one: "-".join(map(str, one)) or "as it is")
+CASES = [(model, changes) for model in MODELS for changes in CHANGES]
+
+
+@pytest.mark.parametrize(("model", "changes"), some(CASES, 9), ids=str)
 def test_parts_are_sums_over_the_operators_of_a_block_with_experts(model, changes):
     asked = MODELS[model], EXECUTION | changes, SYSTEM
     told = calculon.estimate(*asked).expert_parts

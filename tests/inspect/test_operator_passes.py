@@ -38,7 +38,7 @@ def _block(model, changes, system):
     return block(model, LLAMA_X64 | changes, system)
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(scope="module", params=CASES)
 def found(request):
     return _block(*CASES[request.param])
 

@@ -1,9 +1,12 @@
 """Groups of ranks: where they sit, and that their bytes and times are those of the collectives they run."""
 
+from itertools import product
+
 import pytest
 
 import calculon
 from calculon.inspect.rank_groups import RankGroup
+from tests.draws import some
 from tests.helpers import LLAMA_X64, LLAMA_X64_P4, document
 
 LLAMA = LLAMA_X64
@@ -76,7 +79,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_times_of_groups_are_the_statistics(case):
+def test_times_of_groups_are_the_statistics_and_bytes_are_on_networks_that_are_used(case):
     stats, groups = _groups(*case)
     for kinds, names in (
         (("tensor",), ("tp_comm", "recomm")),
@@ -88,17 +91,12 @@ def test_times_of_groups_are_the_statistics(case):
             expected = sum(stats[f"{name}_{which}"] or 0 for name in names)
             assert sum(getattr(one, which) for one in found) == pytest.approx(expected, rel=1e-12)
     assert ("shards" in groups) == ("copies" in groups) == ("data" not in groups)
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_bytes_are_on_networks_that_are_used(case):
-    _, groups = _groups(*case)
     for group in groups.values():
-        product = 1
+        ranks = 1
         for members, moved in zip(group.members, group.bytes, strict=True):
-            product *= members
+            ranks *= members
             assert (moved > 0) <= (members > 1)
-        assert product == group.ranks
+        assert ranks == group.ranks
         assert (sum(group.bytes) > 0) == (group.link_time > 0)
 
 
@@ -227,11 +225,17 @@ def test_an_example_is_short(ranks, stride, text):
     }
 
 
-@pytest.mark.parametrize("algorithm", ["published", "auto", "hierarchical"])
-@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp"])
-@pytest.mark.parametrize(
-    "degrees", [(1, 1, 6), (1, 1, 7), (3, 1, 2), (1, 3, 2), (2, 1, 3), (6, 1, 1), (1, 5, 1)]
-)
+INSIDE = [
+    *product(
+        [(1, 1, 6), (1, 1, 7), (3, 1, 2), (1, 3, 2), (2, 1, 3), (6, 1, 1), (1, 5, 1)],
+        ["tp-dp-pp", "tp-pp-dp"],
+        ["published", "auto", "hierarchical"],
+    )
+]
+"""Degrees, the order of the mesh, and the algorithm of collectives."""
+
+
+@pytest.mark.parametrize(("degrees", "order", "algorithm"), some(INSIDE, 14))
 def test_what_fits_into_a_node_stays_there(degrees, order, algorithm):
     tensor, stages, replicas = degrees
     mesh = {"num_procs": tensor * stages * replicas, "coll_algo": algorithm, "mesh_order": order}

@@ -2,9 +2,33 @@
 
 import asyncio
 import re
+from functools import cache
 from typing import Any
 
 import httpx
+
+from calculon.apps.explore.answers import Answers
+from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.page_state import State
+from calculon.apps.explore.part import Part
+from calculon.apps.explore.views import KINDS
+
+
+@cache
+def answers() -> Answers:
+    """Return answers that tests share: none computes again what another has asked for."""
+    return Answers(Offer())
+
+
+_MADE: dict[tuple[str, str], Part | None] = {}
+
+
+def made(name: str, state: State) -> Part | None:
+    """Return a part of a view; each is made once."""
+    key = name, repr(state)
+    if key not in _MADE:
+        _MADE[key] = KINDS[name].make(state, answers())
+    return _MADE[key]
 
 
 def asked(app, address: str, host: str = "localhost") -> httpx.Response:

@@ -116,16 +116,29 @@ class Visitor:
     def __init__(self, browser: "Browser", address: str):
         self._browser, self.address = browser, address
         self._contexts: list[BrowserContext] = []
+        self._pages: dict[bool, Page] = {}
         self.errors: list[str] = []
 
     def open(
         self, state: Mapping[str, object] | None = None, *, charts: bool = True, **options: object
     ) -> "Page":
-        """Open a state in a window of its own, and wait until everything of it stands.
+        """Open a state, and wait until everything of it stands.
 
-        To read the script of the charts takes a browser a second: a test goes without them where it can, and opens one
-        page where it cannot. ``options`` are those of a context of the browser.
+        To read the script of the charts takes a browser a second, and a new window nearly one: a test goes without
+        charts where it can, and states without ``options``, which are those of a context of the browser, have one
+        window one after the other.
         """
+        page = self._pages.get(charts) if not options else None
+        if page is None:
+            page = self._opened(charts, **options)
+        if not options:
+            self._pages[charts] = page
+            page.set_viewport_size({"width": 1280, "height": WIDTHS[1280]})
+            page.emulate_media(media="screen", color_scheme="light", reduced_motion="no-preference")
+        page.goto(self.link(state or {}))
+        return settled(page)
+
+    def _opened(self, charts: bool, **options: object) -> "Page":
         page = self.window(**options).new_page()
         page.set_default_timeout(PATIENCE)
         if not charts:
@@ -134,8 +147,7 @@ class Visitor:
             )
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.errors.append(f"{page.url}: {error}"))
-        page.goto(self.link(state or {}))
-        return settled(page)
+        return page
 
     def window(self, **options: object) -> "BrowserContext":
         """Return a window of its own; ``options`` as of :meth:`open`."""

@@ -50,15 +50,22 @@ def browser(chromium: str) -> Iterator["Browser"]:
         opened.close()
 
 
-@pytest.fixture
-def visitor(browser: "Browser", served: "Served") -> Iterator["Visitor"]:
-    """Whoever looks at pages; an error in the browser's console is a failure."""
+@pytest.fixture(scope="module")
+def windows(browser: "Browser", served: "Served") -> Iterator["Visitor"]:
+    """Whoever looks at the pages of all tests of a file, one after the other."""
     from tests.apps.explore.browsing import Visitor
 
     someone = Visitor(browser, served.address)
     yield someone
     someone.leave()
-    assert not someone.errors, "\n".join(someone.errors)
+
+
+@pytest.fixture
+def visitor(windows: "Visitor") -> Iterator["Visitor"]:
+    """Whoever looks at pages; an error in the browser's console is a failure."""
+    windows.errors.clear()
+    yield windows
+    assert not windows.errors, "\n".join(windows.errors)
 
 
 @pytest.fixture

@@ -4,10 +4,12 @@ import json
 
 from calculon.apps.explore.exports.exports import written
 from calculon.apps.explore.page_state import State, read_state
+from tests.apps.explore.asking import answers
 
 OWN = "tensor_par=4&pipeline_par=2&data_par=8&microbatch_size=2&activation_recompute=full"
 MACHINE = "system.mem1.GiB=120&system.networks[0].latency=3e-6"
 SMALL = "model=llama3-8B&system=h100_80g_sxm&procs=64"
+TINY = "model=gpt2-124M&system=a100_80g_sxm"
 
 STATES = {
     "best": SMALL,
@@ -15,24 +17,24 @@ STATES = {
     "best on a changed machine": f"{SMALL}&{MACHINE}&tokens=15T",
     "own, all words": f"{SMALL}&{OWN}&{MACHINE}&seq=4k&batch=1M&dtype=fp8&preset=megatron-lm&tokens=1T",
     "uneven stages": f"{SMALL}&tensor_par=2&pipeline_par=4&pipeline_interleaving=2&zero_stage=1",
-    "a small machine": "model=gpt2-124M&system=a100_80g_sxm&procs=2",
+    "a small machine": f"{TINY}&procs=2",
     "a machine of another framework": "model=llama3-8B&system=tpu_v5p&procs=64",
 }
 CANNOT = {
     "it is none": f"{SMALL}&tensor_par=7",
-    "it breaks a rule": f"{SMALL}&tensor_par=64&pipeline_par=1",
+    "it breaks a rule": f"{TINY}&procs=2&tensor_par=2&pipeline_par=1&pipeline_interleaving=2",
     "memory is too small": "model=llama3-8B&system=h100_80g_sxm&procs=8&tensor_par=1&pipeline_par=1",
 }
 """Plans that cannot run."""
 
 
-def state_of(answers, address, view="plan"):
+def state_of(address, view="plan"):
     pairs = [tuple(one.split("=", 1)) for one in address.split("&")]
     first = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
-    return read_state([*pairs, ("view", view)], answers.offer, first)
+    return read_state([*pairs, ("view", view)], answers().offer, first)
 
 
-def exported(name, state, answers):
+def exported(name, state):
     """Return a file, read where it is a document."""
-    text = written(name, state, answers).text
+    text = written(name, state, answers()).text
     return json.loads(text) if name.endswith(".json") else text

@@ -1,19 +1,18 @@
 """What may be changed of a plan: only what rules allow, and as the estimate of the changed plan says."""
 
 from dataclasses import replace
-from functools import cache
 from math import isclose, prod
 
 import pytest
 
 import calculon
-from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.controls import controls, settled
-from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.plan_choices import CHUNKS, MICROBATCH, SIZES
 from calculon.errors import Infeasible
 from calculon.plan.mesh import DEGREES
+from tests.apps.explore.asking import answers
+from tests.draws import some
 
 DENSE = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
 MIXTURE = State(model="mixtral-8x7B", system="h100_80g_sxm", procs=32)
@@ -29,12 +28,14 @@ STATES = {
 }
 
 
-@cache
-def answers():
-    return Answers(Offer())
+QUICK = ("too large", "experts")
 
 
-@pytest.fixture(params=STATES)
+@pytest.fixture(
+    params=[
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.large) for name in STATES
+    ]
+)
 def state(request):
     return STATES[request.param]
 
@@ -73,7 +74,7 @@ def test_sizes_offer_what_divides(state):
 def test_a_change_costs_what_its_estimate_says(state):
     changes = answers().single_changes(state)
     assert changes
-    for one in changes:
+    for one in some(changes, 12):
         told = estimated(state, one.fields)
         assert one.reason == told if one.reason else isclose(one.time, told, rel_tol=1e-12)
 
@@ -81,7 +82,7 @@ def test_a_change_costs_what_its_estimate_says(state):
 def test_a_change_of_a_control_leads_to_the_plan_that_was_told(state):
     """The plan of the changed page is that of the table of all changes, whatever follows."""
     stated = answers().stated(state)
-    for one in answers().single_changes(state):
+    for one in some(answers().single_changes(state), 12):
         ((name, value),) = one.changes.items()
         then = settled(replace(state, plan={**stated, name: value}), answers(), name)
         shown = answers().plan(then)

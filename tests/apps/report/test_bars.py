@@ -2,7 +2,6 @@
 
 import io
 
-import pytest
 from rich.console import Console
 
 from calculon.apps.report.bars import Bar, Share
@@ -14,20 +13,17 @@ def drawn(bar, *, terminal, width=10):
     return stream.getvalue().rstrip("\n")
 
 
-@pytest.mark.parametrize(
-    ("fraction", "blocks", "plain"),
-    [
+def test_one_piece():
+    for fraction, blocks, plain in [
         (1.0, "█" * 10, "#" * 10),
         (0.5, "█" * 5, "#" * 5),
         (0.55, "█████▌", "######"),
         (0.001, "▏", ""),
         (0.0, "", ""),
-    ],
-)
-def test_one_piece(fraction, blocks, plain):
-    bar = Bar((Share(fraction, "blue"),))
-    assert drawn(bar, terminal=True) == blocks
-    assert drawn(bar, terminal=False) == plain
+    ]:
+        bar = Bar((Share(fraction, "blue"),))
+        assert drawn(bar, terminal=True) == blocks
+        assert drawn(bar, terminal=False) == plain
 
 
 def test_two_pieces_fill_the_width():

@@ -38,10 +38,10 @@ def folded(text):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
 @pytest.mark.parametrize("deadline", ["2000d", "1d"])
-def test_no_line_is_wider_than_the_page(width, deadline):
-    assert max(map(len, drawn(width, deadline).splitlines())) <= width
+def test_no_line_is_wider_than_the_page(deadline):
+    for width in (80, 100, 160):
+        assert max(map(len, drawn(width, deadline).splitlines())) <= width
 
 
 def test_the_page_has_its_parts_in_order():
@@ -154,14 +154,8 @@ def test_a_line_has_all_defaults_that_nobody_stated():
     assert value_of({"value": "async", "unit": ""}) == "async"
 
 
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.01, "d", "<0.1 d"),
-        (0.0, "d", "0.0 d"),
-        (1e6, "USD", "1.00 M USD"),
-        (12.34, "d", "12.3 d"),
-    ],
-)
-def test_what_is_missed_is_an_amount(value, unit, text):
-    assert amount(value, unit) == text
+def test_what_is_missed_is_an_amount():
+    assert amount(0.01, "d") == "<0.1 d"
+    assert amount(0.0, "d") == "0.0 d"
+    assert amount(1e6, "USD") == "1.00 M USD"
+    assert amount(12.34, "d") == "12.3 d"

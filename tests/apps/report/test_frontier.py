@@ -19,8 +19,7 @@ def _drawn(frontier, width=80, terminal=False):
     return stream.getvalue().splitlines()
 
 
-@pytest.mark.parametrize("width", [40, 80, 160])
-@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize(("width", "terminal"), [(40, False), (160, True)])
 def test_every_point_is_there_in_its_order(width, terminal):
     lines = _drawn(Frontier(TIME, MEMORY, POINTS), width, terminal)
     assert max(map(len, lines)) <= min(width, 80)

@@ -348,7 +348,7 @@ def test_bars_say_their_editions(results):
     assert pieces.sum(axis=0) == pytest.approx([one.value("total_time") for one in both])
 
 
-@pytest.mark.parametrize("edition", ["sc23", "corrected"])
+@pytest.mark.parametrize("edition", [pytest.param("sc23", marks=pytest.mark.large), "corrected"])
 def test_searched_pictures_say_their_edition(edition):
     asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", edition)
     told = f"edition {edition}" + ", megatron-lm" * (edition == "corrected")

@@ -6,6 +6,7 @@ import html.parser
 import re
 import shutil
 import subprocess
+from functools import cache
 
 import pytest
 
@@ -16,6 +17,7 @@ from calculon.apps.report.figures_group import NO_VOCABULARY
 from calculon.apps.report.report_page import report_title
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.views import report_file
 from calculon.records import columns
 from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
@@ -27,6 +29,8 @@ BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 VOID = {"meta"}
+VALIDATION_ONCE = cache(report_file.validation_of)
+"""Several reports have one system, and so the same errors."""
 RUN = ["--tokens", "1T", "--deadline", "3d", "--price", "2"]
 
 
@@ -53,6 +57,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr(report_file, "validation_of", VALIDATION_ONCE)
         search = ["loe", "megatron-22B", "8", "4", "float16", "a100_80g", "best.json", "-t", "5"]
         assert main(search) == 0
         assert main(["llm", *EXAMPLE.split(","), "stats.json"]) == 0
@@ -61,31 +66,23 @@ def folder(tmp_path_factory):
         assert main(["report", "best.json", *specs, "-o", "search.html"]) == 0
         assert main(["report", "stats.json", "<i>=best.json#1", "-o", "files.html"]) == 0
         assert main(["report", TODAY, "-o", "today.html"]) == 0
-        plans = ["--set", "execution.microbatch_size=1"]
-        assert (
-            main(
-                [
-                    "report",
-                    f"<i>={TODAY}",
-                    TODAY.replace("x64", "x64_p4"),
-                    *plans,
-                    "-o",
-                    "plans.html",
-                ]
-            )
-            == 0
-        )
-        assert (
-            main(["report", TODAY, f"b={TODAY}", *RUN, "-o", "run.html"]) == 1
-        )  # misses its limit
+        two = [TODAY, f"b={TODAY.replace('x64', 'x64_p4')}", "--set", "execution.microbatch_size=1"]
+        missed = main(["report", *two, *RUN, "-o", "run.html"])
+        assert missed == 1
         both = ["--edition", "sc23,corrected"]
         assert main(["report", EXAMPLE, *both, "-o", "both.html"]) == 0
     return folder
 
 
-@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both", "plans", "run"])
-def test_is_well_formed_and_needs_nothing_else(folder, name):
-    text = (folder / f"{name}.html").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def pages(folder):
+    """The texts of the reports by name."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("*.html")}
+
+
+@pytest.mark.parametrize("name", ["one", "search", "files", "today", "both", "run"])
+def test_is_well_formed_and_needs_nothing_else(pages, name):
+    text = pages[name]
     reader = Reader()
     reader.feed(text)
     assert reader.open == []
@@ -95,8 +92,8 @@ def test_is_well_formed_and_needs_nothing_else(folder, name):
     assert {reference[1:] for reference in reader.references} <= places
 
 
-def test_a_report_runs_its_own_script_and_loads_nothing(folder):
-    text = (folder / "one.html").read_text(encoding="utf-8")
+def test_a_report_runs_its_own_script_and_loads_nothing(pages):
+    text = pages["one"]
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1]
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -109,8 +106,8 @@ def bold(text):
     return f'<span style="font-weight: bold">{text}</span>'
 
 
-def test_says_what_went_in(folder):
-    text = (folder / "one.html").read_text(encoding="utf-8")
+def test_says_what_went_in(pages):
+    text = pages["one"]
     for kind, name in zip(("models", "examples", "systems"), EXAMPLE.split(","), strict=True):
         content = (ROOT / kind / f"{name}.json").read_bytes()
         assert hashlib.sha256(content).hexdigest() in text
@@ -118,8 +115,8 @@ def test_says_what_went_in(folder):
     assert "1.008 T parameters" in text
 
 
-def test_holds_statistics_layers_validation_and_assumptions(folder):
-    text = (folder / "one.html").read_text(encoding="utf-8")
+def test_holds_statistics_layers_validation_and_assumptions(pages):
+    text = pages["one"]
     assert all(f'data-value="{name}"' in text for name in NAMES)
     assert '<td data-value="AttnBlock_LayerNorm">' in text
     assert "seqsel/tab5" in text
@@ -130,8 +127,8 @@ def test_holds_statistics_layers_validation_and_assumptions(folder):
     assert '<span style="color: #0072b2">█' in text
 
 
-def test_the_whole_run_has_its_page_and_pictures(folder):
-    text = (folder / "run.html").read_text(encoding="utf-8")
+def test_the_whole_run_has_its_page_and_pictures(pages):
+    text = pages["run"]
     _, _, section = text.partition('<section id="run">')
     section, _, _ = section.partition("</section>")
     assert section.count("Training run of llama3-8B on 64 x h100_80g_sxm") == 2
@@ -140,17 +137,18 @@ def test_the_whole_run_has_its_page_and_pictures(folder):
     assert section.count("<svg ") == 4
     assert 'aria-label="Days of a training run' in section
     assert 'aria-label="Goodput over the number' in section
-    assert 'id="run"' not in (folder / "today.html").read_text(encoding="utf-8")
+    assert 'id="run"' not in pages["today"]
 
 
 def test_a_whole_run_is_of_executions_of_the_corrected_edition(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(report_file, "validation_of", VALIDATION_ONCE)
     assert main(["report", EXAMPLE, *RUN, "-o", "none.html"]) == 2
     assert "expected an execution of edition corrected" in capsys.readouterr().err
 
 
-def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder):
-    text = (folder / "today.html").read_text(encoding="utf-8")
+def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(pages):
+    text = pages["today"]
     assert all(f'data-value="{c.name}"' in text for c in columns(CorrectedStats))
     assert "   edition corrected, megatron-lm</span>" in text
     assert "ranks that work together" in text
@@ -163,18 +161,18 @@ def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(folder
     assert "embeddings, the LM head and the loss" not in text
 
 
-def test_the_corrected_edition_says_how_sure_it_is(folder):
-    text = (folder / "today.html").read_text(encoding="utf-8")
+def test_the_corrected_edition_says_how_sure_it_is(pages):
+    text = pages["today"]
     belief = calculon.estimate(*TODAY.split(",")).belief
     assert f"{bold('How sure')}: {belief.basis}" in " ".join(text.split())
     assert all(run.study in text for run in belief.nearest)
-    assert "How sure" not in (folder / "one.html").read_text(encoding="utf-8")
-    both = (folder / "both.html").read_text(encoding="utf-8")
+    assert "How sure" not in pages["one"]
+    both = pages["both"]
     assert both.count("Intervals of the time (90 %): B ") == 1
 
 
-def test_two_editions_stand_side_by_side(folder):
-    text = (folder / "both.html").read_text(encoding="utf-8")
+def test_two_editions_stand_side_by_side(pages):
+    text = pages["both"]
     assert "A: edition sc23" in text
     assert "B: edition corrected" in text
     assert NO_VOCABULARY in text
@@ -201,14 +199,14 @@ def test_what_editions_have_in_common_is_said_once():
     )
 
 
-def test_a_search_shows_its_best(folder):
-    text = (folder / "search.html").read_text(encoding="utf-8")
+def test_a_search_shows_its_best(pages):
+    text = pages["search"]
     assert "The best executions of the search" in text
     assert "Training of megatron-22B on 8 x a100_80g" in text
 
 
-def test_files_alone_say_what_they_do_not_know(folder):
-    text = (folder / "files.html").read_text(encoding="utf-8")
+def test_files_alone_say_what_they_do_not_know(pages):
+    text = pages["files"]
     assert "not known to a file of statistics" in text
     assert "model and system are not known" in text
     assert "Side by side" in text
@@ -216,26 +214,21 @@ def test_files_alone_say_what_they_do_not_know(folder):
     assert "<i>" not in text
 
 
-def test_a_report_is_titled_by_its_question(folder):
+def test_a_report_is_titled_by_its_question(pages):
     for name in ("one", "both"):
-        text = (folder / f"{name}.html").read_text(encoding="utf-8")
+        text = pages[name]
         assert "<title>Training of megatron-1T on 3,072 x a100_80g</title>" in text
     results = [Result(stats={}, label=label) for label in ("a", "b", "c", "d")]
     assert report_title(results) == "a, b, c and 1 more: results of calculon"
 
 
-def test_colours_of_the_user_change_nothing(folder, monkeypatch):
+def test_the_same_results_give_the_same_page_whatever_colours_the_user_wants(folder, monkeypatch):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(report_file, "validation_of", VALIDATION_ONCE)
     for name, value in {"NO_COLOR": "1", "COLUMNS": "40", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
     assert main(["report", EXAMPLE, "-o", "plain.html"]) == 0
     assert (folder / "plain.html").read_bytes() == (folder / "one.html").read_bytes()
-
-
-def test_the_same_results_give_the_same_page(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    assert main(["report", EXAMPLE, "-o", "again.html"]) == 0
-    assert (folder / "again.html").read_bytes() == (folder / "one.html").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -276,7 +269,7 @@ def browse(page, *options):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed (chromium)")
-def test_a_browser_sorts_the_layers_and_draws_the_page(folder):
+def test_a_browser_sorts_the_layers(folder, pages):
     clicks = """<script>
     const table = [...document.querySelectorAll("details table")].at(-1);
     const names = () => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent).join("|");
@@ -290,7 +283,7 @@ def test_a_browser_sorts_the_layers_and_draws_the_page(folder):
     press(0); out("NAMES " + names());
     </script></body>"""
     page = folder / "clicked.html"
-    text = (folder / "one.html").read_text(encoding="utf-8")
+    text = pages["one"]
     text = re.sub(r"<meta http-equiv=[^>]+>", "", text)  # which would not let these clicks run
     page.write_text(text.replace("</body>", clicks), encoding="utf-8")
     found = dict(re.findall(r"<pre>(\w+) (.*?)</pre>", browse(page, "--dump-dom")))
@@ -301,6 +294,11 @@ def test_a_browser_sorts_the_layers_and_draws_the_page(folder):
     assert found["SMALLEST"].endswith("|MlpBlock_Mlp1|MlpBlock_Mlp2")
     assert found["AGAIN"] == found["FIRST"]
     assert found["NAMES"].split("|") == sorted(found["FIRST"].split("|"))
+
+
+@pytest.mark.large
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed (chromium)")
+def test_a_browser_draws_the_page(folder):
     picture = folder / "page.png"
     browse(folder / "one.html", f"--screenshot={picture}", "--window-size=1100,900")
     assert picture.read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from functools import cache
 
 import pytest
 
@@ -22,70 +23,73 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.web.page_server import app
+from calculon.apps.views import report_file
 from calculon.errors import SpecError
 from calculon.launch.dialects import read_launch
 from calculon.planner.answer import plans_on as planned
 from calculon.spec.files import json_text
-from tests.apps.explore.asking import asked
+from tests.apps.explore.asking import answers, asked
 from tests.apps.explore.stated import SMALL, STATES, exported, state_of
 
-
-@pytest.fixture(scope="module")
-def answers():
-    return Answers(Offer())
+OWN = STATES["own, all words"]
 
 
-def test_an_execution_is_read_as_the_plan_that_is_shown(answers, tmp_path, capsys):
-    state = state_of(answers, STATES["own, all words"])
+def test_an_execution_is_read_as_the_plan_that_is_shown(tmp_path, capsys):
+    state = state_of(OWN)
     path = tmp_path / "execution.json"
-    path.write_text(written("execution.json", state, answers).text)
+    path.write_text(written("execution.json", state, answers()).text)
     changes = [f"system.{path}={value}" for path, value in state.machine.items()]
     options = [word for one in (*changes, "model.seq_size=4096") for word in ("--set", one)]
     assert main(["llm", state.model, str(path), state.system, "-", "-f", "json", *options]) == 0
     told = json.loads(capsys.readouterr().out)
-    shown = answers.plan(state).estimate.stats
+    shown = answers().plan(state).estimate.stats
     assert {one: told[one] for one in shown} == json.loads(json_text(shown))
 
 
-def test_plans_are_the_table_of_the_search(answers):
-    state = state_of(answers, STATES["best"])
-    rows = list(csv.DictReader(io.StringIO(exported("plans.csv", state, answers))))
-    found = answers.found(state)
+def test_plans_are_the_table_of_the_search():
+    state = state_of(STATES["best"])
+    rows = list(csv.DictReader(io.StringIO(exported("plans.csv", state))))
+    found = answers().found(state)
     assert [float(row["total_time"]) for row in rows] == found.evaluation["total_time"].tolist()
     assert len(rows) == len(found)
 
 
-def test_the_report_is_that_of_python(answers, tmp_path):
-    state = state_of(answers, "model=gpt2-124M&system=tpu_v5p&procs=8&tensor_par=2")
+def test_the_report_is_that_of_python(tmp_path, monkeypatch):
+    monkeypatch.setattr(report_file, "validation_of", cache(report_file.validation_of))
+    monkeypatch.setattr(report_file, "drawn", lambda results: ())
+    state = state_of("model=gpt2-124M&system=tpu_v5p&procs=2&tensor_par=2")
     path = tmp_path / "report.html"
-    write_report(whole_answer(state, answers), path)
-    assert exported("report.html", state, answers) == path.read_text()
+    write_report(whole_answer(state, answers()), path)
+    assert exported("report.html", state) == path.read_text()
 
 
 def test_what_the_page_searched_for_is_not_searched_for_again(monkeypatch):
-    answers = Answers(Offer())
-    state = state_of(answers, "model=gpt2-124M&system=tpu_v5p&procs=8")
-    found, searched = answers.found(state), []
+    fresh = Answers(Offer())
+    state = state_of("model=gpt2-124M&system=a100_80g_sxm&procs=2")
+    found, searched = fresh.found(state), []
 
     def plans_on(question, count, seen):
         searched.append(count)
         return planned(question, count, seen)
 
     monkeypatch.setattr(explore_answers, "plans_on", plans_on)
-    whole = whole_answer(state, answers)
+    whole = whole_answer(state, fresh)
     assert whole.found is found
     assert state.procs not in searched
     assert len(set(searched)) == len(searched)
     before = len(searched)
     assert before > 0
-    whole_answer(state, answers)
+    whole_answer(state, fresh)
     assert len(searched) == before
 
 
-def test_launch_files_are_read_as_the_plan(answers):
-    state = state_of(answers, STATES["own"])
-    text = written("megatron-lm.sh", state, answers).text
-    fields = {**answers.plan(state).fields, "seq_length": answers.question(state).model.seq_size}
+def test_launch_files_are_read_as_the_plan():
+    state = state_of(OWN)
+    text = written("megatron-lm.sh", state, answers()).text
+    fields = {
+        **answers().plan(state).fields,
+        "seq_length": answers().question(state).model.seq_size,
+    }
     assert (
         fields.items()
         >= {
@@ -96,9 +100,9 @@ def test_launch_files_are_read_as_the_plan(answers):
     )
 
 
-def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(answers, tmp_path):
-    state = state_of(answers, STATES["own"])
-    name = written("execution.json", state, answers).name
+def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(tmp_path):
+    state = state_of(STATES["own"])
+    name = written("execution.json", state, answers()).name
     assert name == "llama3-8B_h100_80g_sxm_64_t4_p2_d8_mbs2_execution.json"
     strange = tmp_path / 'a"b;ü ..json'
     strange.write_text(json.dumps(inputs.model("llama3-8B").to_dict()))
@@ -109,28 +113,33 @@ def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(answers, tm
     assert set(found) <= set(name) | set("ab.-")
 
 
+def offered_by(view):
+    return set(offered(state_of(OWN, view), answers()))
+
+
+def test_views_offer_all_files_together():
+    assert all(offered_by(view) for view in VIEWS)
+    assert set.union(*map(offered_by, VIEWS)) == set(EXPORTS) - set(LAUNCH_FILES)
+
+
+@pytest.mark.large  # test_same_command compares each of these files
 @pytest.mark.parametrize("view", VIEWS)
-def test_every_view_offers_files_that_it_can_give(view, answers):
-    state = state_of(answers, STATES["own"], view)
-    names = set(offered(state, answers))
-    assert names
-    assert names <= set(EXPORTS)
-    assert not names & set(LAUNCH_FILES)
-    for name in names - {"report.html"}:
-        assert written(name, state, answers).text
+def test_every_view_can_give_the_files_that_it_offers(view):
+    for name in offered_by(view) - {"report.html"}:
+        assert written(name, state_of(OWN, view), answers()).text
 
 
-def test_other_names_are_no_files(answers):
+def test_other_names_are_no_files():
     with pytest.raises(SpecError, match="no such file"):
-        written("../../etc/passwd", state_of(answers, SMALL), answers)
+        written("../../etc/passwd", state_of(SMALL), answers())
 
 
-def test_a_browser_is_told_to_save_a_file_of_its_kind(answers):
-    site = app(answers, state_of(answers, SMALL), ["localhost"])
-    state = state_of(answers, STATES["own"])
+def test_a_browser_is_told_to_save_a_file_of_its_kind():
+    site = app(answers(), state_of(SMALL), ["localhost"])
+    state = state_of(STATES["own"])
     for name in ("execution.json", "plans.csv", "megatron-lm.sh", "torchtitan.py"):
         got = asked(site, f"/export/{name}?{state.query}")
-        expected = written(name, state, answers)
+        expected = written(name, state, answers())
         assert got.status_code == 200
         assert got.text == expected.text
         assert got.headers["Content-Type"] == expected.media_type
@@ -138,20 +147,17 @@ def test_a_browser_is_told_to_save_a_file_of_its_kind(answers):
         assert got.headers["X-Content-Type-Options"] == "nosniff"
 
 
-@pytest.mark.parametrize(
-    ("address", "message"),
-    [
+def test_what_is_no_file_is_told_as_text():
+    site = app(answers(), state_of(SMALL), ["localhost"])
+    for address, message in [
         ("answer.exe", "no such file"),
         ("..%2F..%2Fetc%2Fpasswd", ""),
         ("execution.json?model=/etc/passwd", "a model of the catalog"),
         ("statistics.json?tensor_par=7", "expected"),
         ("deepspeed.json?tensor_par=4&pipeline_par=2", "pipeline_par"),
-    ],
-)
-def test_what_is_no_file_is_told_as_text(address, message, answers):
-    site = app(answers, state_of(answers, SMALL), ["localhost"])
-    got = asked(site, f"/export/{address}")
-    assert got.status_code in (400, 404)
-    assert got.headers["Content-Type"] == "text/plain; charset=utf-8"
-    assert message in got.text
-    assert "root:" not in got.text
+    ]:
+        got = asked(site, f"/export/{address}")
+        assert got.status_code in (400, 404)
+        assert got.headers["Content-Type"] == "text/plain; charset=utf-8"
+        assert message in got.text
+        assert "root:" not in got.text

@@ -8,27 +8,30 @@ import shlex
 import pytest
 
 from calculon.apps.cli.main import main
-from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.exports.exports import offered, written
 from calculon.apps.explore.exports.same_command import same, script
 from calculon.apps.explore.exports.take_view import LAUNCH
-from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.search.searches import best_alone, counts_of, each_split, on_count
 from calculon.errors import Infeasible
 from calculon.plan.plan import NAMES
 from calculon.spec.files import json_text
 from calculon.spec.result_selection import QUESTION
+from tests.apps.explore.asking import answers
 from tests.apps.explore.stated import CANNOT, STATES, exported, state_of
+from tests.draws import some
 
 
-@pytest.fixture(scope="module")
-def answers():
-    return Answers(Offer())
+def of_large(*cases):
+    """Mark cases of which others in the full suite are alike."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.large)
+        for case in cases
+    ]
 
 
-def commands(answers, address, view="plan"):
+def commands(address, view="plan"):
     """Return the commands of a view by the name of the command."""
-    return {one.argv[0]: one for one in same(state_of(answers, address, view), answers)}
+    return {one.argv[0]: one for one in same(state_of(address, view), answers())}
 
 
 def printed(one, capsys, monkeypatch, *options):
@@ -40,135 +43,142 @@ def printed(one, capsys, monkeypatch, *options):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("name", STATES)
-def test_the_answer_is_the_document_of_the_command_that_plans(name, answers, capsys, monkeypatch):
-    state = state_of(answers, STATES[name])
-    told = printed(commands(answers, STATES[name])["plan"], capsys, monkeypatch, "-o", "-")
-    assert exported("answer.json", state, answers) == told
-    shown = answers.plan(state)
+QUICK = ("own, all words", "a small machine")
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *of_large(*(name for name in STATES if name not in QUICK))]
+)
+def test_the_answer_is_the_document_of_the_command_that_plans(name, capsys, monkeypatch):
+    state = state_of(STATES[name])
+    told = printed(commands(STATES[name])["plan"], capsys, monkeypatch, "-o", "-")
+    assert exported("answer.json", state) == told
+    shown = answers().plan(state)
     plan = told["mine"] if state.plan else told["plans"]["0"]
     assert plan["stats"].items() >= json.loads(json_text(shown.estimate.stats)).items()
     assert plan["execution"] == {one: shown.fields[one] for one in NAMES}
 
 
-@pytest.mark.parametrize("name", STATES)
-def test_commands_about_a_plan_say_what_its_files_say(name, answers, capsys, monkeypatch):
-    state = state_of(answers, STATES[name], "pipeline")
-    known = commands(answers, STATES[name], "pipeline")
+@pytest.mark.parametrize("name", some(STATES, 3))
+def test_commands_about_a_plan_say_what_its_files_say(name, capsys, monkeypatch):
+    state = state_of(STATES[name], "pipeline")
+    known = commands(STATES[name], "pipeline")
     told = printed(known["llm"], capsys, monkeypatch, "-f", "json")
-    found = exported("statistics.json", state, answers)
+    found = exported("statistics.json", state)
     for one in (told, found):  # which say too where the plan was read
         del one[QUESTION]
     assert found == told
-    found = exported("block.json", state, answers)
+    found = exported("block.json", state)
     assert found == printed(known["block"], capsys, monkeypatch, "-o", "-")
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("best", ""),
-        ("best", "&of=bubble_time&spread=50%"),
-        ("own, all words", "&of=mfu"),
+        ("own, all words", "&of=mfu&spread=50%"),
+        *of_large(("best", ""), ("best", "&of=bubble_time&spread=50%")),
     ],
 )
-def test_a_sensitivity_is_that_of_the_command(name, options, answers, capsys, monkeypatch):
+def test_a_sensitivity_is_that_of_the_command(name, options, capsys, monkeypatch):
     address = STATES[name] + options
-    state = state_of(answers, address, "machine")
-    one = commands(answers, address, "machine")["sensitivity"]
+    state = state_of(address, "machine")
+    one = commands(address, "machine")["sensitivity"]
     told = printed(one, capsys, monkeypatch, "-f", "json")
-    assert exported("sensitivity.json", state, answers) == told
-    rows = list(csv.DictReader(io.StringIO(exported("sensitivity.csv", state, answers))))
+    assert exported("sensitivity.json", state) == told
+    rows = list(csv.DictReader(io.StringIO(exported("sensitivity.csv", state))))
     assert [float(row["value"]) for row in rows] == [one["value"] for one in told["figures"]]
-    shown = answers.sensitivity(state)
+    shown = answers().sensitivity(state)
     assert json.loads(json_text(shown.rows())) == told["figures"]
     assert shown.value == told["value"]
 
 
-def test_what_is_searched_again_is_that_of_the_command(answers, capsys, monkeypatch):
-    address = f"{STATES['a small machine']}&replan=on&of=total_time"
-    one = commands(answers, address, "machine")["sensitivity"]
+def test_what_is_searched_again_is_that_of_the_command(capsys, monkeypatch):
+    address = "model=mlp-2x1024&system=a100_80g_sxm&procs=2&replan=on&of=total_time"
+    one = commands(address, "machine")["sensitivity"]
     told = printed(one, capsys, monkeypatch, "-f", "json", "-q")
-    assert exported("sensitivity.json", state_of(answers, address, "machine"), answers) == told
+    assert exported("sensitivity.json", state_of(address, "machine")) == told
     assert told["replanned"]["capacity"]
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("best", "objective=proc_mem_tier1_cap_req&where=total_time < 20"),
-        ("own, all words", "fix=tensor_par=2,4 zero_stage=1"),
+        ("own, all words", "fix=tensor_par=2,4 zero_stage=1&where=total_time < 20"),
         ("a small machine", "open=zero_stage,optimizer_offload&objective=mfu"),
-        ("a machine of another framework", ""),
+        *of_large(
+            ("best", "objective=proc_mem_tier1_cap_req&where=total_time < 20"),
+            ("a machine of another framework", ""),
+        ),
     ],
 )
-def test_a_search_is_that_of_the_command(name, options, answers, tmp_path, capsys):
+def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
     address = f"{STATES[name]}&{options}" if options else STATES[name]
-    state = state_of(answers, address, "search")
-    one = commands(answers, address, "search")["loe"]
+    state = state_of(address, "search")
+    one = commands(address, "search")["loe"]
     path = tmp_path / "best.json"
     assert main([str(path) if word == "best.json" else word for word in one.argv]) == 0
     capsys.readouterr()
     told = json.loads(path.read_text())
-    assert exported("search.json", state, answers) == told
-    shown = each_split(state, answers)
+    assert exported("search.json", state) == told
+    shown = each_split(state, answers())
     execution, stats = next(iter(shown.winners()))
     assert told["0"]["execution"] == execution
     assert told["0"]["stats"] == json.loads(json_text(stats))
     names: dict = {}
     exec(script([one]), names)
     assert next(iter(names["found"].winners())) == (execution, stats)
-    rows = list(csv.DictReader(io.StringIO(exported("search.csv", state, answers))))
+    rows = list(csv.DictReader(io.StringIO(exported("search.csv", state))))
     assert [float(row["total_time"]) for row in rows] == shown.evaluation["total_time"].tolist()
 
 
-def test_the_table_of_other_counts_is_that_of_the_command(answers, tmp_path, capsys):
-    address = "model=gpt2-124M&system=a100_80g_sxm&procs=8&counts=4,16&open=zero_stage&fix=tp=1,2"
-    state = state_of(answers, address, "search")
-    one = same(state, answers)[-1]
+def test_the_table_of_other_counts_is_that_of_the_command(tmp_path, capsys):
+    address = "model=gpt2-124M&system=a100_80g_sxm&procs=2&counts=1&open=zero_stage&fix=tp=1,2"
+    state = state_of(address, "search")
+    one = same(state, answers())[-1]
     path = tmp_path / "counts.csv"
     assert main([str(path) if word == "counts.csv" else word for word in one.argv]) == 0
     capsys.readouterr()
     told = {int(row["num_procs"]): row for row in csv.DictReader(path.read_text().splitlines())}
-    counts = counts_of(state, answers)
+    counts = counts_of(state, answers())
     assert [*told] == [*counts]
     assert state.procs in counts
     names: dict = {}
     exec(script([one]), names)
     for procs, found in names["by_count"].items():
-        shown = best_alone(on_count(state, answers, procs), answers)
+        shown = best_alone(on_count(state, answers(), procs), answers())
         times = [float(one.evaluation["total_time"][0]) for one in (found, shown)]
         assert times == [float(told[procs]["total_time"])] * 2
 
 
-@pytest.mark.parametrize("name", ["own", "own, all words"])
-def test_python_gives_what_commands_give(name, answers):
-    state = state_of(answers, STATES[name], "pipeline")
+@pytest.mark.parametrize("name", ["own, all words", *of_large("own")])
+def test_python_gives_what_commands_give(name):
+    state = state_of(STATES[name], "pipeline")
     names: dict = {}
-    exec(script(same(state, answers)), names)
+    exec(script(same(state, answers())), names)
     answer, found = names["answer"], json.loads(json_text(names["answer"].to_dict()))
-    assert found == exported("answer.json", state, answers)
+    assert found == exported("answer.json", state)
     assert names["plan"] is answer.mine.estimate
     assert (
-        json.loads(json_text(names["operators"].stats))
-        == (exported("block.json", state, answers)["stats"])
+        json.loads(json_text(names["operators"].stats)) == (exported("block.json", state)["stats"])
     )
 
 
-@pytest.mark.parametrize("name", CANNOT)
-def test_plans_that_cannot_run_have_commands_that_say_why(name, answers, capsys, monkeypatch):
-    state = state_of(answers, CANNOT[name])
-    known = commands(answers, CANNOT[name])
+@pytest.mark.parametrize(
+    "name", ["it breaks a rule", "memory is too small", *of_large("it is none")]
+)
+def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypatch):
+    state = state_of(CANNOT[name])
+    known = commands(CANNOT[name])
     assert set(known) == {"plan", "why"}
-    shown = answers.plan(state)
-    told = exported("answer.json", state, answers)
+    shown = answers().plan(state)
+    told = exported("answer.json", state)
     too_small = name == "memory is too small"  # else commands refuse the plan itself
     assert ("mine" in told) == too_small
     if too_small:  # the command says what mends it, too
         assert told["mine"]["problem"].startswith(shown.problem.removesuffix("."))
-    assert not any(one.runs for one in offered(state, answers).values())
+    assert not any(one.runs for one in offered(state, answers()).values())
     with pytest.raises(Infeasible):
-        written("statistics.json", state, answers)
+        written("statistics.json", state, answers())
     words = shlex.split(known["why"].text.rpartition("|")[2])[1:]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(known["why"].given.encode())))
     assert main(words) in (1, 2)
@@ -178,20 +188,23 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, answers, capsys,
 
 
 @pytest.mark.parametrize(
-    ("address", "left_out"),
+    ("address", "dialect", "left_out"),
     [
-        (STATES["best on a changed machine"], False),
-        ("model=nanogpt-mlp&system=a100_80g_sxm&procs=8", True),
+        ("model=nanogpt-mlp&system=a100_80g_sxm&procs=8", "megatron-lm.sh", True),
+        *of_large(
+            (STATES["best on a changed machine"], "nemo.yaml", False),
+            (STATES["best on a changed machine"], "megatron-lm.sh", False),
+        ),
     ],
 )
-def test_launch_files_are_those_that_the_command_emits(address, left_out, answers, capsys):
-    state = state_of(answers, address)
-    argv = commands(answers, address)["plan"].argv
-    for dialect, suffix in (("megatron-lm", "sh"), ("nemo", "yaml")):
-        assert main([*argv, "--preset", "megatron-lm", "--emit", dialect]) == 0
-        told = capsys.readouterr()
-        assert told.out.rstrip() == written(f"{dialect}.{suffix}", state, answers).text.rstrip()
-        assert ("are left out" in told.err) == left_out
-    page = LAUNCH.make(state, answers).html
+def test_launch_files_are_those_that_the_command_emits(address, dialect, left_out, capsys):
+    state = state_of(address)
+    argv = commands(address)["plan"].argv
+    name = dialect.partition(".")[0]
+    assert main([*argv, "--preset", "megatron-lm", "--emit", name]) == 0
+    told = capsys.readouterr()
+    assert told.out.rstrip() == written(dialect, state, answers()).text.rstrip()
+    assert ("are left out" in told.err) == left_out
+    page = LAUNCH.make(state, answers()).html
     assert ("the settings of the model are left out" in page) == left_out
     assert "pipeline_par" in page or "ddp_bucket_mib" in page  # what DeepSpeed lacks

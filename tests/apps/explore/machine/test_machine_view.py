@@ -11,17 +11,15 @@ import pytest
 
 from calculon import inputs
 from calculon.apps.cli.main import main
-from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.controls import settled
 from calculon.apps.explore.machine.both_machines import best_plans, readings, same_plan
 from calculon.apps.explore.machine.capacities import AMPLE, rungs
 from calculon.apps.explore.machine.knobs import CAPACITY, labels
-from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE, PARTS
-from calculon.apps.explore.offer import Offer
+from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.web.page_server import app
 from calculon.units import GIB
-from tests.apps.explore.asking import asked, whole
+from tests.apps.explore.asking import answers, asked, made, whole
 
 MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
 
@@ -31,18 +29,8 @@ MINE = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_inte
 
 
 @pytest.fixture(scope="module")
-def answers():
-    return Answers(Offer())
-
-
-@pytest.fixture(scope="module")
-def site(answers):
-    return app(answers, FIRST, ["localhost"])
-
-
-def part(name, state, answers):
-    """Return a part of the view."""
-    return next(kind for kind in PARTS if kind.name == name).make(state, answers)
+def site():
+    return app(answers(), FIRST, ["localhost"])
 
 
 def printed(*arguments):
@@ -60,27 +48,27 @@ def planned(tmp_path, *options):
     return json.loads(path.read_text())["plans"]["0"]
 
 
-def test_the_best_plan_is_that_of_the_command_on_both_machines(answers, tmp_path):
-    both = best_plans(SMALLER, answers)
-    for shown, options in ((both.before, ()), (both.after, ("--set", "system.mem1.GiB=40"))):
-        told = planned(tmp_path, *options)
-        stats = shown.estimate.stats
-        assert stats == {name: told["stats"][name] for name in stats}
-        assert shown.fields == {name: told["execution"][name] for name in shown.fields}
+def test_the_best_plan_is_that_of_the_command_on_both_machines(tmp_path):
+    both = best_plans(SMALLER, answers())
+    told = planned(tmp_path, "--set", "system.mem1.GiB=40")
+    shown, stats = both.after, both.after.estimate.stats
+    assert stats == {name: told["stats"][name] for name in stats}
+    assert shown.fields == {name: told["execution"][name] for name in shown.fields}
+    assert both.before.fields == answers().plan(replace(FIRST, machine={})).fields
 
 
-def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine(answers):
+def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine():
     faster = replace(FIRST, machine={"mem1.GBps": 4000})
-    both = same_plan(faster, answers)
+    both = same_plan(faster, answers())
     assert both.after.fields == both.before.fields
     assert both.after.estimate.stats["total_time"] < both.before.estimate.stats["total_time"]
     mine = replace(faster, plan=MINE)
-    assert same_plan(mine, answers).after is answers.plan(mine)
-    assert same_plan(FIRST, answers).after is same_plan(FIRST, answers).before
+    assert same_plan(mine, answers()).after is answers().plan(mine)
+    assert same_plan(FIRST, answers()).after is same_plan(FIRST, answers()).before
 
 
-def test_figures_are_written_as_on_the_page_of_the_estimate(answers):
-    both = same_plan(replace(SMALLER, plan=MINE), answers)
+def test_figures_are_written_as_on_the_page_of_the_estimate():
+    both = same_plan(replace(SMALLER, plan=MINE), answers())
     shown = [plan for plan in (both.before, both.after) if plan.estimate]
     for plan in shown:
         result = plan.result
@@ -92,26 +80,16 @@ def test_figures_are_written_as_on_the_page_of_the_estimate(answers):
     assert shown
 
 
-def test_effects_are_those_of_the_command(answers, tmp_path):
-    state = replace(FIRST, options={"spread": "10%"}, machine={"mem1.GBps": 3000})
-    path = tmp_path / "figures.json"
-    changes = ("--set", "system.mem1.GBps=3000")
-    printed("sensitivity", MODEL, PROCS, SYSTEM, *changes, "--range", "10%", "-o", path, "-q")
-    told, shown = json.loads(path.read_text()), answers.sensitivity(state)
-    assert shown.to_dict()["figures"] == told["figures"]
-    assert shown.value == told["value"]
-
-
 def path_of(label):
     """Return the path of a figure that a bar is labelled with: by its name, or by itself."""
     paths = {name: path for path, name in labels(inputs.system(SYSTEM)).items()}
     return paths.get(label.replace("<br>", " "), label.replace("<br>", ""))
 
 
-def test_bars_are_the_rows_of_the_sensitivity(answers):
-    rows = {row["path"]: row for row in answers.sensitivity(FIRST).rows()}
-    value = answers.sensitivity(FIRST).value
-    bars = part("machine-effects", FIRST, answers).figure["data"]
+def test_bars_are_the_rows_of_the_sensitivity():
+    rows = {row["path"]: row for row in answers().sensitivity(FIRST).rows()}
+    value = answers().sensitivity(FIRST).value
+    bars = made("machine-effects", FIRST).figure["data"]
     drawn = {"low": {}, "high": {}}
     for trace in bars:
         paths = [path_of(label) for label in trace["y"]]
@@ -126,9 +104,9 @@ def test_bars_are_the_rows_of_the_sensitivity(answers):
                 assert percent == pytest.approx(100 * (at / value - 1), abs=1e-12)
 
 
-def test_bars_lead_to_their_values(answers):
-    figure = part("machine-effects", FIRST, answers).figure
-    rows = {row["path"]: row for row in answers.sensitivity(FIRST).rows()}
+def test_bars_lead_to_their_values():
+    figure = made("machine-effects", FIRST).figure
+    rows = {row["path"]: row for row in answers().sensitivity(FIRST).rows()}
     for trace in figure["data"]:
         end = trace["legendgroup"]
         for label, (link, _) in zip(trace["y"], trace["customdata"], strict=True):
@@ -138,26 +116,26 @@ def test_bars_lead_to_their_values(answers):
 
 
 @pytest.mark.parametrize("capacity", [30, 40, 60, 160])
-def test_steps_of_capacity_are_the_best_plans_of_searches(answers, capacity):
+def test_steps_of_capacity_are_the_best_plans_of_searches(capacity):
     state = replace(FIRST, machine={CAPACITY: capacity})
-    best = answers.plan(state).estimate
-    step = answers.capacities(state).at(capacity * GIB)
+    best = answers().plan(state).estimate
+    step = answers().capacities(state).at(capacity * GIB)
     assert (best is None) == (step is None)
     assert best is None or step.value == best.stats["total_time"]
 
 
-def test_steps_do_not_depend_on_the_capacity_of_now(answers):
-    steps = [answers.capacities(state).steps for state in (FIRST, SMALLER)]
+def test_steps_do_not_depend_on_the_capacity_of_now():
+    steps = [answers().capacities(state).steps for state in (FIRST, SMALLER)]
     assert steps[0] == steps[1]
-    assert answers.capacities(SMALLER).capacity == 40 * GIB
-    none = answers.capacities(replace(FIRST, machine={CAPACITY: 0.5}))
+    assert answers().capacities(SMALLER).capacity == 40 * GIB
+    none = answers().capacities(replace(FIRST, machine={CAPACITY: 0.5}))
     assert none.here is None
     assert none.steps == steps[0]
 
 
-def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits(answers):
-    found_steps = answers.capacities(SMALLER)
-    marks = part("machine-capacity", SMALLER, answers).figure["data"][1]
+def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits():
+    found_steps = answers().capacities(SMALLER)
+    marks = made("machine-capacity", SMALLER).figure["data"][1]
     values = dict(zip(marks["x"], marks["y"], strict=True))
     links = [link for link, *_ in marks["customdata"]]
     for size, link in zip(marks["x"], links, strict=True):
@@ -166,8 +144,8 @@ def test_a_step_of_the_chart_is_a_capacity_at_which_its_plan_fits(answers):
         assert found_steps.at(size * GIB * (1 + 1e-12)).value == values[size]
 
 
-def test_lines_of_capacity_begin_below_now_and_each_gains(answers):
-    stairs = answers.capacities(SMALLER)
+def test_lines_of_capacity_begin_below_now_and_each_gains():
+    stairs = answers().capacities(SMALLER)
     lines = rungs(stairs)
     times = [one.best.value for one in lines]
     assert lines[:2] == [stairs.down, stairs.here]
@@ -175,7 +153,7 @@ def test_lines_of_capacity_begin_below_now_and_each_gains(answers):
     assert all(one.capacity < AMPLE * GIB for one in lines)
 
 
-def test_a_reset_gives_the_first_state(answers, site):
+def test_a_reset_gives_the_first_state(site):
     state = replace(FIRST, machine={CAPACITY: 40, "mem1.GBps": 3000})
     html = whole(site, state.query)
     links = re.findall(r'href="([^"]*)"[^>]*>reset', html, re.IGNORECASE)
@@ -186,15 +164,15 @@ def test_a_reset_gives_the_first_state(answers, site):
         assert state.link(machine=left) in addresses
 
 
-def test_the_value_of_the_file_is_no_change(answers):
-    in_file = answers.figures(FIRST)[CAPACITY].value
+def test_the_value_of_the_file_is_no_change():
+    in_file = answers().figures(FIRST)[CAPACITY].value
     same = replace(FIRST, machine={CAPACITY: in_file, "mem1.GBps": 3000})
-    assert settled(same, answers, f"system.{CAPACITY}").machine == {"mem1.GBps": 3000}
+    assert settled(same, answers(), f"system.{CAPACITY}").machine == {"mem1.GBps": 3000}
 
 
-def test_what_is_changed_is_said_on_every_other_view(site, answers):
+def test_what_is_changed_is_said_on_every_other_view(site):
     state = replace(SMALLER, view="plan")
-    assert CHANGED_MACHINE.make(replace(state, machine={}), answers) is None
+    assert CHANGED_MACHINE.make(replace(state, machine={}), answers()) is None
     html = whole(site, state.query)
     assert "Memory capacity 80 GiB → 40 GiB" in html
 
@@ -212,48 +190,48 @@ def test_what_is_no_figure_is_refused_with_the_words_of_the_command(site, capsys
     assert told in unescape(page)
 
 
-def test_a_machine_without_a_plan_says_so(answers):
+def test_a_machine_without_a_plan_says_so():
     state = replace(FIRST, machine={CAPACITY: 1})
     for name in ("machine", "machine-best", "machine-capacity"):
-        assert part(name, state, answers) is not None
-    assert part("machine-effects", state, answers) is None
-    assert "othing fits" in part("machine-best", state, answers).html
+        assert made(name, state) is not None
+    assert made("machine-effects", state) is None
+    assert "othing fits" in made("machine-best", state).html
 
 
-def test_a_figure_that_does_as_much_alone_makes_the_step_as_long(answers):
+def test_a_figure_that_does_as_much_alone_makes_the_step_as_long():
     state = replace(FIRST, machine={"mem1.GBps": 4000})
-    wanted = same_plan(state, answers)
-    even = answers.break_evens(state, wanted.before.estimate)
+    wanted = same_plan(state, answers())
+    even = answers().break_evens(state, wanted.before.estimate)
     known_values = {one.figure.path: one.value for one in even if one.value is not None}
     assert len(known_values) > 1
     assert known_values["mem1.GBps"] == pytest.approx(4000)
     for path, value in known_values.items():
-        alone = same_plan(replace(FIRST, machine={path: value}), answers)
+        alone = same_plan(replace(FIRST, machine={path: value}), answers())
         assert alone.after.estimate.stats["total_time"] == pytest.approx(
             wanted.after.estimate.stats["total_time"]
         )
 
 
-def test_what_has_no_break_even_says_why(answers):
-    assert "Change the machine" in part("machine-even", FIRST, answers).html
+def test_what_has_no_break_even_says_why():
+    assert "Change the machine" in made("machine-even", FIRST).html
     more = replace(FIRST, machine={CAPACITY: 90})
-    assert "neither faster nor slower" in part("machine-even", more, answers).html
-    assert "does not run" in part("machine-even", SMALLER, answers).html
+    assert "neither faster nor slower" in made("machine-even", more).html
+    assert "does not run" in made("machine-even", SMALLER).html
 
 
-def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does(answers):
+def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does():
     state = replace(FIRST, plan=MINE, machine={CAPACITY: 10})
-    told = part("machine", state, answers).html
+    told = made("machine", state).html
     found = re.search(r"Your plan does not fit.*It fits from a capacity of ([\d.]+) GiB on", told)
     enough = float(found[1])
     for capacity, fits in ((enough, True), (enough - 0.2, False)):
-        shown = answers.plan(replace(state, machine={CAPACITY: capacity}))
+        shown = answers().plan(replace(state, machine={CAPACITY: capacity}))
         assert (shown.estimate is not None) is fits
 
 
-def test_a_plan_that_cannot_run_has_the_slider_of_its_precision(answers):
+def test_a_plan_that_cannot_run_has_the_slider_of_its_precision():
     state = replace(FIRST, plan={**MINE, "tensor_par": 1, "pipeline_par": 1})
-    assert answers.plan(state).estimate is None
-    told = part("machine", state, answers).html
-    kind = answers.question(state).arithmetic["datatype"]
+    assert answers().plan(state).estimate is None
+    told = made("machine", state).html
+    kind = answers().question(state).arithmetic["datatype"]
     assert re.findall(r"<label[^>]*>Matrix rate, (\w+)", told) == [kind]

@@ -7,8 +7,6 @@ from html import unescape
 import pytest
 
 from calculon import inputs
-from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.pipeline.pipeline_view import MOST, PARTS
 from calculon.apps.explore.web.page_server import app
@@ -20,9 +18,8 @@ from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.inspect.operators import block
 from calculon.units import duration
-from tests.apps.explore.asking import asked, found
+from tests.apps.explore.asking import answers, asked, found, made
 
-ANSWERS = Answers(Offer())
 PLAN = {
     "tensor_par": 2,
     "pipeline_par": 4,
@@ -46,8 +43,8 @@ HYBRID = State(model="deepseek-v3", system="gb200_nvl72", procs=512, view="pipel
 
 
 def _parts(state):
-    made = {kind.name: kind.make(state, ANSWERS) for kind in PARTS}
-    return {name: part for name, part in made.items() if part is not None}
+    parts = {kind.name: made(kind.name, state) for kind in PARTS}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def _text(part):
@@ -64,7 +61,7 @@ def test_a_plan_has_its_schedule_stages_and_operators():
 
 
 def test_stages_have_the_numbers_of_the_command():
-    result = ANSWERS.plan(STATE).result
+    result = answers().plan(STATE).result
     told = _text(_parts(STATE)["stages"])
     heading = stages_group(result.stages, result.digits)[0].plain
     fullest = re.search(r"tightest on stage (\d+)", heading)[1]
@@ -77,10 +74,10 @@ def test_stages_have_the_numbers_of_the_command():
 
 @pytest.mark.parametrize("number", range(4))
 def test_the_memory_of_a_stage_adds_up(number):
-    estimate = ANSWERS.plan(STATE).estimate
+    estimate = answers().plan(STATE).estimate
     part = _parts(replace(STATE, options={"stage": str(number)}))["stage"]
     told = _text(part)
-    digits = ANSWERS.plan(STATE).result.digits
+    digits = answers().plan(STATE).result.digits
     needed = digits.gib(estimate.stages[number]["proc_mem_tier1_cap_req"])
     assert told.count(needed) >= 1
     assert part.title == f"Stage {number}"
@@ -128,7 +125,7 @@ def test_no_more_passes_are_drawn_than_a_browser_is_quick_with():
 def test_one_stage_is_no_pipeline():
     parts = _parts(_own(pipeline_par=1))
     assert "stages" not in parts
-    blocks = ANSWERS.plan(STATE).estimate.model.num_blocks
+    blocks = answers().plan(STATE).estimate.model.num_blocks
     assert f"No pipeline: each processor has all {blocks} blocks." in _text(parts["schedule"])
     assert parts["stage"].title == "The processor"
 
@@ -141,7 +138,7 @@ def test_a_plan_that_cannot_run_leads_to_the_view_that_mends_it():
 
 
 def test_operators_add_up_to_the_statistics_of_the_estimate():
-    stats = ANSWERS.plan(STATE).estimate.stats
+    stats = answers().plan(STATE).estimate.stats
     times = [stats[f"block_{work}_time"] for work in ("fw", "agrad", "wgrad", "re")]
     kinds = ("fw_tp", "agrad_tp", "recomm")
     times.append(sum(stats[f"baseblock_{kind}_time_exposed"] for kind in kinds))
@@ -150,7 +147,7 @@ def test_operators_add_up_to_the_statistics_of_the_estimate():
 
 
 def test_the_page_of_the_block_is_that_of_the_command():
-    found = ANSWERS.plan(STATE).estimate
+    found = answers().plan(STATE).estimate
     document = block(found.model, found.execution, found.system).to_dict()
     assert page(BlockPage(document)) in _parts(STATE)["block"].html
 
@@ -159,7 +156,7 @@ def test_an_operator_says_what_a_faster_machine_would_save():
     state = replace(STATE, options={"operator": "MlpBlock_SwiGLU"})
     part = _parts(state)["operator"]
     assert part.title == "Operator MlpBlock SwiGLU"
-    found, path = ANSWERS.plan(STATE).estimate, "mem1.GBps"
+    found, path = answers().plan(STATE).estimate, "mem1.GBps"
     faster = inputs.system(Changed.of("h100_80g_sxm", {path: 6700}))
     times = [
         sum(
@@ -185,7 +182,7 @@ def test_several_kinds_of_block_are_looked_at_one_by_one():
         plan={"tensor_par": 1, "pipeline_par": 8, "expert_par": 64, "microbatch_size": 1}
         | {"pipeline_interleaving": 1, "activation_recompute": "full"},
     )
-    assert ANSWERS.plan(state).problem == ""
+    assert answers().plan(state).problem == ""
     titles = {
         kind: _parts(replace(state, options={"block": kind}))["block"].title
         for kind in ("dense", "experts")
@@ -199,7 +196,7 @@ def test_several_kinds_of_block_are_looked_at_one_by_one():
 def test_ranks_with_both_directions_have_half_of_the_microbatches_of_each():
     plan = {**EXPERTS.plan, "pipeline_par": 4, "pp_schedule": "dualpipe", "ep_overlap": "1f1b"}
     state = replace(EXPERTS, preset="common", plan=plan, machine={"mem1.GiB": 10_000})
-    assert ANSWERS.plan(state).problem == ""
+    assert answers().plan(state).problem == ""
     for rank in range(4):
         told = _text(_parts(replace(state, options={"stage": str(rank)}))["stage"])
         share = int(re.search(r"microbatches are (\d+) % of the time", told)[1])
@@ -208,7 +205,7 @@ def test_ranks_with_both_directions_have_half_of_the_microbatches_of_each():
 
 
 def test_the_server_gives_the_quick_parts_first_and_refuses_nonsense():
-    site = app(ANSWERS, STATE, ["localhost"])
+    site = app(answers(), STATE, ["localhost"])
     told = found(site, STATE.query)["main"]
     for kind in PARTS:
         assert (f'data-later="{kind.name}"' in told) == kind.later
@@ -228,13 +225,13 @@ def test_a_larger_microbatch_that_cannot_run_says_so():
     state = replace(STATE, options={"operator": "MlpBlock_SwiGLU"})
     said = set()
     for more in (1, 2, 4, 8, 16):
-        mine = {**ANSWERS.stated(STATE), "microbatch_size": more}
+        mine = {**answers().stated(STATE), "microbatch_size": more}
         one, larger = (
             replace(state, plan={**mine, "microbatch_size": n}) for n in (more, 2 * more)
         )
-        if ANSWERS.plan(one).estimate is None:
+        if answers().plan(one).estimate is None:
             continue
-        runs = ANSWERS.plan(larger).estimate is not None
+        runs = answers().plan(larger).estimate is not None
         assert ("such a plan cannot run here" in _parts(one)["operator"].html) is not runs
         said.add(runs)
     assert False in said

@@ -1,23 +1,25 @@
 """The parts of the view of a plan: the numbers of the command, and links that lead where they say."""
 
 import re
+from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import cache
 from html import unescape
 from html.parser import HTMLParser
+from io import StringIO
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from calculon.apps.cli.main import main
-from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.plan.plan_view import PARTS
 from calculon.apps.explore.search.searches import best_of_all, with_opened
 from calculon.apps.report.how_sure import WHY_TIED, chance
 from calculon.apps.report.why_page import percent_more
 from calculon.units import GIB
+from tests.apps.explore.asking import answers, made
+from tests.draws import some
 
 BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
 OWN = replace(
@@ -26,18 +28,7 @@ OWN = replace(
 )
 LARGE = replace(BEST, model="llama3-70B", plan={**OWN.plan, "tensor_par": 2})
 ILLEGAL = replace(OWN, plan={**OWN.plan, "tensor_par": 3})
-NONE = replace(BEST, model="llama3-405B", procs=8)
-
-KINDS = {kind.name: kind for kind in PARTS}
-
-
-@cache
-def answers():
-    return Answers(Offer())
-
-
-def made(name, state):
-    return KINDS[name].make(state, answers())
+NONE = replace(BEST, model="llama3-70B", procs=2)
 
 
 def words(part):
@@ -65,16 +56,18 @@ def links(part):
     return [read_state(parse_qsl(query), answers().offer, BEST) for query in queries]
 
 
-def command(capsys, *options):
-    """Return the page of ``calculon plan`` in one line."""
-    assert main(["plan", "llama3-8B", "64", "h100_80g_sxm", *options]) == 0
-    return " ".join(capsys.readouterr().out.split())
+@cache
+def command():
+    """Return the page of ``calculon plan`` for a plan of one's own in one line."""
+    options = ("--mine", "tp=4,pp=2,mbs=1", "--tokens", "15T")
+    with redirect_stdout(StringIO()) as text:
+        assert main(["plan", "llama3-8B", "64", "h100_80g_sxm", *options]) == 0
+    return " ".join(text.getvalue().split())
 
 
-def test_the_key_figures_of_ones_own_plan_are_those_of_the_command(capsys):
+def test_the_key_figures_of_ones_own_plan_are_those_of_the_command():
     answers().found(OWN)
-    told = command(capsys, "--mine", "tp=4,pp=2,mbs=1", "--tokens", "15T")
-    mine = told.partition("Mine: ")[2]
+    mine = command().partition("Mine: ")[2]
     shown = words(made("figures", replace(OWN, tokens="15T")))
     time = re.search(r"Time of a step ([\d.]+ s) 90 %: ([\d.]+ to [\d.]+ s)", shown)
     assert f"{time[1]} ({time[2]}) a step" in mine.replace(" s to ", " to ")
@@ -90,8 +83,8 @@ def test_the_key_figures_of_ones_own_plan_are_those_of_the_command(capsys):
     assert mine.startswith(split)
 
 
-def test_the_key_figures_of_the_best_plan_are_those_of_the_command(capsys):
-    told = command(capsys)
+def test_the_key_figures_of_the_best_plan_are_those_of_the_command():
+    told = command()
     answers().found(BEST)
     shown = words(made("figures", BEST))
     assert f"Best: {re.match('.*?(?= Time of a step)', shown)[0]}" in told
@@ -102,8 +95,8 @@ def test_the_key_figures_of_the_best_plan_are_those_of_the_command(capsys):
     assert re.search(r"([\d.]+ GiB) of ([\d.]+ GiB) usable", used)[0] in told
 
 
-def test_the_changes_to_the_best_are_those_of_the_command(capsys):
-    told = command(capsys, "--mine", "tp=4,pp=2,mbs=1").partition("From mine to the best")[2]
+def test_the_changes_to_the_best_are_those_of_the_command():
+    told = command().partition("From mine to the best")[2]
     part = made("against", OWN)
     texts = part.figure["data"][0]["text"]
     for text in texts:
@@ -128,7 +121,7 @@ def test_buttons_towards_the_best_take_one_change_over(state):
     effects = re.findall(r'<td class="number"><a class="button"[^>]*>([^<]*)</a>', str(part.html))
     assert len(alone) == len(effects) > 0
     now = answers().plan(state)
-    for then, effect in zip(alone, effects, strict=True):
+    for then, effect in some(zip(alone, effects, strict=True), 4):
         shown = answers().plan(then)
         assert shown.fields != now.fields
         if shown.estimate is None:
@@ -241,7 +234,7 @@ def test_links_of_single_changes_lead_to_the_effect_that_they_tell():
     found = links(part)
     assert len(found) == len(chips) > 20
     now = answers().plan(OWN).estimate.stats["total_time"]
-    for then, (kind, effect) in zip(found, chips, strict=True):
+    for then, (kind, effect) in some(zip(found, chips, strict=True), 12):
         shown = answers().plan(then)
         if kind == "over":
             assert shown.estimate is None
@@ -265,7 +258,7 @@ def test_traffic_is_that_of_the_statistics():
 def test_every_part_says_what_its_chart_shows():
     for state in (BEST, OWN, LARGE):
         for kind in PARTS:
-            part = kind.make(state, answers())
+            part = made(kind.name, state)
             if part is not None and part.figure is not None:
                 assert part.summary.endswith("."), kind.name
                 assert "<table" in part.html + part.more

@@ -2,15 +2,12 @@
 
 import re
 from dataclasses import replace
-from functools import cache
 from html import unescape
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from calculon.apps.cli.main import main
-from calculon.apps.explore.answers import Answers
-from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import OPTIONS, State, read_state
 from calculon.apps.explore.search.found_plans import FoundPlans, split_name
 from calculon.apps.explore.search.search_view import PARTS
@@ -21,30 +18,24 @@ from calculon.planner.answer import Answer, space_of
 from calculon.search.best_first import count_space
 from calculon.search.driver import run
 from calculon.spec.plan_words import degrees_words
+from tests.apps.explore.asking import answers, made
+from tests.draws import some
 
 BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=16, batch="64", view="search")
-KINDS = {kind.name: kind for kind in PARTS}
 
 ASKED = {
     "nothing": {},
-    "another objective": {"objective": "proc_mem_tier1_cap_req"},
     "a condition": {"where": "proc_mem_tier1_cap_req < 60 * GiB and pipeline_par > 1"},
-    "some values": {"fix": "tensor_par=2,4 zero_stage=1"},
-    "more values": {"open": "zero_stage,optimizer_offload"},
+    "all": {
+        "objective": "proc_mem_tier1_cap_req",
+        "fix": "tensor_par=2,4 zero_stage=1",
+        "open": "optimizer_offload",
+    },
 }
-
-
-@cache
-def answers():
-    return Answers(Offer())
 
 
 def with_options(state=BEST, **options):
     return replace(state, options=options)
-
-
-def made(name, state):
-    return KINDS[name].make(state, answers())
 
 
 def words(part):
@@ -71,7 +62,13 @@ def options_of_the_command(state):
     return told
 
 
-@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+OF_ALL = [
+    pytest.param(options, id=name, marks=() if name == "all" else pytest.mark.large)
+    for name, options in ASKED.items()
+]
+
+
+@pytest.mark.parametrize("options", OF_ALL)
 def test_the_best_has_the_numbers_of_the_command(options, capsys):
     state = with_options(**options)
     command = ["loe", BEST.model, "16", "64", "bfloat16", BEST.system, "-", "-v"]
@@ -87,7 +84,7 @@ def test_the_best_has_the_numbers_of_the_command(options, capsys):
     assert f"{int(good):,} feasible" in said
 
 
-@pytest.mark.parametrize("options", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("options", OF_ALL)
 def test_map_table_and_best_agree(options):
     state = with_options(**options)
     rows = re.findall(r'<tr data-key="([\d.]+)"', str(made("search-plans", state).html))
@@ -135,7 +132,9 @@ def test_ties_are_those_of_the_plan():
 
 
 @pytest.mark.parametrize(
-    "axes", [{}, {"x": "tp_comm_exposed_time", "y": "mfu"}], ids=["memory", "others"]
+    "axes",
+    [pytest.param({}, marks=pytest.mark.large), {"x": "tp_comm_exposed_time", "y": "mfu"}],
+    ids=["memory", "others"],
 )
 def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
     state = with_options(**axes, open="optimizer_offload")
@@ -144,7 +143,7 @@ def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
     units = []
     for trace in figure["data"]:
         places = zip(trace["x"], trace["y"], trace["customdata"], strict=True)
-        for across, up, (link, name, _) in [*places][::4]:
+        for across, up, (link, name, _) in some(places, 5):
             shown = answers().plan(at(link)).estimate
             again = estimate(shown.model, shown.execution, shown.system).stats
             units += [again[y] / up, again[x] / across] if across else []
@@ -163,7 +162,7 @@ def test_no_plan_beats_one_of_the_front_in_both():
 
 def test_rows_lead_to_their_plans():
     plans = FoundPlans(asked(BEST, answers()), each_split(BEST, answers()), BEST, answers())
-    for rank in plans.ranks[::3]:
+    for rank in some(plans.ranks, 4):
         taken = answers().plan(at(plans.link(rank))).estimate
         assert {n: getattr(taken.execution, n) for n in plans.winners[rank][0]} == plans.winners[
             rank
@@ -215,9 +214,8 @@ def test_counts_are_compared_with_the_same_batch():
     assert made("search-counts", BEST) is None
 
 
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
+def test_nonsense_is_refused():
+    for options, word in [
         ({"objective": "fastness"}, "fastness"),
         ({"objective": "days"}, "--tokens"),
         ({"where": "total_time <"}, "condition"),
@@ -228,13 +226,10 @@ def test_counts_are_compared_with_the_same_batch():
         ({"x": "nothing"}, "nothing"),
         ({"counts": "some"}, "some"),
         ({"counts": "1:1000"}, "at most"),
-    ],
-)
-def test_nonsense_is_refused(options, word):
-    state = with_options(**options)
-    assert {*options} <= {*OPTIONS}
-    with pytest.raises(SpecError, match=re.escape(word)):
-        [kind.make(state, answers()) for kind in PARTS]
+    ]:
+        assert {*options} <= {*OPTIONS}
+        with pytest.raises(SpecError, match=re.escape(word)):
+            [kind.make(with_options(**options), answers()) for kind in PARTS]
 
 
 def test_no_plan_fits_and_says_why():

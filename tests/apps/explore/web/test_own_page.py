@@ -91,19 +91,16 @@ def test_a_notebook_shows_the_page_until_it_is_closed():
     assert "iframe" not in page._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words", "message"),
-    [
+def test_nonsense_is_told():
+    for arguments, words, message in [
         (("llama3-9B",), {}, "llama3-9B"),
         ((*ASKED[:2], "many"), {}, "processors"),
         (ASKED, {"batches": 5}, "batches"),
         (ASKED, {"port": 70_000}, "port"),
         (ASKED, {"mine": "tq=4"}, "tq"),
-    ],
-)
-def test_nonsense_is_told(arguments, words, message):
-    with pytest.raises(SpecError, match=message):
-        calculon.explore(*arguments, **words)
+    ]:
+        with pytest.raises(SpecError, match=message):
+            calculon.explore(*arguments, **words)
 
 
 def test_missing_packages_are_told_with_the_command_that_installs_them(monkeypatch):
