@@ -200,8 +200,8 @@ def _too_few(model, system, found, fields):
     """By hand: another number of processors, or else that and another degree, do."""
     numbers = [fields["num_procs"] << k for k in range(1, 7)]
     splits = [{}, *({"pipeline_par": degree} for degree in (1, 2, 4, 8))]
-    rows = [fields | {"num_procs": number} | split for number in numbers for split in splits]
-    fewest = min(
+    rows = [fields | {"num_procs": number} | split for split in splits for number in numbers]
+    fewest = next(
         1 + (row["pipeline_par"] != fields["pipeline_par"])
         for row in rows
         if by_hand.runs(model, row, system)
