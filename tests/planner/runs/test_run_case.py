@@ -93,7 +93,9 @@ def test_longer_between_failures_of_a_published_run():
     assert -0.1 < law < 0
 
 
-@pytest.mark.parametrize("name", ["sync", "slow storage", "rich"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("sync", marks=pytest.mark.large), "slow storage", "rich"]
+)
 def test_elasticities_of_times_add_up_to_minus_one(name):
     """C7: where all rates are twice as high, and all times half as long, a run takes half the time."""
     machine = Changed(SYSTEM, OWN_LATENCIES)
@@ -133,10 +135,9 @@ def _possible(case, change):
     return case.possible(case.figures[path], value)
 
 
-@pytest.mark.parametrize("of", ["days", "mwh"])
-def test_variants_are_runs_of_changed_files(of):
+def test_variants_are_runs_of_changed_files():
     """Each figure of the campaign, and those of the machine that runs ask for."""
-    case = RunCase(run("rich"), of)
+    case = RunCase(run("rich"), "days")
     asked = {**RUNS["rich"], "fleet": MONEY}
     paths = [path for path, one in case.figures.items() if kind_of(one) == RUN]
     paths += ["matrix.bfloat16.tflops", "networks[1].bandwidth", "ext.host.GBps"]
@@ -146,15 +147,16 @@ def test_variants_are_runs_of_changed_files(of):
         value = round(1.5 * one.value) if one.kind is int else 1.25 * one.value
         if case.possible(one, value):
             changes.append({path: value})
-    values = case.values(changes)
+    days, mwh = (case.of(name).values(changes) for name in ("days", "mwh"))
     assert len(changes) > 12
-    for change, value in zip(changes, values, strict=True):
+    for change, *values in zip(changes, days, mwh, strict=True):
         ((path, new),) = change.items()
         own = path in case.of_campaign
         machine = SYSTEM if own else Changed(SYSTEM, change)
         options = {path.replace(".", "__"): new} if own else {}
         again = calculon.campaign(MODEL, LLAMA_X64_P4, machine, asked, **options)
-        assert value == pytest.approx(again.figures[of], rel=1e-12), path
+        known = [again.figures["days"], again.figures["mwh"]]
+        assert values == pytest.approx(known, rel=1e-12), path
 
 
 def test_what_no_file_can_state_is_no_run():

@@ -64,7 +64,7 @@ def test_nothing_drafted_is_no_speculation_to_the_bit(model, draft):
 
 
 @EACH
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(4))
 @given(
     batch=st.integers(1, 400),
     tokens=st.integers(1, 6),
@@ -86,7 +86,7 @@ def test_drafts_of_which_none_is_accepted_are_never_faster(
 
 @EACH
 def test_more_accepted_tokens_are_faster(model, draft):
-    found = [answer(model, {"max_batch": 24} | drafting(draft, 3, a)) for a in (0, 0.3, 0.8, 1)]
+    found = [answer(model, {"max_batch": 24} | drafting(draft, 3, a)) for a in (0, 0.3, 1)]
     assert np.all(np.diff([one["tpot"] for one in found]) < 0)
     assert len({one["decode_time"] for one in found}) == 1
     assert found[-1]["spec_tokens"] == 4
@@ -211,7 +211,7 @@ def test_what_drafts_is_on_the_last_stage():
 
 
 @EACH
-@pytest.mark.parametrize("budget", [0, 512, 8192])
+@pytest.mark.parametrize("budget", [0, 512])
 def test_littles_law_holds(model, draft, budget):
     found = answer(model, {"max_batch": 24, "token_budget": budget} | drafting(draft, 3, 0.6))
     assert found.cut == "max_batch"
@@ -257,7 +257,7 @@ def test_one_deployment_with_drafts_is_the_same_among_many(load):
     records = [
         read_deployment({"num_procs": 4, "tensor_par": t, "pipeline_par": p, "max_batch": 64}
                         | drafting({"draft": "mtp"}, 2, 0.5))
-        for t, p in ((1, 1), (2, 1), (2, 2), (1, 4))
+        for t, p in ((1, 1), (2, 2))
     ]  # fmt: skip
     many = Load(Replica(PREDICTS, H100, Deployments.of_records(records), asked)).solve()
     for place, record in enumerate(records):
