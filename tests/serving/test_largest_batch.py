@@ -13,7 +13,7 @@ from calculon.serving.serve import loaded, serve
 from calculon.serving.states.operating_point import Load
 from tests.draws import draws
 
-MOST = 5000
+MOST = 3000
 MODELS = [inputs.model(name) for name in ("llama3-8B", "gpt-oss-20b", "deepseek-v2-lite")]
 SYSTEMS = [
     inputs.system(name)
@@ -55,7 +55,7 @@ def every_batch(model, deployment, system, load):
     return batches, every.state(batches)[0], every
 
 
-@settings(max_examples=draws(5))
+@settings(max_examples=draws(3))
 @given(question=asked(), where=st.floats(0, 1), name=st.sampled_from(("tpot", "ttft")))
 def test_the_largest_that_keeps_a_limit(question, where, name):
     model, deployment, system, load = question
@@ -74,7 +74,7 @@ def test_the_largest_that_keeps_a_limit(question, where, name):
         assert found == expected
 
 
-@settings(max_examples=draws(5))
+@settings(max_examples=draws(3))
 @given(question=asked(), where=st.floats(0, 1))
 def test_the_smallest_that_keeps_up_with_a_rate(question, where):
     """Where rates rise with the batch; else one that does, up to the rate of the most sequences."""

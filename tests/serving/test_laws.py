@@ -82,7 +82,7 @@ def test_prefill_reads_weights_and_computes(model, system, number, chunk):
     assert np.all(found.time >= flops / fastest * (1 - 1e-12))
 
 
-@settings(max_examples=draws(12))
+@settings(max_examples=draws(10))
 @given(case=cases())
 def test_one_deployment(case):
     """A token takes its pass at least, memory adds up, and Little's law holds."""
@@ -107,7 +107,7 @@ def test_one_deployment(case):
 # More: more sequences, longer contexts and wider numbers never take less, and never leave more room.
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_passes_of_more_take_no_less(model, system, number):
     batches = np.unique(np.round(np.geomspace(1, 5000, 400)))
@@ -117,7 +117,7 @@ def test_passes_of_more_take_no_less(model, system, number):
     assert rising(decoding(model, system, number, decoded=30.0, context=contexts).time)
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_wider_numbers_take_no_less(model, system, number):
     """Of weights those types whose products are of 16 bits: others convert their inputs, too."""
@@ -139,7 +139,7 @@ def test_a_sequence_more_costs_no_more_than_the_mean_before(model, system, numbe
     assert rising(-each)
 
 
-@settings(max_examples=draws(4))
+@settings(max_examples=draws(3))
 @given(data=st.data())
 def test_more_of_a_request_leaves_room_for_fewer(data):
     model = data.draw(served_models())
@@ -181,7 +181,7 @@ def better_machines(system):
 # Better machines: on these nothing is slower, and nothing fits less.
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_a_better_machine_is_never_slower(model, system, number):
     split = split_of(model, number)

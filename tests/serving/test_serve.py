@@ -25,15 +25,6 @@ def small(changes=None, procs=1, system=H100, **load):
     return serve(SMALL, procs, system, LOAD, changes=changes, **load)
 
 
-def test_replicas_multiply_rates_and_nothing_else():
-    changes = {"tensor_par": 1, "max_batch": 32}
-    one, four = small(changes), small(changes, procs=4)
-    for name in ("output_rate", "request_rate", "capacity_rate"):
-        assert four[name] == pytest.approx(4 * one[name], rel=1e-12)
-    for name in ("ttft", "tpot", "output_rate_per_proc", "usd_per_mtoken", "mem_used"):
-        assert four[name] == pytest.approx(one[name], rel=1e-12)
-
-
 @pytest.mark.parametrize("budget", [0, 512, 8192])
 def test_littles_law_and_shares(budget):
     found = small({"max_batch": 48, "token_budget": budget})

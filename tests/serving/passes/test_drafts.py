@@ -39,6 +39,14 @@ DRAFTS = {
     "model": (LLAMA_8B, {"draft": DRAFT}),
 }
 EACH = pytest.mark.parametrize(("model", "draft"), DRAFTS.values(), ids=DRAFTS)
+FEW = pytest.mark.parametrize(
+    ("model", "draft"),
+    [
+        pytest.param(*one, id=name, marks=() if name in ("mixture", "model") else pytest.mark.large)
+        for name, one in DRAFTS.items()
+    ],
+)
+"""For tests of many answers: a module of the model itself and a model of its own."""
 
 
 def replica(model, system=H100, **deployment):
@@ -63,7 +71,7 @@ def test_nothing_drafted_is_no_speculation_to_the_bit(model, draft):
     assert found.decode.to_dict() == plain.decode.to_dict()
 
 
-@EACH
+@FEW
 @settings(max_examples=draws(4))
 @given(
     batch=st.integers(1, 400),
@@ -84,7 +92,7 @@ def test_drafts_of_which_none_is_accepted_are_never_faster(
         assert drafted.state(size)[0].tpot >= plain.state(size)[0].tpot * (1 - 1e-12)
 
 
-@EACH
+@FEW
 def test_more_accepted_tokens_are_faster(model, draft):
     found = [answer(model, {"max_batch": 24} | drafting(draft, 3, a)) for a in (0, 0.3, 1)]
     assert np.all(np.diff([one["tpot"] for one in found]) < 0)
@@ -210,7 +218,7 @@ def test_what_drafts_is_on_the_last_stage():
     )
 
 
-@EACH
+@FEW
 @pytest.mark.parametrize("budget", [0, 512])
 def test_littles_law_holds(model, draft, budget):
     found = answer(model, {"max_batch": 24, "token_budget": budget} | drafting(draft, 3, 0.6))
@@ -227,7 +235,7 @@ def test_a_token_takes_a_step_over_what_it_yields_where_others_prefill():
     assert found["itl_max"] == found["decode_time"]
 
 
-@EACH
+@FEW
 def test_drafts_pay_up_to_the_break_even_batch(model, draft):
     changes = {"memory_fraction": 0.1} | drafting(draft, 4, 0.35)
     found = answer(model, changes)
@@ -251,7 +259,7 @@ def test_no_speculation_has_no_break_even():
     assert found["spec_tokens"] == 1
 
 
-@pytest.mark.parametrize("load", [{}, {"rate": 3.0}, {"users": 40}], ids=str)
+@pytest.mark.parametrize("load", [{}, {"users": 40}], ids=str)
 def test_one_deployment_with_drafts_is_the_same_among_many(load):
     asked = read_workload(None, LOAD | load)
     records = [

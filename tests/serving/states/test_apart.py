@@ -65,7 +65,7 @@ def test_the_slower_pool_decides():
 def test_more_processors_that_prefill_never_answer_less():
     rates = [
         apart({"num_procs": 8 + n, "prefill": {"num_procs": n}})["request_rate"]
-        for n in (1, 2, 4, 8, 16, 32, 64)
+        for n in (1, 2, 8, 64)
     ]
     assert rates == sorted(rates)
 
@@ -92,7 +92,7 @@ def test_users_wait_where_prefill_does_not_keep_up():
 
 def test_users_queue_for_the_processors_that_prefill():
     """More of them wait longer and get no less; one never waits; all are somewhere, and a pool is at most busy."""
-    found = [apart(users=users) for users in (1, 2, 5, 20, 60, 150, 400, 1000)]
+    found = [apart(users=users) for users in (1, 2, 5, 60, 1000)]
     waits, rates = ([one[name] for one in found] for name in ("queue_time", "request_rate"))
     assert waits[0] == pytest.approx(0, abs=1e-12)
     assert waits == sorted(waits)
