@@ -136,7 +136,7 @@ def _possible(case, change):
 
 
 def test_variants_are_runs_of_changed_files():
-    """Each figure of the campaign, and those of the machine that runs ask for."""
+    """Each figure of the campaign, those of the machine that runs ask for, and some of both at once."""
     case = RunCase(run("rich"), "days")
     asked = {**RUNS["rich"], "fleet": MONEY}
     paths = [path for path, one in case.figures.items() if kind_of(one) == RUN]
@@ -147,16 +147,16 @@ def test_variants_are_runs_of_changed_files():
         value = round(1.5 * one.value) if one.kind is int else 1.25 * one.value
         if case.possible(one, value):
             changes.append({path: value})
+    changes += [one | other for one in changes[:2] for other in changes[-3:]]
     days, mwh = (case.of(name).values(changes) for name in ("days", "mwh"))
     assert len(changes) > 12
     for change, *values in zip(changes, days, mwh, strict=True):
-        ((path, new),) = change.items()
-        own = path in case.of_campaign
-        machine = SYSTEM if own else Changed(SYSTEM, change)
-        options = {path.replace(".", "__"): new} if own else {}
+        own = {path: new for path, new in change.items() if path in case.of_campaign}
+        machine = Changed(SYSTEM, {path: change[path] for path in change.keys() - own})
+        options = {path.replace(".", "__"): new for path, new in own.items()}
         again = calculon.campaign(MODEL, LLAMA_X64_P4, machine, asked, **options)
         known = [again.figures["days"], again.figures["mwh"]]
-        assert values == pytest.approx(known, rel=1e-12), path
+        assert values == pytest.approx(known, rel=1e-12), change
 
 
 def test_what_no_file_can_state_is_no_run():
