@@ -328,3 +328,24 @@ def test_the_twin_has_the_same_ring(case):
         model["sliding_window"] = execution.pop("window")
     question = model, SPLIT | execution, raw
     assert disagreements(calculon.estimate(*question).stats, twin.estimate(*question)) == []
+
+
+def test_gradients_hide_behind_computation_alone_on_the_network_of_a_ring():
+    """Of four blocks the last has nothing to hide behind; a ring on another network hides the others' gradients."""
+    raw = document("systems", "h100_80g_sxm")
+    raw["mem1"]["GiB"] = 100_000
+    link = raw["networks"][0] | {"bandwidth": 2, "size": 64, "latency": 0, "processor_usage": 0}
+    del raw["ext"]["networks"]  # measured latencies
+    machine = inputs.system(raw | {"networks": [link, link]})
+    plan = {"num_procs": 4, "context_par": 2, "data_par": 2, "data_par_overlap": True}
+    plan |= {"coll_algo": "published"}
+    apart, shared = (stats_of(machine, **plan, data_par_net=net) for net in (1, 0))
+    sync = apart["dp_comm_link_time"]
+    assert apart["dp_comm_exposed_time"] == pytest.approx(sync / 4, rel=1e-9)
+    ring = sent(operators(machine, **plan)[RING], "activation_grad")
+    backward = sum(shared[f"block_{which}_time"] for which in ("agrad", "wgrad"))
+    memory = sum(shared[f"block_{which}_mem_time"] for which in ("agrad", "wgrad"))
+    window = backward - memory - (ring["time"] - ring["exposed"])  # of neither memory nor the link
+    assert 0 < window < sync / 4
+    assert shared["dp_comm_link_time"] == sync
+    assert shared["dp_comm_exposed_time"] == pytest.approx(sync - 3 * window, rel=1e-9)
