@@ -15,6 +15,7 @@ from calculon.planner.elasticities import Case, Range, effects
 from calculon.planner.replanned import Replanner
 from calculon.planner.sensitivity import sensitivity
 from calculon.units import GIB
+from tests.cases import for_each
 from tests.store import stored
 
 MODEL, PLAN, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
@@ -346,7 +347,7 @@ def test_plain_data():
     assert published().elasticities["mem1.GBps"] == published()["mem1.GBps"].elasticity
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "text"),
     [
         ({"of": "total_tim"}, "did you mean 'total_time'"),
@@ -380,7 +381,7 @@ def test_plans_that_cannot_run_are_no_plans():
         sensitivity("llama3-8B", 1, "a100_40g_sxm")
 
 
-@pytest.mark.parametrize(("spread", "share"), [("10%", 0.1), ("0.3", 0.3), (0.5, 0.5)])
+@for_each(("spread", "share"), [("10%", 0.1), ("0.3", 0.3), (0.5, 0.5)])
 def test_ranges(spread, share):
     assert math.isclose(read_range(spread).share, share)
 
@@ -455,7 +456,7 @@ def test_a_price_makes_machines_equal():
         assert one.value is None or one.ratio == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "text"),
     [
         ({"of": "day"}, "did you mean 'days'"),

@@ -8,6 +8,7 @@ import pytest
 from calculon import inputs
 from calculon.plan.plan import NAMES
 from calculon.planner.variations import Variations, varied
+from tests.cases import for_each
 from tests.helpers import document
 from tests.planner import by_hand
 
@@ -42,7 +43,7 @@ def _read(name):
     return inputs.model(model), inputs.execution(execution)
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_what_changes_nothing_is_the_same(name):
     model, execution = _read(name)
     assert varied(model, execution, {}) == by_hand.fields_of(execution)

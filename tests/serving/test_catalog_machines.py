@@ -1,10 +1,10 @@
 """Every machine of the catalog: no pass beats the bandwidth of its memory, and no sequence more makes one shorter."""
 
 import numpy as np
-import pytest
 
 from calculon import inputs
 from calculon.spec import catalog
+from tests.cases import for_each
 from tests.draws import some
 from tests.serving.given import rising, timed
 
@@ -16,8 +16,8 @@ BATCHES = np.unique(np.round(np.geomspace(1, 5000, 100)))
 MODELS = ("llama3-70B", "gpt-oss-20b", "deepseek-v3")
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("weights", "cache"), [("bfloat16", "bfloat16"), ("nvfp4", "float8")])
+@for_each("name", MODELS)
+@for_each(("weights", "cache"), [("bfloat16", "bfloat16"), ("nvfp4", "float8")])
 def test_decoding(name, weights, cache):
     model = inputs.model(name)
     for system in some(MACHINES, 8):
@@ -29,7 +29,7 @@ def test_decoding(name, weights, cache):
         assert rising(found.time), system.name
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_each("name", MODELS)
 def test_prefill(name):
     model = inputs.model(name)
     chunks = np.array([1.0, 64, 500, 4000])

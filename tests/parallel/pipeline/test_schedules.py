@@ -9,6 +9,7 @@ from calculon.parallel.pipeline.orders import Pass, order
 from calculon.parallel.pipeline.schedules import Passes, batch_time, held_microbatches
 from calculon.parallel.pipeline.timeline import timeline
 from calculon.plan.stage_layout import chunks_of_stage
+from tests.cases import for_each
 from tests.draws import draws
 
 SCHEDULES = ("1f1b", "gpipe", "zb_h1", "forward")
@@ -67,10 +68,8 @@ def end(spans):
 # -- orders and their execution -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("schedule", "chunks"), [*((name, 1) for name in SCHEDULES), ("1f1b", 2), ("1f1b", 3)]
-)
-@pytest.mark.parametrize(("stages", "microbatches"), [(1, 3), (4, 2), (4, 4), (3, 8)])
+@for_each(("schedule", "chunks"), [*((name, 1) for name in SCHEDULES), ("1f1b", 2), ("1f1b", 3)])
+@for_each(("stages", "microbatches"), [(1, 3), (4, 2), (4, 4), (3, 8)])
 def test_every_stage_does_every_pass_once(schedule, chunks, stages, microbatches):
     kinds = {"forward": ("forward",), "zb_h1": ("forward", "inputs", "weight")}
     wanted = {
@@ -126,7 +125,7 @@ def test_orders_that_wait_for_each_other_are_an_error():
 # -- closed forms ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schedule", "chunks", "bubble"),
     [("gpipe", 1, 21), ("1f1b", 1, 21), ("1f1b", 2, 10.5), ("zb_h1", 1, 7)],
 )

@@ -26,6 +26,7 @@ from calculon.planner.runs.fleet_search import (
     halves_and_doubles,
 )
 from calculon.search.driver import run
+from tests.cases import for_each
 
 MODEL, SYSTEM, BATCH = "llama3-8B", "h100_80g_sxm", 512
 RUN = {"tokens": "1T", "fleet": {"price": 2.0}}
@@ -335,7 +336,7 @@ def test_an_objective_that_is_known_of_no_machine_is_refused(objective):
 # -- questions and results
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "said"),
     [
         ({"num_procs": ANY}, "expected a deadline with any"),

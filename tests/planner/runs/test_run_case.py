@@ -13,6 +13,7 @@ from calculon.planner.break_even import Rival, break_evens
 from calculon.planner.elasticities import RUN, STEP, USE, Range, effects, kind_of, slopes
 from calculon.planner.runs.run_case import RunCase
 from calculon.run_figures import RUN_FIGURES
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64_P4
 
 MODEL, SYSTEM, UNPRICED = "llama3-8B", "h100_80g_sxm", "mi355x"
@@ -44,7 +45,7 @@ def run(name="often"):
     return calculon.campaign(MODEL, LLAMA_X64_P4, SYSTEM, {**RUNS[name], "fleet": MONEY})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of", "path"),
     [
         ("usd", "fleet.price"),
@@ -176,7 +177,7 @@ def test_a_plan_that_does_not_fit_is_none():
     assert np.isnan(case.values([{"mem1.GiB": 1}])).all()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of", "text"),
     [
         ("day", "did you mean 'days'"),

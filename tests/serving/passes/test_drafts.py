@@ -22,6 +22,7 @@ from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import serve
 from calculon.serving.states.operating_point import Load
 from calculon.serving_figures import SERVING_FIGURES
+from tests.cases import for_each
 from tests.draws import draws
 from tests.serving.given import H100, PLAIN, SMALL, rows_of, types
 
@@ -141,7 +142,7 @@ def test_experts_are_touched_by_all_rows_of_a_verification():
 
 
 @EACH
-@pytest.mark.parametrize("tokens", [1, 3])
+@for_each("tokens", [1, 3])
 def test_a_step_is_a_verification_and_its_drafts(model, draft, tokens):
     own = replica(model, **drafting(draft, tokens, 0.5))
     size, context = np.full(1, 7.0), own.workload.context
@@ -192,7 +193,7 @@ def test_a_smaller_model_has_its_weights_beside():
     assert both == alone + weight_bytes(small, types(), sizes, one)
 
 
-@pytest.mark.parametrize(("tokens", "modules"), [(1, 1), (2, 2), (5, 2)])
+@for_each(("tokens", "modules"), [(1, 1), (2, 2), (5, 2)])
 def test_modules_that_draft_have_their_weights_and_caches_beside(tokens, modules):
     deployment = read_deployment({"num_procs": 1, **drafting({"draft": "mtp"}, tokens, 0.5)})
     draft, sizes = draft_of(PREDICTS, deployment), PassSizes.of(tensor_par=1, decoded=1)
@@ -286,7 +287,7 @@ def test_a_stage_that_drafts_may_be_the_slowest():
     assert own.decode(size) >= step.time
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("model", "changes", "wrong"),
     [
         (SMALL, {"draft": "mtp"}, "draft"),
@@ -294,7 +295,6 @@ def test_a_stage_that_drafts_may_be_the_slowest():
         (PREDICTS, {"draft": "mtp"}, "acceptance"),
         (replace(LLAMA_8B, attn_heads=96), drafting({"draft": DRAFT}, 2, 0.5) | {"tensor_par": 3}, "draft"),
     ],
-    ids=["no modules", "other words", "several modules", "heads"],
 )  # fmt: skip
 def test_a_draft_that_does_not_go_with_the_model_is_named(model, changes, wrong):
     with pytest.raises(SpecError) as caught:

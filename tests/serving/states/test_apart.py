@@ -12,6 +12,7 @@ from calculon.hardware.system import System
 from calculon.serving.serve import serve
 from calculon.serving.states.apart import balanced
 from calculon.serving.states.steady import own_passes, saturated
+from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, SMALL
 
 LOAD = {"prompt": 900, "output": 300}
@@ -116,7 +117,7 @@ def test_a_slow_network_delays_the_first_token():
     assert late["tpot"] == fast["tpot"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "message"),
     [
         ({"num_procs": 4}, "num_procs: expected more than prefill.num_procs=4"),
