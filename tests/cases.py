@@ -33,8 +33,7 @@ def for_each(names: str | Sequence[str], cases: Iterable[Any]) -> Callable[[Test
             if failures:
                 first, *others = failures
                 for one in others:
-                    for note in getattr(one, "__notes__", ()):
-                        first.add_note(f"also {note}")
+                    first.add_note("also " + "; ".join(one.__notes__))
                 raise first
 
         signature = inspect.signature(test)
