@@ -302,8 +302,8 @@ def executed_and_form(times, microbatches):
     return end(spans), batch_time("1f1b", passes, microbatches, chunks, longest)
 
 
-@pytest.mark.parametrize("microbatches", [16, 32, 128])
-@pytest.mark.parametrize("head", [0.0, 0.5, 1.14])
+@pytest.mark.parametrize("microbatches", [16, 32, pytest.param(128, marks=pytest.mark.large)])
+@for_each("head", [0.0, 0.5, 1.14])
 def test_the_layout_of_llama3_405b_is_near_its_execution(microbatches, head):
     """126 blocks on 16 stages of 8 chunks: one block less in the first and in the last chunk (arXiv 2407.21783)."""
     times = chunked([7, *[8] * 14, 7], 8, 0.02, head)
