@@ -329,3 +329,37 @@ def test_a_reserve_is_held_in_any_form():
 )
 def test_traffic_adds_what_is_left_of_it_or_what_it_slows(traffic, window, usage, left):
     assert not_hidden(np.array(traffic), np.array(window), np.array(usage)) == left
+
+
+EXPERTS = {
+    "hidden": 1024,
+    "feedforward": 2048,
+    "seq_size": 2048,
+    "attn_heads": 16,
+    "attn_size": 64,
+    "num_blocks": 4,
+    "activation": "swiglu",
+    "norm": "rmsnorm",
+    "rotary": 1.0,
+    "num_experts": 8,
+    "experts_per_token": 2,
+}
+
+
+@for_each(("recipe", "width"), [("none", 2), ("delayed", 1)])
+def test_fsdp_copies_experts_that_fewer_ranks_share(recipe, width):
+    """Of 8 ranks, 2 have other experts: 4 ranks share each expert, of which products are sent in `width` bytes."""
+    system = calculon.inputs.system("h100_80g_sxm")
+    form = {"zero_stage": "fsdp", "expert_par": 2, "attn_impl": "flash", "fp8_recipe": recipe}
+    form["fp8_param_gather"] = recipe != "none"
+    found = calculon.estimate(EXPERTS, BASE | form, system).stats
+    hidden, feedforward = 1024, 2048
+    products, rest = 4 * hidden * hidden, 2 * hidden + 8 * hidden  # rest: norms and the router
+    experts = 8 // 2 * 3 * hidden * feedforward
+    masters = 4 * ((products + rest) / RANKS + experts / 4)
+    sent = (width * products + 2 * rest) / RANKS + width * experts / 4
+    received = width * (products + experts) + 2 * rest
+    gathered = system.move_time(np.array(masters + sent + 2 * received))
+    reduced = system.move_time(np.array((2 + 2) * (products + rest + experts)))
+    whole = MICROBATCHES * EXPERTS["num_blocks"] * (2 * gathered + reduced)
+    assert found["copy_time"] == pytest.approx(whole, rel=1e-9)
