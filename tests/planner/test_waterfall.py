@@ -232,7 +232,9 @@ def test_laws_hold_between_plans_of_searches(preset):
     assert one.to_dict() == waterfall(model, mine, best, system).to_dict()
 
 
-@pytest.mark.parametrize("preset", some(PRESETS, 1))
+@pytest.mark.parametrize(
+    "preset", [PRESETS[0], *(pytest.param(one, marks=pytest.mark.large) for one in PRESETS[1:])]
+)
 def test_laws_hold_between_frameworks(preset):
     """One change names the preset and each field that is not changed by itself."""
     model, system = inputs.model("llama3-8B"), inputs.system(H100)
