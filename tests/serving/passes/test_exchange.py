@@ -331,7 +331,7 @@ def test_decoding_of_deepseek_on_144_processors_is_as_published():
     assert read == pytest.approx(30.9e9, rel=0.002)
     assert read / H800.mem1.bandwidth == pytest.approx(9.2e-3, rel=0.01)
     time = pass_times(DEEPSEEK, H800, rows, columns, overlap="two_batches").time[0]
-    assert time == pytest.approx(users / (14800 / 8), rel=0.35)
+    assert 0.85 < time / (users / (14800 / 8)) < 1
 
 
 def test_defaults_of_the_exchange_are_in_the_machine():
