@@ -215,7 +215,7 @@ def test_an_execution_that_breaks_a_rule_says_which():
 
 
 PRESETS = ("torchtitan", "deepspeed", "llm-foundry")
-UNDER = {"num_procs": 64, "tensor_par": 2, "pipeline_par": 1, "data_par": 32}
+UNDER = {"num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "data_par": 64}
 UNDER |= {"batch_size": 256, "microbatch_size": 1, "datatype": "bfloat16", "edition": "corrected"}
 
 
