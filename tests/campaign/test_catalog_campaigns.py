@@ -3,17 +3,16 @@
 import math
 import re
 
-import pytest
-
 from calculon.campaign.read import read_campaign
 from calculon.campaign.rungs import rungs
 from calculon.spec import catalog
+from tests.cases import for_each
 
 NAMES = tuple(catalog.names("campaign"))
 SOURCE = re.compile(r"arXiv:\d{4}\.\d{5}|model card|BigScience")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_it_says_what_it_is_and_where_it_is_from(name):
     asked = read_campaign(name)
     assert asked.name == name
@@ -21,7 +20,7 @@ def test_it_says_what_it_is_and_where_it_is_from(name):
     assert SOURCE.search(catalog.names("campaign")[name].read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_its_parts_have_all_of_its_tokens(name):
     asked = read_campaign(name)
     whole = 0.0 if asked.tokens is None else asked.tokens.of(1e9)
@@ -31,6 +30,6 @@ def test_its_parts_have_all_of_its_tokens(name):
     assert max(one.tokens for one in parts) > stated / 2
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_no_name_is_that_of_a_model(name):
     assert name not in catalog.names("model")

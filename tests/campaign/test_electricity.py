@@ -7,6 +7,7 @@ import pytest
 
 from calculon.campaign.electricity import carbon_of, grids
 from calculon.errors import SpecError
+from tests.cases import for_each
 from tests.helpers import ROOT
 
 with (ROOT / "systems" / "grids.csv").open(newline="") as file:
@@ -23,7 +24,7 @@ def test_each_row_is_a_grid_with_source_and_year():
         assert 0 < float(row["g_co2_per_kwh"]) < 1000
 
 
-@pytest.mark.parametrize("text", ["france", "France", " FR "])
+@for_each("text", ["france", "France", " FR "])
 def test_names_in_any_spelling(text):
     assert carbon_of(text) == grids()["france"]
     assert carbon_of("united_states") == carbon_of("us") == carbon_of("United  States")
@@ -35,7 +36,7 @@ def test_numbers_are_g_per_kwh():
     assert carbon_of("virginia").words == "virginia, US EPA eGRID, 2023"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("frnace", "--carbon: .*did you mean 'france'"),

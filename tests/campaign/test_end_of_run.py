@@ -11,6 +11,7 @@ from calculon.campaign.goodput import best_interval, wall_per_useful
 from calculon.campaign.job_mtbf import job_mtbf
 from calculon.campaign.published import published_failures
 from tests.campaign.simulation import segments
+from tests.cases import for_each
 
 MTBF = float(job_mtbf(16384, published_failures()[0].mtbf_processor))
 SAVE = 30.0
@@ -37,7 +38,7 @@ def test_mean_and_variance_of_10_000_renewals(interval, restart, mtbf):
     assert abs(squares.mean() - spread**2) < 3 * squares.std() / np.sqrt(len(times))
 
 
-@pytest.mark.parametrize("number", [4, 20, 60])
+@for_each("number", [4, 20, 60])
 @CASES
 def test_quantiles_of_simulated_runs(interval, restart, mtbf, number):
     runs = 2500

@@ -19,6 +19,7 @@ from calculon.campaign.energy import (
     water,
 )
 from calculon.hardware.power import Power
+from tests.cases import for_each
 
 DATED = {"source": "a data sheet", "date": "2023"}
 SHEET = Power(tdp=700, **DATED)
@@ -36,7 +37,7 @@ def test_bloom():
     assert carbon(433_196, 57) == pytest.approx(24.69, rel=ENOUGH)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("hours", "mwh", "tonnes"),
     [(82_432, 36, 14), (135_168, 59, 23), (530_432, 233, 90), (1_022_362, 449, 173)],
 )
@@ -51,7 +52,7 @@ def test_llama_1(hours, mwh, tonnes):
         assert carbon(kwh, 385) == pytest.approx(tonnes, rel=ENOUGH)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("hours", "watts", "tonnes"),
     [
         (184_320, 400, 31.22),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.campaign.exponentials import curvature, growth, ratio, sine_excess
+from tests.cases import for_each
 
 NUMBERS = st.floats(-3.0, 3.0)
 
@@ -26,7 +27,7 @@ def test_none_loses_digits(x):
     assert sine_excess(x) == pytest.approx(series(x, 3, 2), rel=1e-13)
 
 
-@pytest.mark.parametrize("law", [growth, curvature, sine_excess])
+@for_each("law", [growth, curvature, sine_excess])
 def test_they_overflow_in_silence(law):
     assert law(np.array([800.0, np.inf])).tolist() == [np.inf, np.inf]
 

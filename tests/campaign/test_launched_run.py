@@ -7,6 +7,7 @@ from calculon.campaign.ramps import LinearRamp
 from calculon.campaign.read import read_campaign
 from calculon.errors import SpecError
 from calculon.launch.dialects import read_launch
+from tests.cases import for_each
 from tests.helpers import ROOT
 
 HEAD = (
@@ -51,7 +52,7 @@ def test_a_schedule_counts_tokens_and_its_largest_batch_is_that_of_the_plan():
     assert steps == [(0, 64), (1.5e9, 128), (2e12, 256)]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "flags",
     ["--rampup-batch-size 16 16", "--rampup-batch-size a b c", "--step-batch-size-schedule 0-64"],
 )

@@ -2,10 +2,9 @@
 
 import csv
 
-import pytest
-
 from calculon.campaign.published_hours import FOLDER, published_trainings, same_name
 from calculon.spec import catalog
+from tests.cases import for_each
 from tests.helpers import ROOT
 
 
@@ -20,7 +19,7 @@ def test_every_row_with_hours_is_there():
     assert all(one.source for one in published_trainings())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("run", "model"),
     [
         ("Llama 3.1 405B", "llama3.1-405B"),

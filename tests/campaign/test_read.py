@@ -10,6 +10,7 @@ from calculon.campaign.record import PARTS, Campaign, Phase
 from calculon.campaign.rollout import Rollout
 from calculon.errors import SpecError
 from calculon.spec.fields import spec_fields
+from tests.cases import for_each
 
 WHOLE = {
     "about": "every field of a campaign",
@@ -111,7 +112,7 @@ def test_every_field_decodes():
     assert {one.key for one in spec_fields(Phase)} - {"tokens"} == phases
 
 
-@pytest.mark.parametrize("path", INSTEAD)
+@for_each("path", INSTEAD)
 def test_the_rest_decodes_as_an_option(path):
     found = read_campaign(None, {path: INSTEAD[path]})
     part, _, name = path.rpartition(".")
@@ -140,7 +141,7 @@ def test_a_processor_that_never_fails():
     assert found.reliability.mtbf_processor == MeanTime(math.inf)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("document", "place", "words"),
     [
         ({"tokns": "1T"}, "tokns", "only the known fields"),

@@ -12,6 +12,7 @@ from calculon.campaign.run_columns import steps_of, whole_runs
 from calculon.campaign.whole_run import WholeRun
 from calculon.records import column, columns
 from calculon.run_figures import CampaignFigures, DaysByUse
+from tests.cases import for_each
 from tests.draws import draws
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -105,7 +106,7 @@ def test_energy_is_linear_in_pue_and_carbon_in_its_intensity(pue, carbon):
     assert float(other.t_co2) == pytest.approx(carbon * pue * float(one.t_co2), rel=1e-12)
 
 
-@pytest.mark.parametrize("extra", [{}, {"checkpoints.levels": 2}, {"reliability.elastic": True}])
+@for_each("extra", [{}, {"checkpoints.levels": 2}, {"reliability.elastic": True}])
 def test_uses_of_days_sum_to_days(extra):
     found = _run(1e12, {**EVENTS, **extra}).figures()
     spent = {name: float(_value(found, name)) for name in USES}

@@ -10,6 +10,7 @@ from calculon.campaign.ramps import MOST_RUNGS
 from calculon.campaign.read import read_campaign
 from calculon.campaign.rungs import rungs
 from calculon.errors import SpecError
+from tests.cases import for_each
 
 BATCH, LENGTH, PARAMETERS = 512, 4096, 8e9
 TOKENS = 10**12
@@ -101,7 +102,7 @@ def test_what_a_phase_states_goes_before_its_execution_and_that_before_ramps():
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "place", "words"),
     [
         ({"batch_ramp": [{"from": 1, "batch": 8}]}, "batch_ramp[0].from", "begins with the run"),

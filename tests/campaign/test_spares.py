@@ -16,6 +16,7 @@ from calculon.campaign.spares import (
     share_of_time_waiting,
 )
 from tests.campaign.simulation import share_waiting
+from tests.cases import for_each
 
 MEANS = st.one_of(st.floats(1e-6, 3.0), st.floats(3.0, 1000.0))
 
@@ -56,7 +57,7 @@ def test_waiting_follows_the_recursion_of_erlang(mean, spares):
     assert busy <= probability_of_waiting(mean, spares) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("mean", "spares"), [(0.5, 0), (2.0, 1), (5.0, 6)])
+@for_each(("mean", "spares"), [(0.5, 0), (2.0, 1), (5.0, 6)])
 def test_waiting_as_simulated_with_repairs_of_one_length(mean, spares):
     rng = np.random.default_rng(5)
     shares = np.array([share_waiting(rng, 1000, mean, spares) for _ in range(20)])

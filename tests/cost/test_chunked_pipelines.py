@@ -11,6 +11,7 @@ from calculon.parallel.pipeline.orders import numbers
 from calculon.plan.plan import Plan
 from calculon.spec.axes import FURTHER_NAMES
 from calculon.spec.named_values import PP_SCHEDULES
+from tests.cases import for_each
 from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -88,8 +89,8 @@ def test_pairs_of_ranks_are_those_of_their_order(name):
         assert (hidden == hidden[::-1]).all()
 
 
-@pytest.mark.parametrize("name", PP_SCHEDULES)
-@pytest.mark.parametrize("model", [DENSE, EXPERTS], ids=["dense", "experts"])
+@for_each("name", PP_SCHEDULES)
+@for_each("model", [DENSE, EXPERTS])
 def test_parts_of_time_add_up_and_no_bubble_is_negative(name, model):
     plan = PLAN
     if model is EXPERTS:

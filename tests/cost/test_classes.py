@@ -7,6 +7,7 @@ import calculon
 from calculon import inputs
 from calculon.parallel.data.class_collectives import of_both
 from calculon.parallel.process_groups import CollectiveCost, ProcessGroup
+from tests.cases import for_each
 from tests.helpers import document
 
 MIXTRAL = document("models", "mixtral-8x7B")
@@ -117,7 +118,7 @@ def test_one_replica_of_experts_splits_and_reduces_nothing(stage):
     assert found.stats["block_dp_size"] == pytest.approx(2 * dense, rel=1e-12)  # in 4 bytes
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("experts", "width", "tensor"),
     [(1, 1, 1), (2, 1, 1), (4, 1, 1), (8, 1, 1), (2, 2, 4), (8, 1, 2), (1, 8, 8), (2, 4, 4)],
 )

@@ -9,6 +9,7 @@ from calculon.cost.context_overlap import ring_exposed
 from calculon.cost.ring_steps import RingSteps
 from calculon.inspect.operators import block
 from tests import twin
+from tests.cases import for_each
 from tests.helpers import PLAIN, document
 from tests.properties.test_twin_corrected import disagreements
 
@@ -120,8 +121,8 @@ def test_a_ring_inside_of_groups_that_exchange_heads():
 # -- a2a_p2p between a2a and p2p --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mesh", ["stated", "tp-dp-pp"])
-@pytest.mark.parametrize(("size", "other"), [(PARTS, "a2a"), (1, "p2p")])
+@for_each("mesh", ["stated", "tp-dp-pp"])
+@for_each(("size", "other"), [(PARTS, "a2a"), (1, "p2p")])
 def test_groups_of_all_ranks_or_of_one(size, other, mesh):
     both = stats_of(cp_comm="a2a_p2p", cp_a2a_size=size, mesh_order=mesh)
     assert both == stats_of(cp_comm=other, mesh_order=mesh)
@@ -158,8 +159,8 @@ def times(first, later, steps):
     return RingSteps(steps=count, first=own, later=other, arithmetic=none, memory=none)
 
 
-@pytest.mark.parametrize("usage", [0.0, 0.25])
-@pytest.mark.parametrize("hop", [1.0, 3.0, 7.0])
+@for_each("usage", [0.0, 0.25])
+@for_each("hop", [1.0, 3.0, 7.0])
 def test_each_transfer_runs_beside_a_step(hop, usage):
     c, (own, own_back), (other, other_back) = 4, (2.0, 5.0), (4.0, 10.0)
 
@@ -203,7 +204,7 @@ def test_what_attention_does_not_hide():
     assert sent(ring, "recompute") == forward | {"pass": "recompute"}
 
 
-@pytest.mark.parametrize("balance", ["zigzag", "contiguous", "striped"])
+@for_each("balance", ["zigzag", "contiguous", "striped"])
 def test_more_bandwidth_is_never_slower(balance):
     totals = [
         stats_of(system(0.15, bandwidth=bandwidth), cp_balance=balance)["total_time"]
@@ -258,7 +259,7 @@ def test_contiguous_parts_are_unequal(exchange):
     assert ratio == pytest.approx((2 * PARTS - 1) / PARTS, rel=2e-3)
 
 
-@pytest.mark.parametrize(("percent", "parts"), [(100, 8), (50, 4), (10, 1)])
+@for_each(("percent", "parts"), [(100, 8), (50, 4), (10, 1)])
 def test_of_gathered_documents_a_rank_has_what_is_in_its_part(percent, parts):
     """Documents of a tenth are all in one of eight parts; a ring splits them as it splits sequences."""
     packed = {"packed_percent": percent, "cp_balance": "contiguous", "seq_length": 2**22}
@@ -269,8 +270,8 @@ def test_of_gathered_documents_a_rank_has_what_is_in_its_part(percent, parts):
     assert ring["time"]["forward"] / even["time"]["forward"] == pytest.approx(15 / 8, rel=2e-3)
 
 
-@pytest.mark.parametrize("exchange", ["p2p", "all_gather"])
-@pytest.mark.parametrize("causal", [True, False])
+@for_each("exchange", ["p2p", "all_gather"])
+@for_each("causal", [True, False])
 def test_zigzag_is_no_slower_than_contiguous_parts(causal, exchange):
     model = MODEL | {"causal": causal}
     zigzag, contiguous = (
@@ -311,7 +312,7 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+@for_each("case", range(len(CASES)))
 def test_the_twin_has_the_same_ring(case):
     raw = document("systems", "a100_80g")
     raw["mem1"]["GiB"] = 100_000
@@ -328,3 +329,24 @@ def test_the_twin_has_the_same_ring(case):
         model["sliding_window"] = execution.pop("window")
     question = model, SPLIT | execution, raw
     assert disagreements(calculon.estimate(*question).stats, twin.estimate(*question)) == []
+
+
+def test_gradients_hide_behind_computation_alone_on_the_network_of_a_ring():
+    """Of four blocks the last has nothing to hide behind; a ring on another network hides the others' gradients."""
+    raw = document("systems", "h100_80g_sxm")
+    raw["mem1"]["GiB"] = 100_000
+    link = raw["networks"][0] | {"bandwidth": 2, "size": 64, "latency": 0, "processor_usage": 0}
+    del raw["ext"]["networks"]  # measured latencies
+    machine = inputs.system(raw | {"networks": [link, link]})
+    plan = {"num_procs": 4, "context_par": 2, "data_par": 2, "data_par_overlap": True}
+    plan |= {"coll_algo": "published"}
+    apart, shared = (stats_of(machine, **plan, data_par_net=net) for net in (1, 0))
+    sync = apart["dp_comm_link_time"]
+    assert apart["dp_comm_exposed_time"] == pytest.approx(sync / 4, rel=1e-9)
+    ring = sent(operators(machine, **plan)[RING], "activation_grad")
+    backward = sum(shared[f"block_{which}_time"] for which in ("agrad", "wgrad"))
+    memory = sum(shared[f"block_{which}_mem_time"] for which in ("agrad", "wgrad"))
+    window = backward - memory - (ring["time"] - ring["exposed"])  # of neither memory nor the link
+    assert 0 < window < sync / 4
+    assert shared["dp_comm_link_time"] == sync
+    assert shared["dp_comm_exposed_time"] == pytest.approx(sync - 3 * window, rel=1e-9)

@@ -5,6 +5,7 @@ import pytest
 
 import calculon
 from calculon.statistics import PARTS_OF_TIME
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
 
 VOCAB, HIDDEN, SEQUENCE, BLOCKS = 51200, 6144, 2048, 48
@@ -52,7 +53,7 @@ modes = pytest.mark.parametrize("training", [True, False], ids=["training", "inf
 
 @modes
 @shapes
-@pytest.mark.parametrize("vocab", [100, VOCAB, 2_000_000])
+@for_each("vocab", [100, VOCAB, 2_000_000])
 def test_an_iteration_waits_for_the_slower_end_and_passes_the_other_once(shape, training, vocab):
     changes = shape | {"training": training}
     found, without = _with_and_without({"vocab": vocab}, **changes)
@@ -148,8 +149,8 @@ def test_logits_in_memory(shape):
     assert eager > logits * (2 + 4 + 4 + 4)
 
 
-@pytest.mark.parametrize("offload", ["weight_offload", "activations_offload", "optimizer_offload"])
-@pytest.mark.parametrize("recompute", ["none", "full"])
+@for_each("offload", ["weight_offload", "activations_offload", "optimizer_offload"])
+@for_each("recompute", ["none", "full"])
 def test_the_second_tier_holds_what_the_stage_with_most_of_it_offloads(offload, recompute):
     changes = PIPELINE | {offload: True, "activation_recompute": recompute}
     for vocab in (100, 2_000_000):  # the first stage needs most of the first tier, or the last

@@ -16,6 +16,7 @@ from calculon.evaluate import evaluate_one
 from calculon.inspect.operators import block
 from calculon.inspect.stages import execute, stage_memory, stage_rows
 from calculon.plan.plan import Plan
+from tests.cases import for_each
 from tests.helpers import PLAIN, document
 
 MODEL = document("models", "qwen1.5-moe") | {"num_blocks": 8}
@@ -124,14 +125,14 @@ def _executed_and_estimated(batch):
     return max(span.end for span in spans), float((found.total_time - after)[0])
 
 
-@pytest.mark.parametrize("batch_size", [32, 64, 128])
+@for_each("batch_size", [32, 64, 128])
 def test_an_executed_pipeline_of_pairs_takes_the_estimated_time(batch_size):
     pairs = PIPED | PAIRS | {"batch_size": batch_size}
     executed, estimated = _executed_and_estimated(batch_of(pairs, model=MODEL | {"vocab": 0}))
     assert executed == pytest.approx(estimated, rel=NEAR)
 
 
-@pytest.mark.parametrize("changes", [{}, {"pp_layout": "balanced"}, {"batch_size": 88}], ids=str)
+@for_each("changes", [{}, {"pp_layout": "balanced"}, {"batch_size": 88}])
 def test_pairs_save_an_executed_pipeline_as_much_as_the_estimate(changes):
     plain, pairs = (_executed_and_estimated(batch_of(PIPED | way | changes)) for way in ({}, PAIRS))
     assert pairs[0] < plain[0]
@@ -162,9 +163,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("execution", [ALONE, PIPED], ids=["alone", "piped"])
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("usage", [0.0, 0.2])
+@for_each("execution", [ALONE, PIPED])
+@for_each("way", WAYS.values())
+@for_each("usage", [0.0, 0.2])
 def test_overlap_is_no_slower_and_hides_no_more_than_there_is(execution, way, usage):
     machine = system(usage)
     plain, beside = stats_of(execution, machine), stats_of(execution | way, machine)
@@ -256,12 +257,8 @@ LAST = {"vocab": 400_000, "mtp_layers": 1}
 """A head that makes the last stage the slowest, and a module on it that hides nothing."""
 
 
-@pytest.mark.parametrize(
-    "model", [{}, {"vocab": 0}, LAST, {"first_k_dense": 1}, {"first_k_dense": 3} | LAST], ids=str
-)
-@pytest.mark.parametrize(
-    "layout", [{}, {"last_stage_blocks": 2, "first_stage_blocks": 2}], ids=["even", "stated"]
-)
+@for_each("model", [{}, {"vocab": 0}, LAST, {"first_k_dense": 1}, {"first_k_dense": 3} | LAST])
+@for_each("layout", [{}, {"last_stage_blocks": 2, "first_stage_blocks": 2}])
 def test_the_stage_that_limits_the_time_after_hiding_is_the_one_that_is_described(model, layout):
     """Its passes less what they hide are what a microbatch takes; the rest of the step is waited for or comes after."""
     batch = batch_of(PIPED | PAIRS | layout, model=MODEL | model)

@@ -15,6 +15,7 @@ from calculon.plan.plan import Plan
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from calculon.spec.module_sets import INSIDE, MODULES, modules_of
+from tests.cases import for_each
 from tests.helpers import document
 
 HUGE = {"base": "h100_80g_sxm", "mem1": {"GiB": 1_000_000}}
@@ -171,7 +172,7 @@ def test_what_modules_free_of_deepseek_v3_is_what_was_published():
     assert round(rows * blocks, 1) == 3.8
 
 
-@pytest.mark.parametrize("model", [DEEPSEEK_V3, GATED, GROUPED])
+@for_each("model", [DEEPSEEK_V3, GATED, GROUPED])
 def test_what_the_modules_of_experts_free(model):
     """Activations of rows; everything of shared experts; everything but the output of the norm."""
     h, k, inner, experts = (
@@ -197,8 +198,8 @@ def evaluated(model, execution, sets):
     return dict(zip(sets, zip(*columns, strict=True), strict=True))
 
 
-@pytest.mark.parametrize("execution", [EXECUTION, SPLIT, EXECUTION | {"attn_impl": "eager"}])
-@pytest.mark.parametrize("model", [GATED, GROUPED])
+@for_each("execution", [EXECUTION, SPLIT, EXECUTION | {"attn_impl": "eager"}])
+@for_each("model", [GATED, GROUPED])
 def test_a_set_frees_what_its_members_free_and_less_than_all(model, execution):
     sets = sets_of(model)
     found = evaluated(model, execution, ["none", *sets])
@@ -273,7 +274,7 @@ SENT = {"Counts", "Dispatch", "Rows_F", "Rows_G", "Combine"}
 SHARED = {"Shared_Mlp1", "Shared_SwiGLU", "Shared_Mlp2", "Shared_Gate"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("modules", "computed", "sent"),
     [
         ("none", set(), set()),
@@ -319,7 +320,7 @@ def test_experts_that_are_recomputed_dispatch_and_combine_once_more(dispatcher):
 # -- which sets there are ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "held"),
     [
         ("layernorm", "norm"),
@@ -336,7 +337,7 @@ def test_a_set_is_held_in_one_order_however_it_is_written(written, held):
     assert table.row(0).recompute_modules == held
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "hint"),
     [
         ("moe+moe_act", "leave out moe_act: part of moe"),
@@ -360,7 +361,7 @@ def test_what_is_no_set_is_refused_with_a_hint(written, hint):
     assert problem.hint == hint
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "modules", "expected"),
     [
         ({"kv_lora_rank": 0, **dict.fromkeys(WIDTHS, 0)}, "mla_up_proj", "kv_lora_rank is 0"),

@@ -3,6 +3,7 @@ import pytest
 
 import calculon
 from calculon.cost.offload import exposed
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
 
 MODEL = document("models", "megatron-22B")
@@ -18,7 +19,7 @@ RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("transfer", "memory", "busy", "waits"),
     [(3.0, 1.0, 10.0, 0.0), (9.0, 2.0, 10.0, 1.0), (8.0, 2.0, 10.0, 0.0)],
 )
@@ -26,11 +27,10 @@ def test_a_transfer_uses_the_memory_while_the_block_does_not(transfer, memory, b
     assert exposed(*(np.array(x) for x in (transfer, memory, busy))) == waits
 
 
-@pytest.mark.parametrize("recompute", ["full", "attn_only", "none"])
-@pytest.mark.parametrize(
+@for_each("recompute", ["full", "attn_only", "none"])
+@for_each(
     "switches",
     [(), ("weight",), ("activations",), ("optimizer",), ("weight", "activations", "optimizer")],
-    ids=lambda switches: " and ".join(switches) or "nothing",
 )
 def test_the_bandwidth_that_hides_everything_moves_what_is_offloaded(switches, recompute):
     changes = {

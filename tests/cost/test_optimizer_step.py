@@ -10,6 +10,7 @@ from calculon.architecture.optimizer import Matrices, Parameters
 from calculon.cost.optimizer_step import optimizer_cost, optimizer_layers
 from calculon.editions import CORRECTED, SC23
 from calculon.hardware.kernels.launch import Launch
+from tests.cases import for_each
 from tests.helpers import document, step_choice
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
@@ -36,7 +37,7 @@ def _cost(edition=CORRECTED, **changes):
     return optimizer_cost(Parameters(WEIGHTS), SHARDS, SYSTEM, _choice(**changes), edition)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("datatype", "state", "gradients", "traffic"),
     [
         ("float8", 12, (4, 1), (24 + 4 + 1, 24 + 1 + 1)),
@@ -52,7 +53,7 @@ def test_bytes_per_parameter_whole_and_sharded(datatype, state, gradients, traff
     np.testing.assert_allclose(found.step.mem_accessed, traffic * TOTAL / SHARDS, rtol=1e-14)
 
 
-@pytest.mark.parametrize("datatype", ["float8", "bfloat16", "float32"])
+@for_each("datatype", ["float8", "bfloat16", "float32"])
 def test_a_whole_buffer_has_four_bytes_and_a_step_reads_its_shard(datatype):
     found, plain = (_cost(datatype=datatype, grad_buffer=b) for b in ("full", "sharded"))
     np.testing.assert_allclose(found.weight_grad, 4 * TOTAL, rtol=1e-14)

@@ -7,6 +7,7 @@ import pytest
 
 import calculon
 from calculon.spec import catalog
+from tests.cases import for_each
 from tests.helpers import PLAIN
 
 SCHEDULES = ("1f1b", "gpipe", "zb_h1")
@@ -46,8 +47,8 @@ def test_a_stage_of_one_block_keeps_one_of_what_is_offloaded():
     assert moved["proc_mem_tier1_cap_req"] <= kept["proc_mem_tier1_cap_req"]
 
 
-@pytest.mark.parametrize("offloaded", ["activations_offload", "optimizer_offload"])
-@pytest.mark.parametrize("recompute", ["none", "full"])
+@for_each("offloaded", ["activations_offload", "optimizer_offload"])
+@for_each("recompute", ["none", "full"])
 def test_a_block_that_holds_one_microbatch_needs_no_more_when_it_is_offloaded(offloaded, recompute):
     plan = {"pp_layout": "balanced", "activation_recompute": recompute, "batch_size": 4}
     system = _system("h100_80g_nvl8")

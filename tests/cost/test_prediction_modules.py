@@ -8,6 +8,7 @@ import pytest
 import calculon
 from calculon.architecture.parameters import module_count, parameter_count
 from calculon.statistics import PARTS_OF_TIME
+from tests.cases import for_each
 from tests.helpers import document
 
 MODEL = document("models", "llama3-8B")
@@ -91,8 +92,8 @@ def test_a_module_takes_the_time_of_a_lookup_a_block_a_head_and_what_joins():
     )
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=["apart", "tied"])
-@pytest.mark.parametrize("modules", [1, 2])
+@for_each("tied", [False, True])
+@for_each("modules", [1, 2])
 def test_weights_of_a_single_stage_are_those_of_model_and_modules(modules, tied):
     found = _stats(modules, {"tied": tied})
     model = _model(modules, tied=tied)
@@ -172,7 +173,7 @@ def test_the_published_edition_refuses_modules():
         calculon.estimate(shape, published, SYSTEM)
 
 
-@pytest.mark.parametrize("changes", [{}, PIPELINE | {"pp_layout": "balanced"}, SPLIT])
+@for_each("changes", [{}, PIPELINE | {"pp_layout": "balanced"}, SPLIT])
 def test_inference_leaves_modules_out(changes):
     asked = {"training": False, **changes}
     assert _stats(2, **asked) == _stats(0, **asked)

@@ -8,6 +8,7 @@ from calculon.cost.block_tables import block_tables
 from calculon.editions import CORRECTED
 from calculon.plan.plan import Plan
 from calculon.plan.stage_layout import chunks_of_stage
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
 
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h200_141g_sxm")
@@ -49,7 +50,7 @@ DROPPED = {
 """Bytes of a token and block; by operator stay block input, queries, values, result of attention, and gate."""
 
 
-@pytest.mark.parametrize("modules", DROPPED)
+@for_each("modules", DROPPED)
 def test_what_is_recomputed_is_not_kept(modules):
     found = stats({"recompute_modules": modules})
     assert found["block_act_storage_space"] == TOKENS * (EVERYTHING - DROPPED[modules])

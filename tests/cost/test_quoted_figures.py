@@ -6,6 +6,7 @@ import calculon
 from calculon import inputs
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
+from tests.cases import for_each
 from tests.helpers import document
 
 LLAMA = inputs.model("llama3-8B")
@@ -89,7 +90,7 @@ def test_hardware_utilisation_is_that_of_all_processors_together():
     assert s["hfu"] == pytest.approx(s["mfu"], rel=1e-12)
 
 
-@pytest.mark.parametrize("recompute", ["none", "attn_only", "full"])
+@for_each("recompute", ["none", "attn_only", "full"])
 def test_activations_per_token_are_what_a_block_keeps(recompute):
     s = _stats(activation_recompute=recompute, microbatch_size=2)
     name = "block_act_checkpoint_size" if recompute == "full" else "block_act_storage_space"

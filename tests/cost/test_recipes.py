@@ -4,6 +4,7 @@ import pytest
 
 import calculon
 from calculon.spec.recipes import RECIPES
+from tests.cases import for_each
 from tests.helpers import PLAIN, document
 
 MODEL = calculon.Model(
@@ -54,7 +55,7 @@ def _memory(row, *names):
     return sum(row[name] for name in names or ("weight_space", "act_space"))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@for_each("name", RECIPES)
 def test_stored_activations_fall_by_the_inputs_of_products(name, plain):
     """Less those of the copies of weights, which are counted with them."""
     found, recipe = _row(fp8_recipe=name), RECIPES[name].on(transposes=False)
@@ -67,14 +68,14 @@ def test_stored_activations_fall_by_the_inputs_of_products(name, plain):
     assert found["weight_space"] == plain["weight_space"]
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@for_each("name", RECIPES)
 def test_no_recipe_is_faster_than_its_peak_beside_that_of_16_bits(name, plain):
     system = calculon.inputs.system("b200_sxm")
     ratio = system.product_engine(RECIPES[name].product).peak / system.matrix["bfloat16"].peak
     assert 1 < plain["total_time"] / _row(fp8_recipe=name)["total_time"] < ratio
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@for_each("name", RECIPES)
 def test_flops_are_those_of_16_bits_and_shares_are_of_the_peak_of_the_recipe(name, plain):
     found = _row(fp8_recipe=name)
     peak = calculon.inputs.system("b200_sxm").product_engine(RECIPES[name].product).peak
@@ -111,7 +112,7 @@ def test_blackwell_transposes_nothing():
     assert moved == pytest.approx(others)
 
 
-@pytest.mark.parametrize(("name", "sent"), [("delayed", 1), ("blockwise", 1.0002), ("mxfp8", 2)])
+@for_each(("name", "sent"), [("delayed", 1), ("blockwise", 1.0002), ("mxfp8", 2)])
 def test_weights_that_are_gathered_narrow_are_kept_so(name, sent):
     """Those in 2 bytes are no more, and masters of 4 bytes are the optimizer's."""
     stored, kept = _row(fp8_recipe=name), _row(fp8_recipe=name, fp8_param_gather=True)

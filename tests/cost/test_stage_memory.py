@@ -2,6 +2,7 @@ import pytest
 
 import calculon
 from calculon.units import GIB, MIB
+from tests.cases import for_each
 from tests.helpers import document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
@@ -24,7 +25,7 @@ def _stats(**changes):
     return calculon.estimate(MODEL, RAW | changes, "a100_80e").stats
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("microbatches", "chunks", "in_flight"),
     [(16, 1, 4), (3, 1, 3), (16, 3, 4 * (1 + 3 / (3 * 4))), (2, 12, 2 * (1 + 3 / (12 * 4)))],
 )
@@ -108,7 +109,7 @@ def _taken(system=None, **changes):
     return calculon.estimate(MODEL, NEW | changes, system or _system()).stats
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("split", "groups"),
     [
         ({"num_procs": 8, "tensor_par": 8, "pipeline_par": 1, "data_par": 1}, 1),

@@ -3,6 +3,7 @@
 import pytest
 
 import calculon
+from tests.cases import for_each
 from tests.helpers import document
 
 PARAMETERS, RANKS = 7.5e9, 64
@@ -22,7 +23,7 @@ TABLE = {"0": ((), 120.0), "1": ("O", 31.4), "2": ("GO", 16.6), "3": ("PGO", 1.9
 """What a stage splits of weights (P), gradients (G) and optimizer state (O), and the gigabytes that are printed."""
 
 
-@pytest.mark.parametrize("stage", TABLE)
+@for_each("stage", TABLE)
 def test_model_states_are_those_of_the_paper(stage):
     split, printed = TABLE[stage]
     changes = {"zero_stage": stage, "optimizer_sharding": stage != "0", "batch_size": RANKS}

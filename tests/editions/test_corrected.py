@@ -10,6 +10,7 @@ import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED, SC23
 from calculon.editions.edition import DataParallelWindow
+from tests.cases import for_each
 from tests.helpers import PLAIN, ROOT, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
@@ -85,7 +86,7 @@ def test_a02_an_input_that_is_never_split_is_stored_and_not_gathered_again():
     assert published == found - MESSAGE
 
 
-@pytest.mark.parametrize("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
+@for_each("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
 def test_a04_an_overlapped_linear_saves_its_input_and_has_the_gradient_of_its_output(comm_type):
     for edition in ("corrected", "sc23"):
         _, layers = _estimate(edition, **RING, tensor_par_comm_type=comm_type)
@@ -130,7 +131,7 @@ def test_a21_the_gradient_of_a_dropout_has_the_datatype():
         assert published["activation_grad"] == layer["activation"] == layer["inputs_size"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     [
         "AttnBlock_Multihead_SoftMax",
@@ -244,7 +245,7 @@ def test_a07_the_weight_gradient_of_a_recomputed_layer_overlaps_nothing():
         assert all(same) == (edition == "corrected")
 
 
-@pytest.mark.parametrize("name", ["AttnBlock_F", "AttnBlock_G", "MlpBlock_F", "MlpBlock_G"])
+@for_each("name", ["AttnBlock_F", "AttnBlock_G", "MlpBlock_F", "MlpBlock_G"])
 def test_a24_a_repeated_collective_is_as_published(name):
     changes = FULL | SPLIT
     layer, published = (_estimate(edition, **changes)[1][name] for edition in ("corrected", "sc23"))
@@ -273,7 +274,7 @@ def test_l1_being_slowed_never_takes_longer_than_running_slowed():
             np.testing.assert_allclose(total, memory + waits, rtol=1e-12)
 
 
-@pytest.mark.parametrize("links", [[0.0, 0.5], [0.5, 1.0], [0.0, 5.0], [0.5, 5.0]], ids=str)
+@for_each("links", [[0.0, 0.5], [0.5, 1.0], [0.0, 5.0], [0.5, 5.0]])
 def test_l3_an_edge_block_is_slowed_by_its_own_collective(links):
     """Slowed by more than a base block, which is the processing time of both: the rest counts as exposed."""
     processing, exposed = _times(CORRECTED, links)
@@ -321,9 +322,9 @@ def _exposed(edition, **changes):
     return edition.data_par_exposed(_window(**changes)).item()
 
 
-@pytest.mark.parametrize("usage", [0.0, 0.2, 0.49])
-@pytest.mark.parametrize("collective", [0.1, 1.0, 5.0, 7.0, 50.0])
-@pytest.mark.parametrize("memory", [0.5, 1.9, 2.0, 3.0])
+@for_each("usage", [0.0, 0.2, 0.49])
+@for_each("collective", [0.1, 1.0, 5.0, 7.0, 50.0])
+@for_each("memory", [0.5, 1.9, 2.0, 3.0])
 def test_a08_traffic_is_exposed_for_what_its_window_does_not_hold(usage, collective, memory):
     chunk, tail = 3 * collective, 2 * collective
 
@@ -344,7 +345,7 @@ def test_a08_traffic_is_exposed_for_what_its_window_does_not_hold(usage, collect
         assert _exposed(SC23, **changes) > 6 * collective  # than the link time
 
 
-@pytest.mark.parametrize("microbatches", [1.0, 2.0, 4.0, 9.0])
+@for_each("microbatches", [1.0, 2.0, 4.0, 9.0])
 def test_a09_a_short_group_leaves_its_places_as_window_and_is_slowed_where_it_is(microbatches):
     """Of four places of three blocks, each 1.5 s without memory time; 0.5 s of the edge block are a transfer."""
     usage, collective, several = 0.4, 4.0, min(microbatches, 4)
@@ -452,14 +453,13 @@ def test_a11_gradients_may_stay_whole_beside_a_sharded_optimizer():
     assert split == published == stats["block_weight_space"] / 4
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "bytes_moved"),
     [
         (REPLICATED, 2 * 12 + 4 + 2),
         (SHARDED, (2 * 12 + 2 + 2) / 4),
         (SHARDED | {"grad_buffer": "full"}, (2 * 12 + 4 + 2) / 4),
     ],
-    ids=["whole", "sharded", "sharded with whole gradients"],
 )
 def test_a12_a_step_reads_and_writes_its_state_reads_gradients_and_writes_weights(
     changes, bytes_moved
@@ -501,9 +501,7 @@ def test_a14_recomputation_keeps_the_memory_from_offload_traffic():
     assert published["bw_offload_exposed_time"] < expected
 
 
-@pytest.mark.parametrize(
-    ("busy", "memory", "window"), [(3.0, 1.0, 2.0), (3.0, 3.0, 0.0), (3.0, 4.0, 0.0)]
-)
+@for_each(("busy", "memory", "window"), [(3.0, 1.0, 2.0), (3.0, 3.0, 0.0), (3.0, 4.0, 0.0)])
 def test_a38_a_pass_that_only_uses_the_memory_leaves_no_window(busy, memory, window):
     times = np.array([busy]), np.array([memory])
     assert CORRECTED.offload_window(*times) == window
@@ -575,9 +573,7 @@ def test_a37_inference_keeps_no_checkpoint():
     assert _both("act_checkpoint_size_with_offload", **INFERENCE) == (0, None)
 
 
-@pytest.mark.parametrize(
-    ("pipeline_par", "blocks"), [(48, 1), (24, 2), (16, 3)], ids=["one", "two", "three"]
-)
+@for_each(("pipeline_par", "blocks"), [(48, 1), (24, 2), (16, 3)])
 def test_a47_no_more_blocks_stay_of_what_is_offloaded_than_there_are(pipeline_par, blocks):
     changes = {"num_procs": 4 * pipeline_par, "pipeline_par": pipeline_par, "batch_size": 1}
     for name in ("weight", "optimizer"):
@@ -587,7 +583,7 @@ def test_a47_no_more_blocks_stay_of_what_is_offloaded_than_there_are(pipeline_pa
         assert published == 2 * _estimate("sc23", **changes)[0][f"block_{name}_space"]
 
 
-@pytest.mark.parametrize(("num_blocks", "first"), [(12, 3), (13, 3), (14, 4), (15, 4), (16, 4)])
+@for_each(("num_blocks", "first"), [(12, 3), (13, 3), (14, 4), (15, 4), (16, 4)])
 def test_a48_a_single_odd_block_is_not_on_the_first_stage(num_blocks, first):
     model = MODEL | {"num_blocks": num_blocks}
     for edition, blocks in (("corrected", first), ("sc23", -(-num_blocks // 4))):

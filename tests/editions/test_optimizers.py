@@ -5,6 +5,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from tests.cases import for_each
 from tests.helpers import document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
@@ -91,7 +92,7 @@ PRINTED = {
 """The same as people quote them."""
 
 
-@pytest.mark.parametrize("name", TABLE)
+@for_each("name", TABLE)
 def test_bytes_and_flops_per_parameter(name):
     changes, resident, step, flops = TABLE[name]
     stats, parameters = _stats(**changes), _parameters(**changes)
@@ -103,7 +104,7 @@ def test_bytes_and_flops_per_parameter(name):
     assert digits == PRINTED[name]
 
 
-@pytest.mark.parametrize("name", TABLE)
+@for_each("name", TABLE)
 def test_a_sharded_step_has_its_share(name):
     """Gradients of a stated type, or of 4-byte weights, are as large sharded as whole."""
     changes, resident, step, flops = TABLE[name]
@@ -117,14 +118,13 @@ def test_a_sharded_step_has_its_share(name):
     assert stats["block_optim_flops"] == pytest.approx(flops / SHARDS * parameters, rel=1e-14)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "whole", "shared"),
     [
         (BF16 | {"grad_dtype": "float32"}, 6, 12),
         ({"datatype": "float16", "grad_dtype": "float16", "main_grad": True}, 4, 16),
         (FP32, 8, 8),
     ],
-    ids=["bf16, fp32 gradients", "fp16, copied gradients", "fp32"],
 )
 def test_bytes_of_megatrons_distributed_optimizer(changes, whole, shared):
     """Source: Megatron-LM, docs/source/api-guide/dist_optimizer.md: 6 + 12/d, 4 + 16/d, 8 + 8/d."""
@@ -256,8 +256,8 @@ def test_clipping_reads_gradients_and_scales_them_where_nothing_else_does(impl, 
     assert _resident(clipped) == _resident(plain)
 
 
-@pytest.mark.parametrize("impl", ["fused", "foreach", "loop"])
-@pytest.mark.parametrize("extra", [{"grad_clip": True}, {"main_grad": True}], ids=["clip", "main"])
+@for_each("impl", ["fused", "foreach", "loop"])
+@for_each("extra", [{"grad_clip": True}, {"main_grad": True}])
 def test_another_pass_over_the_gradients_is_never_faster(impl, extra):
     """Though one large access may be faster than two small ones: each pass has the rate of its own size."""
     for count in (1, 2, 4, 8, 16, 32, 64, 128):
@@ -270,7 +270,7 @@ def test_another_pass_over_the_gradients_is_never_faster(impl, extra):
 # -- gradients of a stated type --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "size", "parts"),
     [
         ({"grad_dtype": "float32"}, 4, 1),
@@ -278,7 +278,6 @@ def test_another_pass_over_the_gradients_is_never_faster(impl, extra):
         ({"grad_dtype": "float32"} | SHARDED, 4, SHARDS),
         ({"grad_dtype": "float32", "grad_buffer": "full"} | SHARDED, 4, 1),
     ],
-    ids=["alone", "replicated", "sharded", "sharded, whole gradients"],
 )
 def test_microbatches_after_the_first_read_the_sums_so_far(changes, size, parts):
     parameters = _parameters(**BF16)
@@ -334,9 +333,7 @@ def test_what_an_offloaded_optimizer_moves_follows_state_and_gradients():
     assert stats["bw_offload_exposed_time"] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"optimizer": "muon"}, {"optimizer": "adafactor"}, {"main_grad": True}]
-)
+@for_each("changes", [{"optimizer": "muon"}, {"optimizer": "adafactor"}, {"main_grad": True}])
 def test_inference_has_no_optimizer_of_any_kind(changes):
     stats = _stats(**SMALL, **changes, training=False)
     assert stats["optimizer_space"] == stats["weight_grad_space"] == 0

@@ -8,6 +8,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.editions import SC23
+from tests.cases import for_each
 from tests.helpers import PLAIN, ROOT, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
@@ -120,7 +121,7 @@ def test_o5_an_edge_block_is_timed_by_the_link_of_a_base_block():
     assert _times([5.0, 0.5], pipelined=True) != _times([0.5, 0.5], pipelined=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("comm_type", "gather", "reduce"),
     [
         ("rs_ag", lambda i, o: (i // 4, o), lambda i, o: (i, 2 * (o // 4))),

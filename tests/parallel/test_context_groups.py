@@ -6,6 +6,7 @@ import pytest
 
 import calculon
 from calculon import inputs
+from tests.cases import for_each
 from tests.helpers import PLAIN, document
 
 MODEL = {
@@ -77,8 +78,8 @@ DEGREES = [(1, 2, 1, 4), (1, 4, 2, 2), (2, 2, 2, 2), (2, 4, 2, 1), (2, 2, 1, 4)]
 """Of tensor, context, pipeline and data parallelism."""
 
 
-@pytest.mark.parametrize("order", ["tp-dp-pp", "tp-pp-dp"])
-@pytest.mark.parametrize("degrees", DEGREES)
+@for_each("order", ["tp-dp-pp", "tp-pp-dp"])
+@for_each("degrees", DEGREES)
 def test_groups_of_parts_and_of_equal_weights_are_those_of_the_mesh(degrees, order):
     run = _run(*degrees, order)
     found = {group.kind: group for group in _estimated(run).groups}
@@ -152,8 +153,8 @@ STATE = (
 FORMS = ("0", "1", "fsdp", "owner", "auto")
 
 
-@pytest.mark.parametrize("stage", FORMS)
-@pytest.mark.parametrize("model", [MODEL, MIXTURE], ids=["dense", "experts"])
+@for_each("stage", FORMS)
+@for_each("model", [MODEL, MIXTURE])
 def test_parts_share_state_and_gradients_as_replicas_do(model, stage):
     """Two parts of two replicas hold, send and step what four replicas do, for each microbatch."""
     split = stage not in ("0",)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 import calculon
 from calculon import inputs
@@ -13,6 +12,7 @@ from calculon.editions import EDITIONS
 from calculon.parallel.process_groups import ProcessGroup, layer_group
 from calculon.parallel.tensor import NetworkTimes, axis_traffic, operation_of, tensor_volumes
 from calculon.plan.plan import Plan
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
 
 EXECUTION = replace(inputs.execution("3072_t4_p64_d12_mbs4_full"), edition="corrected")
@@ -40,11 +40,11 @@ def test_in_a_mesh_tensor_parallel_ranks_are_neighbours():
     assert (group.ranks, group.network, group.stride) == (4, 0, 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pass_", "operation"),
     [("fw", "all_gather"), ("agrad", "reduce_scatter"), ("recomm", "all_gather")],
 )
-@pytest.mark.parametrize("kind", ["base", "edge"])
+@for_each("kind", ["base", "edge"])
 def test_a_layer_states_its_operations(pass_, kind, operation):
     assert operation_of(LAYER, pass_, kind, CHOICE, EDITION) == operation
     kept = replace(CHOICE, activation_recompute="none")
@@ -82,7 +82,7 @@ FSDP = LLAMA_X64 | {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("ranks", "stride", "used"),
     [(8, 1, [0]), (16, 1, [0, 1]), (4, 4, [0, 1]), (4, 8, [1]), (2, 4, [0])],
 )
@@ -97,8 +97,8 @@ def test_a_collective_takes_the_largest_share_of_the_networks_that_it_spans(rank
     assert not alone.meets(on_node, NESTED)
 
 
-@pytest.mark.parametrize("shares", [(0.15, 0.02), (0.02, 0.15), (0.1, 0.1)])
-@pytest.mark.parametrize("zero_stage", ["1", "3", "fsdp"])
+@for_each("shares", [(0.15, 0.02), (0.02, 0.15), (0.1, 0.1)])
+@for_each("zero_stage", ["1", "3", "fsdp"])
 def test_traffic_on_two_nodes_never_adds_less_than_on_one(shares, zero_stage):
     """What runs beside a collective over two networks is slowed by the one that takes more."""
     raw = document("systems", "h100_80g_sxm")

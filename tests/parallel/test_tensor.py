@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 import calculon
+from tests.cases import for_each
 from tests.helpers import document
 
 MODEL = document("models", "megatron-22B")
@@ -55,7 +56,7 @@ OPERATIONS = {
 """Operations of f forward and backward, and of g forward and backward."""
 
 
-@pytest.mark.parametrize(("comm_type", "kind"), OPERATIONS)
+@for_each(("comm_type", "kind"), OPERATIONS)
 def test_each_side_runs_its_operation_in_each_pass(comm_type, kind):
     layers = _layers(tensor_par_comm_type=comm_type)
     sides = [("F", "fw"), ("F", "agrad"), ("G", "fw"), ("G", "agrad")]
@@ -111,7 +112,7 @@ def _beside_free_networks(overlap, comm_type="rs_ag", edition="corrected"):
 BOTH = (4, 4, 1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("comm_type", "name", "cut"),
     [
         ("rs_ag", "MlpBlock_Mlp1_AG", BOTH),

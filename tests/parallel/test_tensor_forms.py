@@ -11,6 +11,7 @@ import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED
 from calculon.inspect.layer_list import breakdown
+from tests.cases import for_each
 from tests.draws import draws
 from tests.helpers import LLAMA_X64, document
 
@@ -86,7 +87,7 @@ def test_gathering_every_output_moves_two_and_a_half_times_the_bytes_of_megatron
         assert _moved(operation, naive[name]) == pytest.approx(2.5 * megatron)
 
 
-@pytest.mark.parametrize("model", [MODEL, MLP, MODEL.only("attention")], ids=lambda m: m.part)
+@for_each("model", [MODEL, MLP, MODEL.only("attention")])
 def test_sequence_parallelism_moves_the_bytes_of_the_all_reduce(model):
     reduced, split = _stats(model), _stats(model, tensor_par_comm_type="rs_ag")
     for pass_ in ("fw", "bw"):
@@ -130,9 +131,9 @@ def _added(traffic, work):
     return max(traffic - work, SYSTEM.networks[0].processor_usage * traffic)
 
 
-@pytest.mark.parametrize(("comm", "again"), [("ar", False), ("rs_ag", False), ("rs_ag", True)])
-@pytest.mark.parametrize("fusion", ["published", "compile"])
-@pytest.mark.parametrize("recompute", ["none", "attn_only", "full"])
+@for_each(("comm", "again"), [("ar", False), ("rs_ag", False), ("rs_ag", True)])
+@for_each("fusion", ["published", "compile"])
+@for_each("recompute", ["none", "attn_only", "full"])
 def test_collectives_run_beside_the_gradients_of_their_products(comm, again, fusion, recompute):
     """Source: Megatron-LM, LinearWithGradAccumulationAndAsyncCommunication."""
     changes = {"tensor_par_comm_type": comm, "fusion": fusion, "activation_recompute": recompute}

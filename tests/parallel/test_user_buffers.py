@@ -9,6 +9,7 @@ from calculon.architecture.segments import ONE_RANK
 from calculon.cost.embedding_head import plain_layout
 from calculon.editions import CORRECTED
 from calculon.inspect.layer_list import breakdown
+from tests.cases import for_each
 from tests.parallel.test_tensor_forms import BETA, EXECUTION, MODEL, RANKS, SEQ, H
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -58,7 +59,7 @@ def test_nothing_runs_beside_the_reduction_of_the_last_of_four_pieces():
             assert found[name][key] == pytest.approx(ring[name][key])
 
 
-@pytest.mark.parametrize("overlap", [RING, BUFFERS, {"tensor_par_overlap": "pipe"}], ids=str)
+@for_each("overlap", [RING, BUFFERS, {"tensor_par_overlap": "pipe"}])
 def test_what_is_not_hidden_is_waited_for(overlap):
     """Linear between the overlap of the law and a cut product with its collective after it."""
     times = [
@@ -76,7 +77,7 @@ def test_what_is_not_hidden_is_waited_for(overlap):
         assert none > link
 
 
-@pytest.mark.parametrize("overlap", [{}, RING, BUFFERS], ids=str)
+@for_each("overlap", [{}, RING, BUFFERS])
 def test_eight_bit_operands_are_gathered_and_results_reduced_in_sixteen(overlap):
     """Inputs of column-split products, and gradients of outputs of row-split ones, in one byte."""
     layers = _layers(**overlap, matmul_dtype="float8")

@@ -18,6 +18,17 @@ def answer() -> Answer:
 
 
 @cache
+def unasked() -> Answer:
+    """Return an answer without one's own plan, and without the tokens of a run."""
+    return plan("llama3-8B", 64, "h100_80g_sxm", batch=512)
+
+
+@cache
+def nothing() -> Answer:
+    return plan("llama3-8B", 1, "a100_40g_sxm", batch=8, mine="tp=1 pp=1")
+
+
+@cache
 def search(num_procs: int = 64, **options):
     fixed = {"batch_size": 512, **options}
     return calculon.search(
@@ -77,8 +88,7 @@ def test_a_plan_that_does_not_fit_has_a_way_to_the_best_too():
     assert found.order_of_mine is None
     assert not found.waterfall.mine.fits
     assert found.waterfall.best.fits
-    broken = plan("llama3-8B", 64, "h100_80g_sxm", batch=512)
-    assert broken.waterfall is None
+    assert unasked().waterfall is None
 
 
 def test_counts_are_half_and_twice_the_processors():
@@ -164,7 +174,7 @@ def test_where_memory_is_tight_the_best_with_room_is_named():
 
 
 def test_a_plan_of_ones_own_that_cannot_run_says_why():
-    own = plan("llama3-70B", 8, "h100_80g_sxm", batch=8, mine="tp=1 pp=1").mine
+    own = nothing().mine
     assert own.estimate is None
     assert "GiB" in own.problem
 
@@ -175,13 +185,13 @@ def test_plain_data_have_the_plans_by_rank_and_the_training():
     assert told["plans"]["0"]["training"]["tokens"] == 15e12
     assert told["question"]["preset"]["name"] == "megatron-lm"
     assert told["mine"]["execution"]["tensor_par"] == 2
-    unasked = plan("llama3-8B", 64, "h100_80g_sxm").to_dict()
-    assert unasked["question"]["tokens"] is None
-    assert unasked["plans"]["0"]["training"]["tokens"] == TOKENS
+    plain = unasked().to_dict()
+    assert plain["question"]["tokens"] is None
+    assert plain["plans"]["0"]["training"]["tokens"] == TOKENS
 
 
 def test_nothing_that_fits_says_why_and_what_would():
-    found = plan("llama3-70B", 8, "a100_40g_sxm")
+    found = nothing()
     assert found.best is None
     assert found.unfit is not None
     assert found.to_dict()["unfit"]["lines"]
@@ -192,6 +202,5 @@ def test_the_way_to_the_best_can_be_drawn():
     pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     labels = answer().plot("waterfall").subfigs[0].axes[0].get_yticklabels()
     assert len(labels) == len(answer().waterfall.steps) + 2
-    alone = plan("llama3-8B", 64, "h100_80g_sxm", batch=512)
     with pytest.raises(Infeasible, match="no two plans"):
-        alone.plot("waterfall")
+        unasked().plot("waterfall")

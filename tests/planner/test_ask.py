@@ -96,7 +96,7 @@ def test_a_preset_of_a_file_is_searched_and_estimated(tmp_path):
         '{"title": "Ours", "base": "megatron-lm", '
         '"fields": {"ce_impl": {"value": "fused", "why": "Ours."}}}'
     )
-    found = plan("llama3-8B", 64, "h100_80g_sxm", batch=512, preset=str(own), mine="tp=2")
+    found = plan("llama3.2-1B", 8, "h100_80g_sxm", batch=32, preset=str(own), mine="tp=2")
     assert found.best.execution.ce_impl == found.mine.estimate.execution.ce_impl == "fused"
     assert found.question.preset.name == "mine"
 

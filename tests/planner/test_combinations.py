@@ -3,10 +3,10 @@
 from itertools import combinations
 
 import numpy as np
-import pytest
 
 from calculon.planner.combinations import choices_of, distances_of, parts_of, subsets
 from calculon.planner.moves import Move
+from tests.cases import for_each
 
 MOVED = tuple(
     Move(name, value, distance)
@@ -17,7 +17,7 @@ MOVED = tuple(
 )
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 4])
+@for_each("size", [0, 1, 2, 3, 4])
 def test_every_set_of_different_fields_is_there_once(size):
     fields = [one.field for one in MOVED]
     expected = {

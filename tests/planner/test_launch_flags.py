@@ -9,6 +9,7 @@ from calculon.errors import SpecError
 from calculon.launch.dialect import nearest_settings
 from calculon.launch.dialects import DIALECTS
 from calculon.plan.plan import NAMES
+from calculon.planner.ask import ask
 from calculon.planner.launch_flags import launch_in, settings_between
 
 PLAN = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 4, "pipeline_par": 2}
@@ -69,8 +70,7 @@ def test_a_launch_file_as_mine_says_the_question(answer, script):
     assert set(question.assumed) == {"--preset", "--batch", "--seq", "--dtype"}
     assert all(words.endswith(f"as {script}") for words in question.assumed.values())
     assert answer.mine.execution.activation_recompute == "full"
-    other = calculon.plan(MODEL, 64, "h100", mine=str(script), batch=256)
-    assert other.question.batch_size == 256
+    assert ask(MODEL, 64, "h100", mine=str(script), batch=256).batch_size == 256
 
 
 def test_processors_that_a_file_does_not_say_are_those_of_the_question(tmp_path):
@@ -102,7 +102,7 @@ def test_the_answer_says_the_changes_to_the_best_plan(answer):
 
 
 def test_without_a_launch_file_there_are_no_settings():
-    answer = calculon.plan(MODEL, 64, "h100", mine="tp=4 pp=2 mbs=1")
+    answer = calculon.plan("llama3.2-1B", 2, "h100", batch=8, mine="tp=2 mbs=1")
     assert answer.settings is None
     assert "settings" not in answer.to_dict()
 

@@ -2,8 +2,6 @@
 
 from math import log2
 
-import pytest
-
 from calculon import inputs
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
@@ -11,6 +9,7 @@ from calculon.planner.moves import QUESTION, moves, of_batch, of_processors
 from calculon.planner.variations import Variations
 from calculon.presets import find_preset
 from calculon.spec.named_values import PRESETS
+from tests.cases import for_each
 
 SYSTEM = inputs.system("h100_80g_sxm")
 SPLIT = {"num_procs": 16, "tensor_par": 2, "pipeline_par": 2, "batch_size": 48}
@@ -36,7 +35,7 @@ def _value(move):
     return choices[move.value] if choices else move.value
 
 
-@pytest.mark.parametrize("preset", PRESETS[1:])
+@for_each("preset", PRESETS[1:])
 def test_frameworks_have_what_is_tried(preset):
     execution, found = _moves("mixtral-8x7B", preset)
     entries = find_preset(preset).entries

@@ -1,5 +1,6 @@
 """What would make one execution run: plans that run, with the fewest changes."""
 
+from functools import cache
 from itertools import islice
 from random import Random
 
@@ -19,8 +20,8 @@ from tests.helpers import document
 from tests.planner import by_hand
 from tests.planner.infeasible import infeasible
 
-DRAWN, MANY = draws(12), 100
-"""Random executions that cannot run, and how many of them are many."""
+DRAWN = draws(5)
+"""Random executions that cannot run."""
 
 PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
 CASES = {
@@ -54,12 +55,25 @@ def _changes(model, execution, system):
     return Changes(model, execution, system, failures(model, execution, system))
 
 
+@cache
+def _proposals(name):
+    return _changes(*_read(CASES[name])).proposals()
+
+
+@cache
+def _alone():
+    """Return why Llama 3 8B does not run on one processor, and its fields."""
+    fields = document("examples", "llama3-8B_h100x64") | {"num_procs": 1}
+    fields.pop("data_par", None)
+    return calculon.why("llama3-8B", fields, "h100_80g_sxm"), fields
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_proposals_run_and_change_what_they_say(name):
     model, execution, system = _read(CASES[name])
     with pytest.raises(Infeasible):
         calculon.estimate(model, execution, system)
-    found = _changes(model, execution, system).proposals()
+    found = _proposals(name)
     assert 1 <= len(found) <= 5
     for one in found:
         again = calculon.estimate(model, one.execution, system)
@@ -103,11 +117,12 @@ BRUTE = {
     "networks and memory": (PLAINEST, OPEN, {"base": "a100_80g", "mem1": {"GiB": 0.5}}),
     "replicas": (SHAPE, TINY | {"num_procs": 6, "batch_size": 16}, SMALL),
 }
-ALWAYS = 2
-"""So many of these are tried each time; the others, which take minutes together, where many examples are asked for."""
 
 
-@pytest.mark.parametrize("name", [*BRUTE][: ALWAYS if DRAWN < MANY else None])
+@pytest.mark.parametrize(
+    "name",
+    ["memory", "networks", *(pytest.param(n, marks=pytest.mark.large) for n in [*BRUTE][2:])],
+)
 def test_no_fewer_changes_do(name):
     """All changes of one field and of two, with what follows from them, by hand."""
     model, execution, system = _read(BRUTE[name])
@@ -128,7 +143,7 @@ def _no_fewer(model, execution, system, found):
 
 def test_practice_is_kept_where_something_keeps_to_it():
     """Tensor parallelism beyond a node is the only single change; what people would do is told, too."""
-    found = _changes(*_read(CASES["ZeRO on 64"])).proposals()
+    found = _proposals("ZeRO on 64")
     assert dict(found[0].changes) == {"tensor_par": 32}
     assert found[0].unusual == ("tensor_par <= node",)
     assert all(one.practised for one in found[1:])
@@ -160,7 +175,7 @@ def test_published_executions_stay_published():
 
 def test_more_processors_where_nothing_else_does():
     model, execution, system = _read(CASES["more processors"])
-    (*_, last) = _changes(model, execution, system).proposals()
+    (*_, last) = _proposals("more processors")
     assert last.asks_for_another == "num_procs"
     assert last.execution.num_procs == last.changes["num_procs"] > execution.num_procs
     for name in set(last.changes) - {"num_procs"}:  # none of them can be spared
@@ -169,49 +184,37 @@ def test_more_processors_where_nothing_else_does():
         assert row is None or not by_hand.runs(model, row, system)
 
 
-@pytest.mark.parametrize(
-    ("model", "base", "system", "changes"),
-    [
-        ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm", {"num_procs": 1}),
-        (
-            *("mixtral-8x7B", "mixtral-8x7B_h100x64", "mi300x"),
-            {"num_procs": 2, "pipeline_par": 3, "activation_recompute": "full"},
-        ),
-    ],
-    ids=["alone", "with another split"],
-)
-def test_processors_are_a_change_like_others_where_there_are_too_few(model, base, system, changes):
+def test_processors_are_a_change_like_others_where_there_are_too_few():
+    _too_few("llama3-8B", "h100_80g_sxm", *_alone())
+
+
+@pytest.mark.large
+def test_processors_are_a_change_beside_that_of_a_split():
+    fields = document("examples", "mixtral-8x7B_h100x64")
+    fields |= {"num_procs": 2, "pipeline_par": 3, "activation_recompute": "full"}
+    found = calculon.why("mixtral-8x7B", fields, "mi300x")
+    _too_few("mixtral-8x7B", "mi300x", found, fields)
+
+
+def _too_few(model, system, found, fields):
     """By hand: another number of processors, or else that and another degree, do."""
-    fields = document("examples", base) | changes
-    fields.pop("data_par", None)
     numbers = [fields["num_procs"] << k for k in range(1, 7)]
     splits = [{}, *({"pipeline_par": degree} for degree in (1, 2, 4, 8))]
-    rows = [fields | {"num_procs": number} | split for number in numbers for split in splits]
-    fewest = min(
+    rows = [fields | {"num_procs": number} | split for split in splits for number in numbers]
+    fewest = next(
         1 + (row["pipeline_par"] != fields["pipeline_par"])
         for row in rows
-        if _runs(model, row, system)
+        if by_hand.runs(model, row, system)
     )
-    found = calculon.why(model, fields, system).proposals
-    assert found[0].asks_for_another == "num_procs"
-    assert found[0].count == fewest
-    assert _runs(model, found[0].execution, system)
-    assert [one.order for one in found] == sorted(one.order for one in found)
-
-
-def _runs(model, execution, system):
-    try:
-        calculon.estimate(model, execution, system)
-    except (calculon.SpecError, Infeasible):
-        return False
-    return True
+    first, *_ = found.proposals
+    assert first.asks_for_another == "num_procs"
+    assert first.count == fewest
+    assert by_hand.runs(model, first.execution, system)
+    assert [one.order for one in found.proposals] == sorted(one.order for one in found.proposals)
 
 
 def test_what_one_set_of_processors_can_do_is_told_beside_more_of_them():
-    fields = document("examples", "llama3-8B_h100x64") | {"num_procs": 1}
-    fields.pop("data_par", None)
-    found = calculon.why("llama3-8B", fields, "h100_80g_sxm").proposals
-    assert {one.asks_for_another for one in found} == {"", "num_procs"}
+    assert {one.asks_for_another for one in _alone()[0].proposals} == {"", "num_procs"}
 
 
 def test_the_fastest_of_equally_many_changes_is_told():
@@ -233,8 +236,12 @@ def test_the_fastest_of_equally_many_changes_is_told():
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"pipeline_par": 2, "data_par": 16, "pipeline_interleaving": 2}],
-    ids=["there is room", "five others do"],
+    [
+        pytest.param({}, id="there is room", marks=pytest.mark.large),
+        pytest.param(
+            {"pipeline_par": 2, "data_par": 16, "pipeline_interleaving": 2}, id="five others do"
+        ),
+    ],
 )
 def test_another_batch_with_fewer_changes_is_the_last_and_compared_by_samples(changes):
     """No split of 64 processors divides a batch of 511 as it is."""
@@ -249,7 +256,7 @@ def test_another_batch_with_fewer_changes_is_the_last_and_compared_by_samples(ch
 
 
 def test_a_proposal_is_short_in_a_shell():
-    one = _changes(*_read(CASES["ZeRO on 64"])).proposals(1)[0]
+    one = _proposals("ZeRO on 64")[0]
     assert "tensor_par=32" in repr(one)
     assert len(repr(one)) < 80
     told = one.to_dict()
@@ -287,7 +294,8 @@ def test_most_of_what_cannot_run_has_a_proposal():
     assert len(without) <= 0.05 * DRAWN, without
 
 
-@pytest.mark.parametrize("seed", range(max(1, DRAWN // 40)))
+@pytest.mark.large
+@pytest.mark.parametrize("seed", range(max(1, DRAWN // 16)))
 def test_no_fewer_changes_do_of_random_ones(seed):
     model, system = inputs.model(SHAPE), inputs.system(SMALL)
     random = Random(seed)

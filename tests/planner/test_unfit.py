@@ -30,26 +30,16 @@ SMALL = {"base": "a100_80g_pcie", "mem1": {"GiB": 24}}
 CASES = {
     "8B on four small ones": ("llama3-8B", SMALL, 4, 64, {}),
     "175B on a box": ("gpt3-175B", "a100_80g_sxm", 8, 64, {}),
-    "405B on eight boxes": ("llama3.1-405B", "h100_80g_sxm", 64, 512, {}),
-    "8B on a box, in large microbatches": (
-        "llama3-8B",
-        "h100_80g_sxm",
-        8,
-        64,
-        {"microbatch_size": 64},
-    ),
+    "8B in large microbatches": ("llama3-8B", "h100_80g_sxm", 8, 64, {"microbatch_size": 64}),
     "70B on a thousand": ("llama3-70B", "h100_80g_sxm", 1000, 1024, {"batch_size": 1024}),
-    "8B on thirty-seven": ("llama3-8B", "h100_80g_sxm", 37, 64, {"batch_size": 64}),
 }
 KINDS = {
     "8B on four small ones": ["options", "memory", "product", "processors"],
     "175B on a box": ["memory", "processors"],
-    "405B on eight boxes": ["options", "memory", "product", "processors"],
-    "8B on a box, in large microbatches": [
+    "8B in large microbatches": [
         *("freed", "options", "options", "sequence", "memory", "product", "processors"),
     ],
     "70B on a thousand": ["batch", "batch", "processors", "processors"],
-    "8B on thirty-seven": ["batch", "batch", "processors", "processors"],
 }
 
 
@@ -61,6 +51,13 @@ def _space(model, system, procs, batch, fix, **options):
 @cache
 def _found(name):
     return unfit(_space(*CASES[name]))
+
+
+@cache
+def _searched():
+    """Return the space of the first case, and the counts of a search of it."""
+    space = _space(*CASES["8B on four small ones"])
+    return space, search_space(space, Best(Objective.parse("sample_rate"), 1))
 
 
 @pytest.fixture(params=CASES)
@@ -138,10 +135,9 @@ def test_no_smaller_multiple_of_the_processors_does():
     assert not any(_fits(replace(found.space, num_procs=count)) for count in (16, 32))
 
 
-@pytest.mark.parametrize("name", ["70B on a thousand", "8B on thirty-seven"])
-def test_the_next_counts_and_batches_are_the_next(name):
+def test_the_next_counts_and_batches_are_the_next():
     """Nothing between them and what was asked for divides and fits."""
-    found = _found(name)
+    found = _found("70B on a thousand")
     space = found.space
     for one in found.remedies:
         ((field, value),) = one.change.items()
@@ -170,8 +166,7 @@ def test_the_nearest_miss_needs_the_least(case):
 
 
 def test_the_nearest_miss_is_that_of_the_counts():
-    space = _space(*CASES["405B on eight boxes"])
-    counts = search_space(space, Best(Objective.parse("sample_rate"), 1))
+    space, counts = _searched()
     (miss,) = nearest_misses(space, counts.reasons)
     assert miss.over == counts.nearest_miss["mem1_capacity"]
 
@@ -207,16 +202,12 @@ def test_memory_that_is_asked_for_is_there():
 
 
 def test_options_are_those_that_the_framework_has():
-    found = {
-        preset: [
-            one.change
-            for one in unfit(_space("llama3-8B", SMALL, 4, 64, {}, preset=preset)).remedies
-            if one.kind == "options"
-        ]
-        for preset in ("torchtitan", "common")
-    }
-    assert found["torchtitan"] == []  # which has no offloading
-    assert {"optimizer_offload": True} in found["common"]
+    """TorchTitan has no offloading, Megatron-LM has."""
+    without = unfit(_space("llama3-8B", SMALL, 4, 64, {}, preset="torchtitan"))
+    found = _found("8B on four small ones")
+    options = [[o.change for o in one.remedies if o.kind == "options"] for one in (without, found)]
+    assert options[0] == []
+    assert {"optimizer_offload": True} in options[1]
 
 
 def test_options_are_written_as_they_are_asked_for():
@@ -275,8 +266,7 @@ def test_plain_data_say_what_the_lines_say(case):
 
 
 def test_a_line_says_why_nothing_was_found():
-    space = _space(*CASES["405B on eight boxes"])
-    counts = search_space(space, Best(Objective.parse("sample_rate"), 1))
+    _, counts = _searched()
     least = min(counts.nearest_miss.values())
     assert why_none(counts) == f"tier-1 memory is too small (by {least / GIB:.1f} GiB at least)"
     assert why_none(Counts()) == "no split of the processors divides model and batch"

@@ -8,6 +8,8 @@ import pytest
 from calculon import inputs
 from calculon.plan.plan import NAMES
 from calculon.planner.variations import Variations, varied
+from tests.cases import for_each
+from tests.draws import draws
 from tests.helpers import document
 from tests.planner import by_hand
 
@@ -42,7 +44,7 @@ def _read(name):
     return inputs.model(model), inputs.execution(execution)
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_what_changes_nothing_is_the_same(name):
     model, execution = _read(name)
     assert varied(model, execution, {}) == by_hand.fields_of(execution)
@@ -54,7 +56,7 @@ def test_rows_of_a_table_are_what_each_change_makes_by_hand(name):
     model, execution = _read(name)
     system, random = inputs.system("h100_80g_sxm"), Random(name)
     singles = by_hand.single_changes(model, execution, system)
-    several = [dict(random.sample(singles, random.choice((1, 2, 3)))) for _ in range(120)]
+    several = [dict(random.sample(singles, random.choice((1, 2, 3)))) for _ in range(draws(40))]
     table = Variations(model, execution).of_rows(several)
     for row, changes in enumerate(several):
         expected = by_hand.followed(model, execution, changes)

@@ -16,14 +16,15 @@ from tests.plan.rules.test_all_rules import BASE, MODEL, SHAPES, SYSTEMS
 from tests.planner import by_hand
 from tests.planner.infeasible import SPECIAL
 
-LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
+RUNNING = ("llama3.2-1B", PLAN | {"batch_size": 32, "microbatch_size": 1}, "h100_80g_sxm")
 LARGE = ("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")
 RULES = ("batch_split", "attn_heads_split", "network_size", "interleaving_size", "dp_shard_split")
 
 
 @pytest.fixture(scope="module")
 def running():
-    return calculon.why(*LLAMA)
+    return calculon.why(*RUNNING)
 
 
 @pytest.fixture(scope="module")

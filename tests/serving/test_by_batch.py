@@ -6,6 +6,7 @@ import pytest
 from calculon.serving.by_batch import PLACES, by_batch
 from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.serve import serve
+from tests.cases import for_each
 from tests.serving.given import H100, SMALL
 
 LOAD = {"prompt": 900, "output": 300}
@@ -32,7 +33,7 @@ def test_each_place_is_the_answer_for_its_batch(changes):
             assert curve.columns[column][i] == pytest.approx(one[name], rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changes", [{}, {"batching": "static", "token_budget": 0}, {"pipeline_par": 2, "num_procs": 2}]
 )
 def test_causes_sum_up_to_the_time_that_decodes(changes):

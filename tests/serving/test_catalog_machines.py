@@ -1,25 +1,26 @@
 """Every machine of the catalog: no pass beats the bandwidth of its memory, and no sequence more makes one shorter."""
 
 import numpy as np
-import pytest
 
 from calculon import inputs
 from calculon.spec import catalog
+from tests.cases import for_each
+from tests.draws import some
 from tests.serving.given import rising, timed
 
 SYSTEMS = [inputs.system(name) for name in catalog.names("system")]
 MACHINES = list({repr((one.matrix, one.mem1, one.ext.rates)): one for one in SYSTEMS}.values())
 """One of several with the same processors."""
 
-BATCHES = np.unique(np.round(np.geomspace(1, 5000, 300)))
+BATCHES = np.unique(np.round(np.geomspace(1, 5000, 100)))
 MODELS = ("llama3-70B", "gpt-oss-20b", "deepseek-v3")
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize(("weights", "cache"), [("bfloat16", "bfloat16"), ("nvfp4", "float8")])
+@for_each("name", MODELS)
+@for_each(("weights", "cache"), [("bfloat16", "bfloat16"), ("nvfp4", "float8")])
 def test_decoding(name, weights, cache):
     model = inputs.model(name)
-    for system in MACHINES:
+    for system in some(MACHINES, 8):
         split = float(min(8, system.networks[0].size))
         sizes = {"decoded": BATCHES, "context": 1000.0, "tensor_par": split}
         found = timed(model, system, weights=weights, cache=cache, **sizes)
@@ -28,11 +29,11 @@ def test_decoding(name, weights, cache):
         assert rising(found.time), system.name
 
 
-@pytest.mark.parametrize("name", MODELS)
+@for_each("name", MODELS)
 def test_prefill(name):
     model = inputs.model(name)
     chunks = np.array([1.0, 64, 500, 4000])
-    for system in MACHINES:
+    for system in some(MACHINES, 8):
         found = timed(model, system, prompts=1, chunk=chunks)
         assert np.all(found.time > found.total("weights") / system.mem1.bandwidth), system.name
         engines = (*system.matrix.values(), *(system.ext.matrix or {}).values())

@@ -1,5 +1,8 @@
 """The batch that is found for a limit or a rate is that which trying all batches finds."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -13,7 +16,7 @@ from calculon.serving.serve import loaded, serve
 from calculon.serving.states.operating_point import Load
 from tests.draws import draws
 
-MOST = 5000
+MOST = 3000
 MODELS = [inputs.model(name) for name in ("llama3-8B", "gpt-oss-20b", "deepseek-v2-lite")]
 SYSTEMS = [
     inputs.system(name)
@@ -55,7 +58,7 @@ def every_batch(model, deployment, system, load):
     return batches, every.state(batches)[0], every
 
 
-@settings(max_examples=draws(15))
+@settings(max_examples=draws(3))
 @given(question=asked(), where=st.floats(0, 1), name=st.sampled_from(("tpot", "ttft")))
 def test_the_largest_that_keeps_a_limit(question, where, name):
     model, deployment, system, load = question
@@ -74,7 +77,7 @@ def test_the_largest_that_keeps_a_limit(question, where, name):
         assert found == expected
 
 
-@settings(max_examples=draws(15))
+@settings(max_examples=draws(3))
 @given(question=asked(), where=st.floats(0, 1))
 def test_the_smallest_that_keeps_up_with_a_rate(question, where):
     """Where rates rise with the batch; else one that does, up to the rate of the most sequences."""
@@ -99,3 +102,25 @@ def test_a_batch_beside_which_prompts_are_cut_once_more():
     found = serve(*question, load | {"tpot_limit": float(state.tpot[212])})
     assert found.batch == 213
     assert found["tpot"] == pytest.approx(state.tpot[212])
+
+
+def test_the_next_batch_beside_which_a_prompt_has_one_more_chunk():
+    """By trying one batch after the other, of several deployments in any order at once."""
+    forms = [(1, 512), (1, 2048), (2, 512)]
+    records = [
+        read_deployment({"num_procs": stages, "pipeline_par": stages, "token_budget": budget})
+        for stages, budget in forms
+    ]
+    load = read_workload({"prompt": 900, "output": 300})
+    replica = Replica(MODELS[0], SYSTEMS[2], Deployments.of_records(records), load)
+    places, batches = np.array([2, 0, 1, 0]), np.array([10.0, 10, 700, 300])
+    found = replica.more_chunks(places, batches)
+
+    def chunks(place, batch):
+        stages, budget = forms[place]
+        return math.ceil(900 / (budget - batch / stages))
+
+    for place, batch, more in zip(places, batches, found, strict=True):
+        following = itertools.count(int(batch) + 1)
+        now = chunks(place, batch)
+        assert more == next(one for one in following if chunks(place, one) > now), (place, batch)

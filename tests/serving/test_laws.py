@@ -57,6 +57,7 @@ MODELS, MACHINES = served_models().map(read), machines().map(read)
 # Bounds: no pass is faster than its bytes at the bandwidth, nor a token than its pass.
 
 
+@settings(max_examples=draws(10))
 @given(model=MODELS, system=MACHINES, number=SPLITS, cache=st.sampled_from(("int8", "float16")))
 def test_decoding_reads_weights_and_caches(model, system, number, cache):
     found = decoding(model, system, number, cache=cache)
@@ -69,6 +70,7 @@ def test_decoding_reads_weights_and_caches(model, system, number, cache):
     assert np.all(found.time >= bytes_read / system.mem1.bandwidth * (1 - 1e-12))
 
 
+@settings(max_examples=draws(10))
 @given(model=MODELS, system=MACHINES, number=SPLITS, chunk=st.integers(1, 5000))
 def test_prefill_reads_weights_and_computes(model, system, number, chunk):
     found = timed(model, system, prompts=1, chunk=chunk, tensor_par=split_of(model, number))
@@ -82,19 +84,30 @@ def test_prefill_reads_weights_and_computes(model, system, number, chunk):
 
 @settings(max_examples=draws(10))
 @given(case=cases())
-def test_a_token_takes_its_pass_at_least(case):
+def test_one_deployment(case):
+    """A token takes its pass at least, memory adds up, and Little's law holds."""
     found = served(*case)
     assume(found)
     assert found["tpot"] >= found["decode_time"] * (1 - 1e-12)
     assert found["itl_max"] >= found["tpot"]
     assert 0 <= found["prefill_share"] < 1
     assert found["ttft"] >= found["prefill_time"] * (1 - 1e-12) or found.deployment.mixes
+    parts = [found[f"mem_{name}"] for name in ("weights", "reserve", "activation", "cache")]
+    assert found["mem_used"] == pytest.approx(sum(parts), rel=1e-12)
+    capacity = found.system.usable[0]
+    assert found["mem_used"] + found["mem_free"] == pytest.approx(capacity, rel=1e-12)
+    assert found["mem_free"] >= 0 or found.deployment.admission == "mean"
+    if found.deployment.batching == "continuous":
+        rate = found["request_rate"] / found.deployment.replicas
+        steps = found.workload.output - 1
+        assert rate * steps * found["tpot"] == pytest.approx(found.batch, rel=1e-12)
+        assert found["concurrency"] == pytest.approx(found.batch, rel=1e-12)
 
 
 # More: more sequences, longer contexts and wider numbers never take less, and never leave more room.
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_passes_of_more_take_no_less(model, system, number):
     batches = np.unique(np.round(np.geomspace(1, 5000, 400)))
@@ -104,7 +117,7 @@ def test_passes_of_more_take_no_less(model, system, number):
     assert rising(decoding(model, system, number, decoded=30.0, context=contexts).time)
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_wider_numbers_take_no_less(model, system, number):
     """Of weights those types whose products are of 16 bits: others convert their inputs, too."""
@@ -117,6 +130,7 @@ def test_wider_numbers_take_no_less(model, system, number):
         assert np.all(less.time <= more.time * (1 + 1e-12))
 
 
+@settings(max_examples=draws(8))
 @given(model=MODELS, system=machines(steps=False, tiles=False).map(read), number=SPLITS)
 def test_a_sequence_more_costs_no_more_than_the_mean_before(model, system, number):
     """Of products without tiles, of which another row may open a wave."""
@@ -125,7 +139,7 @@ def test_a_sequence_more_costs_no_more_than_the_mean_before(model, system, numbe
     assert rising(-each)
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(3))
 @given(data=st.data())
 def test_more_of_a_request_leaves_room_for_fewer(data):
     model = data.draw(served_models())
@@ -167,7 +181,7 @@ def better_machines(system):
 # Better machines: on these nothing is slower, and nothing fits less.
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS)
 def test_a_better_machine_is_never_slower(model, system, number):
     split = split_of(model, number)
@@ -182,7 +196,7 @@ def test_a_better_machine_is_never_slower(model, system, number):
 
 
 @given(case=cases(max_batch=0), factor=st.floats(1, 3))
-@settings(max_examples=draws(15))
+@settings(max_examples=draws(6))
 def test_more_memory_never_fits_less(case, factor):
     model, deployment, system, load = case
     system["mem1"]["GiB"] = 40
@@ -190,9 +204,10 @@ def test_more_memory_never_fits_less(case, factor):
     assert room(model, deployment, system | {"mem1": memory}, load) >= room(*case)
 
 
-# The steady state: replicas, Little's law, what mixed passes save, memory.
+# The steady state: replicas, and what mixed passes save.
 
 
+@settings(max_examples=draws(6))
 @given(case=cases(), replicas=st.integers(2, 5))
 def test_replicas_multiply_rates_and_nothing_else(case, replicas):
     model, deployment, system, load = case
@@ -205,27 +220,7 @@ def test_replicas_multiply_rates_and_nothing_else(case, replicas):
         assert many[name] == pytest.approx(factor * alone[name], rel=1e-12, nan_ok=True), name
 
 
-@given(case=cases(batching="continuous"))
-def test_littles_law(case):
-    found = served(*case)
-    assume(found)
-    rate = found["request_rate"] / found.deployment.replicas
-    steps = found.workload.output - 1
-    assert rate * steps * found["tpot"] == pytest.approx(found.batch, rel=1e-12)
-    assert found["concurrency"] == pytest.approx(found.batch, rel=1e-12)
-
-
-@given(case=cases())
-def test_memory_adds_up(case):
-    found = served(*case)
-    assume(found)
-    parts = [found[f"mem_{name}"] for name in ("weights", "reserve", "activation", "cache")]
-    assert found["mem_used"] == pytest.approx(sum(parts), rel=1e-12)
-    capacity = found.system.usable[0]
-    assert found["mem_used"] + found["mem_free"] == pytest.approx(capacity, rel=1e-12)
-    assert found["mem_free"] >= 0 or found.deployment.admission == "mean"
-
-
+@settings(max_examples=draws(8))
 @given(
     model=served_models().filter(lambda one: one.get("num_experts", 1) == 1).map(read),
     system=machines(steps=False, tiles=False),
@@ -267,6 +262,7 @@ def own_bandwidth(system):
 # Equal limits: what is the same in a limit is the same.
 
 
+@settings(max_examples=draws(8))
 @given(model=MODELS, system=MACHINES, number=SPLITS, tokens=st.integers(1, 3000))
 def test_decoding_without_context_is_prefill_without_attention(model, system, number, tokens):
     split = split_of(model, number)
@@ -276,6 +272,7 @@ def test_decoding_without_context_is_prefill_without_attention(model, system, nu
     np.testing.assert_allclose(first.time, last.time - attention, rtol=1e-9)
 
 
+@settings(max_examples=draws(8))
 @given(model=served_models(), tokens=st.integers(1, 3000))
 def test_prefill_is_the_inference_of_training(model, tokens):
     """One chunk of a prompt has the blocks of an inference of as many tokens, where no kernel has a floor.
@@ -295,6 +292,7 @@ def test_prefill_is_the_inference_of_training(model, tokens):
     assert one.flops[0] * tokens == every_row.flops[0] == 2 * tokens * asked.hidden * asked.vocab
 
 
+@settings(max_examples=draws(8))
 @given(model=served_models(), system=MACHINES, window=st.integers(1000, 10**6))
 def test_wide_windows_are_full_attention(model, system, window):
     plain = {key: value for key, value in model.items() if key not in WINDOWS}
@@ -307,6 +305,7 @@ def test_wide_windows_are_full_attention(model, system, window):
         np.testing.assert_allclose(windowed, full, rtol=1e-12)
 
 
+@settings(max_examples=draws(8))
 @given(model=served_models(), system=MACHINES)
 def test_as_many_key_value_heads_as_heads_are_attention_of_old(model, system):
     plain = {key: value for key, value in model.items() if key != "kv_heads"}
@@ -318,6 +317,7 @@ def test_as_many_key_value_heads_as_heads_are_attention_of_old(model, system):
     assert np.all(fewer <= decoding(read(plain), system).total("cache"))
 
 
+@settings(max_examples=draws(6))
 @given(
     case=cases(
         weights_dtype="int8",
@@ -338,6 +338,7 @@ def test_neutral_settings_change_nothing(case):
         np.testing.assert_equal(again[name], plain[name], err_msg=name)
 
 
+@settings(max_examples=draws(8))
 @given(case=cases(weights_dtype="bfloat16"))
 def test_one_expert_is_a_dense_model_but_for_routing(case):
     model, _, system, _ = case
@@ -395,6 +396,7 @@ EXPERTS = (
 # Sums: a pass is the sum of its rows, and of what they are due to.
 
 
+@settings(max_examples=draws(8))
 @given(model=MODELS, system=MACHINES, number=SPLITS, graphs=st.booleans())
 def test_rows_and_causes_sum_up(model, system, number, graphs):
     sizes = {"decoded": BATCHES, "context": 300.0, "prompts": 1, "chunk": 100.0}
@@ -409,6 +411,7 @@ def test_rows_and_causes_sum_up(model, system, number, graphs):
 # Columns: one pass of a column is the pass alone, bit for bit.
 
 
+@settings(max_examples=draws(6))
 @given(model=MODELS, system=MACHINES, weights=st.sampled_from(sorted(WEIGHT_TYPES)))
 def test_a_pass_is_the_same_alone_and_in_a_column(model, system, weights):
     splits = np.array([split_of(model, number) for number in range(4)])

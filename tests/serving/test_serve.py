@@ -16,6 +16,7 @@ from calculon.serving.records.load import Workload
 from calculon.serving.serve import serve
 from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec import catalog
+from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, SMALL
 
 LOAD = {"prompt": 900, "output": 300}
@@ -25,16 +26,7 @@ def small(changes=None, procs=1, system=H100, **load):
     return serve(SMALL, procs, system, LOAD, changes=changes, **load)
 
 
-def test_replicas_multiply_rates_and_nothing_else():
-    changes = {"tensor_par": 1, "max_batch": 32}
-    one, four = small(changes), small(changes, procs=4)
-    for name in ("output_rate", "request_rate", "capacity_rate"):
-        assert four[name] == pytest.approx(4 * one[name], rel=1e-12)
-    for name in ("ttft", "tpot", "output_rate_per_proc", "usd_per_mtoken", "mem_used"):
-        assert four[name] == pytest.approx(one[name], rel=1e-12)
-
-
-@pytest.mark.parametrize("budget", [0, 512, 8192])
+@for_each("budget", [0, 512, 8192])
 def test_littles_law_and_shares(budget):
     found = small({"max_batch": 48, "token_budget": budget})
     assert found.cut == "max_batch"
@@ -52,9 +44,7 @@ def test_memory_adds_up():
     assert found["mem_used"] + found["mem_free"] == H100.usable[0]
 
 
-@pytest.mark.parametrize(
-    ("figure", "budget", "batch"), [("tpot", 8192, 20), ("tpot", 0, 20), ("ttft", 256, 40)]
-)
+@for_each(("figure", "budget", "batch"), [("tpot", 8192, 20), ("tpot", 0, 20), ("ttft", 256, 40)])
 def test_the_largest_batch_that_keeps_a_limit(figure, budget, batch):
     fields = {"token_budget": budget}
     limit = small({**fields, "max_batch": batch})[figure]
@@ -184,7 +174,7 @@ def test_what_does_not_fit_says_by_how_much():
     assert failed.value.needed > failed.value.available
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "load", "message"),
     [
         ({"tensor_par": 3, "num_procs": 3}, {}, "tensor_par: expected a divisor of attn_heads=16"),
@@ -225,7 +215,7 @@ def test_the_answer_as_plain_values():
     assert Workload(prompt=8, output=8).kind == "saturated"
 
 
-@pytest.mark.parametrize("given", [None, 1.5, True, "", [8]])
+@for_each("given", [None, 1.5, True, "", [8]])
 def test_what_is_no_deployment_is_named(given):
     with pytest.raises(SpecError, match="deployment: expected a name of the catalog, a path") as e:
         serve(SMALL, given, H100, LOAD)
@@ -254,13 +244,13 @@ def test_one_line_tells_what_is_served():
     assert len(text) < 200
 
 
-@pytest.mark.parametrize("given", [3, 1.5, ["chat"]])
+@for_each("given", [3, 1.5, ["chat"]])
 def test_what_is_no_workload_is_named(given):
     with pytest.raises(SpecError, match="workload: expected a name of the catalog, a path"):
         serve(SMALL, 1, H100, given)
 
 
-@pytest.mark.parametrize("given", [None, 1.5, [1.5], True])
+@for_each("given", [None, 1.5, [1.5], True])
 def test_a_search_names_what_is_no_number_of_processors(given):
     with pytest.raises(SpecError, match="num_procs: expected a whole number of at least 1"):
         calculon.search_deployments(SMALL, given, H100, **LOAD)

@@ -74,7 +74,7 @@ def questions(draw):
     return model, draw(deployments(model, **PLAIN)), system, draw(workloads())
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(20))
 @given(questions())
 def test_figures(question):
     found = served(*question)
@@ -93,7 +93,7 @@ def test_figures(question):
 
 
 @given(questions(), st.integers(1, 400), st.integers(1, 5000))
-@settings(max_examples=draws(30))
+@settings(max_examples=draws(10))
 def test_passes(question, batch, context):
     model, deployment, system, load = question
     deployment |= {"pipeline_par": 1, "num_procs": deployment["tensor_par"], "max_batch": batch}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
@@ -15,6 +15,7 @@ from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving.serve import loaded
 from calculon.serving_figures import ServingFigures
+from tests.draws import draws
 from tests.properties.test_homogeneity import Units
 from tests.serving.drawn import FLOORS, deployments, machines, served_models, workloads
 from tests.serving.given import types
@@ -51,6 +52,7 @@ def rows_in_units(rows, other):
     ]
 
 
+@settings(max_examples=draws(8))
 @given(
     model=served_models().map(inputs.model),
     system=PLAIN_MACHINES.map(inputs.system),
@@ -82,6 +84,7 @@ def test_rows_of_a_pass(model, system, weights, exponents, graphs):
             np.testing.assert_array_equal(getattr(after, name), expected, err_msg=name)
 
 
+@settings(max_examples=draws(8))
 @given(data=st.data(), exponent=EXPONENTS)
 def test_figures_of_a_slower_machine(data, exponent):
     """As many times as slow in all, with other prices: times and rates are so, and memory is as it was."""

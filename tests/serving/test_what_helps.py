@@ -24,7 +24,7 @@ def test_all_parts_together_are_worth_their_factor():
     worth = {one.part: one.elasticity for one in served.helps}
     assert set(worth) == set(PARTS)
     assert served.worth == "interactivity"
-    assert sum(worth.values()) == pytest.approx(1, abs=0.1)
+    assert 0.95 < sum(worth.values()) < 1
     assert all(one >= -1e-9 for one in worth.values())
 
 
@@ -34,7 +34,7 @@ def test_parts_of_a_wide_exchange_are_worth_theirs():
     narrow = {"weights_dtype": "float8_block", "max_batch": 64}
     served = serve("deepseek-v3", {**split, **narrow}, "h800_80g_sxm", LOAD, users=64)
     worth = {one.part: one.elasticity for one in served.helps}
-    assert sum(worth.values()) == pytest.approx(1, abs=0.1)
+    assert 0.95 < sum(worth.values()) < 1
     assert worth["latency of small messages"] > 0.1
 
 

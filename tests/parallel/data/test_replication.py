@@ -8,6 +8,7 @@ import pytest
 
 import calculon
 from calculon.parallel.beside import not_hidden
+from tests.cases import for_each
 from tests.helpers import document
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
@@ -65,7 +66,7 @@ def _each(*operations, system=FAST):
     return sum(_time(operation, WEIGHT, system=system) for operation in operations)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "once", "every"),
     [
         ({"zero_stage": "0"}, ["all_reduce"], []),
@@ -81,7 +82,6 @@ def _each(*operations, system=FAST):
             ["all_gather", "reduce_scatter"],
         ),
     ],
-    ids=str,
 )
 def test_what_each_form_sends_for_every_block(form, once, every):
     """Source: Rajbhandari et al., arXiv 1910.02054, section 7; Zhao et al., arXiv 2304.11277, section 3.3."""
@@ -100,7 +100,7 @@ def test_owners_of_layers_broadcast_them_for_each_pass_and_collect_their_gradien
     assert found.stats["dp_comm_link_time"] == pytest.approx(batch * BLOCKS * one, rel=1e-12)
 
 
-@pytest.mark.parametrize("shards", [2, 4, 8])
+@for_each("shards", [2, 4, 8])
 def test_hybrid_shards_reduce_over_copies_what_they_share(shards):
     """Source: Zhao et al., arXiv 2304.11277, section 3.2.2."""
     copies = RANKS // shards
@@ -114,7 +114,7 @@ def test_hybrid_shards_reduce_over_copies_what_they_share(shards):
     assert found["optimizer_space"] == pytest.approx(BLOCKS * moments / shards)
 
 
-@pytest.mark.parametrize("unit", [1, 3, 12])
+@for_each("unit", [1, 3, 12])
 def test_units_that_computation_covers_expose_the_first_gathers_and_the_last_reduction(unit):
     changes = {"zero_stage": "fsdp", "data_par_overlap": True, "fsdp_unit": unit}
     ends = [_time(name, unit * WEIGHT) for name in ("all_gather", "all_gather", "reduce_scatter")]
@@ -146,7 +146,7 @@ def test_without_prefetching_nothing_overlaps():
     assert _stats(SLOW, **changes, fsdp_prefetch=3)["total_time"] == ahead["total_time"]
 
 
-@pytest.mark.parametrize(("percent", "share"), [(0, 0.15), (10, 0.15), (60, 0.6)])
+@for_each(("percent", "share"), [(0, 0.15), (10, 0.15), (60, 0.6)])
 def test_traffic_slows_the_work_beside_it_by_a_stated_share_of_its_time(percent, share):
     """All but the first unit of a pass is hidden, and costs so much; never less than the multiprocessors it takes."""
     system = _system(1e3, usage=0.15)
@@ -163,7 +163,7 @@ def test_the_share_that_hidden_traffic_costs_follows_from_means_over_training_st
     assert slower / traffic == pytest.approx(0.61, abs=0.005)
 
 
-@pytest.mark.parametrize(("unit", "ahead"), [(1, 0), (1, 1), (2, 1), (3, 2), (6, 5)])
+@for_each(("unit", "ahead"), [(1, 0), (1, 1), (2, 1), (3, 2), (6, 5)])
 def test_gathered_weights_are_those_of_the_unit_at_work_and_of_those_ahead(unit, ahead):
     found = _stats(zero_stage="fsdp", fsdp_unit=unit, fsdp_prefetch=ahead)
     assert found["gathered_space"] == min(unit * (1 + ahead), BLOCKS) * WEIGHT
@@ -172,7 +172,7 @@ def test_gathered_weights_are_those_of_the_unit_at_work_and_of_those_ahead(unit,
     assert kept["gathered_space"] == BLOCKS * WEIGHT
 
 
-@pytest.mark.parametrize("form", [2, 3, "fsdp"])
+@for_each("form", [2, 3, "fsdp"])
 def test_gradients_that_are_reduced_in_another_type_are_there_twice(form):
     """2 bytes of a parameter as computed, 4 on their way. Source: PyTorch, ``FSDPParamGroup.post_backward``."""
     parameters = WEIGHT / 2
@@ -181,7 +181,7 @@ def test_gradients_that_are_reduced_in_another_type_are_there_twice(form):
     assert _stats(zero_stage=form)["comm_buffer_space"] == 2 * parameters
 
 
-@pytest.mark.parametrize("mib", [1, 25, 4096])
+@for_each("mib", [1, 25, 4096])
 def test_buckets_but_the_last_hide_behind_what_comes_before_it(mib):
     """Source: Li et al., arXiv 2006.15704, section 3.2.3."""
     bucket, whole = mib * 2**20, BLOCKS * WEIGHT
@@ -215,8 +215,8 @@ def test_stages_that_wait_for_each_microbatch_lengthen_the_bubble():
     assert found["bubble_time"] == pytest.approx(published["bubble_time"] + each, rel=1e-12)
 
 
-@pytest.mark.parametrize(("unit", "again"), [(1, True), (3, True), (1, False)])
-@pytest.mark.parametrize("comm", ["bfloat16", "float32"])
+@for_each(("unit", "again"), [(1, True), (3, True), (1, False)])
+@for_each("comm", ["bfloat16", "float32"])
 def test_fsdp_copies_weights_out_of_what_it_gathers_and_gradients_into_what_it_reduces(
     unit, again, comm
 ):
@@ -238,8 +238,8 @@ def test_fsdp_copies_weights_out_of_what_it_gathers_and_gradients_into_what_it_r
         assert found[name] >= without[name]
 
 
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("stage", ["0", 1, 2, 3, "fsdp"])
+@for_each("again", [False, True])
+@for_each("stage", ["0", 1, 2, 3, "fsdp"])
 def test_twice_the_replicas_with_the_same_work_each_change_passes_by_what_shards_cost(stage, again):
     """Copies of FSDP read and write a shard; sums of gradients are shards where microbatches are reduced."""
     form = {"zero_stage": stage, "grad_dtype": "float32"}
@@ -265,8 +265,8 @@ def test_inference_copies_nothing():
     assert _stats(**forward)["copy_time"] == 0
 
 
-@pytest.mark.parametrize("words", [1_000, 100_000])
-@pytest.mark.parametrize("ends", [(2, 2), (1, 3), (4, 4)])
+@for_each("words", [1_000, 100_000])
+@for_each("ends", [(2, 2), (1, 3), (4, 4)])
 def test_stages_that_differ_reduce_and_step_their_own_blocks_and_tables(words, ends):
     first, last = ends
     between = math.ceil((BLOCKS - first - last) / 2)
@@ -317,7 +317,7 @@ def test_a_reserve_is_held_in_any_form():
         assert needs[1] - needs[0] == found["reserved_space"] == 512 * 2**20
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("traffic", "window", "usage", "left"),
     [
         (2.0, 3.0, 0.0, 0.0),
@@ -329,3 +329,37 @@ def test_a_reserve_is_held_in_any_form():
 )
 def test_traffic_adds_what_is_left_of_it_or_what_it_slows(traffic, window, usage, left):
     assert not_hidden(np.array(traffic), np.array(window), np.array(usage)) == left
+
+
+EXPERTS = {
+    "hidden": 1024,
+    "feedforward": 2048,
+    "seq_size": 2048,
+    "attn_heads": 16,
+    "attn_size": 64,
+    "num_blocks": 4,
+    "activation": "swiglu",
+    "norm": "rmsnorm",
+    "rotary": 1.0,
+    "num_experts": 8,
+    "experts_per_token": 2,
+}
+
+
+@for_each(("recipe", "width"), [("none", 2), ("delayed", 1)])
+def test_fsdp_copies_experts_that_fewer_ranks_share(recipe, width):
+    """Of 8 ranks, 2 have other experts: 4 ranks share each expert, of which products are sent in `width` bytes."""
+    system = calculon.inputs.system("h100_80g_sxm")
+    form = {"zero_stage": "fsdp", "expert_par": 2, "attn_impl": "flash", "fp8_recipe": recipe}
+    form["fp8_param_gather"] = recipe != "none"
+    found = calculon.estimate(EXPERTS, BASE | form, system).stats
+    hidden, feedforward = 1024, 2048
+    products, rest = 4 * hidden * hidden, 2 * hidden + 8 * hidden  # rest: norms and the router
+    experts = 8 // 2 * 3 * hidden * feedforward
+    masters = 4 * ((products + rest) / RANKS + experts / 4)
+    sent = (width * products + 2 * rest) / RANKS + width * experts / 4
+    received = width * (products + experts) + 2 * rest
+    gathered = system.move_time(np.array(masters + sent + 2 * received))
+    reduced = system.move_time(np.array((2 + 2) * (products + rest + experts)))
+    whole = MICROBATCHES * EXPERTS["num_blocks"] * (2 * gathered + reduced)
+    assert found["copy_time"] == pytest.approx(whole, rel=1e-9)

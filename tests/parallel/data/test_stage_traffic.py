@@ -3,6 +3,7 @@
 import pytest
 
 import calculon
+from tests.cases import for_each
 from tests.parallel.data.test_replication import (
     BASE,
     BLOCKS,
@@ -35,8 +36,8 @@ def _pass(stats, blocks):
     return blocks * block + stats["pp_comm_link_time"] / MICROBATCHES
 
 
-@pytest.mark.parametrize("first", [2, 8])
-@pytest.mark.parametrize("schedule", ["1f1b", "gpipe"])
+@for_each("first", [2, 8])
+@for_each("schedule", ["1f1b", "gpipe"])
 def test_each_stage_waits_for_the_weights_of_its_own_blocks(first, schedule):
     """Nothing overlaps: a stage gathers the weights of each block twice, and reduces its gradients."""
     found = _stats(SLOW, first_stage_blocks=first, pp_schedule=schedule)

@@ -4,7 +4,6 @@ import itertools
 from functools import cache
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from calculon.parallel.pipeline.orders import BACKWARD, FORWARD, WEIGHT, Pass, n
 from calculon.parallel.pipeline.schedules import chunked_time, held_microbatches
 from calculon.parallel.pipeline.simulation import STEPWISE, ChunkPasses, simulated_time
 from calculon.parallel.pipeline.timeline import timeline
+from tests.cases import for_each
 from tests.draws import draws
 
 FEW = settings(max_examples=draws(25), deadline=None)
@@ -106,8 +106,8 @@ def test_dualpipev_is_one_half_of_dualpipe():
         assert mirrored == list(whole[5 - rank])
 
 
-@pytest.mark.parametrize("schedule", FOUR)
-@pytest.mark.parametrize(("stages", "microbatches"), [(2, 1), (4, 3), (4, 8), (6, 13)])
+@for_each("schedule", FOUR)
+@for_each(("stages", "microbatches"), [(2, 1), (4, 3), (4, 8), (6, 13)])
 def test_every_rank_does_every_pass_once_and_none_waits_for_ever(schedule, stages, microbatches):
     directions = 2 if schedule == "dualpipe" else 1
     for own in orders(schedule, stages, microbatches):
@@ -228,8 +228,8 @@ def test_many_executions_are_done_in_turn(monkeypatch):
 # -- what is held ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schedule", FOUR)
-@pytest.mark.parametrize("stages", [2, 4, 6])
+@for_each("schedule", FOUR)
+@for_each("stages", [2, 4, 6])
 def test_as_many_chunks_are_held_as_the_form_says(schedule, stages):
     """Of m >= 2p microbatches: 2p - 1 on stages of ZB-H2, 2p chunks of ZBV, p + 1 of DualPipe, 2p + 1 of DualPipeV."""
     most = {"zb_h2": 2 * stages - 1, "zbv": 2 * stages, "dualpipe": stages + 1}

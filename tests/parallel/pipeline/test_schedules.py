@@ -9,6 +9,7 @@ from calculon.parallel.pipeline.orders import Pass, order
 from calculon.parallel.pipeline.schedules import Passes, batch_time, held_microbatches
 from calculon.parallel.pipeline.timeline import timeline
 from calculon.plan.stage_layout import chunks_of_stage
+from tests.cases import for_each
 from tests.draws import draws
 
 SCHEDULES = ("1f1b", "gpipe", "zb_h1", "forward")
@@ -67,10 +68,8 @@ def end(spans):
 # -- orders and their execution -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("schedule", "chunks"), [*((name, 1) for name in SCHEDULES), ("1f1b", 2), ("1f1b", 3)]
-)
-@pytest.mark.parametrize(("stages", "microbatches"), [(1, 3), (4, 2), (4, 4), (3, 8)])
+@for_each(("schedule", "chunks"), [*((name, 1) for name in SCHEDULES), ("1f1b", 2), ("1f1b", 3)])
+@for_each(("stages", "microbatches"), [(1, 3), (4, 2), (4, 4), (3, 8)])
 def test_every_stage_does_every_pass_once(schedule, chunks, stages, microbatches):
     kinds = {"forward": ("forward",), "zb_h1": ("forward", "inputs", "weight")}
     wanted = {
@@ -126,7 +125,7 @@ def test_orders_that_wait_for_each_other_are_an_error():
 # -- closed forms ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schedule", "chunks", "bubble"),
     [("gpipe", 1, 21), ("1f1b", 1, 21), ("1f1b", 2, 10.5), ("zb_h1", 1, 7)],
 )
@@ -303,8 +302,8 @@ def executed_and_form(times, microbatches):
     return end(spans), batch_time("1f1b", passes, microbatches, chunks, longest)
 
 
-@pytest.mark.parametrize("microbatches", [16, 32, 128])
-@pytest.mark.parametrize("head", [0.0, 0.5, 1.14])
+@pytest.mark.parametrize("microbatches", [16, 32, pytest.param(128, marks=pytest.mark.large)])
+@for_each("head", [0.0, 0.5, 1.14])
 def test_the_layout_of_llama3_405b_is_near_its_execution(microbatches, head):
     """126 blocks on 16 stages of 8 chunks: one block less in the first and in the last chunk (arXiv 2407.21783)."""
     times = chunked([7, *[8] * 14, 7], 8, 0.02, head)

@@ -7,6 +7,7 @@ import calculon
 from calculon.campaign.goodput import best_interval, wall_per_useful
 from calculon.errors import SpecError
 from calculon.planner.runs.goodput_by_size import goodput_by_size
+from tests.cases import for_each
 
 HOUR = 3600.0
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -80,7 +81,7 @@ def test_says_where_the_storage_takes_no_more_checkpoints(run):
     assert not fast.storage_limits.any()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "words"),
     [
         ({"procs": 0}, "--procs"),

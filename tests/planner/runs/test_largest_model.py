@@ -11,6 +11,7 @@ from calculon.architecture.parameters import active_count
 from calculon.campaign.scaling_laws import LAWS
 from calculon.errors import Infeasible, SpecError
 from calculon.planner.runs.largest_model import RULE, SMALLEST
+from tests.cases import for_each
 
 SYSTEM = "h100_80g_sxm"
 
@@ -85,7 +86,7 @@ def test_it_is_plain_data(found):
     assert "nearest" in repr(found)
 
 
-@pytest.mark.parametrize("days", [None, 0, "soon", -1])
+@for_each("days", [None, 0, "soon", -1])
 def test_it_takes_some_days(days):
     with pytest.raises(SpecError):
         calculon.largest_model(SYSTEM, 64, days)

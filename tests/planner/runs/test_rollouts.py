@@ -4,6 +4,7 @@ import pytest
 
 import calculon
 from calculon.errors import Infeasible, SpecError
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64_P4
 
 MODEL, SYSTEM = "llama3-8B", "h100_80g_sxm"
@@ -49,7 +50,7 @@ def test_answers_of_different_lengths_wait_for_the_longest():
     assert few.rollout_time < equal.rollout_time
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rollout", "message"),
     [
         (ROLLOUT | {"output": 9000}, r"rollout\.output.*at most seq_size=8,192"),

@@ -13,6 +13,7 @@ from calculon.planner.break_even import Rival, break_evens
 from calculon.planner.elasticities import RUN, STEP, USE, Range, effects, kind_of, slopes
 from calculon.planner.runs.run_case import RunCase
 from calculon.run_figures import RUN_FIGURES
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64_P4
 
 MODEL, SYSTEM, UNPRICED = "llama3-8B", "h100_80g_sxm", "mi355x"
@@ -44,7 +45,7 @@ def run(name="often"):
     return calculon.campaign(MODEL, LLAMA_X64_P4, SYSTEM, {**RUNS[name], "fleet": MONEY})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of", "path"),
     [
         ("usd", "fleet.price"),
@@ -93,7 +94,9 @@ def test_longer_between_failures_of_a_published_run():
     assert -0.1 < law < 0
 
 
-@pytest.mark.parametrize("name", ["sync", "slow storage", "rich"])
+@pytest.mark.parametrize(
+    "name", ["rich", *(pytest.param(n, marks=pytest.mark.large) for n in ("sync", "slow storage"))]
+)
 def test_elasticities_of_times_add_up_to_minus_one(name):
     """C7: where all rates are twice as high, and all times half as long, a run takes half the time."""
     machine = Changed(SYSTEM, OWN_LATENCIES)
@@ -133,10 +136,9 @@ def _possible(case, change):
     return case.possible(case.figures[path], value)
 
 
-@pytest.mark.parametrize("of", ["days", "mwh"])
-def test_variants_are_runs_of_changed_files(of):
-    """Each figure of the campaign, and those of the machine that runs ask for."""
-    case = RunCase(run("rich"), of)
+def test_variants_are_runs_of_changed_files():
+    """Each figure of the campaign, those of the machine that runs ask for, and some of both at once."""
+    case = RunCase(run("rich"), "days")
     asked = {**RUNS["rich"], "fleet": MONEY}
     paths = [path for path, one in case.figures.items() if kind_of(one) == RUN]
     paths += ["matrix.bfloat16.tflops", "networks[1].bandwidth", "ext.host.GBps"]
@@ -146,15 +148,16 @@ def test_variants_are_runs_of_changed_files(of):
         value = round(1.5 * one.value) if one.kind is int else 1.25 * one.value
         if case.possible(one, value):
             changes.append({path: value})
-    values = case.values(changes)
+    changes += [one | other for one in changes[:2] for other in changes[-3:]]
+    days, mwh = (case.of(name).values(changes) for name in ("days", "mwh"))
     assert len(changes) > 12
-    for change, value in zip(changes, values, strict=True):
-        ((path, new),) = change.items()
-        own = path in case.of_campaign
-        machine = SYSTEM if own else Changed(SYSTEM, change)
-        options = {path.replace(".", "__"): new} if own else {}
+    for change, *values in zip(changes, days, mwh, strict=True):
+        own = {path: new for path, new in change.items() if path in case.of_campaign}
+        machine = Changed(SYSTEM, {path: change[path] for path in change.keys() - own})
+        options = {path.replace(".", "__"): new for path, new in own.items()}
         again = calculon.campaign(MODEL, LLAMA_X64_P4, machine, asked, **options)
-        assert value == pytest.approx(again.figures[of], rel=1e-12), path
+        known = [again.figures["days"], again.figures["mwh"]]
+        assert values == pytest.approx(known, rel=1e-12), change
 
 
 def test_what_no_file_can_state_is_no_run():
@@ -174,7 +177,7 @@ def test_a_plan_that_does_not_fit_is_none():
     assert np.isnan(case.values([{"mem1.GiB": 1}])).all()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("of", "text"),
     [
         ("day", "did you mean 'days'"),

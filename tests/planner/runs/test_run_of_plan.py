@@ -13,8 +13,8 @@ LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 
 def test_a_number_of_processors_is_planned():
-    run = calculon.campaign("llama3-8B", 64, "h100_80g_sxm", tokens="1T")
-    best = calculon.plan("llama3-8B", 64, "h100_80g_sxm").best
+    run = calculon.campaign("llama3.2-1B", 8, "h100_80g_sxm", tokens="1T")
+    best = calculon.plan("llama3.2-1B", 8, "h100_80g_sxm").best
     assert run.main.estimate.execution == best.execution
     assert math.isclose(run.main.step_time, best.stats["total_time"])
 
@@ -22,9 +22,9 @@ def test_a_number_of_processors_is_planned():
 def test_it_is_planned_for_the_batch_and_the_length_of_the_end_of_the_run():
     ramp = [{"from": 0, "batch": "1M"}, {"from": "1G", "batch": "2M"}]
     asked = {"tokens": "1T", "batch_ramp": ramp, "seq_ramp": [{"from": 0, "seq_size": "4k"}]}
-    run = calculon.campaign("llama3-8B", 64, "h100_80g_sxm", asked)
+    run = calculon.campaign("llama3.2-1B", 8, "h100_80g_sxm", asked)
     assert [one.tokens_per_step for one in run.parts] == [2**20, 2**21]
-    best = calculon.plan("llama3-8B", 64, "h100_80g_sxm", batch="2M", seq="4k").best
+    best = calculon.plan("llama3.2-1B", 8, "h100_80g_sxm", batch="2M", seq="4k").best
     assert run.main.estimate.execution == best.execution
 
 

@@ -72,12 +72,6 @@ def test_days_of_parts_and_of_uses_add_up():
     assert sum(uses.values()) == pytest.approx(run.figures["days"])
 
 
-def test_twice_the_tokens_are_twice_the_steps():
-    """C6."""
-    once, twice = (_run(tokens=n * 1000 * STEP) for n in (1, 2))
-    assert twice.figures["useful_days"] == 2 * once.figures["useful_days"]
-
-
 def test_a_loss_gives_the_tokens_and_tokens_the_loss():
     run = _run(loss=2.1)
     known = run.to_dict()["expected_loss"]

@@ -69,7 +69,7 @@ def test_a_static_batch_waits_for_its_longest_output():
     equal, varied = (served(load, batching="static") for load in loads)
     harmonic = sum(1 / n for n in range(1, 17))
     ratio = equal["output_rate"] / varied["output_rate"]
-    assert 0.9 * harmonic < ratio < 1.1 * harmonic
+    assert ratio == pytest.approx(harmonic, rel=0.01)
 
 
 def test_a_shared_prefix_is_what_its_share_was():
@@ -108,7 +108,7 @@ def test_fetching_is_hidden_until_the_link_is_full():
     late = served(load, system=slow, cache_offload="host")
     assert late["request_rate"] == pytest.approx(1 / late["hit_time"])
     alone, fetched = (one["ttft"] - one["queue_time"] for one in (fast, late))
-    assert fetched == pytest.approx(max(late["hit_time"], alone), rel=0.1)
+    assert fetched == pytest.approx(max(late["hit_time"], alone), rel=1e-12)
     assert fast["request_rate"] < 1 / fast["hit_time"]
     free = served(load)  # as if all of them were the same, and there
     users = {"users": 32}

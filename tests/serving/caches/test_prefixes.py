@@ -16,12 +16,13 @@ from calculon.serving.caches.prefixes import (
     idle_conversations,
     kept_share,
 )
+from tests.cases import for_each
 from tests.serving.given import H100
 
 RATE, THINK = np.array([4.0]), 30.0
 
 
-@pytest.mark.parametrize("turns", [2, 5, 40])
+@for_each("turns", [2, 5, 40])
 def test_a_cache_keeps_what_its_time_lets_it(turns):
     """Of conversations that last for long a cache keeps its share; what ends takes room until it is evicted."""
     idle = idle_conversations(RATE, THINK, turns)

@@ -16,10 +16,11 @@ from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
 from calculon.units import GIB
+from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, SMALL, types
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "size"),
     [
         ("llama3-8B", 131_072),

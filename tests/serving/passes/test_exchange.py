@@ -15,6 +15,7 @@ from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes, spread
 from calculon.serving.passes.row_times import pass_times
 from calculon.serving.serve import serve
+from tests.cases import for_each
 from tests.helpers import ROOT
 from tests.serving.given import H100, SMALL, rows_of, types
 
@@ -63,7 +64,7 @@ def test_one_group_is_all_ranks():
     assert sizes.of_group is sizes
 
 
-@pytest.mark.parametrize("groups", [2, 4, 8])
+@for_each("groups", [2, 4, 8])
 def test_a_group_is_a_replica_with_its_share_of_the_sequences_but_for_experts(groups):
     """All products, attention and sampling are those of so many ranks and sequences."""
     apart = rows_of(EXPERTS, tensor_par=8, attn_data_par=groups, expert_par=8, **DECODE)
@@ -75,8 +76,8 @@ def test_a_group_is_a_replica_with_its_share_of_the_sequences_but_for_experts(gr
             assert total(apart, name, quantity) == total(alone, name, quantity)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 4, 8])
-@pytest.mark.parametrize("experts", [1, 2, 8])
+@for_each("groups", [1, 2, 4, 8])
+@for_each("experts", [1, 2, 8])
 def test_experts_do_the_work_of_all_sequences(groups, experts):
     """However their tokens and weights are spread over the ranks, each has an equal part."""
     rows = rows_of(EXPERTS, tensor_par=8, attn_data_par=groups, expert_par=experts, **DECODE)
@@ -285,7 +286,7 @@ def test_prompts_of_all_groups_share_their_passes(budget):
     assert found["prefill_share"] < found["request_rate"] * found["prefill_time"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("split", "field", "words"),
     [
         ({"attn_data_par": 3}, "attn_data_par", "a divisor of tensor_par=8"),
@@ -330,7 +331,7 @@ def test_decoding_of_deepseek_on_144_processors_is_as_published():
     assert read == pytest.approx(30.9e9, rel=0.002)
     assert read / H800.mem1.bandwidth == pytest.approx(9.2e-3, rel=0.01)
     time = pass_times(DEEPSEEK, H800, rows, columns, overlap="two_batches").time[0]
-    assert time == pytest.approx(users / (14800 / 8), rel=0.35)
+    assert 0.85 < time / (users / (14800 / 8)) < 1
 
 
 def test_defaults_of_the_exchange_are_in_the_machine():

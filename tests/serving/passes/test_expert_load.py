@@ -12,6 +12,7 @@ from calculon.serving.passes.expert_load import (
     shares,
     touched_experts,
 )
+from tests.cases import for_each
 from tests.serving.given import SMALL
 
 UNEVEN = [name for name, exponent in ROUTINGS.items() if exponent]
@@ -22,7 +23,7 @@ def of_experts(experts, each):
     return replace(SMALL, num_experts=experts, experts_per_token=each, name="experts")
 
 
-@pytest.mark.parametrize("routing", ROUTINGS)
+@for_each("routing", ROUTINGS)
 def test_shares_sum_up_and_rise(routing):
     found = shares(routing, 128)
     assert found.sum() == pytest.approx(1)
@@ -84,7 +85,7 @@ def test_touched_experts_of_an_example(tokens, expected):
     assert round(float(touched_experts(of_experts(256, 8), 1, 0, np.array(tokens)))) == expected
 
 
-@pytest.mark.parametrize("routing", ROUTINGS)
+@for_each("routing", ROUTINGS)
 def test_copies_are_touched_by_tokens_of_their_own(routing):
     """One token passes `k` of all ranks' experts, whatever copies there are; many tokens pass all of them."""
     model, groups = of_experts(64, 4), np.full(2, 16.0)

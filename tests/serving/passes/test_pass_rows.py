@@ -8,6 +8,7 @@ import pytest
 from calculon import inputs
 from calculon.serving.caches.cache import CachedBlocks
 from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
+from tests.cases import for_each
 from tests.serving.given import SMALL, rows_of
 
 
@@ -16,7 +17,7 @@ def total(rows, name, quantity):
     return float(np.asarray(found).reshape(-1)[0])
 
 
-@pytest.mark.parametrize("split", [1, 2, 4])
+@for_each("split", [1, 2, 4])
 def test_products_of_a_dense_block(split):
     rows = rows_of(decoded=10, context=50, tensor_par=split)
     h, f, d = SMALL.hidden, SMALL.feedforward, SMALL.attn_size
@@ -61,8 +62,8 @@ def test_a_chunk_sees_the_prompt_before_it():
     assert total(whole, "attention", "flops") == pytest.approx(flops)
 
 
-@pytest.mark.parametrize(("window", "chunked"), [(0, False), (5, False), (50, False), (5, True)])
-@pytest.mark.parametrize("cached", [0, 3, 17])
+@for_each(("window", "chunked"), [(0, False), (5, False), (50, False), (5, True)])
+@for_each("cached", [0, 3, 17])
 def test_seen_keys_are_counted_token_by_token(window, chunked, cached):
     def of_token(place):
         if not window:

@@ -10,6 +10,7 @@ from calculon.serving.passes.pass_rows import ROWS
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import pass_times
 from calculon.serving.records.deployment import Deployment
+from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, PLAIN, SMALL, rising, rows_of, timed
 
 BATCHES = np.array([1.0, 3, 16, 64, 257])
@@ -49,7 +50,7 @@ def test_the_bound_of_a_70b_model_in_8_bits_on_8_h100():
     assert found.time[0] > read / H100.mem1.bandwidth
 
 
-@pytest.mark.parametrize("weights", ["bfloat16", "float8", "int4_g128"])
+@for_each("weights", ["bfloat16", "float8", "int4_g128"])
 def test_more_never_takes_less(weights):
     assert rising(timed(decoded=np.arange(1.0, 200), context=700, weights=weights).time)
     assert rising(timed(decoded=32, context=np.arange(1.0, 9000, 50), weights=weights).time)

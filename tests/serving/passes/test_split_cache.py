@@ -8,6 +8,7 @@ from calculon.errors import SpecError
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.split_cache import SplitCache
 from calculon.serving.serve import serve
+from tests.cases import for_each
 from tests.serving.given import H100, SMALL, rows_of, timed, types
 
 DEEPSEEK = inputs.model("deepseek-v3")
@@ -80,7 +81,7 @@ def test_shared_caches_have_room_for_more():
     assert parts["max_context"] > 7 * whole["max_context"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("model", "split", "words"),
     [
         ("llama3-8B", {"context_par": 2}, "a divisor of 1"),

@@ -8,6 +8,7 @@ import pytest
 from calculon.errors import SpecError
 from calculon.serving.records.asked import read_workload
 from calculon.spec import catalog
+from tests.cases import for_each
 
 
 def asked(**fields):
@@ -33,8 +34,8 @@ def test_equal_lengths_are_as_they_were():
     assert asked(prefix_hit=0.3).computed == math.ceil(2000 * 0.7)
 
 
-@pytest.mark.parametrize("variation", [0.2, 0.9, 1.0, 3.0])
-@pytest.mark.parametrize("prefix", [{}, {"prefix_hit": 0.6}, {"shared_prefix": 1500}, {"turns": 3}])
+@for_each("variation", [0.2, 0.9, 1.0, 3.0])
+@for_each("prefix", [{}, {"prefix_hit": 0.6}, {"shared_prefix": 1500}, {"turns": 3}])
 def test_lengths_of_prompts_have_their_mean_and_variance(variation, prefix):
     load = asked(prompt_cv=variation, **prefix)
     lengths = load.lengths
@@ -58,7 +59,7 @@ def test_a_prompt_at_a_percentile():
     assert asked().prompt_at(0.99) == asked().lengths[0]
 
 
-@pytest.mark.parametrize(("turns", "common"), [(2, 0), (5, 100), (1, 700)])
+@for_each(("turns", "common"), [(2, 0), (5, 100), (1, 700)])
 def test_turns_have_all_before_them_in_their_prompt(turns, common):
     output, message = 120, 60
     prompts = [common + turn * message + (turn - 1) * output for turn in range(1, turns + 1)]
@@ -75,7 +76,7 @@ def test_turns_have_all_before_them_in_their_prompt(turns, common):
     assert load.hit == pytest.approx(1 - message / mean)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "message"),
     [
         ({"prefix_hit": 0.5, "turns": 2}, "0 beside these"),
@@ -97,7 +98,7 @@ def test_the_least_prompt_of_a_conversation_is_one():
     assert asked(turns=2, think=5).think == 5
 
 
-@pytest.mark.parametrize("name", catalog.names("workload"))
+@for_each("name", catalog.names("workload"))
 def test_workloads_of_the_catalog(name):
     found = read_workload(name)
     assert found.document["about"]

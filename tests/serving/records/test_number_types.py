@@ -1,9 +1,8 @@
 """Types of weights: their bytes, and the arithmetic that a machine has for them."""
 
-import pytest
-
 from calculon import inputs
 from calculon.serving.records.number_types import WEIGHT_TYPES, engine_of
+from tests.cases import for_each
 
 
 def test_inputs_of_8_bits_leave_weights_of_4_bits_as_they_are():
@@ -11,7 +10,7 @@ def test_inputs_of_8_bits_leave_weights_of_4_bits_as_they_are():
     assert mixed.bytes == narrow.bytes == 4 / 8 + 1 / 32
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("machine", "weights", "engine"),
     [
         ("b200_sxm", "mxfp4", "float4"),

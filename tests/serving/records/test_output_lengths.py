@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from calculon.serving.records.output_lengths import longest_output, running_out, weibull_shape
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize("variation", [0.02, 0.3, 1.0, 2.5])
+@for_each("variation", [0.02, 0.3, 1.0, 2.5])
 def test_weibull_lengths_have_their_mean_and_variation(variation):
     shape = weibull_shape(variation)
     moments = [math.gamma(1 + n / shape) for n in (1, 2)]
@@ -33,8 +34,8 @@ def test_equal_outputs_end_together():
     np.testing.assert_allclose(longest_output(np.arange(1.0, 90), 300, 1e-3), 300, rtol=0.02)
 
 
-@pytest.mark.parametrize("under_way", [False, True])
-@pytest.mark.parametrize("variation", [0.05, 0.5, 1.0, 2.0])
+@for_each("under_way", [False, True])
+@for_each("variation", [0.05, 0.5, 1.0, 2.0])
 def test_a_batch_runs_out_with_all_its_tokens(variation, under_way):
     batch, steps = np.array([1.0, 8, 300]), 400.0
     out = running_out(batch, steps, variation, under_way=under_way)

@@ -14,6 +14,7 @@ from calculon.serving.records.speculation import (
     acceptance_of,
     tokens_per_pass,
 )
+from tests.cases import for_each
 
 SHARES = st.floats(0, 1)
 DRAFTED = st.integers(0, 16)
@@ -58,7 +59,7 @@ def asked(**fields):
     return read_deployment({"num_procs": 1, **fields})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "wrong"),
     [
         ({"draft": "model:"}, "draft"),
@@ -83,7 +84,7 @@ def test_what_contradicts_itself_is_named(fields, wrong):
     assert [one.field for one in caught.value.problems] == [wrong]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stated", "wrong"),
     [
         ((None, None, None, 0), "draft"),
@@ -103,7 +104,7 @@ def test_modules_draft_a_token_each_by_default():
     assert Speculation.of("ngram", 3, None, 3.0, 0).per_pass == 4
 
 
-@pytest.mark.parametrize("draft", [*DRAFTS, "model:llama3-8B"])
+@for_each("draft", [*DRAFTS, "model:llama3-8B"])
 def test_nothing_drafted_is_no_speculation(draft):
     found = Speculation.of(draft, 0, 0.7, None, 1)
     assert found == Speculation()

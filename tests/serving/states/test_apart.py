@@ -12,6 +12,7 @@ from calculon.hardware.system import System
 from calculon.serving.serve import serve
 from calculon.serving.states.apart import balanced
 from calculon.serving.states.steady import own_passes, saturated
+from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, SMALL
 
 LOAD = {"prompt": 900, "output": 300}
@@ -65,7 +66,7 @@ def test_the_slower_pool_decides():
 def test_more_processors_that_prefill_never_answer_less():
     rates = [
         apart({"num_procs": 8 + n, "prefill": {"num_procs": n}})["request_rate"]
-        for n in (1, 2, 4, 8, 16, 32, 64)
+        for n in (1, 2, 8, 64)
     ]
     assert rates == sorted(rates)
 
@@ -92,7 +93,7 @@ def test_users_wait_where_prefill_does_not_keep_up():
 
 def test_users_queue_for_the_processors_that_prefill():
     """More of them wait longer and get no less; one never waits; all are somewhere, and a pool is at most busy."""
-    found = [apart(users=users) for users in (1, 2, 5, 20, 60, 150, 400, 1000)]
+    found = [apart(users=users) for users in (1, 2, 5, 60, 1000)]
     waits, rates = ([one[name] for one in found] for name in ("queue_time", "request_rate"))
     assert waits[0] == pytest.approx(0, abs=1e-12)
     assert waits == sorted(waits)
@@ -116,7 +117,7 @@ def test_a_slow_network_delays_the_first_token():
     assert late["tpot"] == fast["tpot"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "message"),
     [
         ({"num_procs": 4}, "num_procs: expected more than prefill.num_procs=4"),

@@ -1,10 +1,10 @@
 """The largest and the least batch: those that trying all of them finds."""
 
 import numpy as np
-import pytest
 from hypothesis import given, strategies
 
 from calculon.serving.states.batch_search import largest, least
+from tests.cases import for_each
 
 BOUNDS = strategies.lists(
     strategies.tuples(strategies.integers(1, 5000), strategies.integers(0, 6000)),
@@ -31,7 +31,7 @@ def test_the_largest_and_the_least_of_all(bounds):
     assert len(tried) <= 1 + 5  # gaps of up to 2048, of which an eighth is left each time
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 1023, 1024, 1025, 2**20])
+@for_each("most", [1, 2, 3, 1023, 1024, 1025, 2**20])
 def test_all_powers_of_two_and_the_most_are_tried_first(most):
     seen = []
 

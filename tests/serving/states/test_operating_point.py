@@ -21,11 +21,11 @@ def small(changes=None, procs=1, **load):
 
 
 @pytest.mark.parametrize(
-    ("changes", "procs"), [({}, 1), ({}, 4), ({"token_budget": 0}, 1), ({"batching": "static"}, 2)]
+    ("changes", "procs"), [({}, 4), ({"token_budget": 0}, 1), ({"batching": "static"}, 2)]
 )
 def test_waits_grow_with_the_rate_from_none_to_no_end(changes, procs):
     most = small(changes, procs)["capacity_rate"]
-    shares = (1e-6, 1e-3, 0.05, 0.3, 0.6, 0.9, 0.99, 0.9999, 1.01)
+    shares = (1e-6, 0.05, 0.6, 0.9999, 1.01)
     found = [small(changes, procs, rate=share * most) for share in shares]
     waits = [one["queue_time"] for one in found]
     assert waits[0] < 1e-4 * found[0]["prefill_time"]
@@ -45,12 +45,12 @@ def test_a_static_batch_ends_before_the_next_begins():
     assert found["ttft_p"] == pytest.approx(0.99 * lasts + alone["ttft"], rel=1e-3)
 
 
-@pytest.mark.parametrize("output", [2, 5, 300])
-@pytest.mark.parametrize("budget", [0, 1024, 8192])
+@pytest.mark.parametrize("output", [2, 300])
+@pytest.mark.parametrize("budget", [0, 1024])
 def test_more_users_get_no_less(budget, output):
     """Prompts that a pass takes together are in the latency of a request, and not among those of others."""
     changes = {"token_budget": budget}
-    found = [small(changes, output=output, users=users) for users in (1, 2, 3, 4, 6, 9, 20, 60)]
+    found = [small(changes, output=output, users=users) for users in (1, 2, 3, 9, 60)]
     rates = [one["request_rate"] for one in found]
     assert all(more >= less * (1 - 1e-9) for less, more in pairwise(rates))
     assert found[0]["queue_time"] == 0

@@ -14,9 +14,10 @@ from calculon.serving.states.queueing import (
     wait,
     wait_for_batch,
 )
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize("servers", [1, 2, 5, 40])
+@for_each("servers", [1, 2, 5, 40])
 def test_erlang_c_is_its_sum(servers):
     load = 0.7 * servers
     terms = [load**n / math.factorial(n) for n in range(servers)]

@@ -1,11 +1,10 @@
 """Limits, and by how much they are missed."""
 
-import pytest
-
 from calculon.serving.states.served_points import Limit
+from tests.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("found", "most", "words"),
     [
         (3.0, 2.0, "ttft: 3 of 2 s, 1.5 times as much"),

@@ -21,6 +21,7 @@ from calculon.serving.states.steady import (
     static_rate,
     users_of,
 )
+from tests.cases import for_each
 
 RANDOM = np.random.default_rng(7)
 MANY = 1000
@@ -131,9 +132,7 @@ def test_finite_runs_are_waves():
     np.testing.assert_allclose(more - whole, 5 * PREFILL + (OUTPUT - 1) * DECODE)
 
 
-@pytest.mark.parametrize(
-    ("budget", "prompt", "output"), [(8192, 2000, 500), (512, 100, 20), (64, 9, 3)]
-)
+@for_each(("budget", "prompt", "output"), [(8192, 2000, 500), (512, 100, 20), (64, 9, 3)])
 def test_a_pass_has_room_for_tokens_and_prompts(budget, prompt, output):
     most = budget_batch(budget, prompt, output)
     assert most * (1 + prompt / (output - 1)) == pytest.approx(budget)
