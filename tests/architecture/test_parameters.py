@@ -215,9 +215,8 @@ def test_all_heads_have_keys_and_values_unless_groups_are_stated():
     )
 
 
-@pytest.mark.parametrize(
-    ("changes", "more"),
-    [
+def test_a_field_adds_to_a_block_what_it_stands_for():
+    for changes, more in [
         ({"activation": "geglu"}, 0),
         ({"activation": "gelu"}, -96 * 256),
         ({"activation": "squared_relu"}, -96 * 256),
@@ -237,16 +236,12 @@ def test_all_heads_have_keys_and_values_unless_groups_are_stated():
         ({"qk_norm": "full"}, QUERIES + KEYS),
         ({"parallel_attention": True}, 0),
         ({"rotary": 0.5, "dropout": False, "causal": False, "sliding_window": 8}, 0),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
-)
-def test_a_field_adds_to_a_block_what_it_stands_for(changes, more):
-    assert block_parameters(replace(SMALL, **changes)) - block_parameters(SMALL) == more
+    ]:
+        assert block_parameters(replace(SMALL, **changes)) - block_parameters(SMALL) == more
 
 
-@pytest.mark.parametrize(
-    ("changes", "embedding", "head"),
-    [
+def test_embedding_and_head_count_with_a_vocabulary():
+    for changes, embedding, head in [
         ({}, 1000 * 96, 1000 * 96 + 96),
         ({"tied": True}, 1000 * 96, 96),
         ({"positions": 64}, (1000 + 64) * 96, 1000 * 96 + 96),
@@ -255,14 +250,11 @@ def test_a_field_adds_to_a_block_what_it_stands_for(changes, more):
         ({"head_bias": True}, 1000 * 96, 1000 * 96 + 96 + 1000),
         ({"norm": "layernorm_plain"}, 1000 * 96, 1000 * 96),
         ({"vocab": 0, "positions": 64, "embedding_norm": True, "head_bias": True}, 0, 0),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, dict) else "",
-)
-def test_embedding_and_head_count_with_a_vocabulary(changes, embedding, head):
-    model = replace(SMALL, **changes)
-    assert embedding_parameters(model) == embedding
-    assert head_parameters(model) == head
-    assert parameter_count(model) == embedding + 3 * block_parameters(model) + head
+    ]:
+        model = replace(SMALL, **changes)
+        assert embedding_parameters(model) == embedding, (changes, embedding)
+        assert head_parameters(model) == head, (changes, embedding)
+        assert parameter_count(model) == embedding + 3 * block_parameters(model) + head
 
 
 def test_layers_hold_the_parameters_that_are_counted_by_hand():

@@ -124,19 +124,19 @@ def test_parts_that_some_query_attends_to(name):
         assert (ranks, others) == (ranks, needed)
 
 
-@pytest.mark.parametrize("name", ["window", "narrow window", "chunks"])
-def test_zigzag_sends_halves_of_parts(name):
+def test_zigzag_sends_halves_of_parts():
     """In units of whole parts: each of both pieces needs those before it."""
-    model = MODELS[name]
-    for ranks in (2, 4, 8):
-        piece, window = LENGTH / ranks / 2, model.sliding_window
-        reach = (
-            max(np.ceil(window / piece) - 1, 0)
-            if model.chunked_window
-            else np.ceil((window - 1) / piece)
-        )
-        found = parts_sent(model, column(LENGTH), column(ranks), "zigzag", skips=True)
-        assert (ranks, found) == (ranks, min(2 * reach / 2, ranks - 1))
+    for name in ["window", "narrow window", "chunks"]:
+        model = MODELS[name]
+        for ranks in (2, 4, 8):
+            piece, window = LENGTH / ranks / 2, model.sliding_window
+            reach = (
+                max(np.ceil(window / piece) - 1, 0)
+                if model.chunked_window
+                else np.ceil((window - 1) / piece)
+            )
+            found = parts_sent(model, column(LENGTH), column(ranks), "zigzag", skips=True)
+            assert (ranks, found) == (ranks, min(2 * reach / 2, ranks - 1)), name
 
 
 def test_a_ring_that_does_not_skip_sends_all():

@@ -52,15 +52,15 @@ def _rate(system, operation, ranks):
     return moved / seconds / system.networks[0].bandwidth
 
 
-@pytest.mark.parametrize("mesh", MESHES)
-def test_a_group_has_the_links_to_its_members(mesh):
-    system = inputs.system(mesh)
-    for operation in ("all_reduce", "all_gather", "all_to_all"):
-        whole = _rate(system, operation, 8)
-        for ranks in (2, 4):
-            share = _rate(system, operation, ranks) / whole
-            assert share == pytest.approx((ranks - 1) / 7, rel=0.03)
-    assert _rate(system, "p2p", 2) <= 1 / 7
+def test_a_group_has_the_links_to_its_members():
+    for mesh in MESHES:
+        system = inputs.system(mesh)
+        for operation in ("all_reduce", "all_gather", "all_to_all"):
+            whole = _rate(system, operation, 8)
+            for ranks in (2, 4):
+                share = _rate(system, operation, ranks) / whole
+                assert share == pytest.approx((ranks - 1) / 7, rel=0.03), mesh
+        assert _rate(system, "p2p", 2) <= 1 / 7, mesh
 
 
 def test_mi300x_reaches_what_its_maker_asks_for():

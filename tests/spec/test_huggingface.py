@@ -169,9 +169,7 @@ def test_sliding_windows_follow_the_family_or_the_list_of_blocks():
         (QWEN3_32B | {"use_sliding_window": True}, 0, 0),
     ]:
         model = from_huggingface(config, "file")
-        assert (model.sliding_window, model.full_attention_every) == (window, every), config[
-            "model_type"
-        ]
+        assert (model.sliding_window, model.full_attention_every) == (window, every), config
 
 
 def test_windows_of_another_pattern_are_refused():
@@ -281,9 +279,7 @@ def test_groups_of_experts_limit_where_tokens_go():
         (KIMI_K2 | {"n_group": None, "topk_group": None}, 0, 0),
     ]:
         model = from_huggingface(config, "file")
-        assert (model.router_groups, model.router_group_topk) == (groups, reached), config[
-            "model_type"
-        ]
+        assert (model.router_groups, model.router_group_topk) == (groups, reached), config
 
 
 def test_keys_of_families_with_experts():

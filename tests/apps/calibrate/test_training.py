@@ -294,7 +294,11 @@ def test_columns_named_as_fields_change_the_specs_row_by_row(tmp_path):
 @pytest.mark.parametrize(
     ("column", "text", "message"),
     [
-        ("num_blocks", "many", "num_blocks: expected a whole number of at least 1 and of at most 100000, found 'many'"),
+        (
+            "num_blocks",
+            "many",
+            "num_blocks: expected a whole number of at least 1 and of at most 100000, found 'many'",
+        ),
         ("microbatch_size", "0", "microbatch_size: expected a whole number of at least 1"),
         ("training", "maybe", "training: expected true or false"),
         ("fusion", "some", "fusion: expected one of published, none, compile, max"),

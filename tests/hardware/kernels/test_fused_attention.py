@@ -85,9 +85,8 @@ def test_narrow_heads_are_filled_up_and_wide_ones_keep_the_share():
     assert wide == pytest.approx(4 * first)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "width", "value", "computed"),
-    [
+def test_narrower_values_are_filled_up_unless_the_kernel_knows_them():
+    for kernel, width, value, computed in [
         ("cudnn", 192, 128, (192, 128)),
         ("cudnn", 96, 64, (96, 64)),
         ("flash3", 192, 128, (192, 128)),
@@ -96,17 +95,19 @@ def test_narrow_heads_are_filled_up_and_wide_ones_keep_the_share():
         ("flash3", 128, 192, (192, 192)),
         ("flash2", 192, 128, (192, 192)),
         ("triton", 64, 256, (256, 256)),
-    ],
-)
-def test_narrower_values_are_filled_up_unless_the_kernel_knows_them(kernel, width, value, computed):
-    law = LAW | {"kernels": {kernel: LAW["kernels"]["flash3"]}, "default": kernel}
-    one = attention(np.array([131072.0]), 1024.0, width, value=value)
-    found, _ = times(inputs.system(system(law)), one, TYPE)
-    each = [
-        times(inputs.system(system(law)), attention(np.array([131072.0]), 1024.0, size), TYPE)[0]
-        for size in computed
-    ]
-    np.testing.assert_allclose(found, (each[0] + each[1]) / 2, rtol=1e-12)
+    ]:
+        law = LAW | {"kernels": {kernel: LAW["kernels"]["flash3"]}, "default": kernel}
+        one = attention(np.array([131072.0]), 1024.0, width, value=value)
+        found, _ = times(inputs.system(system(law)), one, TYPE)
+        each = [
+            times(inputs.system(system(law)), attention(np.array([131072.0]), 1024.0, size), TYPE)[
+                0
+            ]
+            for size in computed
+        ]
+        np.testing.assert_allclose(
+            found, (each[0] + each[1]) / 2, rtol=1e-12, err_msg=str((kernel, width))
+        )
 
 
 def test_a_pass_may_fill_narrower_values_up_in_a_kernel_that_knows_them():
@@ -213,9 +214,8 @@ def narrow(*shares):
     return {"kernels": {"flash3": one}}
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
+def test_constants_that_contradict_each_other_are_refused():
+    for change, text in [
         (
             {"default": "cudnn"},
             "default: expected one of its kernels: flash3, flash1, found 'cudnn'",
@@ -224,11 +224,9 @@ def narrow(*shares):
         (narrow([64, 0.3], [128, 0.9]), "at most 0.6, as wider heads take no less time, found 0.9"),
         (narrow([64, 0.3], [64, 0.3]), "expected more than the 64 before, found 64"),
         ({"kernels": {"flash9": LAW["kernels"]["flash3"]}}, "flash9"),
-    ],
-)
-def test_constants_that_contradict_each_other_are_refused(change, text):
-    with pytest.raises(SpecError, match=text):
-        inputs.system(system(LAW | change))
+    ]:
+        with pytest.raises(SpecError, match=text):
+            inputs.system(system(LAW | change))
 
 
 def test_a_slower_processor_takes_so_many_times_as_long():
