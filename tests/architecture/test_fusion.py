@@ -109,15 +109,15 @@ REGIONS = {
 }
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("region", REGIONS)
-def test_bytes_per_element_of_a_region(region, policy):
+def test_bytes_per_element_of_a_region(region):
     model, name, elements, expected = REGIONS[region]
-    layer = _layers(model, policy)[name]
-    weights = float(np.sum(layer.weight_bytes))
-    forward, backward = _moved(layer)
-    assert forward == expected[policy][0] * elements + weights
-    assert backward == expected[policy][1] * elements + weights
+    for policy in POLICIES:
+        layer = _layers(model, policy)[name]
+        weights = float(np.sum(layer.weight_bytes))
+        forward, backward = _moved(layer)
+        assert forward == expected[policy][0] * elements + weights, policy
+        assert backward == expected[policy][1] * elements + weights, policy
 
 
 @pytest.mark.parametrize(("policy", "held"), [("none", 4), ("compile", 2), ("max", 2)])

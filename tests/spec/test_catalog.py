@@ -50,25 +50,22 @@ def test_a_spec_is_named_after_its_file(tmp_path):
     assert inputs.model("megatron-1T").name == "megatron-1T"
 
 
-@pytest.mark.parametrize(
-    ("kind", "source", "hint"),
-    [
+def test_an_unknown_name_is_refused_with_the_nearest_one(monkeypatch, tmp_path):
+    for kind, source, hint in [
         ("model", "megatron-2T", "did you mean 'megatron-1T'?"),
         ("system", "8xH100", "the system alone: h100_80g_sxm; the number of processors is said"),
         ("system", "h100 x 8", "the system alone: h100_80g_sxm; the number of processors is said"),
         ("system", "a100_80g.json", "the catalog has it by name: a100_80g"),
         ("system", "somewhere/a100_80g", "the catalog has it by name"),
         ("execution", "zzz", "see: calculon catalog"),
-    ],
-)
-def test_an_unknown_name_is_refused_with_the_nearest_one(kind, source, hint, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SpecError) as error:
-        catalog.load(kind, source)
-    assert error.value.file == source
-    article = "an" if kind == "execution" else "a"
-    assert error.value.expected.startswith(f"{article} {kind} file")
-    assert hint in error.value.hint
+    ]:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(SpecError) as error:
+            catalog.load(kind, source)
+        assert error.value.file == source, (kind, source)
+        article = "an" if kind == "execution" else "a"
+        assert error.value.expected.startswith(f"{article} {kind} file"), (kind, source)
+        assert hint in error.value.hint, (kind, source)
 
 
 def test_a_file_in_the_working_folder_comes_before_the_catalog(monkeypatch, tmp_path):

@@ -1,7 +1,7 @@
 """The law of fused attention: its formula, its kernels by name, and that more work never takes less time."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from calculon.errors import SpecError
 from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
 from calculon.spec.named_values import ATTENTION_KERNELS
+from tests.draws import some
 from tests.hardware.kernels.layers import layer, times
 from tests.helpers import LLAMA_X64, document
 
@@ -135,45 +136,45 @@ def test_a_pass_may_fill_narrower_values_up_in_a_kernel_that_knows_them():
     assert filled[1] > known[1]
 
 
-@pytest.mark.parametrize("name", CATALOG)
-@pytest.mark.parametrize("kernel", ATTENTION_KERNELS)
-def test_wider_values_or_keys_never_take_less_time(name, kernel):
-    one = inputs.system(name)
-    law = one.rate("attention", TYPE).running(kernel)
-    changed = replace(one, ext=one.ext.with_rates({("attention", TYPE): law}))
+def passes_of(name, kernel):
+    """Return what tells the times of both passes of a kernel on a machine."""
+    machine = inputs.system(name)
+    law = machine.rate("attention", TYPE).running(kernel)
+    changed = replace(machine, ext=machine.ext.with_rates({("attention", TYPE): law}))
+
+    def passes(queries, keys, width, value=0):
+        one = attention(np.array([float(queries)]), keys, width, value=value)
+        return times(changed, one, TYPE)[0][:2]
+
+    return passes
+
+
+RUNNING = some(product(CATALOG, ATTENTION_KERNELS), 8)
+
+
+def test_wider_values_or_keys_never_take_less_time():
     widths = (16, 64, 96, 127, 128, 129, 160, 192, 193, 256)
-    table = [
-        [
-            times(changed, attention(np.array([1e6]), 2048.5, key, value=value), TYPE)[0][:2]
-            for value in widths
-        ]
-        for key in widths
-    ]
-    for axis in (0, 1):
-        assert (np.diff(np.array(table), axis=axis) >= -1e-12).all()
+    for case in RUNNING:
+        passes = passes_of(*case)
+        table = [[passes(1e6, 2048.5, key, value) for value in widths] for key in widths]
+        for axis in (0, 1):
+            assert (np.diff(np.array(table), axis=axis) >= -1e-12).all(), case
 
 
-@pytest.mark.parametrize("name", CATALOG)
-@pytest.mark.parametrize("kernel", ATTENTION_KERNELS)
-def test_more_queries_keys_or_wider_heads_never_take_less_time(name, kernel):
-    one = inputs.system(name)
-    law = one.rate("attention", TYPE).running(kernel)
-
-    changed = replace(one, ext=one.ext.with_rates({("attention", TYPE): law}))
-
-    def passes(queries, keys, width):
-        return times(changed, attention(np.array([float(queries)]), keys, width), TYPE)[0][:2]
-
+def test_more_queries_keys_or_wider_heads_never_take_less_time():
     plain = (4096, 1024.5, 128)
-    for i, sizes in enumerate(
-        (
-            (1, 100, 1e4, 1e5, 1e6),
-            (1.0, 64.5, 512.5, 4096.5, 1e6),
-            (16, 64, 65, 100, 128, 192, 256, 512),
-        )
-    ):
-        found = [passes(*(*plain[:i], size, *plain[i + 1 :])) for size in sizes]
-        assert all((after >= before * (1 - 1e-12)).all() for before, after in pairwise(found))
+    for case in RUNNING:
+        passes = passes_of(*case)
+        for i, sizes in enumerate(
+            (
+                (1, 100, 1e4, 1e5, 1e6),
+                (1.0, 64.5, 512.5, 4096.5, 1e6),
+                (16, 64, 65, 100, 128, 192, 256, 512),
+            )
+        ):
+            found = [passes(*(*plain[:i], size, *plain[i + 1 :])) for size in sizes]
+            slower = [(after >= before * (1 - 1e-12)).all() for before, after in pairwise(found)]
+            assert all(slower), case
 
 
 def test_an_execution_names_the_kernel_and_auto_is_the_default():
