@@ -21,7 +21,7 @@ from calculon.hardware.kernels.kernel import Shapes, Types
 from calculon.spec import catalog
 from calculon.spec.model import Model
 from tests.architecture.parameters_by_hand import block_parameters, counted_by_hand
-from tests.helpers import ROOT, document, layout_choice, sizes
+from tests.helpers import PLAIN, ROOT, document, layout_choice, sizes
 
 TOTALS = {
     "mixtral-8x7B": (46_702_792_704, 12.880, 12.749, 12.618),
@@ -74,21 +74,6 @@ MODULES = {
 HUB = {"glm-4.5": 358.3, "glm-4.5-air": 110.5, "deepseek-v3": 684.5}
 """Parameters of the weights on Hugging Face in 10^9: modules with copies of embedding and head."""
 
-MODEL = Model(
-    hidden=48,
-    feedforward=120,
-    seq_size=20,
-    attn_heads=4,
-    attn_size=10,
-    num_blocks=3,
-    kv_heads=2,
-    activation="swiglu",
-    norm="rmsnorm",
-    dropout=False,
-    num_experts=8,
-    experts_per_token=2,
-    expert_feedforward=72,
-)
 DENSE = Model(
     hidden=48,
     feedforward=72,
@@ -101,24 +86,15 @@ DENSE = Model(
     norm="rmsnorm",
     dropout=False,
 )
+MODEL = replace(DENSE, feedforward=120, num_experts=8, experts_per_token=2, expert_feedforward=72)
 SHARED = replace(MODEL, shared_feedforward=36, shared_gate=True)
 S, H, F, E, K = 20.0, 48.0, 72.0, 8.0, 2.0
 T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
 M = B * S
-EXECUTION = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+EXECUTION = PLAIN | {
     "edition": "corrected",
-    "preset": "published",
-    "num_procs": 1,
-    "tensor_par": 1,
-    "pipeline_par": 1,
-    "data_par": 1,
     "batch_size": 4,
     "microbatch_size": 4,
-    "activation_recompute": "none",
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-    "seq_par_ag_redo": False,
-    "fused_activation": False,
     "attn_impl": "flash",
 }
 

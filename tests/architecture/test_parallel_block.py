@@ -16,7 +16,7 @@ from calculon.spec import catalog
 from calculon.spec.model import Model
 from tests.architecture.parameters_by_hand import block_parameters, blocks_parameters
 from tests.draws import some
-from tests.helpers import block_choice, document, layout_choice, sizes
+from tests.helpers import PLAIN, block_choice, layout_choice, sizes
 
 MODEL = Model(
     hidden=48,
@@ -34,19 +34,7 @@ T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
 M, GROUPS = B * S, np.array([2.0, 1.0, 1.0])
 CORE = ["Multihead_Key_Query", "Multihead_SoftMax", "Multihead_DropOut", "Multihead_Attn"]
 HALVES = [*(f"AttnBlock_{name}" for name in CORE), "MlpBlock_GeLU"]
-EXECUTION = document("examples", "3072_t4_p64_d12_mbs4_full") | {
-    "edition": "corrected",
-    "preset": "published",
-    "num_procs": 1,
-    "tensor_par": 1,
-    "pipeline_par": 1,
-    "data_par": 1,
-    "batch_size": 1,
-    "microbatch_size": 1,
-    "activation_recompute": "none",
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-}
+EXECUTION = PLAIN | {"edition": "corrected"}
 
 
 def _block(model=MODEL, **changes):
@@ -124,9 +112,7 @@ def test_its_input_is_gathered_again_or_stored(recompute):
 
 def _chosen(recompute):
     changes = {"tensor_par_comm_type": "rs_ag", "activation_recompute": recompute}
-    return block_choice(
-        **changes, fused_activation=EXECUTION["fused_activation"], edition="corrected"
-    )
+    return block_choice(**changes, edition="corrected")
 
 
 # -- every model of the catalog, in sequence and side by side ----------------------------------------------------------
