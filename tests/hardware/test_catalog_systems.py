@@ -30,81 +30,63 @@ SECTIONS = ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks", "
 DENSE, SPARSE, BOTH_DIRECTIONS = 1, 1 / 2, 1 / 2
 """How vendors print rates: of dense matrices or twice that, and of links in both directions together."""
 
+# NVIDIA V100 datasheet, 2018; DGX-1 whitepaper, 2017: 4 ports of 100 Gb/s for 8 GPUs.
+V100 = {
+    "float16": 125 * DENSE,
+    "float32": 15.7,
+    "vector": {"float16": 2 * 15.7, "float32": 15.7},
+    "GB": 32,
+    "GBps": 900,
+    "nvlink": 300 * BOTH_DIRECTIONS,
+    "gigabits": 4 * 100 / 8,
+    "pcie": 8,
+}
+# NVIDIA A100 datasheet, 2020, and whitepaper, 2020; DGX A100 datasheet, 2020: 8 ports of 200 Gb/s for 8 GPUs.
+A100 = {
+    "float16": 624 * SPARSE,
+    "bfloat16": 624 * SPARSE,
+    "float32": 19.5,
+    "vector": {"float16": 4 * 19.5, "bfloat16": 2 * 19.5, "float32": 19.5},
+    "GB": 40,
+    "GBps": 1555,
+    "nvlink": 600 * BOTH_DIRECTIONS,
+    "gigabits": 200,
+    "pcie": 16,
+}
+# NVIDIA H100 datasheet, 2023; DGX H100 datasheet, 2022: 8 ports of 400 Gb/s for 8 GPUs.
+H100 = {
+    "float8": 3958 * SPARSE,
+    "float16": 1979 * SPARSE,
+    "bfloat16": 1979 * SPARSE,
+    "float32": 67,
+    "vector": {"float8": 2 * 67, "float16": 2 * 67, "bfloat16": 2 * 67, "float32": 67},
+    "GB": 80,
+    "GBps": 3350,
+    "nvlink": 900 * BOTH_DIRECTIONS,
+    "gigabits": 400,
+    "pcie": 32,
+}
+# NVIDIA Blackwell technical brief (HGX B200), 2024; DGX B200 datasheet, 2024: of 8 GPUs.
+B200 = {
+    "float8": 9000 * SPARSE,
+    "float16": 4500 * SPARSE,
+    "bfloat16": 4500 * SPARSE,
+    "float32": 75,
+    "vector": {"float8": 2 * 75, "float16": 2 * 75, "bfloat16": 2 * 75, "float32": 75},
+    "GB": 1440 / 8,
+    "GBps": 64000 / 8,
+    "nvlink": 14400 / 8 * BOTH_DIRECTIONS,
+    "gigabits": 400,
+    "pcie": 32,
+}
 FIGURES = {
-    # NVIDIA V100 datasheet, 2018; DGX-1 whitepaper, 2017: 4 ports of 100 Gb/s for 8 GPUs.
-    "v100_sxm2_32g": {
-        "float16": 125 * DENSE,
-        "float32": 15.7,
-        "vector": {"float16": 2 * 15.7, "float32": 15.7},
-        "GB": 32,
-        "GBps": 900,
-        "nvlink": 300 * BOTH_DIRECTIONS,
-        "gigabits": 4 * 100 / 8,
-        "pcie": 8,
-    },
-    # NVIDIA A100 datasheet, 2020, and whitepaper, 2020; DGX A100 datasheet, 2020: 8 ports of 200 Gb/s for 8 GPUs.
-    "a100_40g_sxm": {
-        "float16": 624 * SPARSE,
-        "bfloat16": 624 * SPARSE,
-        "float32": 19.5,
-        "vector": {"float16": 4 * 19.5, "bfloat16": 2 * 19.5, "float32": 19.5},
-        "GB": 40,
-        "GBps": 1555,
-        "nvlink": 600 * BOTH_DIRECTIONS,
-        "gigabits": 200,
-        "pcie": 16,
-    },
-    # NVIDIA A100 datasheet, 2021; the rest as above.
-    "a100_80g_sxm": {
-        "float16": 624 * SPARSE,
-        "bfloat16": 624 * SPARSE,
-        "float32": 19.5,
-        "vector": {"float16": 4 * 19.5, "bfloat16": 2 * 19.5, "float32": 19.5},
-        "GB": 80,
-        "GBps": 2039,
-        "nvlink": 600 * BOTH_DIRECTIONS,
-        "gigabits": 200,
-        "pcie": 16,
-    },
-    # NVIDIA H100 datasheet, 2023; DGX H100 datasheet, 2022: 8 ports of 400 Gb/s for 8 GPUs.
-    "h100_80g_sxm": {
-        "float8": 3958 * SPARSE,
-        "float16": 1979 * SPARSE,
-        "bfloat16": 1979 * SPARSE,
-        "float32": 67,
-        "vector": {"float8": 2 * 67, "float16": 2 * 67, "bfloat16": 2 * 67, "float32": 67},
-        "GB": 80,
-        "GBps": 3350,
-        "nvlink": 900 * BOTH_DIRECTIONS,
-        "gigabits": 400,
-        "pcie": 32,
-    },
-    # NVIDIA H200 datasheet, 2024; DGX H200 datasheet, 2024.
-    "h200_141g_sxm": {
-        "float8": 3958 * SPARSE,
-        "float16": 1979 * SPARSE,
-        "bfloat16": 1979 * SPARSE,
-        "float32": 67,
-        "vector": {"float8": 2 * 67, "float16": 2 * 67, "bfloat16": 2 * 67, "float32": 67},
-        "GB": 141,
-        "GBps": 4800,
-        "nvlink": 900 * BOTH_DIRECTIONS,
-        "gigabits": 400,
-        "pcie": 32,
-    },
-    # NVIDIA Blackwell technical brief (HGX B200), 2024; DGX B200 datasheet, 2024: of 8 GPUs.
-    "b200_sxm": {
-        "float8": 9000 * SPARSE,
-        "float16": 4500 * SPARSE,
-        "bfloat16": 4500 * SPARSE,
-        "float32": 75,
-        "vector": {"float8": 2 * 75, "float16": 2 * 75, "bfloat16": 2 * 75, "float32": 75},
-        "GB": 1440 / 8,
-        "GBps": 64000 / 8,
-        "nvlink": 14400 / 8 * BOTH_DIRECTIONS,
-        "gigabits": 400,
-        "pcie": 32,
-    },
+    "v100_sxm2_32g": V100,
+    "a100_40g_sxm": A100,
+    "a100_80g_sxm": A100 | {"GB": 80, "GBps": 2039},  # NVIDIA A100 datasheet, 2021
+    "h100_80g_sxm": H100,
+    # NVIDIA H200 datasheet, 2024; DGX H200 datasheet, 2024
+    "h200_141g_sxm": H100 | {"GB": 141, "GBps": 4800},
+    "b200_sxm": B200,
 }
 
 BEST_MATMUL = {
