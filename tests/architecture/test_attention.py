@@ -44,10 +44,8 @@ def test_mean_keys_are_what_the_causal_mask_lets_through():
     for length in [1, 2, 7, 64]:
         for window in [0, 1, 2, 6, 7, 8, 100]:
             model = replace(MODEL, seq_size=length, sliding_window=window)
-            assert _mean_keys(model) == pytest.approx(_mask(model).sum(axis=1).mean(), rel=1e-14), (
-                length,
-                window,
-            )
+            expected = _mask(model).sum(axis=1).mean()
+            assert _mean_keys(model) == pytest.approx(expected, rel=1e-14), (length, window)
 
 
 @pytest.mark.parametrize(("window", "keys"), [(0, 20), (6, 6), (20, 20), (99, 20)])

@@ -148,10 +148,8 @@ def test_windows_that_restart_are_sequences_of_their_own():
             starts = range(0, length, window)
             sizes = [min(window, length - start) for start in starts]
             pairs = sum(n * (n + 1) / 2 if causal else n * n for n in sizes)
-            assert float(mean_keys(model, length)) == pytest.approx(pairs / length, rel=1e-14), (
-                length,
-                window,
-            )
+            found = float(mean_keys(model, length))
+            assert found == pytest.approx(pairs / length, rel=1e-14), (length, window)
 
 
 def test_windows_that_restart_need_a_window():

@@ -52,10 +52,8 @@ def test_keys_are_those_of_the_own_document():
         for causal in [True, False]:
             model = replace(MODEL, causal=causal)
             found = _keys(model, _share(documents))
-            assert found == pytest.approx(_attended(model, documents), rel=1e-13), (
-                documents,
-                causal,
-            )
+            seen = _attended(model, documents)
+            assert found == pytest.approx(seen, rel=1e-13), (documents, causal)
 
 
 def test_with_windows_equal_documents_are_exact_and_others_see_at_most_as_much():

@@ -99,10 +99,8 @@ def test_half_of_an_all_to_all_passes_the_middle_of_a_row():
     ]:
         found = time_of(SYSTEM, "all_to_all", place(SYSTEM, ranks), "torus", SIZE)
         steps = int(Torus(sides=Sides((SIDE, SIDE))).hops(np.array(ranks)))
-        assert found == pytest.approx(HOP + steps * HOP + SIZE * middle / (LINK * SHARE)), (
-            ranks,
-            middle,
-        )
+        expected = HOP + steps * HOP + SIZE * middle / (LINK * SHARE)
+        assert found == pytest.approx(expected), (ranks, middle)
 
 
 def test_a_transfer_goes_over_one_link():

@@ -70,8 +70,8 @@ OTHERS = (*OF_EXPERTS, "linear_attention")  # a share of the peak
 
 
 def test_without_a_statement_the_curve_of_the_engine_counts(plain):
-    for kind in [kind for kind in KINDS if kind not in OTHERS]:
-        flops = np.array([1e6, 1e9, 1e12])
+    flops = np.array([1e6, 1e9, 1e12])
+    for kind in sorted({*KINDS} - {*OTHERS}):
         engine = plain.vector[TYPE] if ENGINES[kind] == "vector" else plain.matrix[TYPE]
         arithmetic, memory = times(plain, layer(kind, tuple(flops)), TYPE)
         np.testing.assert_array_equal(arithmetic, engine.time(flops), err_msg=f"{kind}")
