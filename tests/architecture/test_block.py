@@ -135,19 +135,19 @@ def test_full_recompute_repeats_every_layer_and_every_collective(overlap):
     assert _flagged("recompute", **changes) == set(block) - alone
 
 
-@pytest.mark.parametrize(
-    ("recompute", "redo"),
-    [*itertools.product(("none", "attn_only"), (False, True)), ("full", False)],
-)
-def test_what_shares_a_buffer_is_never_stored_twice(recompute, redo):
-    for overlap, comm in itertools.product(("none", "ring"), ("ar", "rs_ag")):
-        changes = {
-            "activation_recompute": recompute,
-            "seq_par_ag_redo": redo,
-            "tensor_par_overlap": overlap,
-            "tensor_par_comm_type": comm,
-        }
-        block = _block(**changes)
-        shared = {name for name, layer in block.items() if layer.flags.shares_activation}
-        assert shared
-        assert shared <= _flagged("drops_activation", **changes)
+def test_what_shares_a_buffer_is_never_stored_twice():
+    for recompute, redo in [
+        *itertools.product(("none", "attn_only"), (False, True)),
+        ("full", False),
+    ]:
+        for overlap, comm in itertools.product(("none", "ring"), ("ar", "rs_ag")):
+            changes = {
+                "activation_recompute": recompute,
+                "seq_par_ag_redo": redo,
+                "tensor_par_overlap": overlap,
+                "tensor_par_comm_type": comm,
+            }
+            block = _block(**changes)
+            shared = {name for name, layer in block.items() if layer.flags.shares_activation}
+            assert shared, (recompute, redo)
+            assert shared <= _flagged("drops_activation", **changes), (recompute, redo)

@@ -72,9 +72,8 @@ SMALL = replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("leading", "every", "experts"),
-    [
+def test_the_last_block_of_each_group_after_the_leading_dense_ones_has_the_experts():
+    for leading, every, experts in [
         (0, 1, [0, 1, 2, 3, 4, 5, 6, 7]),
         (3, 1, [3, 4, 5, 6, 7]),
         (0, 2, [1, 3, 5, 7]),
@@ -82,18 +81,17 @@ SMALL = replace(
         (1, 3, [3, 6]),
         (7, 1, [7]),
         (0, 8, [7]),
-    ],
-)
-def test_the_last_block_of_each_group_after_the_leading_dense_ones_has_the_experts(
-    leading, every, experts
-):
-    model = replace(SMALL, first_k_dense=leading, moe_layer_freq=every)
-    assert [i for i in range(8) if model.expert_block(i)] == experts
-    kinds = kinds_by_block(model)
-    assert [i for i, kind in enumerate(kinds) if kind.experts] == experts or not kinds
-    assert {kind.name: kind.count for kind in kinds_of_block(model)} == (
-        {"dense": 8 - len(experts), "experts": len(experts)} if kinds else {"block": 8}
-    )
+    ]:
+        model = replace(SMALL, first_k_dense=leading, moe_layer_freq=every)
+        assert [i for i in range(8) if model.expert_block(i)] == experts, (leading, every)
+        kinds = kinds_by_block(model)
+        assert [i for i, kind in enumerate(kinds) if kind.experts] == experts or not kinds, (
+            leading,
+            every,
+        )
+        assert {kind.name: kind.count for kind in kinds_of_block(model)} == (
+            {"dense": 8 - len(experts), "experts": len(experts)} if kinds else {"block": 8}
+        ), (leading, every)
 
 
 @pytest.mark.parametrize(
@@ -143,14 +141,15 @@ def test_windows_beside_experts_are_kinds_of_their_own():
     )
 
 
-@pytest.mark.parametrize(("length", "window"), [(8192, 2048), (8192, 3000), (100, 100), (100, 300)])
-@pytest.mark.parametrize("causal", [True, False])
-def test_windows_that_restart_are_sequences_of_their_own(length, window, causal):
-    model = replace(MAVERICK, sliding_window=window, chunked_window=True, causal=causal)
-    starts = range(0, length, window)
-    sizes = [min(window, length - start) for start in starts]
-    pairs = sum(n * (n + 1) / 2 if causal else n * n for n in sizes)
-    assert float(mean_keys(model, length)) == pytest.approx(pairs / length, rel=1e-14)
+def test_windows_that_restart_are_sequences_of_their_own():
+    for length, window in [(8192, 2048), (8192, 3000), (100, 100), (100, 300)]:
+        for causal in [True, False]:
+            model = replace(MAVERICK, sliding_window=window, chunked_window=True, causal=causal)
+            starts = range(0, length, window)
+            sizes = [min(window, length - start) for start in starts]
+            pairs = sum(n * (n + 1) / 2 if causal else n * n for n in sizes)
+            found = float(mean_keys(model, length))
+            assert found == pytest.approx(pairs / length, rel=1e-14), (length, window)
 
 
 def test_windows_that_restart_need_a_window():

@@ -28,20 +28,16 @@ def _ends(layers, model=MODEL, **changes):
     return {layer.name: layer for layer in layers(shape)}
 
 
-@pytest.mark.parametrize(
-    ("changes", "more"),
-    [
+def test_an_embedding_is_a_lookup_and_its_reduction():
+    for changes, more in [
         ({}, ["Embedding_DropOut"]),
         ({"dropout": False}, []),
         ({"positions": 9}, ["Embedding_Positions", "Embedding_DropOut"]),
         ({"embedding_norm": True}, ["Embedding_LayerNorm", "Embedding_DropOut"]),
         ({"embedding_norm": True, "norm": "rmsnorm", "dropout": False}, ["Embedding_RMSNorm"]),
-    ],
-    ids=str,
-)
-def test_an_embedding_is_a_lookup_and_its_reduction(changes, more):
-    found = _ends(embedding_layers, replace(MODEL, **changes))
-    assert list(found) == ["Embedding", "Embedding_G", *more]
+    ]:
+        found = _ends(embedding_layers, replace(MODEL, **changes))
+        assert list(found) == ["Embedding", "Embedding_G", *more], (changes, more)
 
 
 def test_a_head_is_a_norm_a_product_and_the_loss():

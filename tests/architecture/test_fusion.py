@@ -109,15 +109,15 @@ REGIONS = {
 }
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("region", REGIONS)
-def test_bytes_per_element_of_a_region(region, policy):
+def test_bytes_per_element_of_a_region(region):
     model, name, elements, expected = REGIONS[region]
-    layer = _layers(model, policy)[name]
-    weights = float(np.sum(layer.weight_bytes))
-    forward, backward = _moved(layer)
-    assert forward == expected[policy][0] * elements + weights
-    assert backward == expected[policy][1] * elements + weights
+    for policy in POLICIES:
+        layer = _layers(model, policy)[name]
+        weights = float(np.sum(layer.weight_bytes))
+        forward, backward = _moved(layer)
+        assert forward == expected[policy][0] * elements + weights, policy
+        assert backward == expected[policy][1] * elements + weights, policy
 
 
 @pytest.mark.parametrize(("policy", "held"), [("none", 4), ("compile", 2), ("max", 2)])
@@ -153,12 +153,12 @@ def test_bytes_per_logit_of_the_loss(policy, expected):
     )
 
 
-@pytest.mark.parametrize("policy", ["published", *POLICIES])
-@pytest.mark.parametrize("impl", ["megatron", "fused"])
-def test_a_loss_that_is_asked_for_moves_its_own(policy, impl):
-    moved = {"megatron": (6 + 32, 8 + 6), "fused": (4, 4)}[impl]
-    layer = _layers(MODEL, policy, head_layers, ce_impl=impl)["Head_Loss"]
-    assert _moved(layer) == tuple(each * T * V for each in moved)
+def test_a_loss_that_is_asked_for_moves_its_own():
+    for policy in ["published", *POLICIES]:
+        for impl in ["megatron", "fused"]:
+            moved = {"megatron": (6 + 32, 8 + 6), "fused": (4, 4)}[impl]
+            layer = _layers(MODEL, policy, head_layers, ce_impl=impl)["Head_Loss"]
+            assert _moved(layer) == tuple(each * T * V for each in moved), (policy, impl)
 
 
 @pytest.mark.parametrize("policy", ["published", *POLICIES])
@@ -254,8 +254,10 @@ def test_the_loss_is_compiled_where_that_is_said(scope, like):
     assert _moved(found["Head_LayerNorm"]) == _moved(norm)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(("datatype", "moved"), [("bfloat16", 6 + 8 + 6), ("float32", 8)])
-def test_complex_rotary_embeddings_are_widened_multiplied_and_narrowed(policy, datatype, moved):
-    found = _layers(GATED, policy, rotary_impl="complex", datatype=datatype)["AttnBlock_Rotary"]
-    assert _moved(found) == (moved * 2 * T * H, moved * 2 * T * H)
+def test_complex_rotary_embeddings_are_widened_multiplied_and_narrowed():
+    for policy in POLICIES:
+        for datatype, moved in [("bfloat16", 6 + 8 + 6), ("float32", 8)]:
+            found = _layers(GATED, policy, rotary_impl="complex", datatype=datatype)[
+                "AttnBlock_Rotary"
+            ]
+            assert _moved(found) == (moved * 2 * T * H, moved * 2 * T * H), (policy, datatype)

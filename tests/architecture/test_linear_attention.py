@@ -263,9 +263,8 @@ def test_heads_are_exchanged_for_parts_of_sequences():
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "wanted"),
-    [
+def test_contradictions_are_named():
+    for changes, field, wanted in [
         ({"linear_key_heads": 2}, "linear_key_heads", "0, since linear_attention is none"),
         ({"linear_attention": "mamba2"}, "ssm_heads", "at least 1"),
         (DELTA | {"linear_value_heads": 6}, "linear_value_heads", "a multiple of linear_key_heads"),
@@ -290,17 +289,14 @@ def test_heads_are_exchanged_for_parts_of_sequences():
             "mtp_layers",
             "0, since layer_pattern has no letter",
         ),
-    ],
-)
-def test_contradictions_are_named(changes, field, wanted):
-    with pytest.raises(SpecError, match=wanted) as caught:
-        replace(PLAIN, **changes)
-    assert field in [problem.field for problem in caught.value.problems]
+    ]:
+        with pytest.raises(SpecError, match=wanted) as caught:
+            replace(PLAIN, **changes)
+        assert field in [problem.field for problem in caught.value.problems], (changes, field)
 
 
-@pytest.mark.parametrize(
-    ("fields", "changes", "reason"),
-    [
+def test_what_cannot_be_run_is_refused_by_a_rule():
+    for fields, changes, reason in [
         (DELTA, {"tensor_par": 8, "data_par": 1}, "linear_heads_split"),
         (
             MAMBA | {"ssm_heads": 12, "ssm_groups": 3},
@@ -315,12 +311,10 @@ def test_contradictions_are_named(changes, field, wanted):
         ),
         (DELTA, {"recompute_modules": "ops"}, "modules_of_model"),
         (MAMBA, {"recompute_modules": "gdn_norm_out"}, "modules_of_model"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_by_a_rule(fields, changes, reason):
-    plan = calculon.Plan.from_records([_whole(EXECUTION | {"microbatch_size": 1} | changes)])
-    found = calculon.evaluate(replace(PLAIN, **fields), "a100_80g", plan)
-    assert found.reason[0] == reason
+    ]:
+        plan = calculon.Plan.from_records([_whole(EXECUTION | {"microbatch_size": 1} | changes)])
+        found = calculon.evaluate(replace(PLAIN, **fields), "a100_80g", plan)
+        assert found.reason[0] == reason, (fields, changes)
 
 
 def _whole(row):

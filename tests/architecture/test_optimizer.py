@@ -43,40 +43,40 @@ def test_every_optimizer_that_an_execution_may_name_is_in_the_table():
     assert tuple(OPTIMIZERS) == named_values.OPTIMIZERS
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "flops"),
-    [
+def test_elementwise_flops_of_the_parameters_of_a_shard():
+    for optimizer, flops in [
         ("adam", 11),
         ("adam_8bit", 20),
         ("lion", 5),
         ("sgd_momentum", 4),
         ("sgd", 2),
         ("adafactor", 8),
-    ],
-)
-def test_elementwise_flops_of_the_parameters_of_a_shard(optimizer, flops):
-    found = optimizer_flops(Parameters(WEIGHTS), _choice(optimizer=optimizer), SHARDS)
-    np.testing.assert_array_equal(found, WEIGHTS / SHARDS * flops)
+    ]:
+        found = optimizer_flops(Parameters(WEIGHTS), _choice(optimizer=optimizer), SHARDS)
+        np.testing.assert_array_equal(
+            found, WEIGHTS / SHARDS * flops, err_msg=str((optimizer, flops))
+        )
 
 
-@pytest.mark.parametrize(("datatype", "master"), [("float8", 4), ("float16", 4), ("float32", 0)])
-@pytest.mark.parametrize(
-    ("changes", "moments"),
-    [
-        ({}, 4 + 4),
-        ({"optimizer_state_dtype": "bfloat16"}, 2 + 2),
-        ({"optimizer": "adam_8bit"}, 2 * (1 + 4 / 256)),
-        ({"optimizer": "lion"}, 4),
-        ({"optimizer": "sgd_momentum"}, 4),
-        ({"optimizer": "sgd_momentum", "optimizer_state_dtype": "bfloat16"}, 2),
-        ({"optimizer": "sgd"}, 0),
-    ],
-    ids=str,
-)
-def test_moments_and_a_master_copy_of_small_weights(datatype, master, changes, moments):
-    choice = _choice(datatype=datatype, **changes)
-    found = state_bytes(Parameters(WEIGHTS), choice, SHARDS)
-    np.testing.assert_allclose(found, (moments + master) * WEIGHTS / SHARDS, rtol=1e-15)
+def test_moments_and_a_master_copy_of_small_weights():
+    for datatype, master in [("float8", 4), ("float16", 4), ("float32", 0)]:
+        for changes, moments in [
+            ({}, 4 + 4),
+            ({"optimizer_state_dtype": "bfloat16"}, 2 + 2),
+            ({"optimizer": "adam_8bit"}, 2 * (1 + 4 / 256)),
+            ({"optimizer": "lion"}, 4),
+            ({"optimizer": "sgd_momentum"}, 4),
+            ({"optimizer": "sgd_momentum", "optimizer_state_dtype": "bfloat16"}, 2),
+            ({"optimizer": "sgd"}, 0),
+        ]:
+            choice = _choice(datatype=datatype, **changes)
+            found = state_bytes(Parameters(WEIGHTS), choice, SHARDS)
+            np.testing.assert_allclose(
+                found,
+                (moments + master) * WEIGHTS / SHARDS,
+                rtol=1e-15,
+                err_msg=str((datatype, master)),
+            )
 
 
 def test_adafactor_keeps_sums_of_rows_and_columns_and_moments_of_vectors():
@@ -123,39 +123,36 @@ def test_a_main_gradient_is_written_and_read_in_place_of_the_smaller_one():
 ADAM = 4 * (3 + 2 + 3 + 2 + 2 + 2 + 4)  # lerp, mul, addcmul, sqrt, div, add, addcdiv
 
 
-@pytest.mark.parametrize("impl", ["foreach", "loop"])
-@pytest.mark.parametrize(
-    ("changes", "each"),
-    [
-        ({}, ADAM),
-        ({"optimizer_state_dtype": "bfloat16"}, ADAM - 2 * (2 + 2 + 2 + 1 + 1)),
-        ({"optimizer": "adam_8bit"}, ADAM + 2 * 2 * (4 + 1 + 4 / 256)),
-        ({"optimizer": "lion"}, 4 * (3 + 2 + 3 + 3)),
-        ({"optimizer": "sgd_momentum"}, 4 * (2 + 3 + 3)),
-        ({"optimizer": "sgd"}, 4 * 3),
-        ({"optimizer": "adafactor"}, 4 * (1 + 1 + 1 + 2 + 3 + 1 + 1 + 3)),
-        ({"grad_clip": True}, ADAM + 4 * (1 + 2)),
-        ({"datatype": "bfloat16"}, ADAM + 4 + 2),
-        ({"datatype": "bfloat16", "width": 2}, ADAM + (4 + 2) + (2 + 4)),
-        ({"datatype": "bfloat16", "width": 2, "main_grad": True}, ADAM + (4 + 2) + (2 + 4)),
-        ({"width": 2, "grad_clip": True}, ADAM + (2 + 4) + 2 * (1 + 2)),
-    ],
-    ids=str,
-)
-def test_bytes_of_operations_one_after_the_other(impl, changes, each):
-    parameters = Parameters(WEIGHTS[:, 1:])
-    fields = {"datatype": "float32"} | changes
-    found = _step(parameters, optimizer_impl=impl, **fields)
-    assert found == pytest.approx(each * 7.0, rel=1e-15)
+def test_bytes_of_operations_one_after_the_other():
+    for impl in ["foreach", "loop"]:
+        for changes, each in [
+            ({}, ADAM),
+            ({"optimizer_state_dtype": "bfloat16"}, ADAM - 2 * (2 + 2 + 2 + 1 + 1)),
+            ({"optimizer": "adam_8bit"}, ADAM + 2 * 2 * (4 + 1 + 4 / 256)),
+            ({"optimizer": "lion"}, 4 * (3 + 2 + 3 + 3)),
+            ({"optimizer": "sgd_momentum"}, 4 * (2 + 3 + 3)),
+            ({"optimizer": "sgd"}, 4 * 3),
+            ({"optimizer": "adafactor"}, 4 * (1 + 1 + 1 + 2 + 3 + 1 + 1 + 3)),
+            ({"grad_clip": True}, ADAM + 4 * (1 + 2)),
+            ({"datatype": "bfloat16"}, ADAM + 4 + 2),
+            ({"datatype": "bfloat16", "width": 2}, ADAM + (4 + 2) + (2 + 4)),
+            ({"datatype": "bfloat16", "width": 2, "main_grad": True}, ADAM + (4 + 2) + (2 + 4)),
+            ({"width": 2, "grad_clip": True}, ADAM + (2 + 4) + 2 * (1 + 2)),
+        ]:
+            parameters = Parameters(WEIGHTS[:, 1:])
+            fields = {"datatype": "float32"} | changes
+            found = _step(parameters, optimizer_impl=impl, **fields)
+            assert found == pytest.approx(each * 7.0, rel=1e-15), (impl, changes)
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_operations_one_after_the_other_never_move_less_than_a_fused_step(optimizer):
-    large = 1e9
-    fused = _step(fused=large, optimizer=optimizer, grad_clip=True)
-    assert (
-        _step(fused=large, optimizer=optimizer, grad_clip=True, optimizer_impl="foreach") == fused
-    )
+def test_operations_one_after_the_other_never_move_less_than_a_fused_step():
+    for optimizer in OPTIMIZERS:
+        large = 1e9
+        fused = _step(fused=large, optimizer=optimizer, grad_clip=True)
+        assert (
+            _step(fused=large, optimizer=optimizer, grad_clip=True, optimizer_impl="foreach")
+            == fused
+        )
 
 
 def test_a_loop_launches_each_operation_for_each_weight_tensor():

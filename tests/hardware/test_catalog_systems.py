@@ -21,6 +21,9 @@ NAMES = (
     "h200_141g_sxm",
     "v100_sxm2_32g",
 )
+PUBLISHED_NAMES = ("a100_80e", "a100_80g", "h100_80g_nvl8")
+"""Files of the published tool, which stay as they are."""
+OWN_NAMES = sorted({*catalog.names("system")} - {*PUBLISHED_NAMES})
 PUBLISHED = {name: one for name, one in document("systems", "a100_80g").items() if name != "about"}
 SOURCES = (ROOT / "systems" / "measured" / "sources.csv").read_text()
 SECTIONS = ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks", "ext")
@@ -28,81 +31,63 @@ SECTIONS = ("matrix", "vector", "mem1", "mem2", "processing_mode", "networks", "
 DENSE, SPARSE, BOTH_DIRECTIONS = 1, 1 / 2, 1 / 2
 """How vendors print rates: of dense matrices or twice that, and of links in both directions together."""
 
+# NVIDIA V100 datasheet, 2018; DGX-1 whitepaper, 2017: 4 ports of 100 Gb/s for 8 GPUs.
+V100 = {
+    "float16": 125 * DENSE,
+    "float32": 15.7,
+    "vector": {"float16": 2 * 15.7, "float32": 15.7},
+    "GB": 32,
+    "GBps": 900,
+    "nvlink": 300 * BOTH_DIRECTIONS,
+    "gigabits": 4 * 100 / 8,
+    "pcie": 8,
+}
+# NVIDIA A100 datasheet, 2020, and whitepaper, 2020; DGX A100 datasheet, 2020: 8 ports of 200 Gb/s for 8 GPUs.
+A100 = {
+    "float16": 624 * SPARSE,
+    "bfloat16": 624 * SPARSE,
+    "float32": 19.5,
+    "vector": {"float16": 4 * 19.5, "bfloat16": 2 * 19.5, "float32": 19.5},
+    "GB": 40,
+    "GBps": 1555,
+    "nvlink": 600 * BOTH_DIRECTIONS,
+    "gigabits": 200,
+    "pcie": 16,
+}
+# NVIDIA H100 datasheet, 2023; DGX H100 datasheet, 2022: 8 ports of 400 Gb/s for 8 GPUs.
+H100 = {
+    "float8": 3958 * SPARSE,
+    "float16": 1979 * SPARSE,
+    "bfloat16": 1979 * SPARSE,
+    "float32": 67,
+    "vector": {"float8": 2 * 67, "float16": 2 * 67, "bfloat16": 2 * 67, "float32": 67},
+    "GB": 80,
+    "GBps": 3350,
+    "nvlink": 900 * BOTH_DIRECTIONS,
+    "gigabits": 400,
+    "pcie": 32,
+}
+# NVIDIA Blackwell technical brief (HGX B200), 2024; DGX B200 datasheet, 2024: of 8 GPUs.
+B200 = {
+    "float8": 9000 * SPARSE,
+    "float16": 4500 * SPARSE,
+    "bfloat16": 4500 * SPARSE,
+    "float32": 75,
+    "vector": {"float8": 2 * 75, "float16": 2 * 75, "bfloat16": 2 * 75, "float32": 75},
+    "GB": 1440 / 8,
+    "GBps": 64000 / 8,
+    "nvlink": 14400 / 8 * BOTH_DIRECTIONS,
+    "gigabits": 400,
+    "pcie": 32,
+}
 FIGURES = {
-    # NVIDIA V100 datasheet, 2018; DGX-1 whitepaper, 2017: 4 ports of 100 Gb/s for 8 GPUs.
-    "v100_sxm2_32g": {
-        "float16": 125 * DENSE,
-        "float32": 15.7,
-        "vector": {"float16": 2 * 15.7, "float32": 15.7},
-        "GB": 32,
-        "GBps": 900,
-        "nvlink": 300 * BOTH_DIRECTIONS,
-        "gigabits": 4 * 100 / 8,
-        "pcie": 8,
-    },
-    # NVIDIA A100 datasheet, 2020, and whitepaper, 2020; DGX A100 datasheet, 2020: 8 ports of 200 Gb/s for 8 GPUs.
-    "a100_40g_sxm": {
-        "float16": 624 * SPARSE,
-        "bfloat16": 624 * SPARSE,
-        "float32": 19.5,
-        "vector": {"float16": 4 * 19.5, "bfloat16": 2 * 19.5, "float32": 19.5},
-        "GB": 40,
-        "GBps": 1555,
-        "nvlink": 600 * BOTH_DIRECTIONS,
-        "gigabits": 200,
-        "pcie": 16,
-    },
-    # NVIDIA A100 datasheet, 2021; the rest as above.
-    "a100_80g_sxm": {
-        "float16": 624 * SPARSE,
-        "bfloat16": 624 * SPARSE,
-        "float32": 19.5,
-        "vector": {"float16": 4 * 19.5, "bfloat16": 2 * 19.5, "float32": 19.5},
-        "GB": 80,
-        "GBps": 2039,
-        "nvlink": 600 * BOTH_DIRECTIONS,
-        "gigabits": 200,
-        "pcie": 16,
-    },
-    # NVIDIA H100 datasheet, 2023; DGX H100 datasheet, 2022: 8 ports of 400 Gb/s for 8 GPUs.
-    "h100_80g_sxm": {
-        "float8": 3958 * SPARSE,
-        "float16": 1979 * SPARSE,
-        "bfloat16": 1979 * SPARSE,
-        "float32": 67,
-        "vector": {"float8": 2 * 67, "float16": 2 * 67, "bfloat16": 2 * 67, "float32": 67},
-        "GB": 80,
-        "GBps": 3350,
-        "nvlink": 900 * BOTH_DIRECTIONS,
-        "gigabits": 400,
-        "pcie": 32,
-    },
-    # NVIDIA H200 datasheet, 2024; DGX H200 datasheet, 2024.
-    "h200_141g_sxm": {
-        "float8": 3958 * SPARSE,
-        "float16": 1979 * SPARSE,
-        "bfloat16": 1979 * SPARSE,
-        "float32": 67,
-        "vector": {"float8": 2 * 67, "float16": 2 * 67, "bfloat16": 2 * 67, "float32": 67},
-        "GB": 141,
-        "GBps": 4800,
-        "nvlink": 900 * BOTH_DIRECTIONS,
-        "gigabits": 400,
-        "pcie": 32,
-    },
-    # NVIDIA Blackwell technical brief (HGX B200), 2024; DGX B200 datasheet, 2024: of 8 GPUs.
-    "b200_sxm": {
-        "float8": 9000 * SPARSE,
-        "float16": 4500 * SPARSE,
-        "bfloat16": 4500 * SPARSE,
-        "float32": 75,
-        "vector": {"float8": 2 * 75, "float16": 2 * 75, "bfloat16": 2 * 75, "float32": 75},
-        "GB": 1440 / 8,
-        "GBps": 64000 / 8,
-        "nvlink": 14400 / 8 * BOTH_DIRECTIONS,
-        "gigabits": 400,
-        "pcie": 32,
-    },
+    "v100_sxm2_32g": V100,
+    "a100_40g_sxm": A100,
+    "a100_80g_sxm": A100 | {"GB": 80, "GBps": 2039},  # NVIDIA A100 datasheet, 2021
+    "h100_80g_sxm": H100,
+    # NVIDIA H200 datasheet, 2024; DGX H200 datasheet, 2024
+    "h200_141g_sxm": H100 | {"GB": 141, "GBps": 4800},
+    "b200_sxm": B200,
 }
 
 BEST_MATMUL = {
@@ -132,32 +117,37 @@ def name(request):
     return request.param
 
 
-def test_a_file_is_read_without_a_warning(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        system = inputs.system(document("systems", name))
-    assert system.datatypes == tuple(system.matrix) == tuple(system.vector)
+def test_every_file_is_read_without_a_warning():
+    for name in OWN_NAMES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            system = inputs.system(name)
+        assert system.datatypes == tuple(system.matrix) == tuple(system.vector), name
+        assert len(system.ext.networks) == len(system.networks), name
 
 
-def test_published_sections_have_published_keys_only(name):
-    raw = document("systems", name)
-    assert list(raw) == [*PUBLISHED, "ext", "about"]
+def test_published_sections_have_published_keys_only():
     engine = list(PUBLISHED["matrix"]["float16"])
-    for kind in ("matrix", "vector"):
-        assert all(list(one) == engine for one in raw[kind].values())
-    for kind in ("mem1", "mem2"):
-        assert list(raw[kind]) == list(PUBLISHED[kind])
-    for network, published in zip(raw["networks"], PUBLISHED["networks"], strict=True):
-        assert list(network) == list(published)
-        assert list(network["ops"]) == list(published["ops"])
+    for name in NAMES:
+        raw = document("systems", name)
+        assert list(raw) == [*PUBLISHED, "ext", "about"], name
+        for kind in ("matrix", "vector"):
+            assert all(list(one) == engine for one in raw[kind].values()), name
+        for kind in ("mem1", "mem2"):
+            assert list(raw[kind]) == list(PUBLISHED[kind]), name
+        for network, published in zip(raw["networks"], PUBLISHED["networks"], strict=True):
+            assert list(network) == list(published), name
+            assert list(network["ops"]) == list(published["ops"]), name
 
 
-def test_rates_are_those_of_the_datasheets(name):
-    system, figures = inputs.system(name), FIGURES[name]
-    for datatype, engine in system.matrix.items():
-        assert engine.peak == pytest.approx(figures[datatype] * TERA, rel=1e-3)
-    found = {datatype: engine.peak / TERA for datatype, engine in system.vector.items()}
-    assert found == pytest.approx(figures["vector"])
+def test_rates_are_those_of_the_datasheets():
+    for name, figures in FIGURES.items():
+        system = inputs.system(name)
+        for datatype, engine in system.matrix.items():
+            rate = figures[datatype] * TERA
+            assert engine.peak == pytest.approx(rate, rel=1e-3), (name, datatype)
+        found = {datatype: engine.peak / TERA for datatype, engine in system.vector.items()}
+        assert found == pytest.approx(figures["vector"]), name
 
 
 def test_memories_and_links_are_those_of_the_datasheets(name):
@@ -211,20 +201,19 @@ def test_curves_step_at_the_same_durations(name):
                 assert any(threshold / engine[rate] == pytest.approx(s, rel=0.05) for s in steps)
 
 
-@pytest.mark.parametrize("network", [0, 1])
-def test_ring_collectives_move_what_a_ring_moves(name, network):
+def test_ring_collectives_move_what_a_ring_moves(name):
     fabric, size, peers = inputs.system(name).fabric, 1e9, 8
-    rate, latency = fabric.bandwidth[network], fabric.latency[network]
     share = size * (peers - 1) / peers
-    moved = {
-        operation: (fabric.time(network, operation, size, peers) - latency) * rate
-        for operation in ("reduce_scatter", "all_gather", "all_reduce")
-    }
-    switched = network == 0 and name in IN_SWITCHES
-    reduced = size * (1 + 1 / peers) if switched else 2 * share
-    assert moved == pytest.approx(
-        {"reduce_scatter": share, "all_gather": share, "all_reduce": reduced}
-    )
+    for network in (0, 1):
+        rate, latency = fabric.bandwidth[network], fabric.latency[network]
+        moved = {
+            operation: (fabric.time(network, operation, size, peers) - latency) * rate
+            for operation in ("reduce_scatter", "all_gather", "all_reduce")
+        }
+        switched = network == 0 and name in IN_SWITCHES
+        reduced = size * (1 + 1 / peers) if switched else 2 * share
+        expected = {"reduce_scatter": share, "all_gather": share, "all_reduce": reduced}
+        assert moved == pytest.approx(expected), network
 
 
 def test_a_pair_of_the_cube_mesh_has_two_of_six_links():
@@ -233,10 +222,11 @@ def test_a_pair_of_the_cube_mesh_has_two_of_six_links():
     assert time * fabric.bandwidth[0] == pytest.approx(6 / 2 * 1e9)
 
 
-def test_latency_of_a_step_is_that_of_nccl(name):
-    system = inputs.system(name)
-    assert [link.kind for link in system.ext.networks] == ["nvlink", "net"]
-    np.testing.assert_array_equal(system.fabric.step_latency, [3.4e-6, 14e-6])
+def test_latency_of_a_step_is_that_of_nccl():
+    for name in NAMES:
+        system = inputs.system(name)
+        assert [link.kind for link in system.ext.networks] == ["nvlink", "net"], name
+        np.testing.assert_array_equal(system.fabric.step_latency, [3.4e-6, 14e-6])
 
 
 def leaves(value, path=""):
@@ -258,36 +248,48 @@ def leaves(value, path=""):
         yield path
 
 
-def test_every_figure_has_a_source_or_is_assumed(name):
-    raw = document("systems", name)
-    sources, assumed = raw["about"]["sources"], raw["about"]["assumed"]
-    patterns = [*sources, *(p for line in assumed for p in line.partition(": ")[0].split(", "))]
-    figures = list(leaves({section: raw[section] for section in SECTIONS}))
-    told = {p: re.compile(re.escape(p).replace(r"\*", ".*")).fullmatch for p in patterns}
-    assert [
-        figure for figure in figures if not any(map(lambda f, x=figure: f(x), told.values()))
-    ] == []
-    assert [p for p, matches in told.items() if not any(map(matches, figures))] == []
+def patterns(about):
+    """Return the patterns of the figures of which a file says where they are from."""
+    assumed = [line.partition(": ")[0] for line in about.get("assumed", [])]
+    return [*about.get("sources", {}), *(one for line in assumed for one in line.split(", "))]
 
 
-@pytest.mark.parametrize("any_name", catalog.names("system"))
-def test_every_path_of_about_is_one_of_the_file(any_name):
-    raw, merged = document("systems", any_name), catalog.load("system", any_name)[1]
-    about = raw.get("about") or {}
-    lines = [line.partition(": ") for line in about.get("assumed", [])]
-    paths = [*about.get("sources", {}), *(p for line in lines for p in line[0].split(", "))]
-    sections = ({section: file.get(section, {}) for section in SECTIONS} for file in (merged, raw))
-    figures = [
-        path for file in sections for path in leaves(file)
-    ]  # with what an overlay takes away
-    wild = {p: re.compile(re.escape(p).replace(r"\*", ".*")).fullmatch for p in paths}
-    known = ["base", "everything else"] if "base" in raw else []
-    assert [p for p in paths if p not in known and not any(map(wild[p], figures))] == []
-    assert len(set(about.get("assumed", []))) == len(about.get("assumed", []))
+def matching(pattern):
+    """Return what says whether a path matches a pattern, in which a star is anything."""
+    return re.compile(re.escape(pattern).replace(r"\*", ".*")).fullmatch
 
 
-PUBLISHED_NAMES = ("a100_80e", "a100_80g", "h100_80g_nvl8")
-"""Files of the published tool, which stay as they are."""
+def without_source(raw):
+    """Return the figures of a file of which nobody says where they are from."""
+    told = [matching(pattern) for pattern in patterns(raw["about"])]
+    figures = leaves({section: raw[section] for section in SECTIONS if section in raw})
+    return [figure for figure in figures if not any(known(figure) for known in told)]
+
+
+def test_every_figure_has_a_source_or_is_assumed():
+    found = {name: without_source(document("systems", name)) for name in OWN_NAMES}
+    assert {name: figures for name, figures in found.items() if figures} == {}
+
+
+def test_every_path_of_about_is_one_of_the_file():
+    wrong = []
+    for name in catalog.names("system"):
+        raw, merged = document("systems", name), catalog.load("system", name)[1]
+        about = raw.get("about") or {}
+        figures = [  # with what an overlay takes away
+            path
+            for file in (merged, raw)
+            for path in leaves({section: file.get(section, {}) for section in SECTIONS})
+        ]
+        known = ["base", "everything else"] if "base" in raw else []
+        wrong += [
+            f"{name}: {pattern}"
+            for pattern in patterns(about)
+            if pattern not in known and not any(map(matching(pattern), figures))
+        ]
+        assumed = about.get("assumed", [])
+        assert len(set(assumed)) == len(assumed), name
+    assert not wrong
 
 
 def spelled(name):
@@ -295,11 +297,11 @@ def spelled(name):
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-@pytest.mark.parametrize("any_name", sorted({*catalog.names("system")} - {*PUBLISHED_NAMES}))
-def test_a_file_has_its_family_and_other_names(any_name):
-    about = document("systems", any_name)["about"]
-    assert about["family"].split()[0] in ("NVIDIA", "AMD", "Google", "Intel", "AWS")
-    assert about["aliases"]
+def test_files_have_their_family_and_other_names():
+    for name in OWN_NAMES:
+        about = document("systems", name)["about"]
+        assert about["family"].split()[0] in ("NVIDIA", "AMD", "Google", "Intel", "AWS"), name
+        assert about["aliases"], name
 
 
 def test_no_other_name_has_two_meanings():
@@ -313,24 +315,34 @@ def test_no_other_name_has_two_meanings():
     assert several == dict.fromkeys(("a100", "dgxa100", "hgxa100"), both)
 
 
-@pytest.mark.parametrize("any_name", catalog.names("system"))
-def test_fitted_parts_name_their_table_and_their_error(any_name):
-    about = document("systems", any_name).get("about") or {}
-    kernels = document("systems", any_name).get("ext", {}).get("kernels", {})
-    fitted = [kind for kind in kernels if kind != "batched_product"] if "kernels" in about else []
-    assumed = [line for line in about.get("assumed", []) if "no kernel was measured" in line]
-    for kind in fitted:
-        if any(line.startswith(f"ext.kernels.{kind}.*.kernels.*: ") for line in assumed):
-            continue
-        told = [text for path, text in about["sources"].items() if f"ext.kernels.{kind}." in path]
-        assert any(re.search(r"systems/measured/\w+\.csv", text) for text in told), kind
-    for text in about.get("sources", {}).values():
-        for table in re.findall(r"systems/measured/\w+\.csv", text):
-            assert (ROOT / table).is_file()
-        for source in re.findall(
-            r"\b(?:aic|vidur|liger|neusight|cudnn|simumax|superbench|fa)-\S+?(?=[,;)]|$)", text
-        ):
-            assert source in SOURCES
+TABLE = re.compile(r"systems/measured/\w+\.csv")
+SOURCE = re.compile(r"\b(?:aic|vidur|liger|neusight|cudnn|simumax|superbench|fa)-\S+?(?=[,;)]|$)")
+
+
+def test_fitted_parts_name_their_table():
+    wrong = []
+    for name in catalog.names("system"):
+        raw = document("systems", name)
+        about = raw.get("about") or {}
+        kernels = {*raw.get("ext", {}).get("kernels", {})} if "kernels" in about else set()
+        assumed = [line for line in about.get("assumed", []) if "no kernel was measured" in line]
+        for kind in kernels - {"batched_product"}:
+            if any(line.startswith(f"ext.kernels.{kind}.*.kernels.*: ") for line in assumed):
+                continue
+            told = [t for path, t in about["sources"].items() if f"ext.kernels.{kind}." in path]
+            if not any(map(TABLE.search, told)):
+                wrong.append(f"{name}: {kind} has no table")
+    assert not wrong
+
+
+def test_tables_and_sources_that_files_name_are_there():
+    for name in catalog.names("system"):
+        about = document("systems", name).get("about") or {}
+        for text in about.get("sources", {}).values():
+            for table in TABLE.findall(text):
+                assert (ROOT / table).is_file(), name
+            for source in SOURCE.findall(text):
+                assert source in SOURCES, name
 
 
 def test_pods_of_the_24k_cluster_have_the_nodes_of_the_h100():
@@ -339,21 +351,17 @@ def test_pods_of_the_24k_cluster_have_the_nodes_of_the_h100():
     assert pods["ext"]["networks"][0] == node["ext"]["networks"][0]
 
 
-def test_every_curve_is_called_assumed(name):
-    raw = document("systems", name)
-    assumed = [p for line in raw["about"]["assumed"] for p in line.partition(": ")[0].split(", ")]
-    for curve in (
-        "matrix.*.gflops_efficiency",
-        "vector.*.gflops_efficiency",
-        "mem1.MB_efficiency",
-        "mem2.MB_efficiency",
-        "processing_mode",
-        "networks[0].efficiency",
-        "networks[1].efficiency",
-    ):
-        assert curve in assumed
-    former = "ext.attention.*.efficiency"
-    assert "ext.kernels.attention.float32.*" in assumed or former in assumed
+def test_every_curve_is_called_assumed():
+    curves = {
+        *("matrix.*.gflops_efficiency", "vector.*.gflops_efficiency", "processing_mode"),
+        *("mem1.MB_efficiency", "mem2.MB_efficiency"),
+        *("networks[0].efficiency", "networks[1].efficiency"),
+    }
+    attention = {"ext.kernels.attention.float32.*", "ext.attention.*.efficiency"}
+    for name in NAMES:
+        assumed = set(patterns({"assumed": document("systems", name)["about"]["assumed"]}))
+        assert curves <= assumed, name
+        assert attention & assumed, name
 
 
 def test_additions_are_described(capsys, monkeypatch):

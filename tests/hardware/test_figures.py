@@ -8,6 +8,7 @@ from calculon import inputs
 from calculon.hardware.figures import figures_of, of_rows, with_figures
 from calculon.inputs import Changed
 from calculon.spec.catalog import names
+from tests.draws import some
 from tests.helpers import document
 
 SYSTEMS = ["a100_80g", "h100_80g_sxm", "gb200_nvl72", "tpu_v5p", "mi300x", "gcp_a3_mega"]
@@ -18,16 +19,17 @@ def system_numbers(system):
     return [(path, one.value, one.declaration.scale) for path, one in figures_of(system).items()]
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_each_figure_is_that_of_the_file(name):
-    system = inputs.system(name)
-    for path, figure in figures_of(system).items():
-        assert figure.path == path
-        assert figure.problem(figure.value) is None
-    everything = {path: figure.value for path, figure in figures_of(system).items()}
-    stated_again = inputs.system(Changed.of(name, everything))
-    assert figures_of(stated_again).keys() == everything.keys()
-    assert system_numbers(stated_again) == system_numbers(with_figures(system, everything))
+def test_each_figure_is_that_of_the_file():
+    for name in SYSTEMS:
+        system = inputs.system(name)
+        for path, figure in figures_of(system).items():
+            assert figure.path == path, name
+            assert figure.problem(figure.value) is None, name
+        everything = {path: figure.value for path, figure in figures_of(system).items()}
+        stated_again = inputs.system(Changed.of(name, everything))
+        assert figures_of(stated_again).keys() == everything.keys(), name
+        same = with_figures(system, everything)
+        assert system_numbers(stated_again) == system_numbers(same), name
 
 
 @pytest.mark.parametrize("name", ["a100_80g", "tpu_v5p"])
@@ -39,8 +41,8 @@ def test_systems_with_other_figures_are_those_of_changed_files(name):
         assert figures_of(with_figures(system, {path: half})) == figures_of(changed), path
 
 
-def test_every_system_of_the_catalog_states_its_engines_memories_and_networks():
-    for name in names("system"):
+def test_systems_of_the_catalog_state_their_engines_memories_and_networks():
+    for name in some(names("system"), 20):
         found = calculon.figures(name)
         assert {"mem1.GiB", "mem1.GBps", "mem2.GiB", "mem2.GBps"} <= found.keys()
         assert found["networks[0].bandwidth"].unit == "GB/s"

@@ -1,8 +1,5 @@
 """The overlays for other links: PCIe alone, Ethernet alone, pairs of H100 NVL, and 72 GB200 in a domain of NVLink."""
 
-import re
-import warnings
-
 import numpy as np
 import pytest
 
@@ -10,10 +7,15 @@ from calculon import inputs
 from calculon.hardware.collectives.algorithm_times import times
 from calculon.hardware.collectives.placement import place
 from calculon.spec import catalog
-from calculon.spec.files import read_document
 from calculon.units import GIB, GIGA, MIB, TERA
-from tests.hardware.test_catalog_systems import BOTH_DIRECTIONS, SPARSE, leaves
-from tests.helpers import ROOT, document
+from tests.hardware.test_catalog_systems import (
+    BOTH_DIRECTIONS,
+    SPARSE,
+    leaves,
+    matching,
+    patterns,
+)
+from tests.helpers import document
 
 NAMES = ("a100_80g_pcie", "a100_80g_ethernet", "h100_94g_nvl")
 OVERLAYS = tuple(one for one in catalog.names("system") if "base" in document("systems", one))
@@ -24,41 +26,26 @@ def pcie(gigatransfers):
     return 16 * gigatransfers * 128 / 130 / 8
 
 
-def raw(name):
-    return read_document(str(ROOT / "systems" / f"{name}.json"))
+def test_every_figure_that_is_stated_has_a_source_or_is_assumed():
+    for name in OVERLAYS:
+        stated = document("systems", name)
+        about = stated.pop("about")
+        assert stated.pop("base")
+        told = {pattern: matching(pattern) for pattern in patterns(about)}
+        figures = list(leaves(stated))
+        without = [f for f in figures if not any(matches(f) for matches in told.values())]
+        assert (name, without) == (name, [])
+        unused = {p for p, matches in told.items() if not any(map(matches, figures))}
+        assert unused <= {"base", "everything else"}, name
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_a_file_is_read_without_a_warning(name):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        system = inputs.system(name)
-    assert len(system.ext.networks) == len(system.networks)
-
-
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_every_figure_that_is_stated_has_a_source_or_is_assumed(name):
-    stated = raw(name)
-    about = stated.pop("about")
-    assert stated.pop("base")
-    patterns = [
-        *about["sources"],
-        *(p for line in about["assumed"] for p in line.partition(": ")[0].split(", ")),
-    ]
-    told = {p: re.compile(re.escape(p).replace(r"\*", ".*")).fullmatch for p in patterns}
-    figures = list(leaves(stated))
-    assert [f for f in figures if not any(matches(f) for matches in told.values())] == []
-    unused = {p for p, matches in told.items() if not any(map(matches, figures))}
-    assert unused <= {"base", "everything else"}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_collectives_move_what_a_ring_moves(name):
-    for network in inputs.system(name).networks:
-        ops = network.ops
-        assert (ops.all_reduce.scalar, ops.all_reduce.offset) == (2, -1)
-        assert ops.all_gather == ops.reduce_scatter
-        assert (ops.all_gather.scalar, ops.all_gather.offset) == (1, -1)
+def test_collectives_move_what_a_ring_moves():
+    for name in NAMES:
+        for network in inputs.system(name).networks:
+            ops = network.ops
+            assert (ops.all_reduce.scalar, ops.all_reduce.offset) == (2, -1), name
+            assert ops.all_gather == ops.reduce_scatter, name
+            assert (ops.all_gather.scalar, ops.all_gather.offset) == (1, -1), name
 
 
 def test_a_card_without_nvlink_has_its_pcie_slot():

@@ -58,9 +58,8 @@ def test_ways_to_pay_are_those_stated():
     assert with_ext(price={"on_demand": RENT}).ext.price.kinds == ("on_demand",)
 
 
-@pytest.mark.parametrize(
-    ("ext", "message"),
-    [
+def test_what_is_wrong_is_named():
+    for ext, message in [
         ({"price": {"on_demand": RENT | {"usd": 0}}}, r"ext\.price\.on_demand\.usd: .*above 0"),
         ({"price": {"on_demand": {"usd": 2}}}, r"ext\.price\.on_demand\.source: .*missing"),
         (
@@ -79,11 +78,9 @@ def test_ways_to_pay_are_those_stated():
             {"power": POWER | {"idle": 90, "load": 600, "spin": 610}},
             r"ext\.power\.load: .*at least spin=610 W",
         ),
-    ],
-)
-def test_what_is_wrong_is_named(ext, message):
-    with pytest.raises(calculon.SpecError, match=message):
-        with_ext(**ext)
+    ]:
+        with pytest.raises(calculon.SpecError, match=message):
+            with_ext(**ext)
 
 
 def test_they_are_described(capsys):
@@ -119,15 +116,19 @@ def test_the_power_of_every_system_is_known_or_a_reason_why_not():
     assert without == set(NO_TDP)
 
 
-@pytest.mark.parametrize("name", catalog.names("system"))
-def test_every_price_has_a_source_and_a_date(name):
-    for kind, stated in extension(name).get("price", {}).items():
-        assert stated["usd"] > 0
-        assert stated["source"]
-        assert re.match(r"20\d\d", stated["date"])
-        if total := TOTAL.fullmatch(stated["source"]):
-            whole = stated["usd"] * int(total["processors"])
-            assert whole == pytest.approx(float(total["usd"]), rel=1e-4), kind
+def test_every_price_has_a_source_and_a_date():
+    stated = [
+        (name, kind, price)
+        for name in catalog.names("system")
+        for kind, price in extension(name).get("price", {}).items()
+    ]
+    for name, kind, price in stated:
+        assert price["usd"] > 0, (name, kind)
+        assert price["source"], (name, kind)
+        assert re.match(r"20\d\d", price["date"]), (name, kind)
+        if total := TOTAL.fullmatch(price["source"]):
+            whole = price["usd"] * int(total["processors"])
+            assert whole == pytest.approx(float(total["usd"]), rel=1e-4), (name, kind)
 
 
 def test_no_price_is_that_of_another_processor():

@@ -107,8 +107,11 @@ def test_three_files_make_a_further_axis(package):
     ("files", "words"),
     [
         (["spec/axes.py"], "fields of AXES"),
-        (["spec/execution_fields/sequence_fields.py"], "fields of AXES"),
-        (["architecture/attention.py"], "KeyError: 'xp'"),
+        pytest.param(
+            *(["spec/execution_fields/sequence_fields.py"], "fields of AXES"),
+            marks=pytest.mark.large,
+        ),
+        pytest.param(["architecture/attention.py"], "KeyError: 'xp'", marks=pytest.mark.large),
     ],
 )
 def test_a_part_of_it_fails_loudly(package, files, words):

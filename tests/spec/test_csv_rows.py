@@ -16,11 +16,11 @@ def test_lines_have_their_cells_and_places(tmp_path):
     assert str(second.refuse("b", "more", "'y'")) == f"{path}: line 5, b: expected more, found 'y'"
 
 
-@pytest.mark.parametrize("text", ["9" * 19, "9" * 5000, "1.5", "-1", "", "x"])
-def test_a_whole_number_is_one_that_any_field_takes(text):
-    (line,) = parse_csv("x.csv", f"a,b\n{text},1", ["a"])
-    with pytest.raises(SpecError, match="line 2, a: expected a whole number of at least 1"):
-        line.whole("a")
+def test_a_whole_number_is_one_that_any_field_takes():
+    for text in ["9" * 19, "9" * 5000, "1.5", "-1", "", "x"]:
+        (line,) = parse_csv("x.csv", f"a,b\n{text},1", ["a"])
+        with pytest.raises(SpecError, match="line 2, a: expected a whole number of at least 1"):
+            line.whole("a")
 
 
 @pytest.mark.parametrize(

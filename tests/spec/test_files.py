@@ -18,9 +18,8 @@ JSON = json.dumps(DOCUMENT).encode()
 YAML = b"hidden: 768\nlatency: 1e-5  # a number, as in JSON\nnames: [a, null, true]\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
+def test_reads_the_same_document_from_every_format(tmp_path):
+    for name, data in [
         ("plain.json", JSON),
         ("bom.json", b"\xef\xbb\xbf" + JSON),
         ("packed.json.gz", gzip.compress(JSON, mtime=0)),
@@ -32,11 +31,9 @@ YAML = b"hidden: 768\nlatency: 1e-5  # a number, as in JSON\nnames: [a, null, tr
         ("json.txt", JSON),
         ("63", YAML),
         ("packed", gzip.compress(JSON, mtime=0)),
-    ],
-)
-def test_reads_the_same_document_from_every_format(name, data, tmp_path):
-    (tmp_path / name).write_bytes(data)
-    assert files.read_document(str(tmp_path / name)) == DOCUMENT
+    ]:
+        (tmp_path / name).write_bytes(data)
+        assert files.read_document(str(tmp_path / name)) == DOCUMENT, (name, data)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +44,8 @@ def test_reads_standard_input(data, monkeypatch):
     assert files.read_document("-") == DOCUMENT
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "message"),
-    [
+def test_a_file_that_cannot_be_read_says_why(tmp_path):
+    for name, data, message in [
         ("empty.json", b"", "found an empty file"),
         ("cut.json", JSON[:-1], "a JSON document, found Expecting ',' delimiter at line 1"),
         (
@@ -70,15 +66,13 @@ def test_reads_standard_input(data, monkeypatch):
         ("yaml.json", YAML, "at line 1, column 1. Hint: YAML is in files named .yaml"),
         ("long.json", b'{"a": ' + b"9" * 5000 + b"}", "found a number of more than 4,300 digits"),
         ("long.yaml", b"a: " + b"9" * 5000, "found a number of more than 4,300 digits"),
-    ],
-)
-def test_a_file_that_cannot_be_read_says_why(name, data, message, tmp_path):
-    path = tmp_path / name
-    path.write_bytes(data)
-    with pytest.raises(SpecError) as error:
-        files.read_document(str(path))
-    assert error.value.file == str(path)
-    assert message in str(error.value)
+    ]:
+        path = tmp_path / name
+        path.write_bytes(data)
+        with pytest.raises(SpecError) as error:
+            files.read_document(str(path))
+        assert error.value.file == str(path), (name, data)
+        assert message in str(error.value), (name, data)
 
 
 def test_missing_files_and_folders_say_so(tmp_path):
@@ -147,9 +141,8 @@ def test_an_output_name_is_checked_before_any_work(tmp_path):
         assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_yaml_numbers_are_those_of_json(tmp_path):
+    for text, value in [
         ("1e-5", 1e-5),
         ("125e6", 125e6),
         ("-.5", -0.5),
@@ -158,14 +151,12 @@ def test_an_output_name_is_checked_before_any_work(tmp_path):
         ("8:32:8", "8:32:8"),
         ("12abc", "12abc"),
         ("true", True),
-    ],
-)
-def test_yaml_numbers_are_those_of_json(tmp_path, text, value):
-    path = tmp_path / "x.yaml"
-    path.write_text(f"a: {text}")
-    found = files.read_document(str(path))
-    assert found == {"a": value}
-    assert type(found["a"]) is type(value)
+    ]:
+        path = tmp_path / "x.yaml"
+        path.write_text(f"a: {text}")
+        found = files.read_document(str(path))
+        assert found == {"a": value}, value
+        assert type(found["a"]) is type(value), value
 
 
 def test_an_output_keeps_the_permissions_of_the_file_it_replaces(tmp_path):

@@ -117,7 +117,7 @@ def _answer(specs):
 def test_a_damaged_document_loads_and_answers_or_is_refused(kind):
     loaded = []
 
-    @settings(max_examples=draws(300))
+    @settings(max_examples=draws(150))
     @given(raw=damaged(kind))
     def holds(raw):
         specs = {
@@ -133,7 +133,7 @@ def test_a_damaged_document_loads_and_answers_or_is_refused(kind):
             _answer(decoded)
 
     holds()
-    assert 20 < sum(loaded) < len(loaded) - 20
+    assert 10 < sum(loaded) < len(loaded) - 10
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ SUFFIXES = (".json", ".yaml", ".json.gz", ".yml.gz")
     as_yaml=st.booleans(),
     junk=st.binary(max_size=12),
 )
-@settings(max_examples=draws(250))
+@settings(max_examples=draws(100))
 def test_damaged_bytes_load_or_are_refused(folder, data, suffix, packed, as_yaml, junk):
     path = ROOT / "models" / "megatron-126M.json"
     raw = path.read_bytes()
@@ -188,8 +188,8 @@ YAML_TRAPS = {
     "bad binary data": "hidden: !!binary '*'",
     "two documents": "a: 1\n---\nb: 2",
     "a tab": "\thidden: 1",
-    "deep nesting": "[" * 3000,
-    "deep braces": "{" * 3000,
+    "deep nesting": "[" * 1500,
+    "deep braces": "{" * 1500,
     "a null byte": "hidden: \0",
     "an int that is none": "hidden: !!int x",
     "a float that is none": "hidden: !!float x",
@@ -199,8 +199,8 @@ YAML_TRAPS = {
 
 
 @pytest.mark.parametrize("suffix", [".json", ".yaml"])
-@pytest.mark.parametrize("text", YAML_TRAPS.values(), ids=YAML_TRAPS)
-def test_a_trap_of_yaml_is_refused(text, suffix, tmp_path):
+def test_a_trap_of_yaml_is_refused(suffix, tmp_path):
     target = tmp_path / f"trap{suffix}"
-    target.write_text(text)
-    assert _load("model", target) is None
+    for name, text in YAML_TRAPS.items():
+        target.write_text(text)
+        assert _load("model", target) is None, name

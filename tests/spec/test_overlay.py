@@ -38,9 +38,9 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("target", "patch", "result"), EXAMPLES, ids=str)
-def test_the_examples_of_the_standard(target, patch, result):
-    assert merged(target, patch) == result
+def test_the_examples_of_the_standard():
+    for target, patch, result in EXAMPLES:
+        assert merged(target, patch) == result
 
 
 PLAIN = st.recursive(
@@ -163,9 +163,8 @@ def test_an_overlay_that_changes_nothing_changes_nothing(write):
     assert found == calculon.estimate(*RUN, "h100_80g_sxm").stats
 
 
-@pytest.mark.parametrize(
-    ("members", "message"),
-    [
+def test_what_is_no_overlay_says_why(write, tmp_path):
+    for members, message in [
         (
             {"base": "h100_80g_smx"},
             "mine.json: base: expected a system of the catalog, or the path",
@@ -206,14 +205,11 @@ def test_an_overlay_that_changes_nothing_changes_nothing(write):
         ({"base": "a100_80g", "mem1[0]": 4}, "mem1[0]: expected a list in mem1, found an object"),
         ({"base": "a100_80g", "networks[0]": None}, "networks[0]: expected a value: a list keeps"),
         ({"base": "a100_80g", "networks[0].sice": 4}, "only the known fields, found the unknown"),
-    ],
-    ids=str,
-)
-def test_what_is_no_overlay_says_why(write, tmp_path, members, message):
-    write("other.json", base="mine.json")
-    (tmp_path / "list.json").write_text("[1]")
-    (tmp_path / "text.json").write_text("{")
-    write("mine.json", **members)
-    with pytest.raises(SpecError) as caught:
-        inputs.system("mine.json")
-    assert message in str(caught.value)
+    ]:
+        write("other.json", base="mine.json")
+        (tmp_path / "list.json").write_text("[1]")
+        (tmp_path / "text.json").write_text("{")
+        write("mine.json", **members)
+        with pytest.raises(SpecError) as caught:
+            inputs.system("mine.json")
+        assert message in str(caught.value), members

@@ -40,9 +40,8 @@ def test_a_new_value_is_not_shared_with_the_caller():
     assert changed["mem1"]["MB_efficiency"] == [[0, 0.5]]
 
 
-@pytest.mark.parametrize(
-    ("path", "field", "words"),
-    [
+def test_a_path_that_does_not_exist_is_an_error_that_says_where():
+    for path, field, words in [
         ("mem3.GiB", "mem3", "did you mean 'mem1'"),
         ("mem1.GB", "mem1.GB", "known are GiB, MB_efficiency|did you mean 'GiB'"),
         ("networks[2].bandwidth", "networks[2]", "a list of 2"),
@@ -51,13 +50,11 @@ def test_a_new_value_is_not_shared_with_the_caller():
         ("networks[a]", "networks[a]", "a path such as"),
         ("networks[-1].bandwidth", "networks[-1].bandwidth", "a path such as"),
         ("", "", "a path such as"),
-    ],
-)
-def test_a_path_that_does_not_exist_is_an_error_that_says_where(path, field, words):
-    with pytest.raises(SpecError, match=words) as caught:
-        override(RAW, {path: 1}, "s.json")
-    assert caught.value.file == "s.json"
-    assert caught.value.field == field
+    ]:
+        with pytest.raises(SpecError, match=words) as caught:
+            override(RAW, {path: 1}, "s.json")
+        assert caught.value.file == "s.json", (path, field)
+        assert caught.value.field == field, (path, field)
 
 
 def test_tells_every_wrong_path_at_once():

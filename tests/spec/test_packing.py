@@ -17,9 +17,9 @@ def _found(lengths, seq_length=S, **sizes):
     return tuple(found.values())
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 16, 64])
-def test_equal_documents_are_their_share_of_a_sequence(count):
-    assert _found([S // count] * 3 * count) == (max(1, round(100 / count)), 100)
+def test_equal_documents_are_their_share_of_a_sequence():
+    for count in [1, 2, 4, 16, 64]:
+        assert _found([S // count] * 3 * count) == (max(1, round(100 / count)), 100)
 
 
 def test_documents_are_cut_where_a_sequence_ends_and_what_is_left_over_is_left_out():
@@ -54,22 +54,19 @@ def test_fields_are_sums_of_squares_and_make_a_valid_execution(lengths):
     assert percent * imbalance <= 100 * 100
 
 
-@pytest.mark.parametrize(
-    ("arguments", "field", "found"),
-    [
+def test_what_fills_no_sequence_is_refused():
+    for arguments, field, found in [
         (([], S), "lengths", "an empty list"),
         (([3, 0], S), "lengths", "a length of 0"),
         (([3.5], S), "lengths", "a list of float64"),
         (([[3]], S), "lengths", "an array of 2 dimensions"),
         (([S - 1], S), "lengths", f"{S - 1} tokens"),
         (([S], 0), "seq_length", "0"),
-    ],
-)
-def test_what_fills_no_sequence_is_refused(arguments, field, found):
-    with pytest.raises(calculon.SpecError) as refused:
-        calculon.packing(*arguments)
-    (problem,) = refused.value.problems
-    assert (problem.field, problem.found) == (field, found)
+    ]:
+        with pytest.raises(calculon.SpecError) as refused:
+            calculon.packing(*arguments)
+        (problem,) = refused.value.problems
+        assert (problem.field, problem.found) == (field, found)
 
 
 @pytest.mark.parametrize("sizes", [{"sequences": 0}, {"sequences": 3}, {"ranks": 3}, {"ranks": -1}])

@@ -54,9 +54,8 @@ def test_aliases_and_merge_keys_of_people_are_read():
     assert parse(text.encode(), "my.yaml") == {"a": one, "b": {"x": 1, "y": 3}, "c": [one, one]}
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_yaml_has_the_values_of_json_only():
+    for text, found in [
         ("hidden: !!bool x", "the tag !!bool of something else at line 1, column 9. Hint: leave"),
         ("hidden: !!int ''", "the tag !!int of something else"),
         ("hidden: !!float ''", "the tag !!float of something else"),
@@ -67,10 +66,8 @@ def test_aliases_and_merge_keys_of_people_are_read():
         ("hidden: !!python/object:os.system x", "the tag !!python/object:os.system"),
         ("hidden: &a [*a]", "a value inside itself at line 1, column 9"),
         ("x: {networks[0].size: 8}", "Hint: a path with [ ] as a key needs quotes"),
-    ],
-)
-def test_yaml_has_the_values_of_json_only(text, found):
-    assert found in _refused(text)
+    ]:
+        assert found in _refused(text)
 
 
 def test_a_date_of_yaml_is_a_text():

@@ -54,9 +54,8 @@ def test_degrees_of_1_are_left_out(degrees, expected):
     assert _words(**fields).startswith(expected.replace(" x 5", " x 5 chunks"))
 
 
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
+def test_what_is_not_usual_has_its_word():
+    for fields, expected in [
         ({"activation_recompute": "full"}, "full recompute"),
         ({"activation_recompute": "full", "recompute_every": 3}, "full recompute in 1 of 3 blocks"),
         (
@@ -92,12 +91,10 @@ def test_degrees_of_1_are_left_out(degrees, expected):
         ({"fusion": "none"}, "unfused"),
         ({"attn_impl": "eager"}, "eager"),
         ({"mesh_order": "tp-pp-dp"}, "tp-pp-dp"),
-    ],
-)
-def test_what_is_not_usual_has_its_word(fields, expected):
-    usual = set(_words().split(", "))
-    assert expected in _words(**fields).split(", ")
-    assert expected not in usual
+    ]:
+        usual = set(_words().split(", "))
+        assert expected in _words(**fields).split(", ")
+        assert expected not in usual, fields
 
 
 def test_what_does_nothing_has_no_word():

@@ -16,9 +16,8 @@ def _compressed(weights, **further):
     return {"quant_method": "compressed-tensors", "config_groups": groups, **further}
 
 
-@pytest.mark.parametrize(
-    ("raw", "fields"),
-    [
+def test_methods_have_their_fields():
+    for raw, fields in [
         ({"quant_method": "mxfp4"}, {"experts_dtype": "mxfp4"}),
         ({"quant_method": "fp8"}, {"weights_dtype": "float8"}),
         (
@@ -45,20 +44,19 @@ def _compressed(weights, **further):
             {"weights_dtype": "float8", "kv_dtype": "float8"},
         ),
         ({"quant_method": "modelopt", "quant_algo": "W4A8"}, {}),
-    ],
-)
-def test_methods_have_their_fields(raw, fields):
-    found = quantised_weights(raw)
-    assert found is not None
-    assert dict(found.fields) == fields
-    assert read_deployment({"num_procs": 1, **found.fields})
-    assert all(f"--set {name}={value}" in found.note for name, value in fields.items())
-    assert ("no type of a deployment" in found.note) is (not fields)
+    ]:
+        found = quantised_weights(raw)
+        assert found is not None, (raw, fields)
+        assert dict(found.fields) == fields, (raw, fields)
+        assert read_deployment({"num_procs": 1, **found.fields}), (raw, fields)
+        for name, value in fields.items():
+            assert f"--set {name}={value}" in found.note, raw
+        assert ("no type of a deployment" in found.note) is (not fields), (raw, fields)
 
 
-@pytest.mark.parametrize("raw", [None, 4, {}, {"bits": 4}, {"quant_method": "bitsandbytes"}])
-def test_what_is_not_known_is_none(raw):
-    assert quantised_weights(raw) is None
+def test_what_is_not_known_is_none():
+    for raw in [None, 4, {}, {"bits": 4}, {"quant_method": "bitsandbytes"}]:
+        assert quantised_weights(raw) is None
 
 
 @pytest.mark.parametrize("config", [MIXTRAL_8X7B, DEEPSEEK_V2])

@@ -38,9 +38,8 @@ TABLE = "\n".join(
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "document", "selector", "wanted"),
-    [
+def test_a_result_is_an_execution(write):
+    for name, document, selector, wanted in [
         ("best.json", WINNERS, "", 0),
         ("best.json", WINNERS, "#2", 2),
         ("many.json", {"1024": WINNERS, "64": {}}, "", 0),
@@ -51,20 +50,17 @@ TABLE = "\n".join(
         ("rows.json", [{"total_time": 1.0, **one} for one in RUNS], "#1", 1),
         ("all.csv", TABLE, "", 0),
         ("all.csv", TABLE, "#2", 2),
-    ],
-    ids=str,
-)
-def test_a_result_is_an_execution(write, name, document, selector, wanted):
-    source = write(name, document) + selector
-    assert inputs.execution(source) == inputs.execution(RUNS[wanted])
-    assert (
-        catalog.load("execution", source)[0] == f"{Path(name).stem}{selector}" or name[:3] == "all"
-    )
+    ]:
+        source = write(name, document) + selector
+        assert inputs.execution(source) == inputs.execution(RUNS[wanted]), (name, document)
+        assert (
+            catalog.load("execution", source)[0] == f"{Path(name).stem}{selector}"
+            or name[:3] == "all"
+        )
 
 
-@pytest.mark.parametrize(
-    ("name", "document", "selector", "said"),
-    [
+def test_what_selects_nothing_says_why(write):
+    for name, document, selector, said in [
         ("best.json", WINNERS, "#3", "best.json: expected a rank from 0 to 2, found #3"),
         ("best.json", WINNERS, "#x", "expected a rank from 0 to 2, found #x"),
         ("best.json", WINNERS, "#8:1", "expected #RANK, found #8:1, but the file holds one search"),
@@ -96,14 +92,11 @@ def test_a_result_is_an_execution(write, name, document, selector, wanted):
         ("all.csv", TABLE.replace("multihead", "none"), "", "attention_type: expected one of"),
         ("plan.json", RUNS[0], "#1", "expected the result of a search, of which # selects one"),
         ("none.json", None, "#1", "none.json: expected an execution"),
-    ],
-    ids=str,
-)
-def test_what_selects_nothing_says_why(write, name, document, selector, said):
-    source = (write(name, document) if document is not None else name) + selector
-    with pytest.raises(SpecError) as caught:
-        inputs.execution(source)
-    assert said in str(caught.value)
+    ]:
+        source = (write(name, document) if document is not None else name) + selector
+        with pytest.raises(SpecError) as caught:
+            inputs.execution(source)
+        assert said in str(caught.value), (name, document)
 
 
 def test_a_number_sign_may_be_in_the_name_of_a_file(write):

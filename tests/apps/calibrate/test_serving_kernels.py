@@ -13,6 +13,7 @@ from calculon.apps.calibrate.kernels.processors import PROCESSORS
 from calculon.apps.calibrate.kernels.serving import FLOOR, fit
 from calculon.hardware.kernels.tiles import Processor, alignment
 from calculon.hardware.serving import DecodeAttention, LatencyByRanks, SmallReduce
+from tests.draws import some
 from tests.helpers import ROOT, document
 
 MEASURED = ROOT / "systems" / "measured"
@@ -34,7 +35,7 @@ def fitted(name):
     return fit(TABLES, GPUS[name], inputs.system(name))
 
 
-@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", some(GPUS, 2))
 def test_the_catalog_has_what_the_fit_gives(name):
     part = fitted(name)
     stated, found = document("systems", name)["ext"]["serving"], part.fragment["ext"]["serving"]
@@ -54,11 +55,10 @@ def test_the_catalog_has_what_the_fit_gives(name):
         assert told[group]["median"] == pytest.approx(off[hidden].median(), abs=0.3)
 
 
-@pytest.mark.parametrize("name", GPUS)
-def test_rows_that_the_fit_did_not_see_are_as_far_off_as_promised(name):
-    told = document("systems", name)["about"]["kernels"]
-    assert told[GROUPS[0]]["median"] <= 10
-    assert told[GROUPS[1]]["median"] <= 10
+def test_rows_that_the_fit_did_not_see_are_as_far_off_as_promised():
+    for name in GPUS:
+        told = document("systems", name)["about"]["kernels"]
+        assert all(told[group]["median"] <= 10 for group in GROUPS), name
 
 
 @pytest.mark.parametrize("name", ["a100_80g_sxm", "h100_80g_sxm", "h200_141g_sxm", "b200_sxm"])
@@ -165,7 +165,7 @@ def test_layers_of_experts_tell_the_rate_of_their_products():
     assert share_of_products(rows, "L40S", A100) is None
 
 
-@pytest.mark.parametrize("name", GPUS)
+@pytest.mark.parametrize("name", some(GPUS, 2))
 def test_layers_of_experts_are_as_far_off_as_promised(name):
     system = inputs.system(name)
     memory = replace(system.mem1, bandwidth=PROCESSORS[GPUS[name]].bandwidth)

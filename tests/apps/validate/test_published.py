@@ -2,9 +2,8 @@
 
 import pytest
 
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.validate.published_errors import published_tables
+from tests.shipped_studies import compared
 
 FIG1_WEIGHTS = """\
 *Params & Opt
@@ -48,20 +47,19 @@ Max,,8.87%
 
 
 def _tables(name):
-    library = Library.at()
-    (study,) = library.studies(name)
-    return published_tables(compare(study, library))
+    return published_tables(compared(name))
 
 
 @pytest.mark.parametrize(
-    ("study", "text"), [("fig1", f"{FIG1_WEIGHTS}\n{FIG1_ACTIVATIONS}"), ("tab5", TAB5)]
+    ("study", "text"),
+    [("seqsel/fig1", f"{FIG1_WEIGHTS}\n{FIG1_ACTIVATIONS}"), ("seqsel/tab5", TAB5)],
 )
 def test_published_table(study, text):
     assert _tables(study) == text.splitlines()
 
 
 def test_published_figure_7():
-    title, head, *lines, average, largest, end = _tables("fig7")
+    title, head, *lines, average, largest, end = _tables("seqsel/fig7")
     assert (title, average, largest, end) == ("Activations", "Ave,,6.69%", "Max,,30.41%", ",")
     headings = [f"{mode} {what}" for mode in MODES for what in ("profile", "calc", "delta")]
     assert head.split(",") == ["", *headings]

@@ -111,7 +111,8 @@ SAME_BOTH_WAYS = {
     "fused GeLU",
     "softmax",
 }
-both_sizes = pytest.mark.parametrize("beta", [1, 2, 4], ids=lambda b: f"{b} B per element")
+BYTES = (1, 2, 4)
+"""Of an element."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -125,37 +126,37 @@ def test_flops_and_elements_of(name):
     assert layer.flags is FLAGS
 
 
-@both_sizes
 @pytest.mark.parametrize("name", NAMES)
-def test_stored_bytes_of(name, beta):
-    layer, _, (_, outputs, weights), (saved, gradient) = _layers(beta)[name]
-    np.testing.assert_array_equal(layer.weight_bytes, beta * weights)
-    np.testing.assert_array_equal(layer.output_bytes, beta * outputs)
-    np.testing.assert_array_equal(layer.activation, saved)
-    np.testing.assert_array_equal(layer.activation_grad, gradient)
-
-
-@both_sizes
-@pytest.mark.parametrize("name", NAMES)
-def test_memory_traffic_of(name, beta):
-    layer, _, (inputs, outputs, weights), (saved, gradient) = _layers(beta)[name]
-    forward = beta * (inputs + outputs + weights)
-    if name in SAME_BOTH_WAYS:
-        forward = forward + (E if name.startswith("dropout") else 0)
-        expected = (forward, forward, 0)
-    elif name == "fork to three":
-        expected = (0, beta * E * (3 + 1), 0)
-    else:
-        backward = beta * weights + saved + gradient
-        expected = (forward, backward, backward * (np.asarray(weights) > 0))
-    for found, wanted in zip(layer.accessed, expected, strict=True):
-        np.testing.assert_array_equal(np.broadcast_to(found, 2), np.broadcast_to(wanted, 2))
+def test_stored_bytes_of(name):
+    for beta in BYTES:
+        layer, _, (_, outputs, weights), (saved, gradient) = _layers(beta)[name]
+        np.testing.assert_array_equal(layer.weight_bytes, beta * weights)
+        np.testing.assert_array_equal(layer.output_bytes, beta * outputs)
+        np.testing.assert_array_equal(layer.activation, saved)
+        np.testing.assert_array_equal(layer.activation_grad, gradient)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_products_run_on_the_matrix_engine_and_nothing_else_does(name):
-    product = name in {"linear", "batched product", "overlapped linear"}
-    assert _layers(2)[name][0].engine == ("matrix" if product else "vector")
+def test_memory_traffic_of(name):
+    for beta in BYTES:
+        layer, _, (inputs, outputs, weights), (saved, gradient) = _layers(beta)[name]
+        forward = beta * (inputs + outputs + weights)
+        if name in SAME_BOTH_WAYS:
+            forward = forward + (E if name.startswith("dropout") else 0)
+            expected = (forward, forward, 0)
+        elif name == "fork to three":
+            expected = (0, beta * E * (3 + 1), 0)
+        else:
+            backward = beta * weights + saved + gradient
+            expected = (forward, backward, backward * (np.asarray(weights) > 0))
+        for found, wanted in zip(layer.accessed, expected, strict=True):
+            np.testing.assert_array_equal(np.broadcast_to(found, 2), np.broadcast_to(wanted, 2))
+
+
+def test_products_run_on_the_matrix_engine_and_nothing_else_does():
+    products = [name for name, (layer, *_) in _layers(2).items() if layer.engine == "matrix"]
+    assert products == ["linear", "batched product", "overlapped linear"]
+    assert {layer.engine for layer, *_ in _layers(2).values()} == {"matrix", "vector"}
 
 
 @pytest.mark.parametrize(("operator", "message"), [(COLUMN_INPUT, M * N), (ROW_OUTPUT, M * K)])

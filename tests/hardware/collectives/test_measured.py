@@ -97,9 +97,8 @@ def test_nothing_was_measured_of_larger_groups_other_operations_and_several_node
     np.testing.assert_array_equal(found, np.minimum(rings, switches))
 
 
-@pytest.mark.parametrize(
-    ("operation", "name", "share"),
-    [
+def test_rings_and_switches_of_larger_groups_have_the_rates_measured():
+    for operation, name, share in [
         ("all_gather", "ring", 0.8),
         ("reduce_scatter", "ring", 0.6),
         ("broadcast", "ring", 0.8),
@@ -108,18 +107,16 @@ def test_nothing_was_measured_of_larger_groups_other_operations_and_several_node
         ("all_reduce", "nvls_tree", 1.1 * (1 + 1 / 8) / (2 * 7 / 8)),  # what the switches pass
         ("scatter", "rooted", 0.84),
         ("all_to_all", "pairwise", None),
-    ],
-)
-def test_rings_and_switches_of_larger_groups_have_the_rates_measured(operation, name, share):
-    group = place(SYSTEM, 64)
-    found = port_share(SYSTEM, 0, operation, name, group)
-    assert (found is None) == (share is None)
-    assert found is None or float(found) == pytest.approx(share)
-    part = float(schedule_of(SYSTEM, operation, group, name).shares[0])
-    other = float(schedule_of(SYSTEM, operation, group, name).shares[1]) / (50e9 * 0.9)
-    wire = max(part / ((share or 0.65) * PORT), other) / (0.92 if name == "nvls_tree" else 1)
-    time = time_of(SYSTEM, operation, group, name, np.array(1e16))
-    assert float(time) == pytest.approx(wire * 1e16, rel=1e-5)
+    ]:
+        group = place(SYSTEM, 64)
+        found = port_share(SYSTEM, 0, operation, name, group)
+        assert (found is None) == (share is None), (operation, name)
+        assert found is None or float(found) == pytest.approx(share), (operation, name)
+        part = float(schedule_of(SYSTEM, operation, group, name).shares[0])
+        other = float(schedule_of(SYSTEM, operation, group, name).shares[1]) / (50e9 * 0.9)
+        wire = max(part / ((share or 0.65) * PORT), other) / (0.92 if name == "nvls_tree" else 1)
+        time = time_of(SYSTEM, operation, group, name, np.array(1e16))
+        assert float(time) == pytest.approx(wire * 1e16, rel=1e-5), (operation, name)
 
 
 def test_a_ring_of_links_that_do_not_reduce_is_the_measured_all_reduce():
@@ -127,19 +124,16 @@ def test_a_ring_of_links_that_do_not_reduce_is_the_measured_all_reduce():
     assert float(port_share(system, 0, "all_reduce", "ring", place(system, 16))) == 1.1
 
 
-@pytest.mark.parametrize(
-    ("rates", "words"),
-    [
+def test_says_what_is_wrong_with_rates():
+    for rates, words in [
         ([], r"a list of rows \[ranks, share, ramp\]"),
         ([[2, 0.5]], r"a row \[ranks, share, ramp\]"),
         ([[4, 0.5, 0], [2, 0.6, 0]], r"more ranks than in the row before \(4\)"),
         ([[1, 0.5, 0]], "at least 2"),
         ([[2, 2.5, 0]], "at most 2"),
-    ],
-)
-def test_says_what_is_wrong_with_rates(rates, words):
-    with pytest.raises(SpecError, match=words):
-        stated({"all_reduce": {"latency": 1e-6, "rates": rates}})
+    ]:
+        with pytest.raises(SpecError, match=words):
+            stated({"all_reduce": {"latency": 1e-6, "rates": rates}})
 
 
 def test_the_same_laws_are_equal():

@@ -88,9 +88,8 @@ def test_a_system_without_a_network_connects_nobody():
         place(nested(1), 2)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "stride", "joined"),
-    [
+def test_ranks_of_a_mesh(nodes):
+    for ranks, stride, joined in [
         (16, 1, (8, 2)),
         (16, 8, (1, 16)),
         (8, 2, (4, 2)),
@@ -99,21 +98,17 @@ def test_a_system_without_a_network_connects_nobody():
         (2, 4, (2, 1)),
         (5, 24, (1, 5)),
         (1, 3, (1, 1)),
-    ],
-)
-def test_ranks_of_a_mesh(nodes, ranks, stride, joined):
-    group = Group.in_mesh(nodes, ranks, stride)
-    assert tuple(map(int, group.members)) == joined
-    assert int(group.below[1]) == joined[0]
-    assert int(group.network) == (joined[1] > 1)
-    assert fits_mesh(nodes, ranks, stride)
+    ]:
+        group = Group.in_mesh(nodes, ranks, stride)
+        assert tuple(map(int, group.members)) == joined, (ranks, stride)
+        assert int(group.below[1]) == joined[0], (ranks, stride)
+        assert int(group.network) == (joined[1] > 1), (ranks, stride)
+        assert fits_mesh(nodes, ranks, stride)
 
 
-@pytest.mark.parametrize(
-    ("ranks", "stride"), [(12, 1), (2, 3), (3, 4), (2, 12), (65536, 2), (8193, 8), (65537, 1)]
-)
-def test_says_which_groups_of_a_mesh_do_not_fit(nodes, ranks, stride):
-    assert not fits_mesh(nodes, ranks, stride)
+def test_says_which_groups_of_a_mesh_do_not_fit(nodes):
+    for ranks, stride in [(12, 1), (2, 3), (3, 4), (2, 12), (65536, 2), (8193, 8), (65537, 1)]:
+        assert not fits_mesh(nodes, ranks, stride)
 
 
 SMALL = nested(4, 8, 64)

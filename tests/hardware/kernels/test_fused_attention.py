@@ -1,7 +1,7 @@
 """The law of fused attention: its formula, its kernels by name, and that more work never takes less time."""
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from calculon.errors import SpecError
 from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
 from calculon.spec.named_values import ATTENTION_KERNELS
+from tests.draws import some
 from tests.hardware.kernels.layers import layer, times
 from tests.helpers import LLAMA_X64, document
 
@@ -85,9 +86,8 @@ def test_narrow_heads_are_filled_up_and_wide_ones_keep_the_share():
     assert wide == pytest.approx(4 * first)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "width", "value", "computed"),
-    [
+def test_narrower_values_are_filled_up_unless_the_kernel_knows_them():
+    for kernel, width, value, computed in [
         ("cudnn", 192, 128, (192, 128)),
         ("cudnn", 96, 64, (96, 64)),
         ("flash3", 192, 128, (192, 128)),
@@ -96,17 +96,19 @@ def test_narrow_heads_are_filled_up_and_wide_ones_keep_the_share():
         ("flash3", 128, 192, (192, 192)),
         ("flash2", 192, 128, (192, 192)),
         ("triton", 64, 256, (256, 256)),
-    ],
-)
-def test_narrower_values_are_filled_up_unless_the_kernel_knows_them(kernel, width, value, computed):
-    law = LAW | {"kernels": {kernel: LAW["kernels"]["flash3"]}, "default": kernel}
-    one = attention(np.array([131072.0]), 1024.0, width, value=value)
-    found, _ = times(inputs.system(system(law)), one, TYPE)
-    each = [
-        times(inputs.system(system(law)), attention(np.array([131072.0]), 1024.0, size), TYPE)[0]
-        for size in computed
-    ]
-    np.testing.assert_allclose(found, (each[0] + each[1]) / 2, rtol=1e-12)
+    ]:
+        law = LAW | {"kernels": {kernel: LAW["kernels"]["flash3"]}, "default": kernel}
+        one = attention(np.array([131072.0]), 1024.0, width, value=value)
+        found, _ = times(inputs.system(system(law)), one, TYPE)
+        each = [
+            times(inputs.system(system(law)), attention(np.array([131072.0]), 1024.0, size), TYPE)[
+                0
+            ]
+            for size in computed
+        ]
+        np.testing.assert_allclose(
+            found, (each[0] + each[1]) / 2, rtol=1e-12, err_msg=str((kernel, width))
+        )
 
 
 def test_a_pass_may_fill_narrower_values_up_in_a_kernel_that_knows_them():
@@ -134,45 +136,45 @@ def test_a_pass_may_fill_narrower_values_up_in_a_kernel_that_knows_them():
     assert filled[1] > known[1]
 
 
-@pytest.mark.parametrize("name", CATALOG)
-@pytest.mark.parametrize("kernel", ATTENTION_KERNELS)
-def test_wider_values_or_keys_never_take_less_time(name, kernel):
-    one = inputs.system(name)
-    law = one.rate("attention", TYPE).running(kernel)
-    changed = replace(one, ext=one.ext.with_rates({("attention", TYPE): law}))
+def passes_of(name, kernel):
+    """Return what tells the times of both passes of a kernel on a machine."""
+    machine = inputs.system(name)
+    law = machine.rate("attention", TYPE).running(kernel)
+    changed = replace(machine, ext=machine.ext.with_rates({("attention", TYPE): law}))
+
+    def passes(queries, keys, width, value=0):
+        one = attention(np.array([float(queries)]), keys, width, value=value)
+        return times(changed, one, TYPE)[0][:2]
+
+    return passes
+
+
+RUNNING = some(product(CATALOG, ATTENTION_KERNELS), 8)
+
+
+def test_wider_values_or_keys_never_take_less_time():
     widths = (16, 64, 96, 127, 128, 129, 160, 192, 193, 256)
-    table = [
-        [
-            times(changed, attention(np.array([1e6]), 2048.5, key, value=value), TYPE)[0][:2]
-            for value in widths
-        ]
-        for key in widths
-    ]
-    for axis in (0, 1):
-        assert (np.diff(np.array(table), axis=axis) >= -1e-12).all()
+    for case in RUNNING:
+        passes = passes_of(*case)
+        table = [[passes(1e6, 2048.5, key, value) for value in widths] for key in widths]
+        for axis in (0, 1):
+            assert (np.diff(np.array(table), axis=axis) >= -1e-12).all(), case
 
 
-@pytest.mark.parametrize("name", CATALOG)
-@pytest.mark.parametrize("kernel", ATTENTION_KERNELS)
-def test_more_queries_keys_or_wider_heads_never_take_less_time(name, kernel):
-    one = inputs.system(name)
-    law = one.rate("attention", TYPE).running(kernel)
-
-    changed = replace(one, ext=one.ext.with_rates({("attention", TYPE): law}))
-
-    def passes(queries, keys, width):
-        return times(changed, attention(np.array([float(queries)]), keys, width), TYPE)[0][:2]
-
+def test_more_queries_keys_or_wider_heads_never_take_less_time():
     plain = (4096, 1024.5, 128)
-    for i, sizes in enumerate(
-        (
-            (1, 100, 1e4, 1e5, 1e6),
-            (1.0, 64.5, 512.5, 4096.5, 1e6),
-            (16, 64, 65, 100, 128, 192, 256, 512),
-        )
-    ):
-        found = [passes(*(*plain[:i], size, *plain[i + 1 :])) for size in sizes]
-        assert all((after >= before * (1 - 1e-12)).all() for before, after in pairwise(found))
+    for case in RUNNING:
+        passes = passes_of(*case)
+        for i, sizes in enumerate(
+            (
+                (1, 100, 1e4, 1e5, 1e6),
+                (1.0, 64.5, 512.5, 4096.5, 1e6),
+                (16, 64, 65, 100, 128, 192, 256, 512),
+            )
+        ):
+            found = [passes(*(*plain[:i], size, *plain[i + 1 :])) for size in sizes]
+            slower = [(after >= before * (1 - 1e-12)).all() for before, after in pairwise(found)]
+            assert all(slower), case
 
 
 def test_an_execution_names_the_kernel_and_auto_is_the_default():
@@ -213,9 +215,8 @@ def narrow(*shares):
     return {"kernels": {"flash3": one}}
 
 
-@pytest.mark.parametrize(
-    ("change", "text"),
-    [
+def test_constants_that_contradict_each_other_are_refused():
+    for change, text in [
         (
             {"default": "cudnn"},
             "default: expected one of its kernels: flash3, flash1, found 'cudnn'",
@@ -224,11 +225,9 @@ def narrow(*shares):
         (narrow([64, 0.3], [128, 0.9]), "at most 0.6, as wider heads take no less time, found 0.9"),
         (narrow([64, 0.3], [64, 0.3]), "expected more than the 64 before, found 64"),
         ({"kernels": {"flash9": LAW["kernels"]["flash3"]}}, "flash9"),
-    ],
-)
-def test_constants_that_contradict_each_other_are_refused(change, text):
-    with pytest.raises(SpecError, match=text):
-        inputs.system(system(LAW | change))
+    ]:
+        with pytest.raises(SpecError, match=text):
+            inputs.system(system(LAW | change))
 
 
 def test_a_slower_processor_takes_so_many_times_as_long():

@@ -205,21 +205,18 @@ def test_where_tiles_and_waves_are_full_finer_tiles_are_never_faster(waves, fine
     assert _at(fine, rows, 128) <= _at(coarse, rows, 128)
 
 
-@pytest.mark.parametrize(
-    ("raw", "path"),
-    [
+def test_malformed_tiles_are_told():
+    for raw, path in [
         ([], "tiles"),
         ("large", "tiles"),
         ([[128, 128]], "tiles[0]"),
         ([[128, 0, 1.0]], "tiles[0][1]"),
         ([[128, 128, 1.2]], "tiles[0][2]"),
         ([[128, 128, math.nan]], "tiles[0][2]"),
-    ],
-)
-def test_malformed_tiles_are_told(raw, path):
-    problems: list[Problem] = []
-    assert Tiles.decode(raw, "tiles", problems, 1.0) is None
-    assert [problem.field for problem in problems] == [path]
+    ]:
+        problems: list[Problem] = []
+        assert Tiles.decode(raw, "tiles", problems, 1.0) is None, (raw, path)
+        assert [problem.field for problem in problems] == [path], (raw, path)
 
 
 @pytest.mark.parametrize(

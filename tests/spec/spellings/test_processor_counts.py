@@ -6,9 +6,8 @@ from calculon.errors import SpecError
 from calculon.spec.spellings.processor_counts import processor_counts
 
 
-@pytest.mark.parametrize(
-    ("text", "counts"),
-    [
+def test_reads():
+    for text, counts in [
         ("1024", (1024,)),
         ("512,1024", (512, 1024)),
         ("1024,512", (1024, 512)),
@@ -31,15 +30,12 @@ from calculon.spec.spellings.processor_counts import processor_counts
         ("1k-4k", (1024, 2048, 4096)),
         ("1k:2k:512", (1024, 1536, 2048)),
         ("8-8", (8,)),
-    ],
-)
-def test_reads(text, counts):
-    assert processor_counts(text) == counts
+    ]:
+        assert processor_counts(text) == counts
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
+def test_refuses():
+    for text, message in [
         ("", "num_procs: expected counts such as 512,1024 or an inclusive range"),
         ("many", "found 'many'"),
         ("8,,16", "found '' in '8,,16'"),
@@ -66,12 +62,10 @@ def test_reads(text, counts):
         ("8:4096:0", "expected a step of at least 1, found '8:4096:0'"),
         ("8:4096:x1", "expected a factor of at least 2 after x, found '8:4096:x1'"),
         ("1:2000000000", "expected at most 100,000 counts"),
-    ],
-)
-def test_refuses(text, message):
-    with pytest.raises(SpecError) as error:
-        processor_counts(text)
-    assert message in str(error.value)
+    ]:
+        with pytest.raises(SpecError) as error:
+            processor_counts(text)
+        assert message in str(error.value), text
 
 
 def test_a_message_names_the_argument():
