@@ -76,6 +76,13 @@ class Table:
 # -- draws ------------------------------------------------------------------------------------------------------------
 
 
+def evaluated(tables: Iterable[Table]) -> list[Table]:
+    """Evaluate tables before they are stored."""
+    found = list(tables)
+    assert all(len(table.found) == len(table.rows) for table in found)
+    return found
+
+
 def collected(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     """Draw from a strategy, without a test."""
     found: list[T] = []
@@ -102,7 +109,7 @@ def corrected(count: int = draws(8), forms: int = 2, sizes: int = 20) -> list[Ta
         random = Random(f"corrected {SEED} {number}")
         chosen = [_corrected_row(random, model, system) for _ in range(forms)]
         found.append(of_forms(random, model, system, chosen, sizes))
-    return found
+    return evaluated(found)
 
 
 @stored
@@ -114,22 +121,20 @@ def of_catalog(count: int = draws(4), forms: int = 6, sizes: int = 30) -> list[T
         system, model = _system(SYSTEMS[number % len(SYSTEMS)]), _model(random)
         chosen = [_form(random, model, system) for _ in range(forms)]
         found.append(of_forms(random, model, system, chosen, sizes))
-    return found
+    return evaluated(found)
 
 
 def of_forms(
     random: Random, model: Document, system: Document, forms: list[Document], sizes: int
 ) -> Table:
-    """Return executions of other sizes of each form, which no rule forbids, evaluated."""
+    """Return executions of other sizes of each form, which no rule forbids."""
     rows = list(forms)
     decoded = inputs.model(model), inputs.system(system)
     for form in forms:
         sized = [_sized(random, form, model, system) for _ in range(3 * sizes)]
         faults = check(*decoded, Plan.from_records(sized))
         rows += [row for row, fault in zip(sized, faults, strict=True) if not fault][: sizes - 1]
-    table = Table(model, system, rows)
-    assert table.found is not None  # which is stored with the table
-    return table
+    return Table(model, system, rows)
 
 
 def _system(name: str) -> Document:
@@ -255,15 +260,15 @@ Law = Callable[[Table], Array]
 """How far each execution is from what a law allows: above 0 breaks it, not-a-number has nothing to compare."""
 
 
-def above(low: Array, high: Array) -> Array:
+def above(low: Array, high: Array, slack: float = SLACK) -> Array:
     """Return by how much numbers exceed others that they should not exceed."""
-    found: Array = low - high * SLACK
+    found: Array = low - high * slack
     return found
 
 
-def excess(low: Table, high: Table, *names: str) -> Array:
+def excess(low: Table, high: Table, *names: str, slack: float = SLACK) -> Array:
     """Return by how much statistics of ``low`` exceed those of ``high``; infinite where only one of both runs."""
-    over = np.fmax.reduce([above(low.found[name], high.found[name]) for name in names])
+    over = np.fmax.reduce([above(low.found[name], high.found[name], slack) for name in names])
     return np.where(low.found.feasible == high.found.feasible, over, np.inf)
 
 
@@ -280,8 +285,11 @@ def difference(
     return worst
 
 
-def holds(law: Law, tables: Iterable[Table], *, least: int = 1) -> None:
-    """Try a law on all executions of some tables, at least so many; of one that breaks it show the simplest similar."""
+def holds(law: Law, tables: Iterable[Table], *, least: int = 1) -> int:
+    """Try a law on some tables, and return how many executions it could be tried on.
+
+    If one breaks it, the failure shows the simplest similar execution.
+    """
     compared = 0
     for table in tables:
         over = law(table)
@@ -295,6 +303,7 @@ def holds(law: Law, tables: Iterable[Table], *, least: int = 1) -> None:
             )
         compared += int((~np.isnan(over)).sum())
     assert compared >= least
+    return compared
 
 
 def simplest(law: Law, table: Table, row: Document) -> Document:
