@@ -25,7 +25,14 @@ from calculon.plan.rules.check import check
 from calculon.spec import catalog
 from tests.draws import SEED, draws
 from tests.store import stored
-from tests.strategies import Document, _corrected_row, _more, corrected_tables, divisors
+from tests.strategies import (
+    Document,
+    _corrected_row,
+    _more,
+    corrected_tables,
+    divisors,
+    every_table,
+)
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
@@ -122,6 +129,12 @@ def of_catalog(count: int = draws(4), forms: int = 6, sizes: int = 30) -> list[T
         chosen = [_form(random, model, system) for _ in range(forms)]
         found.append(of_forms(random, model, system, chosen, sizes))
     return evaluated(found)
+
+
+@stored
+def with_all_fields() -> list[Table]:
+    """Draw executions with any fields on systems with any additions, some of which contradict themselves."""
+    return evaluated(Table(*one) for one in collected(every_table(8, contradicting=2), draws(20)))
 
 
 def of_forms(
