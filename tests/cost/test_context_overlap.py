@@ -10,7 +10,7 @@ from calculon.cost.ring_steps import RingSteps
 from calculon.inspect.operators import block
 from tests import twin
 from tests.helpers import PLAIN, document
-from tests.properties.test_twin_corrected import disagreements
+from tests.properties.test_twin import disagreements
 
 PARTS = 8
 MODEL = {

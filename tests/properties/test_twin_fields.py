@@ -32,7 +32,7 @@ from tests.helpers import differences, document, unlabelled
 from tests.properties import test_twin
 from tests.properties.table import holds, with_all_fields
 from tests.properties.test_laws import stating
-from tests.properties.test_twin_corrected import disagreements
+from tests.properties.test_twin import disagreements
 from tests.strategies import every_table
 
 REASONS = test_twin.REASONS | {
@@ -256,10 +256,8 @@ def disagreement(table):
 
 
 def _wrong(table, i):
-    reason, (expected, rule) = (
-        table.found.reason[i],
-        _twin(table.model, table.rows[i], table.system),
-    )
+    reason = table.found.reason[i]
+    expected, rule = _twin(table.model, table.rows[i], table.system)
     if expected is None:
         return [] if reason in REASONS[rule] else [(reason, rule)]
     if reason:
@@ -273,6 +271,10 @@ def test_reasons_and_statistics_of_executions_with_all_fields():
     holds(disagreement, tables, least=150)
     feasible = np.concatenate([table.found.feasible for table in tables])
     assert feasible.mean() > 0.6
+    required = [field for field in spec_fields(Execution) if not field.declaration.optional]
+    values = {(f.name, value) for f in required for value in f.declaration.choices or ()}
+    values |= {(f.name, value) for f in required if f.annotation is bool for value in (True, False)}
+    assert values - _drawn() == set()
 
 
 def _drawn():
