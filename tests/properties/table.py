@@ -109,7 +109,7 @@ def collected(strategy: st.SearchStrategy[T], count: int) -> list[T]:
 
 
 @stored
-def corrected(count: int = draws(8), forms: int = 2, sizes: int = 20) -> list[Table]:
+def corrected(count: int = draws(6), forms: int = 2, sizes: int = 20) -> list[Table]:
     """Draw models with any fields and systems of any shape that are never too small, and evaluate executions."""
     found = []
     for number, (model, system, _) in enumerate(collected(corrected_tables(0), count)):
@@ -134,7 +134,7 @@ def of_catalog(count: int = draws(4), forms: int = 6, sizes: int = 30) -> list[T
 @stored
 def with_all_fields() -> list[Table]:
     """Draw executions with any fields on systems with any additions, some of which contradict themselves."""
-    return evaluated(Table(*one) for one in collected(every_table(8, contradicting=2), draws(20)))
+    return evaluated(Table(*one) for one in collected(every_table(8, contradicting=2), draws(16)))
 
 
 def of_forms(

@@ -15,7 +15,7 @@ from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import PARTS_OF_TIME, CorrectedStats
-from tests.declared import fitting, others
+from tests.declared import others
 from tests.draws import draws
 from tests.helpers import NAMES, document
 from tests.properties.table import Table, above, collected, corrected, difference, excess, holds
@@ -414,14 +414,6 @@ def _other(field):
     return not field.default if field.annotation is bool else 2 if field.default == 1 else 1
 
 
-SHAPES: dict[str, dict[str, int]] = {
-    "bias_after_reduce": {"mlp_bias": True},
-    "cp_kv_replicate": {"kv_heads": 4},
-    "cp_skip": {"sliding_window": 100},
-}
-"""What of a model a field of an execution makes no sense without."""
-
-
 LATENT = {
     "q_lora_rank": 64,
     "kv_lora_rank": 32,
@@ -439,36 +431,20 @@ def _optional(record):
 
 
 def test_new_fields_of_an_execution_need_the_corrected_edition():
+    """Which has each of them: see ``test_every_value_of_a_field_has_an_execution``."""
     stating = {"attn_kernel": "a100_80g_sxm", "float8_scaling": "h100_80g_sxm"}
     stating |= dict.fromkeys(("fp8_recipe", "fp8_param_gather"), "h100_80g_sxm")
     published = []
     for field in _optional(Execution):
         name = stating.get(field.name, "a100_80e")  # which states neither kernels nor 8 bits
-        system = calculon.inputs.system(name)
-        value = others(field.name, system, RAW["datatype"])[0]
+        value = others(field.name, calculon.inputs.system(name), RAW["datatype"])[0]
         changed = RAW | {field.name: value}
         published += [changed, changed | {"edition": "sc23"}]
         for execution in published[-2:]:
             with pytest.raises(calculon.SpecError, match=rf"corrected, which {field.name}="):
                 calculon.estimate("megatron-1T", execution, "a100_80g")
         assert calculon.inputs.execution(changed).to_dict() == changed
-        model, row = _beside(field)
-        execution = fitting(model, system, row, field.name, value)
-        assert calculon.estimate(model, execution, system).edition == "corrected", field.name
-    found = _evaluate("megatron-1T", "a100_80g", published)
-    assert set(found.reason) == {"edition_fields"}
-
-
-def _beside(field):
-    """Return a model and an execution in stages that a field can be stated with."""
-    shape = {"num_blocks": 4} | SHAPES.get(field.name, {})
-    if field.name.startswith(("expert_", "moe_", "ep_", "dispatch_", "combine_", "delay_")):
-        shape |= {"num_experts": 8, "experts_per_token": 2, "shared_feedforward": 6400}
-    two_stages = RAW | {"pipeline_par": 2, "num_procs": RAW["num_procs"] // 32}
-    if field.name in ("ep_overlap", "delay_wgrad"):  # pairs need one stage, or chunks
-        two_stages |= {"pipeline_par": 1, "num_procs": RAW["num_procs"] // 64}
-        two_stages |= {"activation_recompute": "none", "pipeline_interleaving": 1}
-    return calculon.inputs.model(document("models", "megatron-1T") | shape), two_stages
+    assert {*_evaluate("megatron-1T", "a100_80g", published).reason} == {"edition_fields"}
 
 
 OF_EXPERTS: dict[str, dict[str, int]] = {

@@ -84,7 +84,7 @@ def without_overlap(draw, rows=4):
 @stored
 def drawn():
     """Draw executions of small tables, and evaluate them."""
-    return evaluated(Table(*one) for one in collected(without_overlap(), draws(60)))
+    return evaluated(Table(*one) for one in collected(without_overlap(), draws(36)))
 
 
 @pytest.mark.parametrize("name", BETTER)

@@ -28,7 +28,7 @@ NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable
 @stored
 def drawn():
     """Draw executions that share a few blocks, most of them in pipelines, and evaluate them."""
-    return evaluated(Table(*one) for one in collected(tables(), draws(8)))
+    return evaluated(Table(*one) for one in collected(tables(), draws(6)))
 
 
 @st.composite

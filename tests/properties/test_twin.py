@@ -140,7 +140,7 @@ def asked(draw, rows=5):
 @stored
 def published_and_corrected():
     """Draw tables of both editions, and evaluate them."""
-    published, corrected = zip(*collected(asked(), draws(36)), strict=True)
+    published, corrected = zip(*collected(asked(), draws(24)), strict=True)
     return evaluated(published), evaluated(corrected)
 
 
@@ -187,9 +187,9 @@ def test_outcomes_and_statistics_of_any_execution(edition, compare):
         return np.array(found, float)
 
     tables = published_and_corrected()[edition]
-    holds(wrong, tables, least=200)
+    holds(wrong, tables, least=150)
     assert min(outcomes.values()) > 7, "the strategies are to reach every outcome often"
-    assert outcomes["feasible"] > 120
+    assert outcomes["feasible"] > 80
 
 
 @pytest.mark.parametrize(
