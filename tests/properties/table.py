@@ -321,7 +321,8 @@ def holds(law: Law, tables: Iterable[Table], *, least: int = 1) -> int:
 
 def simplest(law: Law, table: Table, row: Document) -> Document:
     """Set back optional fields to their defaults, one after the other, as long as the law is still broken."""
-    for name in [name for name in row if row[name] != DEFAULTS.get(name, row[name])]:
+    kept = {"edition", "preset"}
+    for name in [n for n in row if n not in kept and row[n] != DEFAULTS.get(n, row[n])]:
         plainer = row | {name: DEFAULTS[name]}
         if law(replace(table, rows=[plainer]))[0] > 0:
             row = plainer

@@ -26,7 +26,7 @@ STATS = tuple(column.name for column in columns(CorrectedStats))
 NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
 SPACES = ("weight", "act", "act_grad", "weight_grad", "optimizer")
 BUFFERS = ("gathered", "comm_buffer", "fragment", "reserved")
-FEW = 4
+FEW = 3
 """Tables of the laws that need many evaluations."""
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
 ALONE = RAW | {

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
 from calculon.hardware.figures import figures_of
 from calculon.planner.elasticities import faster
+from tests.draws import draws
 from tests.properties.table import with_all_fields
 from tests.strategies import tables
 
@@ -37,6 +38,7 @@ def _unstated(system, plan):
     return any(link.kind for link in system.ext.networks) | (plan.values("stage_stop_us") > 0)
 
 
+@settings(max_examples=draws(10))
 @given(table=tables(), factor=st.sampled_from(FACTORS))
 def test_published_executions(table, factor):
     model, system, rows = table
