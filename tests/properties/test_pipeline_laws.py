@@ -6,7 +6,6 @@ from functools import partial
 from random import Random
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
 import calculon
@@ -116,15 +115,6 @@ def test_overlapped_transfers_are_never_slower():
         return _where_both_run(overlapped, apart, "total_time")
 
     holds(slower, drawn(), least=50)
-
-
-@pytest.mark.parametrize("name", SWITCHES)
-def test_offloading_never_needs_more_of_the_first_tier(name):
-    def more(table):
-        kept, moved = (table.change(**{name: there}) for there in (False, True))
-        return _where_both_run(moved, kept, "proc_mem_tier1_cap_req")
-
-    holds(more, drawn()[SWITCHES.index(name) :: 3], least=20)
 
 
 def _where_both_run(less, more, name):
