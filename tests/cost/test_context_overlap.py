@@ -11,7 +11,7 @@ from calculon.inspect.operators import block
 from tests import twin
 from tests.cases import for_each
 from tests.helpers import PLAIN, document
-from tests.properties.test_twin_corrected import disagreements
+from tests.properties.test_twin import disagreements
 
 PARTS = 8
 MODEL = {

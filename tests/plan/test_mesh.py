@@ -1,5 +1,7 @@
 """Numbers of ranks along the axes of parallelism."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,7 @@ def _columns(tensor, stages, replicas, shards=0, order=1):
     return Columns({name: np.array([value]) for name, value in fields.items()})
 
 
+@cache
 def _domain(size):
     raw = document("systems", "a100_80g")
     raw["networks"][0]["size"] = size

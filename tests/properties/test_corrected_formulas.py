@@ -255,12 +255,14 @@ def test_every_correction_is_measured_below():
     assert list(EFFECTS) == [field.name for field in fields(twin.Rules)]
 
 
-@pytest.mark.parametrize("correction", EFFECTS)
-def test_a_correction_alone_changes(correction):
-    changes, statistic = EFFECTS[correction]
-    question = MODEL, BASE | changes, SYSTEM | ENGINES
-    alone = replace(twin.PUBLISHED, **{correction: True})
-    changed, published = (
-        twin.estimate(*question, rules=rules)[statistic] for rules in (alone, twin.PUBLISHED)
-    )
-    assert changed != published
+def test_each_correction_alone_changes_a_statistic():
+    same = []
+    for correction, (changes, statistic) in EFFECTS.items():
+        question = MODEL, BASE | changes, SYSTEM | ENGINES
+        alone = replace(twin.PUBLISHED, **{correction: True})
+        changed, published = (
+            twin.estimate(*question, rules=rules)[statistic] for rules in (alone, twin.PUBLISHED)
+        )
+        if changed == published:
+            same.append(correction)
+    assert not same

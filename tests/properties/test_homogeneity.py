@@ -9,7 +9,7 @@ from typing import get_type_hints
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
@@ -25,6 +25,7 @@ from calculon.plan.plan import Plan
 from calculon.records import columns
 from calculon.statistics import Stats
 from calculon.units import unit_of
+from tests.draws import draws
 from tests.helpers import schedule_of
 from tests.strategies import questions
 
@@ -110,6 +111,7 @@ def _decoded(question):
     return calculon.inputs.model(model), calculon.inputs.system(system), plan
 
 
+@settings(max_examples=draws(10))
 @given(question=questions(), other=units())
 def test_statistics_of_an_iteration(question, other):
     if (decoded := _decoded(question)) is None:
@@ -132,6 +134,7 @@ def test_statistics_of_an_iteration(question, other):
             np.testing.assert_array_equal(column.of(theirs), expected, err_msg=column.name)
 
 
+@settings(max_examples=draws(10))
 @given(question=questions(), other=units())
 def test_times_and_messages_of_layers(question, other):
     if (decoded := _decoded(question)) is None:
@@ -167,6 +170,7 @@ def _with_message(layer, factor):
     return layer._replace(collective=scaled)
 
 
+@settings(max_examples=draws(10))
 @given(question=questions(), exponent=EXPONENTS)
 def test_seconds_of_a_whole_estimate(question, exponent):
     if (decoded := _decoded(question)) is None:

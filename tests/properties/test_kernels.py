@@ -1,18 +1,17 @@
 """Laws of kernels: what a machine or a policy makes worse is never faster; neutral settings change no bit."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import calculon
 from tests.draws import draws
 from tests.helpers import document
-from tests.strategies import CORRECTED, corrected_tables
+from tests.properties.table import above, corrected, difference, excess, holds
+from tests.strategies import CORRECTED
 
-SLACK = 1 + 1e-12
 TILES = [[256, 128, 1.0], [128, 128, 0.96], [64, 64, 0.7]]
 GEMM = {
     "max_efficiency": 0.8,
@@ -24,101 +23,91 @@ GEMM = {
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 
+FUSIONS = ("published", "none", "compile", "max")
+
+
+def _extend(system, **ext):
+    system["ext"] = {**system.get("ext", {}), **ext}
+
+
 def _with(system, **ext):
     changed = copy.deepcopy(system)
-    changed["ext"] = {**changed.get("ext", {}), **ext}
+    _extend(changed, **ext)
     return changed
 
 
-def _gemm(system, **changes):
-    return _with(system, gemm={name: {**GEMM, **changes} for name in system["matrix"]})
+def _tiled(system, **changes):
+    _extend(system, gemm={name: {**GEMM, **changes} for name in system["matrix"]})
 
 
-def _times(model, system, rows, **changes):
-    plan = calculon.Plan.from_records([row | changes for row in rows])
-    return calculon.evaluate(model, system, plan)["total_time"]
+@pytest.mark.parametrize("fusion", FUSIONS)
+def test_worse_kernels_are_never_faster(fusion):
+    def faster(table):
+        base = table.change(fusion=fusion).on(_tiled)
+        over = [
+            excess(base, base.on(partial(_tiled, **worse)), "total_time")
+            for worse in (
+                {"tiles": TILES[1:]},
+                {"alignment": [[128, 0.9], [16, 0.8], [0, 0.2]]},
+                {"half_depth": 300},
+                {"max_efficiency": 0.5},
+            )
+        ]
+        slow, slower = (
+            base.on(partial(_extend, launch={"kernel": kernel, "step": 1e-3})).found["total_time"]
+            for kernel in (1e-6, 1e-3)
+        )
+        over += [above(base.found["total_time"] + 1e-3, slow), above(slow, slower)]
+        return np.fmax.reduce(over)
+
+    number = FUSIONS.index(fusion)
+    holds(faster, corrected()[number :: len(FUSIONS)], least=20)
 
 
-def _never_faster(worse, better):
-    there = ~np.isnan(better)
-    assert (np.isnan(worse) == np.isnan(better)).all()
-    assert (worse[there] * SLACK >= better[there]).all()
-
-
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(6), fusion=st.sampled_from(("published", "none", "compile", "max")))
-def test_worse_kernels_are_never_faster(table, fusion):
-    model, system, rows = table
-    base = _times(model, _gemm(system), rows, fusion=fusion)
-    for worse in (
-        {"tiles": TILES[1:]},
-        {"alignment": [[128, 0.9], [16, 0.8], [0, 0.2]]},
-        {"half_depth": 300},
-        {"max_efficiency": 0.5},
-    ):
-        _never_faster(_times(model, _gemm(system, **worse), rows, fusion=fusion), base)
-    for kernel in (1e-6, 1e-3):
-        launch = {"kernel": kernel, "step": 1e-3}
-        slower = _times(model, _with(_gemm(system), launch=launch), rows, fusion=fusion)
-        _never_faster(slower, base + 1e-3)
-        base = slower - 1e-3
-
-
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(6))
-def test_fusion_is_never_slower(table):
+def test_fusion_is_never_slower():
     """On a memory whose rate does not depend on the size: two small kernels may each be faster than their sum."""
-    model, system, rows = table
-    system["mem1"]["MB_efficiency"] = [[0, 0.75]]
-    policies = [_times(model, system, rows, fusion=name) for name in ("none", "compile", "max")]
-    for fused, unfused in zip(policies[1:], policies, strict=False):
-        _never_faster(unfused, fused)
+
+    def slower(table):
+        flat = table.on(lambda system: system["mem1"].update(MB_efficiency=[[0, 0.75]]))
+        policies = [flat.change(fusion=name) for name in ("none", "compile", "max")]
+        pairs = zip(policies[1:], policies, strict=False)
+        return np.fmax.reduce([excess(fused, apart, "total_time") for fused, apart in pairs])
+
+    holds(slower, corrected()[: draws(4)], least=100)
 
 
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(6))
-def test_neutral_settings_change_no_bit(table):
+def test_neutral_settings_change_no_bit():
     """No launch cost, a multiple of 1, the type itself; a rate that no shape changes only rounds.
 
     Tiles of overlapped products, and experts, may have parts of a row, which a tile of one row fills up.
     """
-    model, system, rows = table
-    if "num_experts" in model:  # whole rows of each, likewise
-        model["experts_per_token"] = model["num_experts"]
-        model |= {"router_groups": 0, "router_group_topk": 0}  # no group can be left out
-    rows = [row | {"tensor_par_overlap": "none"} for row in rows]
-    flat = [[0, 0.625]]
-    for engine in system["matrix"].values():
-        engine["gflops_efficiency"] = flat
-    plain = _evaluate(model, system, rows)
-    neutral = _with(
-        system,
-        launch={"kernel": 0.0, "step": 0.0},
-        gemm={
-            name: {
-                "max_efficiency": 0.625,
-                "multiprocessors": 1,
-                "half_depth": 0,
-                "tiles": [[1, 1, 1.0]],
-            }
-            for name in system["matrix"]
-        },
-    )
-    by_shape = _evaluate(model, neutral, rows)
-    for name in plain.names:
-        np.testing.assert_allclose(by_shape[name], plain[name], rtol=1e-9, atol=1e-12, err_msg=name)
-    for found in (
-        _evaluate(model, system, [row | {"matmul_dtype": row["datatype"]} for row in rows]),
-        _evaluate(
-            model, system, [row | {"fusion": "published", "vocab_pad_multiple": 1} for row in rows]
-        ),
-    ):
-        for name in plain.names:
-            np.testing.assert_array_equal(found[name], plain[name], err_msg=name)
+    shape = {"max_efficiency": 0.625, "multiprocessors": 1, "half_depth": 0, "tiles": [[1, 1, 1.0]]}
 
+    def flat(system):
+        for engine in system["matrix"].values():
+            engine["gflops_efficiency"] = [[0, 0.625]]
 
-def _evaluate(model, system, rows):
-    return calculon.evaluate(model, system, calculon.Plan.from_records(rows))
+    def neutral(system):
+        gemm = dict.fromkeys(system["matrix"], shape)
+        _extend(system, launch={"kernel": 0.0, "step": 0.0}, gemm=gemm)
+
+    def other(table):
+        if "num_experts" in table.model:  # whole rows of each, likewise; no group can be left out
+            each = table.model["num_experts"]
+            table = table.of(experts_per_token=each, router_groups=0, router_group_topk=0)
+        plain = table.change(tensor_par_overlap="none").on(flat)
+        by_shape = plain.on(neutral)
+        wrong = [
+            ~np.isclose(found, plain.found[name], rtol=1e-9, atol=1e-12, equal_nan=True)
+            for name, found in ((name, by_shape.found[name]) for name in plain.found.names)
+        ]
+        same = (
+            plain.each(lambda row: {"matmul_dtype": row["datatype"]}),
+            plain.change(fusion="published"),
+        )
+        return np.fmax.reduce([*wrong, *(difference(one, plain) for one in same)])
+
+    holds(other, corrected()[: draws(3)], least=50)
 
 
 ONE_STEP = (

@@ -1,12 +1,11 @@
 """What holds for every execution in the corrected edition, and which special cases are the plain model."""
 
-import copy
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 import calculon
 from calculon.hardware.collectives.algorithms import BY_LIBRARY
@@ -16,24 +15,28 @@ from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import PARTS_OF_TIME, CorrectedStats
-from tests.declared import fitting, others
+from tests.declared import others
 from tests.draws import draws
 from tests.helpers import NAMES, document
-from tests.properties.test_monotone import BETTER
-from tests.strategies import (
-    CORRECTED,
-    SWITCHES,
-    corrected_tables,
-    measured_collectives,
-    models,
-    systems,
+from tests.properties.table import (
+    Table,
+    above,
+    collected,
+    corrected,
+    difference,
+    excess,
+    holds,
+    of_catalog,
 )
+from tests.properties.test_monotone import BETTER
+from tests.strategies import CORRECTED, SWITCHES, measured_collectives, models, systems
 
-SLACK = 1 + 1e-12
 STATS = tuple(column.name for column in columns(CorrectedStats))
 NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
 SPACES = ("weight", "act", "act_grad", "weight_grad", "optimizer")
 BUFFERS = ("gathered", "comm_buffer", "fragment", "reserved")
+FEW = 3
+"""Tables of the laws that need many evaluations."""
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
 ALONE = RAW | {
     "num_procs": 1,
@@ -53,103 +56,94 @@ def _evaluate(model, system, rows):
     return calculon.evaluate(model, system, calculon.Plan.from_records(rows))
 
 
-def _rows(table, **changes):
-    """Evaluate a table with some fields changed; one column per row that can run."""
-    model, system, rows = table
-    found = _evaluate(model, system, [row | changes for row in rows])
-    return found.take(found.feasible)
+def _few():
+    return corrected()[: draws(FEW)]
 
 
-def _assert_below(low, high, what):
-    """Compare columns up to rounding."""
-    wrong = ~(low <= high * SLACK)
-    assert not wrong.any(), f"{what}: {low[wrong]} above {high[wrong]}"
+@cache
+def _with_attention(name):
+    """Return the tables with one implementation of attention, where MFU counts what is executed.
 
-
-def _counts_what_is_executed(table):
-    """Say whether MFU counts products: of Mamba-2 it counts ``7 i N``, a scan, however short chunks are."""
-    return table[0].get("linear_attention") != "mamba2"
+    Of Mamba-2 it counts ``7 i N``, a scan, however short chunks are.
+    """
+    counted = [t for t in corrected() if t.model.get("linear_attention") != "mamba2"]
+    return [table.change(attn_impl=name, matmul_impl="gemm") for table in counted]
 
 
 # -- every execution --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=draws(10))
-@given(table=corrected_tables())
-def test_times_and_memory_are_sound(table):
-    found = _rows(table)
-    for name in STATS:
-        values = found[name][~np.isnan(found[name])]
-        assert name in NULLABLE or len(values) == len(found), name
-        assert ((values >= 0) & (values < np.inf)).all(), name
-    for name in ("tp_comm", "pp_comm", "dp_comm"):
-        _assert_below(found[f"{name}_exposed_time"], found[f"{name}_link_time"], name)
-    total = sum(found[name] for name in PARTS_OF_TIME)
-    np.testing.assert_allclose(total, found["total_time"], rtol=1e-12)
+def test_times_and_memory_are_sound():
+    def unsound(table):
+        found = table.found
+        wrong = np.zeros(len(found))
+        for name in STATS:
+            values = found[name]
+            null = np.isnan(values)
+            wrong += (values < 0) | np.isinf(values) | (null & (name not in NULLABLE))
+        for name in ("tp_comm", "pp_comm", "dp_comm"):
+            wrong += above(found[f"{name}_exposed_time"], found[f"{name}_link_time"]) > 0
+        total = sum(found[name] for name in PARTS_OF_TIME)
+        wrong += ~np.isclose(total, found["total_time"], rtol=1e-12, atol=0)
+        return np.where(found.feasible, wrong, np.nan)
+
+    holds(unsound, corrected(), least=200)
 
 
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(6), overlap=st.sampled_from(("none", "ring", "pipe")))
-def test_no_repeated_collective_is_exposed_for_longer_than_it_takes(table, overlap):
+@pytest.mark.parametrize("overlap", [None, "none", "ring", "pipe"])
+def test_no_repeated_collective_is_exposed_for_longer_than_it_takes(overlap):
     full = {"training": True, "activation_recompute": "full", "seq_par_ag_redo": False}
-    for changes in ({}, full | {"tensor_par_overlap": overlap}):
-        found = _rows(table, **changes)
-        link = found["recomm_link_time"]
-        _assert_below(found["recomm_exposed_time"], link, "repeated collectives")
+    changes = full | {"tensor_par_overlap": overlap} if overlap else {}
+
+    def longer(table):
+        found = table.change(**changes).found if changes else table.found
+        return above(found["recomm_exposed_time"], found["recomm_link_time"])
+
+    holds(longer, [*corrected(), *of_catalog()[:2]], least=60)
 
 
-@settings(max_examples=draws(9))
-@given(table=corrected_tables(6))
-def test_without_offloading_the_kinds_of_tensors_fill_the_first_tier(table):
-    found = _rows(table, **dict.fromkeys(SWITCHES, False))
-    spaces = sum(found[f"{name}_space"] for name in SPACES) + found["act_checkpoint_size"]
-    spaces += sum(found[f"{name}_space"] for name in BUFFERS)
-    np.testing.assert_allclose(spaces, found["proc_mem_tier1_cap_req"], rtol=1e-12)
-    assert not found["proc_mem_tier2_cap_req"].any()
+def test_without_offloading_the_kinds_of_tensors_fill_the_first_tier():
+    def other(table):
+        found = table.change(**dict.fromkeys(SWITCHES, False)).found
+        spaces = sum(found[f"{name}_space"] for name in (*SPACES, *BUFFERS))
+        spaces = spaces + found["act_checkpoint_size"]
+        error = np.abs(spaces / found["proc_mem_tier1_cap_req"] - 1) - 1e-12
+        return np.where(found["proc_mem_tier2_cap_req"] == 0, error, np.inf)
+
+    holds(other, corrected(), least=200)
 
 
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(4))
-def test_offloading_never_needs_more_of_the_first_tier(table):
-    for name in SWITCHES:
-        moved, kept = _rows(table), _rows(table, **{name: False})
-        _assert_below(moved["proc_mem_tier1_cap_req"], kept["proc_mem_tier1_cap_req"], name)
+@pytest.mark.parametrize("name", SWITCHES)
+def test_offloading_never_needs_more_of_the_first_tier(name):
+    def more(table):
+        return excess(table, table.change(**{name: False}), "proc_mem_tier1_cap_req")
+
+    holds(more, [table.only(lambda row: row[name]) for table in corrected()], least=10)
 
 
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(6))
-def test_no_less_is_executed_than_the_model_asks_for(table):
+def test_no_less_is_executed_than_the_model_asks_for():
     """HFU is at least the MFU of the same convention: causal where the kernel skips masked keys."""
-    assume(_counts_what_is_executed(table))
-    for attention, name in (("flash", "mfu_causal"), ("eager", "mfu")):
-        found = _rows(table, attn_impl=attention, matmul_impl="gemm")
-        _assert_below(found[name], found["hfu"], name)
+
+    def less(names, table):
+        return np.fmax.reduce([above(table.found[name], table.found["hfu"]) for name in names])
+
+    holds(partial(less, ["mfu_causal"]), _with_attention("flash"), least=100)
+    holds(partial(less, ["mfu_causal", "mfu"]), _with_attention("eager"), least=100)
 
 
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(4))
-def test_a_vocabulary_never_needs_less_time_or_memory(table):
-    model, system, rows = table
-    model["mtp_layers"] = 0  # its modules need one
-    found, without = (_rows((model | {"vocab": size}, system, rows)) for size in (1000, 0))
-    for name in ("total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"):
-        _assert_below(without[name], found[name], name)
+def test_flash_attention_has_no_more_arithmetic_than_eager_attention():
+    for flash, eager in zip(_with_attention("flash"), _with_attention("eager"), strict=True):
+        assert (~(excess(flash, eager, "block_fw_flops") > 0)).all()
 
 
-@settings(max_examples=draws(9))
-@given(table=corrected_tables(6))
-def test_the_machine_executes_what_the_model_needs(table):
-    """A multiquery execution has fewer projections than its model: see the test of its own."""
-    assume(_counts_what_is_executed(table))
-    found = _rows(table, attention_type="multihead")
-    _assert_below(found["mfu_causal"], found["hfu"], "utilisation")
+def test_a_vocabulary_never_needs_less_time_or_memory():
+    names = ("total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req")
 
+    def less(table):
+        without, found = (table.of(vocab=size, mtp_layers=0) for size in (0, 1000))
+        return excess(without, found, *names)
 
-@settings(max_examples=draws(9))
-@given(table=corrected_tables(6))
-def test_flash_attention_has_no_more_arithmetic_than_eager_attention(table):
-    flash, eager = (_rows(table, attn_impl=name) for name in ("flash", "eager"))
-    _assert_below(flash["block_fw_flops"], eager["block_fw_flops"], "forward FLOP")
+    holds(less, corrected(), least=200)
 
 
 def _one_network(system, factor):
@@ -173,45 +167,41 @@ IMPROVEMENTS = BETTER | {
 }
 
 
-@settings(max_examples=draws(12))
-@given(
-    table=corrected_tables(6),
-    names=st.sets(st.sampled_from(sorted(IMPROVEMENTS)), min_size=3, max_size=3),
-    factor=st.sampled_from((1.001, 2, 16)),
-)
-def test_a_better_machine_is_never_slower_overlap_or_not(table, names, factor):
-    model, system, rows = table
-    before = _evaluate(model, system, rows)
-    for name in sorted(names):
-        improved = copy.deepcopy(system)
-        IMPROVEMENTS[name](improved, factor)
-        after = _evaluate(model, improved, rows)
-        assert (after.feasible == before.feasible).all()
-        run = before.feasible & ~_stalled_and_uneven(model, rows)
-        _assert_below(after["total_time"][run], before["total_time"][run], name)
+def improvements(number):
+    """Return three improvements for a table, and a factor; all of them occur in a few tables."""
+    names = sorted(IMPROVEMENTS)
+    return [names[(3 * number + i) % len(names)] for i in range(3)], (1.001, 2, 16)[number % 3]
 
 
-@settings(max_examples=draws(12))
-@given(
-    table=corrected_tables(6),
-    operations=measured_collectives(),
-    algorithm=st.sampled_from(BY_LIBRARY["all_reduce"][:-1]),  # the torus is not an option
-)
-def test_the_choice_of_a_library_is_never_slower_than_an_algorithm_that_it_has(
-    table, operations, algorithm
-):
-    model, system, rows = table
-    link = {"kind": "nvlink", "in_network_reduction": True, "operations": operations}
-    system = system | {"ext": {"networks": [link for _ in system["networks"]]}}
-    chosen, asked = (
-        _evaluate(
-            model, system, [row | {"coll_algo": name, "latency_per_step": False} for row in rows]
+def test_a_better_machine_is_never_slower_overlap_or_not():
+    def slower(name, factor, table):
+        improved = table.on(lambda system: IMPROVEMENTS[name](system, factor))
+        over = excess(improved, table, "total_time")
+        return np.where(_stalled_and_uneven(table.model, table.rows), np.nan, over)
+
+    for number, table in enumerate(corrected()):
+        names, factor = improvements(number)
+        for name in names:
+            holds(partial(slower, name, factor), [table])
+
+
+def test_the_choice_of_a_library_is_never_slower_than_an_algorithm_that_it_has():
+    algorithms = BY_LIBRARY["all_reduce"][:-1]  # the torus is not an option
+
+    def slower(operations, algorithm, table):
+        link = {"kind": "nvlink", "in_network_reduction": True, "operations": operations}
+        several = [link for _ in table.system["networks"]]
+        measured = table.on(lambda system: system.update(ext={"networks": several}))
+        chosen, asked = (
+            measured.change(coll_algo=name, latency_per_step=False) for name in ("auto", algorithm)
         )
-        for name in ("auto", algorithm)
-    )
-    assert (chosen.feasible == asked.feasible).all()
-    run = chosen.feasible & ~_stalled_and_uneven(model, rows)
-    _assert_below(chosen["total_time"][run], asked["total_time"][run], algorithm)
+        over = excess(chosen, asked, "total_time")
+        return np.where(_stalled_and_uneven(table.model, table.rows), np.nan, over)
+
+    drawn = collected(measured_collectives(), len(corrected()))
+    for number, (operations, table) in enumerate(zip(drawn, corrected(), strict=False)):
+        algorithm = algorithms[number % len(algorithms)]
+        holds(partial(slower, operations, algorithm), [table])
 
 
 def _stated_stages(row):
@@ -245,18 +235,19 @@ def _exact(row):
     return plain and row["pipeline_interleaving"] == 1
 
 
-@settings(max_examples=draws(15))
-@given(table=corrected_tables(), tier=st.sampled_from((1, 2)))
-def test_more_memory_is_never_infeasible_and_changes_no_time(table, tier):
-    model, system, rows = table
-    whole = _evaluate(model, system, rows)
-    needs = whole[f"proc_mem_tier{tier}_cap_req"]
-    capacity = float(np.nanmedian(needs)) / 2**30 if whole.feasible.any() else 1.0
-    system[f"mem{tier}"]["GiB"] = capacity
-    found = _evaluate(model, system, rows)
-    fits = whole.feasible & (needs <= capacity * 2**30)
-    assert (found.feasible == fits).all()
-    np.testing.assert_array_equal(found["total_time"][fits], whole["total_time"][fits])
+@pytest.mark.parametrize("tier", [1, 2])
+def test_more_memory_is_never_infeasible_and_changes_no_time(tier):
+    def other(table):
+        whole = table.found
+        needs = whole[f"proc_mem_tier{tier}_cap_req"]
+        capacity = float(np.nanmedian(needs)) / 2**30
+        found = table.on(lambda system: system[f"mem{tier}"].update(GiB=capacity)).found
+        fits = whole.feasible & (needs <= capacity * 2**30)
+        same = found["total_time"] == np.where(fits, whole["total_time"], np.nan)
+        wrong = (found.feasible != fits) | (fits & ~same)
+        return np.where(whole.feasible, wrong, np.nan)
+
+    holds(other, corrected(), least=200)
 
 
 # -- special cases ----------------------------------------------------------------------------------------------------
@@ -268,54 +259,48 @@ QUOTED = {"model_flops_per_token", "model_flops_per_second_per_proc", "mfu", "mf
 """Figures that follow from the arithmetic of the model."""
 
 
-def _assert_same(one, other, *, rtol=0.0, without=COUNTED):
-    for name in set(STATS) - without:
-        np.testing.assert_allclose(one[name], other[name], rtol=rtol, err_msg=name)
+@cache
+def _plain():
+    """Return a few tables with models of the published fields."""
+    names = document("models", "megatron-22B")
+    return [Table({n: t.model[n] for n in names}, t.system, t.rows) for t in _few()]
 
 
-@st.composite
-def plain_tables(draw):
-    """Tables whose model has the published fields."""
-    _, system, _ = table = draw(corrected_tables(6))
-    model = {name: table[0][name] for name in document("models", "megatron-22B")}
-    return model, system, table[2]
+def test_model_fields_that_mean_the_plain_model():
+    def other(fields, rtol, table):
+        return difference(table.of(**fields), table, rtol=rtol, without=COUNTED)
+
+    for table in _plain():
+        length, heads = table.model["seq_size"], table.model["attn_heads"]
+        for fields in (
+            {"kv_heads": heads},
+            {"sliding_window": length},
+            {"sliding_window": length + 1, "full_attention_every": 3},
+            {"full_attention_every": 2},
+            {"tied": True, "positions": 7, "embedding_norm": True, "head_bias": True},
+        ):
+            holds(partial(other, fields, 0.0), [table])
+        full = {"sliding_window": max(1, length // 2), "full_attention_every": 1}
+        holds(partial(other, full, 1e-12), [table])
 
 
-@settings(max_examples=draws(9))
-@given(table=plain_tables())
-def test_model_fields_that_mean_the_plain_model(table):
-    model, system, rows = table
-    plain = _rows(table)
-    length, heads = model["seq_size"], model["attn_heads"]
-    for fields in (
-        {"kv_heads": heads},
-        {"sliding_window": length},
-        {"sliding_window": length + 1, "full_attention_every": 3},
-        {"full_attention_every": 2},
-        {"tied": True, "positions": 7, "embedding_norm": True, "head_bias": True},
-    ):
-        _assert_same(_rows((model | fields, system, rows)), plain)
-    full = {"sliding_window": max(1, length // 2), "full_attention_every": 1}
-    _assert_same(_rows((model | full, system, rows)), plain, rtol=1e-12)
+def test_execution_fields_that_mean_the_plain_execution():
+    def datatype(table):
+        stated = table.each(lambda row: {"grad_comm_dtype": row["datatype"]})
+        return difference(stated, table.change(grad_comm_dtype="same"))
 
+    def buffer(table):
+        whole = table.change(optimizer_sharding=False)
+        return difference(*(whole.change(grad_buffer=name) for name in ("full", "sharded")))
 
-@settings(max_examples=draws(9))
-@given(table=corrected_tables(6))
-def test_execution_fields_that_mean_the_plain_execution(table):
-    model, system, rows = table
-    stated = [row | {"grad_comm_dtype": row["datatype"]} for row in rows]
-    same = _rows(table, grad_comm_dtype="same")
-    _assert_same(_rows((model, system, stated)), same, without=set())
-    whole = {"optimizer_sharding": False}
-    auto = (model, system, [row for row in rows if row.get("zero_stage", "auto") == "auto"])
-    if auto[2]:
-        _assert_same(
-            _rows(auto, **whole, grad_buffer="full"),
-            _rows(auto, **whole, grad_buffer="sharded"),
-            without=set(),
-        )
-    headless = (model | {"vocab": 0, "mtp_layers": 0}, system, rows)
-    _assert_same(_rows(headless, ce_impl="fused"), _rows(headless, ce_impl="eager"), without=set())
+    def loss(table):
+        headless = table.of(vocab=0, mtp_layers=0)
+        return difference(*(headless.change(ce_impl=name) for name in ("fused", "eager")))
+
+    auto = [table.only(lambda row: row.get("zero_stage", "auto") == "auto") for table in _few()]
+    holds(datatype, _few(), least=100)
+    holds(buffer, [table for table in auto if table.rows], least=20)
+    holds(loss, _few(), least=100)
 
 
 @settings(max_examples=draws(10))
@@ -332,19 +317,19 @@ def test_a_ring_of_two_has_one_step(model, system):
     }
     shape |= {"optimizer_sharding": True, "tensor_par_comm_type": "rs_ag"}
     shape |= dict.fromkeys(("tensor_par_net", "pipeline_par_net", "data_par_net"), 0)
-    table = model, system, [ALONE | CORRECTED | shape | {"batch_size": 8}]
-    once, per_step = (_rows(table, latency_per_step=each) for each in (False, True))
-    _assert_same(per_step, once)
+    table = Table(model, system, [ALONE | CORRECTED | shape | {"batch_size": 8}])
+    once, per_step = (table.change(latency_per_step=each) for each in (False, True))
+    assert (difference(per_step, once, without=COUNTED) == 0).all()
 
 
-@settings(max_examples=draws(10))
-@given(table=plain_tables())
-def test_multiquery_attention_is_a_single_group(table):
-    model, system, rows = table
-    rows = [row | {"tensor_par_overlap": "none"} for row in rows]
-    multiquery = _rows((model, system, rows), attention_type="multiquery")
-    single = _rows((model | {"kv_heads": 1}, system, rows), attention_type="multihead")
-    _assert_same(multiquery, single, without=COUNTED | QUOTED)
+def test_multiquery_attention_is_a_single_group():
+    def other(table):
+        alone = table.change(tensor_par_overlap="none")
+        multiquery = alone.change(attention_type="multiquery")
+        single = alone.of(kv_heads=1).change(attention_type="multihead")
+        return difference(multiquery, single, without=COUNTED | QUOTED)
+
+    holds(other, _plain(), least=50)
 
 
 def _megatron(**changes):
@@ -398,24 +383,21 @@ def test_a_block_of_gpt_with_eager_attention_keeps_what_korthikanti_counts(name)
 # -- tables and fields ------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=draws(10))
-@given(table=corrected_tables(6))
-def test_rows_of_a_table_of_two_editions_equal_the_rows_alone(table):
-    model, system, rows = table
-    published = {name for name in rows[0] if name in PUBLISHED_NAMES}
-    if not calculon.inputs.model(model).extensions:
-        rows = [*rows, *({k: v for k, v in row.items() if k in published} for row in rows)]
-    many = _evaluate(model, system, rows)
-    for i, row in enumerate(rows):
-        one = _evaluate(model, system, [row])
-        assert many.reason[i] == one.reason[0]
-        for name in one.names:
-            assert many[name][i : i + 1].tobytes() == one[name].tobytes(), name
-        if many.feasible[i] and i % 3 == 0:
-            stats = calculon.estimate(model, row, system).stats
-            assert [stats[n] for n in stats] == [
-                None if np.isnan(many[n][i]) else many[n][i] for n in stats
-            ]
+def test_rows_of_a_table_of_two_editions_equal_the_rows_alone():
+    for table in corrected():
+        model, system, rows = table.model, table.system, table.rows[:: len(table.rows) // 3]
+        if not calculon.inputs.model(model).extensions:
+            rows = [*rows, *({name: row[name] for name in PUBLISHED_NAMES} for row in rows)]
+        many = _evaluate(model, system, rows)
+        for i, row in enumerate(rows):
+            one = _evaluate(model, system, [row])
+            assert many.reason[i] == one.reason[0]
+            for name in one.names:
+                assert many[name][i : i + 1].tobytes() == one[name].tobytes(), (name, row)
+            if many.feasible[i] and i % 3 == 0:
+                stats = calculon.estimate(model, row, system).stats
+                expected = [None if np.isnan(many[n][i]) else many[n][i] for n in stats]
+                assert [stats[n] for n in stats] == expected
 
 
 def test_the_published_keys_round_trip_and_mean_the_published_edition():
@@ -441,14 +423,6 @@ def _other(field):
     return not field.default if field.annotation is bool else 2 if field.default == 1 else 1
 
 
-SHAPES: dict[str, dict[str, int]] = {
-    "bias_after_reduce": {"mlp_bias": True},
-    "cp_kv_replicate": {"kv_heads": 4},
-    "cp_skip": {"sliding_window": 100},
-}
-"""What of a model a field of an execution makes no sense without."""
-
-
 LATENT = {
     "q_lora_rank": 64,
     "kv_lora_rank": 32,
@@ -460,37 +434,26 @@ LATENT = {
 
 
 def _optional(record):
-    fields = [
-        f
-        for f in spec_fields(record)
-        if f.declaration.optional and f.name not in ("edition", "preset")
-    ]
-    return pytest.mark.parametrize("field", fields, ids=lambda field: field.name)
+    """Return the fields that only the corrected edition has."""
+    fields = (field for field in spec_fields(record) if field.declaration.optional)
+    return [field for field in fields if field.name not in ("edition", "preset")]
 
 
-@_optional(Execution)
-def test_a_new_field_of_an_execution_needs_the_corrected_edition(field):
+def test_new_fields_of_an_execution_need_the_corrected_edition():
+    """Which has each of them: see ``test_every_value_of_a_field_has_an_execution``."""
     stating = {"attn_kernel": "a100_80g_sxm", "float8_scaling": "h100_80g_sxm"}
     stating |= dict.fromkeys(("fp8_recipe", "fp8_param_gather"), "h100_80g_sxm")
-    name = stating.get(field.name, "a100_80e")  # which states neither kernels nor 8 bits
-    system = calculon.inputs.system(name)
-    value = others(field.name, system, RAW["datatype"])[0]
-    changed = RAW | {field.name: value}
-    for execution in (changed, changed | {"edition": "sc23"}):
-        with pytest.raises(calculon.SpecError, match=rf"corrected, which {field.name}="):
-            calculon.estimate("megatron-1T", execution, "a100_80g")
-        assert _evaluate("megatron-1T", "a100_80g", [execution]).reason[0] == "edition_fields"
-    shape = {"num_blocks": 4} | SHAPES.get(field.name, {})
-    if field.name.startswith(("expert_", "moe_", "ep_", "dispatch_", "combine_", "delay_")):
-        shape |= {"num_experts": 8, "experts_per_token": 2, "shared_feedforward": 6400}
-    model = calculon.inputs.model(document("models", "megatron-1T") | shape)
-    two_stages = RAW | {"pipeline_par": 2, "num_procs": RAW["num_procs"] // 32}
-    if field.name in ("ep_overlap", "delay_wgrad"):  # pairs need one stage, or chunks
-        two_stages |= {"pipeline_par": 1, "num_procs": RAW["num_procs"] // 64}
-        two_stages |= {"activation_recompute": "none", "pipeline_interleaving": 1}
-    execution = fitting(model, system, two_stages, field.name, value)
-    assert calculon.estimate(model, execution, system).edition == "corrected"
-    assert calculon.inputs.execution(changed).to_dict() == changed
+    published = []
+    for field in _optional(Execution):
+        name = stating.get(field.name, "a100_80e")  # which states neither kernels nor 8 bits
+        value = others(field.name, calculon.inputs.system(name), RAW["datatype"])[0]
+        changed = RAW | {field.name: value}
+        published += [changed, changed | {"edition": "sc23"}]
+        for execution in published[-2:]:
+            with pytest.raises(calculon.SpecError, match=rf"corrected, which {field.name}="):
+                calculon.estimate("megatron-1T", execution, "a100_80g")
+        assert calculon.inputs.execution(changed).to_dict() == changed
+    assert {*_evaluate("megatron-1T", "a100_80g", published).reason} == {"edition_fields"}
 
 
 OF_EXPERTS: dict[str, dict[str, int]] = {
@@ -531,13 +494,14 @@ def stating(field):
     return found | beside
 
 
-@_optional(Model)
-def test_a_new_field_of_a_model_needs_the_corrected_edition(field):
-    stated = stating(field)
-    changed = document("models", "megatron-1T") | stated
-    named = "|".join(stated)
-    for execution in (RAW, RAW | {"edition": "sc23"}):
-        with pytest.raises(calculon.SpecError, match=rf"corrected, which model: ({named})="):
-            calculon.estimate(changed, execution, "a100_80g")
-    assert calculon.inputs.model(changed).to_dict() == changed
-    assert calculon.estimate(changed, RAW | CORRECTED, "a100_80e").edition == "corrected"
+def test_new_fields_of_a_model_need_the_corrected_edition():
+    for field in _optional(Model):
+        stated = stating(field)
+        changed = document("models", "megatron-1T") | stated
+        named = "|".join(stated)
+        for execution in (RAW, RAW | {"edition": "sc23"}):
+            with pytest.raises(calculon.SpecError, match=rf"corrected, which model: ({named})="):
+                calculon.estimate(changed, execution, "a100_80g")
+        assert calculon.inputs.model(changed).to_dict() == changed
+        found = calculon.estimate(changed, RAW | CORRECTED, "a100_80e")
+        assert found.edition == "corrected", field.name

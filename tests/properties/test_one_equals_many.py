@@ -4,13 +4,15 @@ import importlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import calculon
+from tests.draws import draws
 from tests.helpers import bits, document, table_bits
 from tests.strategies import tables
 
 
+@settings(max_examples=draws(8))
 @given(table=tables())
 def test_rows_of_a_mixed_table_equal_the_rows_alone(table):
     model, system, rows = table

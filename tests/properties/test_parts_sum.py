@@ -3,10 +3,11 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import calculon
 from calculon.statistics import KINDS, PARTS_OF_TIME
+from tests.draws import draws
 from tests.strategies import questions
 
 
@@ -23,6 +24,7 @@ def _close(found, parts):
     return found == pytest.approx(math.fsum(parts), rel=1e-12, abs=1e-300)
 
 
+@settings(max_examples=draws(12))
 @given(question=questions())
 def test_the_parts_of_time_add_up_to_the_total(question):
     if (result := _estimate(question)) is None:
@@ -37,6 +39,7 @@ def test_the_parts_of_time_add_up_to_the_total(question):
     assert stats["total_efficiency"] == pytest.approx(product)
 
 
+@settings(max_examples=draws(12))
 @given(question=questions())
 def test_the_layers_add_up_to_the_block(question):
     if (result := _estimate(question, layers=True)) is None:
@@ -70,6 +73,7 @@ def test_the_layers_add_up_to_the_block(question):
                 assert _close(stats[member], total(member))
 
 
+@settings(max_examples=draws(12))
 @given(question=questions())
 def test_what_the_tiers_hold_adds_up_to_their_need(question):
     if (result := _estimate(question)) is None:

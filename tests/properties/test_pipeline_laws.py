@@ -1,12 +1,11 @@
 """Laws of pipelines: of batches, offloading, overlapped transfers, schedules and layouts, in the corrected edition."""
 
-import copy
 import json
 import math
+from functools import partial
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
@@ -15,12 +14,20 @@ from calculon.spec.named_values import PAIRED_SCHEDULES, SIMULATED_SCHEDULES
 from calculon.statistics import CorrectedStats
 from tests.draws import draws
 from tests.helpers import PLAIN
-from tests.properties.test_laws import IMPROVEMENTS
+from tests.properties.table import Table, collected, evaluated, excess, holds
+from tests.properties.test_laws import IMPROVEMENTS, improvements
+from tests.store import stored
 from tests.strategies import SWITCHES, divisors, pipelines, systems
 
 SLACK = 1 + 1e-9
 FORMS = ({}, {"zero_stage": "1", "optimizer_sharding": True}, {"zero_stage": "0", "no_sync": False})
 NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
+
+
+@stored
+def drawn():
+    """Draw executions that share a few blocks, most of them in pipelines, and evaluate them."""
+    return evaluated(Table(*one) for one in collected(tables(), draws(6)))
 
 
 @st.composite
@@ -76,107 +83,89 @@ def _row(random: Random, model, system, shared, form):
     return row | pipelines(random, row, model)
 
 
-def _evaluate(model, system, rows):
-    return calculon.evaluate(model, system, calculon.Plan.from_records(rows))
+def _apart(table, names):
+    """Return the table without transfers overlapped with passes, where executions have one of some switches."""
+    return table.each(
+        lambda row: {"p2p_overlap": False} if any(row[name] for name in names) else {}
+    )
 
 
-def _never_more(name, less, more):
-    """Compare a statistic where both tables can run."""
-    both = less.feasible & more.feasible
-    assert (less[name][both] <= more[name][both] * SLACK).all()
-    return both
+def test_half_the_batch_never_takes_longer():
+    def halved(row):
+        paired = row.get("pp_schedule") in PAIRED_SCHEDULES  # which need many
+        return row["batch_size"] // row["data_par"] % 2 == 0 and not paired
+
+    def longer(table):
+        whole = table.change(p2p_overlap=False)  # which few microbatches do not allow
+        half = whole.each(lambda row: {"batch_size": row["batch_size"] // 2})
+        return excess(half, whole, "total_time", slack=SLACK)
+
+    holds(longer, [table.only(halved) for table in drawn()], least=50)
 
 
-@settings(max_examples=draws(12))
-@given(table=tables())
-def test_half_the_batch_never_takes_longer(table):
-    model, system, rows = table
-    even = [row for row in rows if row["batch_size"] // row["data_par"] % 2 == 0]
-    even = [row for row in even if row.get("pp_schedule") not in PAIRED_SCHEDULES]  # need many
-    halves = [row | {"batch_size": row["batch_size"] // 2, "p2p_overlap": False} for row in even]
-    whole = [row | {"p2p_overlap": False} for row in even]  # which few microbatches do not allow
-    if even:
-        both = _never_more(
-            "total_time", _evaluate(model, system, halves), _evaluate(model, system, whole)
+def test_overlapped_transfers_are_never_slower():
+    """What is offloaded hides transfers too, if they are apart."""
+
+    def slower(table):
+        kept = dict.fromkeys(SWITCHES, False)
+        simulated = table.each(
+            lambda row: kept if row.get("pp_schedule") in SIMULATED_SCHEDULES else {}
         )
-        assert both.all()
+        apart, overlapped = (simulated.change(p2p_overlap=there) for there in (False, True))
+        return _where_both_run(overlapped, apart, "total_time")
+
+    holds(slower, drawn(), least=50)
 
 
-@settings(max_examples=draws(12))
-@given(table=tables())
-def test_transfers_beside_passes_are_never_slower(table):
-    model, system, rows = table
-    kept = dict.fromkeys(
-        SWITCHES, False
-    )  # what is offloaded hides transfers too, if they are apart
-    rows = [row | kept if row.get("pp_schedule") in SIMULATED_SCHEDULES else row for row in rows]
-    apart, beside = (
-        _evaluate(model, system, [row | {"p2p_overlap": there} for row in rows])
-        for there in (False, True)
-    )
-    _never_more("total_time", beside, apart)
+def _where_both_run(less, more, name):
+    over = excess(less, more, name, slack=SLACK)
+    return np.where(less.found.feasible & more.found.feasible, over, np.nan)
 
 
-@settings(max_examples=draws(12))
-@given(table=tables(), name=st.sampled_from(SWITCHES))
-def test_offloading_never_needs_more_of_the_first_tier(table, name):
-    model, system, rows = table
-    kept, moved = (
-        _evaluate(model, system, [row | {name: there} for row in rows]) for there in (False, True)
-    )
-    _never_more("proc_mem_tier1_cap_req", moved, kept)
-
-
-@settings(max_examples=draws(8))
-@given(table=tables())
-def test_twice_the_batch_on_twice_the_replicas_takes_as_long(table):
+def test_twice_the_batch_on_twice_the_replicas_takes_as_long():
     """But for the traffic between replicas, and what they share."""
-    model, system, rows = table
-    rows = [row | {"data_par_overlap": False} for row in rows if not row["optimizer_sharding"]]
-    twice = [
-        row | {name: 2 * row[name] for name in ("num_procs", "data_par", "batch_size")}
-        for row in rows
-    ]
-    one, two = (_evaluate(model, system, some) for some in (rows, twice))
-    several = np.array([row["data_par"] > 1 for row in rows], bool)  # in other forms there is one
-    for name in ("fw_time", "bw_time", "optim_step_time", "proc_mem_tier1_cap_req"):
-        np.testing.assert_array_equal(one[name][several], two[name][several])
+    names = ("fw_time", "bw_time", "optim_step_time", "proc_mem_tier1_cap_req")
+    doubled = ("num_procs", "data_par", "batch_size")
+
+    def other(table):
+        one = table.change(data_par_overlap=False)
+        two = one.each(lambda row: {name: 2 * row[name] for name in doubled})
+        wrong = np.any([one.found[name] != two.found[name] for name in names], axis=0)
+        return np.where(one.found.feasible, wrong, np.nan)
+
+    def replicated(row):  # in other forms there is one
+        return row["data_par"] > 1 and not row["optimizer_sharding"]
+
+    holds(other, [table.only(replicated) for table in drawn()[: draws(5)]], least=20)
 
 
-@settings(max_examples=draws(8))
-@given(table=tables(12))
-def test_every_statistic_is_a_number_or_null_in_files(table):
-    model, system, rows = table
-    found = _evaluate(model, system, rows)
-    for name in found.names:
-        assert np.isfinite(found[name][found.feasible]).all() or name in NULLABLE
-        assert not np.isinf(found[name]).any()
-    for row in np.array(rows)[found.feasible][:2]:
-        result = calculon.estimate(model, row, system, layers=True)
+def test_every_statistic_is_a_number_or_null_in_files():
+    for table in drawn():
+        found = table.found
+        for name in found.names:
+            assert np.isfinite(found[name][found.feasible]).all() or name in NULLABLE
+            assert not np.isinf(found[name]).any()
+        row = table.rows[np.flatnonzero(found.feasible)[0]]
+        result = calculon.estimate(table.model, row, table.system, layers=True)
         assert json.loads(json.dumps(result.to_dict(), allow_nan=False)) == result.to_dict()
 
 
-@settings(max_examples=draws(12))
-@given(
-    table=tables(),
-    names=st.sets(st.sampled_from(sorted(IMPROVEMENTS)), min_size=3, max_size=3),
-    factor=st.sampled_from((1.001, 2, 16)),
-)
-def test_a_better_machine_never_refuses_and_is_never_slower(table, names, factor):
+def test_a_better_machine_never_refuses_and_is_never_slower():
     """But for stages that differ, and transfers beside what is offloaded: those closed forms are bounds from above."""
-    model, system, rows = table
-    rows = [
-        row | {"p2p_overlap": False} if any(row[name] for name in SWITCHES) else row for row in rows
-    ]
-    before = _evaluate(model, system, rows)
-    alike = np.array([_equal_stages(row, model) for row in rows])
-    for name in sorted(names):
-        improved = copy.deepcopy(system)
-        IMPROVEMENTS[name](improved, factor)
-        after = _evaluate(model, improved, rows)
-        assert (after.feasible | ~before.feasible).all()
-        slower = after["total_time"] > before["total_time"] * SLACK
-        assert not (slower & alike).any(), name
+
+    def slower(name, factor, table):
+        improved = table.on(lambda system: IMPROVEMENTS[name](system, factor))
+        alike = [_equal_stages(row, table.model) for row in table.rows]
+        refused = table.found.feasible & ~improved.found.feasible
+        over = improved.found["total_time"] - table.found["total_time"] * SLACK
+        return np.where(refused, np.inf, np.where(alike, over, np.nan))
+
+    tried = 0
+    for number, table in enumerate(drawn()):
+        names, factor = improvements(number)
+        apart = _apart(table, SWITCHES)
+        tried += sum(holds(partial(slower, name, factor), [apart], least=0) for name in names)
+    assert tried > 100
 
 
 def _equal_stages(row, model):

@@ -1,14 +1,18 @@
-"""The array model agrees with its scalar twin, which shares no code with it."""
+"""The array model agrees with its scalar twin, which shares no code with it, in both editions."""
 
 from collections import Counter
 
-from hypothesis import given, settings
+import numpy as np
+import pytest
+from hypothesis import strategies as st
 
 import calculon
 from tests import twin
 from tests.draws import draws
-from tests.helpers import differences
-from tests.strategies import questions
+from tests.helpers import FLOORS, differences, unlabelled
+from tests.properties.table import Table, above, collected, evaluated, holds
+from tests.store import stored
+from tests.strategies import CORRECTED, DATATYPES, changed, executions, models, systems
 
 REASONS = {
     2: {"degrees_product"},
@@ -45,7 +49,103 @@ REASONS = {
 """Reasons of ours for the numbered requirements of the twin."""
 
 
-def _twin(model, execution, system):
+OPTIONS = {
+    "grad_buffer": st.sampled_from(("sharded", "full")),
+    "grad_comm_dtype": st.sampled_from(("same", *DATATYPES)),
+    "latency_per_step": st.booleans(),
+    "optimizer_impl": st.sampled_from(("fused", "foreach", "loop")),
+    "grad_clip": st.booleans(),
+}
+SECONDS = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
+
+GRADIENTS = st.sampled_from(
+    (
+        {},
+        {"grad_dtype": "float32"},
+        {"grad_dtype": "bfloat16"},
+        {"grad_dtype": "float16", "main_grad": True},
+    )
+)
+OPTIMIZERS = st.sampled_from(
+    (
+        {},
+        {"optimizer_state_dtype": "bfloat16"},
+        {"optimizer": "adam_8bit"},
+        {"optimizer": "lion", "optimizer_state_dtype": "bfloat16"},
+        {"optimizer": "sgd_momentum"},
+        {"optimizer": "sgd"},
+    )
+)
+
+MOVED = {
+    "act_offload_bw_req": ("block_act_storage_space", "block_act_checkpoint_size"),
+    "weight_offload_bw_req": ("block_weight_space",),
+    "optim_offload_bw_req": ("block_weight_grad_space", "block_optimizer_space"),
+    "offload_mem_bw_req": ("block_weight_space",),
+    "dp_bw_overlap_req_chunk": ("block_dp_size",),
+    "dp_bw_overlap_req_tail": ("block_dp_size",),
+}
+"""Bandwidths, and what has to move in the time that a block leaves for it."""
+
+
+LINK = st.fixed_dictionaries({}, optional={"step_latency": SECONDS, "ramp": SECONDS})
+
+
+@st.composite
+def corrected_options(draw):
+    """Options of the corrected edition, or none."""
+    if draw(st.booleans()):
+        return CORRECTED
+    options = {name: draw(value) for name, value in OPTIONS.items()}
+    return CORRECTED | options | draw(GRADIENTS) | draw(OPTIMIZERS)
+
+
+def _settled(stats):
+    """Replace what rounding leaves of a difference of equal times: an exposed time, a window."""
+    settled = dict(stats)
+    for name in FLOORS:
+        if abs(stats[name]) < 1e-12 * stats["total_time"]:
+            settled[name] = 0
+    passes = ("block_fw", "block_re", "block_agrad", "block_wgrad")
+    links = ("edgeblock_fw_tp", "edgeblock_recomm", "edgeblock_agrad_tp")
+    time = sum(stats[f"{name}_time"] for name in (*passes, *links))
+    for name, sizes in MOVED.items():
+        if (stats[name] or 0) > 1e5 * sum(stats[size] for size in sizes) / time:
+            settled[name] = None
+    return settled
+
+
+def disagreements(found, expected):
+    """List the statistics in which ours differ from those of the twin."""
+    ours, theirs = _settled(found), _settled(expected)
+    for name in FLOORS:  # differences of nearly equal times, and what is added to them
+        close = abs(ours[name] - theirs[name]) < 1e-12 * theirs["total_time"]
+        ours[name] = theirs[name] if close else ours[name]
+    return differences(ours, theirs)
+
+
+@st.composite
+def asked(draw, rows=5):
+    """A model, a system, executions of which some contradict themselves, and the same in the corrected edition."""
+    model, system = draw(models()), draw(systems())
+    found = [draw(executions(model, system)) for _ in range(rows)]
+    found += [draw(changed(row)) for row in found[:3]]
+    options = [draw(corrected_options()) for _ in found]
+    links = draw(st.lists(LINK, max_size=len(system["networks"])))
+    extended = system | {"ext": {"networks": links}} if links else system
+    corrected = [row | more for row, more in zip(found, options, strict=True)]
+    return Table(model, system, found), Table(model, extended, corrected)
+
+
+@stored
+def published_and_corrected():
+    """Draw tables of both editions, and evaluate them."""
+    published, corrected = zip(*collected(asked(), draws(24)), strict=True)
+    return evaluated(published), evaluated(corrected)
+
+
+def twin_of(model, execution, system):
+    """Return what the twin finds, or how and by which rule it refuses."""
     try:
         return twin.estimate(model, execution, system), "", None
     except twin.Rejected as error:
@@ -63,37 +163,49 @@ def _ours(model, execution, system):
         return None, f"infeasible: {error.reason}"
 
 
-def test_outcome_and_statistics_of_any_execution():
+@pytest.mark.parametrize(
+    ("edition", "compare"), [(0, differences), (1, disagreements)], ids=["sc23", "corrected"]
+)
+def test_outcomes_and_statistics_of_any_execution(edition, compare):
     outcomes = Counter()
 
-    @settings(max_examples=draws(200))
-    @given(question=questions())
-    def agree(question):
-        model, execution, system = question
-        expected, kind, rule = _twin(model, execution, system)
-        found, outcome = _ours(model, execution, system)
-        outcomes[kind or "feasible"] += 1
-        table = calculon.evaluate(model, system, calculon.Plan.from_records([execution]))
-        assert outcome.split(":")[0] == kind
-        if expected is None:
-            assert table.reason[0] in REASONS[rule]
-            assert kind == "malformed" or outcome.endswith(f": {table.reason[0]}")
-        else:
-            assert table.reason[0] == ""
-            assert differences(found, expected) == []
+    def wrong(table):
+        found = []
+        for i, row in enumerate(table.rows):
+            expected, kind, rule = twin_of(table.model, row, table.system)
+            outcomes[kind or "feasible"] += 1
+            reason = table.found.reason[i]
+            if expected is None:
+                found.append(reason not in REASONS[rule])
+            else:
+                ours = {name: float(table.found[name][i]) for name in table.found.names}
+                ours = {name: None if np.isnan(v) else v for name, v in ours.items()}
+                found.append(bool(reason) or len(compare(ours, expected)))
+            if i == 0:
+                _, outcome = _ours(table.model, row, table.system)
+                found[-1] += outcome != (f"{kind}: {reason}" if kind == "infeasible" else kind)
+        return np.array(found, float)
 
-    agree()
+    tables = published_and_corrected()[edition]
+    holds(wrong, tables, least=150)
     assert min(outcomes.values()) > 7, "the strategies are to reach every outcome often"
-    assert outcomes["feasible"] > 90
+    assert outcomes["feasible"] > 80
 
 
-@given(question=questions())
-def test_every_layer_of_any_execution(question):
-    model, execution, system = question
-    try:
-        found = calculon.estimate(model, execution, system, layers=True).layers
-    except calculon.CalculonError:
-        return
-    expected = twin.layers(model, execution, system)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert differences(ours, theirs) == []
+@pytest.mark.parametrize(
+    ("edition", "members"), [(0, dict), (1, unlabelled)], ids=["sc23", "corrected"]
+)
+def test_every_layer_of_any_execution(edition, members):
+    for table in published_and_corrected()[edition][: draws(16)]:
+        for row in np.array(table.rows)[table.found.feasible][:1]:
+            found = calculon.estimate(table.model, row, table.system, layers=True).layers
+            for ours, theirs in zip(
+                found, twin.layers(table.model, row, table.system), strict=True
+            ):
+                assert differences(members(ours), theirs) == [], row
+
+
+def test_data_parallel_traffic_is_exposed_at_most_once():
+    for table in published_and_corrected()[1]:
+        exposed, link = (table.found[f"dp_comm_{kind}_time"] for kind in ("exposed", "link"))
+        assert (above(exposed, link)[table.found.feasible] <= 0).all()
