@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 import calculon
 from calculon import SpecError, search
@@ -13,9 +12,9 @@ from calculon.plan.plan import NAMES
 from calculon.search.best_first import count_space, feasible_numbers
 from calculon.search.driver import make_ranking, make_space, run
 from calculon.search.space import LOOPS, Space
-from tests.draws import draws
 from tests.helpers import reference_system
-from tests.search.brute import Case, cases
+from tests.search.brute import Case
+from tests.search.pool import on_pool
 
 SMALL = calculon.Model(
     hidden=768, feedforward=3072, seq_size=512, attn_heads=12, attn_size=64, num_blocks=12
@@ -39,9 +38,8 @@ def _numbers(case):
     return numbers + batches * space.strides["batch_size"]
 
 
-@settings(max_examples=draws(13))
-@given(case=cases())
-def test_numbers_ascend_with_the_loops_and_lead_back(case):
+@on_pool()
+def test_numbers_ascend_with_the_loops_and_lead_back(case, draw):
     numbers = _numbers(case)
     assert (np.diff(numbers) > 0).all()
     assert not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**62
