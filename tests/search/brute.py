@@ -7,7 +7,7 @@ their values come from the declarations.
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
 from itertools import groupby
@@ -458,8 +458,8 @@ def _models(more: dict[str, Any]) -> st.SearchStrategy[calculon.Model]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
-    """Small spaces of every kind: narrowed, widened, on odd systems, with memory for all, some or none."""
+def cases(draw: st.DrawFn) -> tuple[Case, Callable[[], Case]]:
+    """Small spaces of every kind: narrowed, widened, on odd systems; each also with memory for all, some or none."""
     document = draw(strategies.systems())
     tiers = {"mem1": 1e9, "mem2": draw(st.sampled_from((0, 1e9, 1e9)))}
     for tier, size in tiers.items():
@@ -501,7 +501,9 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
         add=add,
         edition=edition,
     )
-    return _tightened(draw, _narrowed(draw, case, limit), document)
+    case = _narrowed(draw, case, LIMIT)
+    shares = [draw(st.sampled_from((None, None, 0.0, 0.2, 0.5, 0.8))) for _ in range(2)]
+    return case, lambda: _tightened(case, document, shares)
 
 
 def _narrowed(draw: st.DrawFn, case: Case, limit: int) -> Case:
@@ -524,10 +526,9 @@ def _narrowed(draw: st.DrawFn, case: Case, limit: int) -> Case:
     return case
 
 
-def _tightened(draw: st.DrawFn, case: Case, document: dict[str, Any]) -> Case:
+def _tightened(case: Case, document: dict[str, Any], shares: list[float | None]) -> Case:
     """Set capacities to exactly what some execution needs."""
-    for row, tier in enumerate(("mem1", "mem2")):
-        share = draw(st.sampled_from((None, None, 0.0, 0.2, 0.5, 0.8)))
+    for row, (tier, share) in enumerate(zip(("mem1", "mem2"), shares, strict=True)):
         needs = np.sort(case.needs[row][~np.isnan(case.needs[row])])
         if share is None or not document[tier]["GiB"] or not len(needs):
             continue

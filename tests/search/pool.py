@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import calculon
 from calculon import inputs
 from calculon.presets import find_preset
+from calculon.search.best_first import count_space
 from calculon.search.candidates import REPLICATED
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit
@@ -378,17 +379,19 @@ def drawn() -> dict[str, Case]:
         phases=(Phase.generate,),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )
-    @given(case=cases())
-    def collect(case: Case) -> None:
+    @given(one=cases())
+    def collect(one: tuple[Case, Callable[[], Case]]) -> None:
         if not any(wanted.values()):
             raise _Enough
+        case, tightened = one
         alike = case.edition, case.model, case.num_procs
-        if alike in seen or len(case.rows) < 10:  # many draws differ in little
+        if alike in seen or count_space(case.space) < 10:  # many draws differ in little
             return
+        seen.add(alike)
+        case = tightened()
         kind = case.edition, bool(case.table.feasible.any())
         if wanted[kind]:
             wanted[kind] -= 1
-            seen.add(alike)
             found[f"random {len(found)}"] = case
 
     with suppress(_Enough):
@@ -427,6 +430,11 @@ def on_pool(part: int = 0, parts: int = 1) -> Callable[[Any], Callable[[], None]
         return run
 
     return made
+
+
+def several_parts(case: Case) -> bool:
+    """Return whether sequences are split in several ways: executions of units then do not follow each other."""
+    return len(case.space.switches["context_par"]) > 1
 
 
 @contextmanager

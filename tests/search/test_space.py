@@ -21,6 +21,14 @@ SMALL = calculon.Model(
 )
 
 
+FEW = {
+    "pipeline_interleaving": (1,),
+    "microbatch_size": (1,),
+    "tensor_par_comm_type": ("rs_ag",),
+}
+"""What leaves few executions."""
+
+
 def _case(num_procs=8, batch=8, system="a100_80g", model=SMALL, **options):
     return Case(model, calculon.inputs.system(system), num_procs, batch, "float16", **options)
 
@@ -115,7 +123,7 @@ def _values(case, name):
 )
 def test_dimensions_are_restricted_and_widened(options, name, wanted):
     system = reference_system("a100_80g_no_tier2")
-    case = _case(system=system, **options)
+    case = _case(system=system, **options | {"fix": FEW | options.get("fix", {})})
     assert _values(case, name) == (wanted, wanted)
     assert count_space(case.space) == len(case.rows)
     assert run(case.space, make_ranking()).counts.total == len(case.rows)
@@ -133,8 +141,9 @@ def test_offloading_cannot_be_fixed_where_there_is_no_second_tier():
 
 
 def test_batches_below_a_data_parallel_degree_leave_it_out():
-    assert {row["data_par"] for row in _case(8, 3).rows} == {1, 2}
-    assert {u.data_par for u in _case(8, 3).space.units} == {1, 2}
+    case = _case(8, 3, fix=FEW)
+    assert {row["data_par"] for row in case.rows} == {1, 2}
+    assert {u.data_par for u in case.space.units} == {1, 2}
     prime = calculon.Model(
         hidden=7, feedforward=7, seq_size=7, attn_heads=7, attn_size=1, num_blocks=7
     )
@@ -142,8 +151,8 @@ def test_batches_below_a_data_parallel_degree_leave_it_out():
 
 
 def test_several_batch_sizes_of_which_some_have_no_microbatch():
-    options = {"add": {"batch_size": (4, 2)}, "fix": {"data_par": (1,), "microbatch_size": (4,)}}
-    case = _case(**options)
+    fix = FEW | {"data_par": (1,), "microbatch_size": (4,)}
+    case = _case(fix=fix, add={"batch_size": (4, 2)})
     assert _values(case, "batch_size") == ([4, 8], [4, 8])
     assert isinstance(case.space, Space)
 
