@@ -151,13 +151,13 @@ def _case(name, values, capacity=80.0):
     value = values[0]
     field = field_of(name).declaration
     fix, add = dict(LOOPS), {}
-    for other, values in all_needs(name).items():
+    for other, needed in all_needs(name).items():
         if other in OPTIONAL:
-            if DEFAULTS[other] not in values:
-                some = values[:1] if isinstance(values, range) else (values[0], values[-1])
+            if DEFAULTS[other] not in needed:
+                some = needed[:1] if isinstance(needed, range) else (needed[0], needed[-1])
                 fix[other] = tuple(dict.fromkeys(some))
-        elif other in fix and not any(v in values for v in fix[other]):
-            fix[other] = (next(iter(values)),)
+        elif other in fix and not any(v in needed for v in fix[other]):
+            fix[other] = (next(iter(needed)),)
     if name.startswith(PARTS):  # whose results are added up by the sums of fused attention
         fix |= {"attn_impl": ("flash",), "pipeline_par_net": (1,)}
     if name == "cp_kv_replicate":  # more ranks than there are heads

@@ -14,7 +14,7 @@ from calculon.search.driver import make_ranking, make_space, run
 from calculon.search.space import LOOPS, Space
 from tests.helpers import reference_system
 from tests.search.brute import Case
-from tests.search.pool import on_pool
+from tests.search.pool import LATENT, LONG, NO_OFFLOADS, on_pool
 
 SMALL = calculon.Model(
     hidden=768, feedforward=3072, seq_size=512, attn_heads=12, attn_size=64, num_blocks=12
@@ -208,3 +208,45 @@ def test_uneven_stages_may_be_held_to_a_layout():
     assert 10 not in {unit.pipeline_par for unit in held.units}
     added = make_space(*asked, preset="megatron-lm", add={"pp_layout": "balanced"})
     assert "balanced" in added.layouts(8)
+
+
+@pytest.mark.parametrize(
+    ("length", "parts"),
+    [(8192, (1,)), (12288, (1, 2)), (32768, (1, 2, 4, 8)), (131072, (1, 2, 4, 8, 16, 32))],
+)
+def test_frameworks_split_sequences_of_more_than_8_ki_tokens_over_ranks_with_4_ki_at_least(
+    length, parts
+):
+    asked = dataclasses.replace(LONG, seq_size=length), "h100_80g_sxm", 64, 64, "bfloat16"
+    space = make_space(*asked, preset="megatron-lm")
+    assert space.switches["context_par"] == parts
+    assert space.switches["cp_comm"] == (("p2p", "a2a") if len(parts) > 1 else ("p2p",))
+    wider = make_space(*asked, preset="megatron-lm", add={"context_par": 64})
+    assert wider.switches["context_par"] == (*parts, 64)
+
+
+def test_a_unit_has_one_degree_of_context_parallelism():
+    space = make_space(
+        dataclasses.replace(LONG, seq_size=32768),
+        "h100_80g_sxm",
+        48,
+        48,
+        "bfloat16",
+        preset="megatron-lm",
+    )
+    assert {u.further for u in space.units} == {1, 2, 4, 8}
+    for unit in space.units:
+        degrees = unit.tensor_par, unit.pipeline_par, unit.data_par, unit.further
+        assert np.prod(degrees) == 48
+    executions = space.plan(np.concatenate([*feasible_numbers(space)][:9]))
+    ranks = [executions.values(f"{name}_par") for name in ("tensor", "context", "pipeline", "data")]
+    assert (np.prod(ranks, axis=0) == 48).all()
+
+
+def test_what_latents_cannot_be_combined_with_is_never_tried():
+    """The published loops cut products, and split collectives around transfers: here no execution has either."""
+    fix = NO_OFFLOADS | {"pipeline_interleaving": (1,), "data_par_net": (0,)}
+    asked = LATENT, "h100_80g_sxm", 8, 8, "bfloat16"
+    found = search(*asked, fix=fix, edition="corrected", top=50)
+    assert set(found.plan.values("tensor_par_overlap")) == {"none"}
+    assert "p2p_rs_ag" not in set(found.plan.values("tensor_par_comm_type"))
