@@ -297,7 +297,7 @@ DOMAINS = (4, 5, 8, 12, 18, 36, 64, 72, 144)
 @pytest.mark.parametrize(
     ("name", "model", "procs"),
     [
-        ("megatron-lm", "llama3-70B", 64),
+        pytest.param("megatron-lm", "llama3-70B", 64, marks=pytest.mark.large),
         ("megatron-lm", "llama3-70B", 96),
         ("torchtitan", "llama3-8B", 48),
         ("common", "llama3-8B", 60),
