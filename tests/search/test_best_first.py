@@ -244,8 +244,8 @@ BROAD = {
     "attn_impl": ("flash",),
     "ce_impl": ("fused",),
     "fusion": ("none", "compile"),
-    "seq_length": (512, 2048),
-    "zero_stage": ("0", "2"),
+    "seq_length": (512,),
+    "zero_stage": ("2",),
 }
 
 

@@ -25,7 +25,7 @@ SPACE = ("megatron-126M", "a100_80g", 8, 8)
 FEW = {"fix": {"tensor_par_comm_type": "ar", "weight_offload": False, "optimizer_offload": False}}
 
 
-@on_pool(2, 3)
+@on_pool(2, 5)
 def test_tables_of_a_space_are_its_feasible_rows_in_order(case, draw):
     text, size = draw.choice(CONDITIONS), draw.randint(20, 300)
     where = Condition.parse(text) if text else None

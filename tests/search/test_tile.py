@@ -17,7 +17,7 @@ def _tiles(space):
         yield from tiles(space, CostTables(space, group), group)
 
 
-@on_pool()
+@on_pool(0, 2)
 def test_rows_have_the_statistics_of_their_executions_to_the_bit(case, draw):
     feasible, known = np.flatnonzero(case.table.feasible), EDITIONS[case.edition].columns
     numbers, found = [np.zeros(0, int)], {column.name: [np.zeros(0)] for column in known}

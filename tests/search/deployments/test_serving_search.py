@@ -57,7 +57,10 @@ OBJECTIVES = (
 )
 
 
-@pytest.mark.parametrize("number", range(len(OBJECTIVES)))
+@pytest.mark.parametrize(
+    "number",
+    [*range(len(LOADS)), *(pytest.param(n, marks=pytest.mark.large) for n in (5, 6, 7))],
+)
 def test_the_best_are_those_of_all(number):
     text, top, number = OBJECTIVES[number], 1 + number * 5 % 12, number % len(LOADS)
     asked = make_space(
