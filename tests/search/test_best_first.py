@@ -254,8 +254,9 @@ def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
     model = dataclasses.replace(SMALL, vocab=1000, num_blocks=2)
     system = calculon.inputs.system("a100_80g")
     named = {"edition": "corrected", "preset": "published"}
-    space = make_space(model, system, 4, 4, "float16", add=BROAD, **named)
-    whole = CostTables(space, [u for u in space.units if u.tensor_par == 4])
+    fix = {"tensor_par": (4,)}
+    space = make_space(model, system, 4, 4, "float16", fix=fix, add=BROAD, **named)
+    whole = CostTables(space, space.units)
     counts = search_space(space, Best(Objective.parse("sample_rate"), 3))
     made, rows, alive = [], [], []
 
