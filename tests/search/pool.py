@@ -182,10 +182,9 @@ SPREAD = SPLIT | {
 }
 del SPREAD["pipeline_par"]
 
-UNDER: dict[str, tuple[str, calculon.Model, Row]] = {
+SEQUENCES: dict[str, tuple[str, Row]] = {
     "exchanges of sequences": (
         "megatron-lm",
-        LONG,
         SPLIT
         | {
             "context_par": (1, 2, 4),
@@ -195,47 +194,41 @@ UNDER: dict[str, tuple[str, calculon.Model, Row]] = {
     ),
     "heads over some ranks": (
         "megatron-lm",
-        LONG,
-        FEW | {"context_par": (2, 4), "cp_comm": ("p2p", "a2a_p2p"), "cp_a2a_size": (0, 2)},
+        {"context_par": (2, 4), "cp_comm": ("p2p", "a2a_p2p"), "cp_a2a_size": (0, 2)},
     ),
     "stages of ZeRO": (
         "common",
-        LONG,
-        FEW
-        | {
+        {
             "context_par": (1, 2, 4, 8),
             "zero_stage": ("0", "1", "fsdp"),
             "optimizer_sharding": (True, False),
-            "cp_comm": ("p2p",),
         },
     ),
     "recipes": (
         "megatron-lm",
-        LONG,
-        FEW
-        | {
+        {
             "context_par": (1, 2),
-            "cp_comm": ("p2p",),
             "fp8_recipe": ("none", "tensorwise", "blockwise"),
             "fp8_param_gather": (False, True),
         },
     ),
     "schedules of parts of sequences": (
         "common",
-        LONG,
-        FEW
-        | {
+        {
             "context_par": (1, 2),
-            "cp_comm": ("p2p",),
             "pipeline_par": (4,),
             "microbatch_size": (1,),
             "pp_schedule": ("1f1b", "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev"),
         },
     ),
+}
+"""Frameworks, and the values that searches of long sequences are held to beside the few."""
+
+ALL_TO_ALL: Row = {"moe_dispatcher": ("alltoall",)}
+EXPERTS: dict[str, tuple[Row, Row]] = {
     "degrees of experts": (
-        "megatron-lm",
-        MIXTURE,
-        SPREAD
+        {},
+        ALL_TO_ALL
         | {
             "tensor_par": (2, 4),
             "tensor_par_comm_type": ("ar", "rs_ag"),
@@ -244,14 +237,11 @@ UNDER: dict[str, tuple[str, calculon.Model, Row]] = {
             "expert_par": (1, 2, 4, 8),
             "expert_tensor_par": (0, 1, 2),
             "overlap_param_gather": (True,),
-            "moe_dispatcher": ("alltoall",),
         },
     ),
     "experts without tensor parallelism": (
-        "megatron-lm",
-        MIXTURE,
-        SPREAD
-        | {
+        {},
+        {
             "tensor_par": (1,),
             "tensor_par_comm_type": ("ar",),
             "seq_par_ag_redo": (False,),
@@ -262,48 +252,31 @@ UNDER: dict[str, tuple[str, calculon.Model, Row]] = {
         },
     ),
     "replicas beyond stages": (
-        "megatron-lm",
-        MIXTURE,
-        SPREAD
+        {},
+        ALL_TO_ALL
         | {
             "mesh_order": ("tp-pp-dp",),
             "expert_par": (1, 2, 4, 8),
             "expert_tensor_par": (0, 1),
-            "moe_dispatcher": ("alltoall",),
         },
     ),
     "dispatchers": (
-        "megatron-lm",
-        MIXTURE,
-        SPREAD | {"moe_dispatcher": ("alltoall", "allgather"), "moe_imbalance_percent": (100, 150)},
+        {},
+        {"moe_dispatcher": ("alltoall", "allgather"), "moe_imbalance_percent": (100, 150)},
     ),
     "modules": (
-        "megatron-lm",
-        MIXTURE,
-        SPREAD
+        {},
+        ALL_TO_ALL
         | {
             "recompute_modules": ("none", "moe_act", "norm+moe_act", "moe"),
             "overlap_param_gather": (True,),
-            "moe_dispatcher": ("alltoall",),
         },
     ),
-    "overlaps of experts": (
-        "megatron-lm",
-        MIXTURE,
-        SPREAD | {"moe_shared_overlap": (False, True), "moe_dispatcher": ("alltoall",)},
-    ),
-    "blocks of two kinds": (
-        "megatron-lm",
-        replace(MIXTURE, first_k_dense=1),
-        SPREAD | {"expert_tensor_par": (0, 1)},
-    ),
-    "predicted tokens": (
-        "megatron-lm",
-        replace(MIXTURE, mtp_layers=1),
-        SPREAD | {"expert_par": (1, 2)},
-    ),
+    "overlaps of experts": ({}, ALL_TO_ALL | {"moe_shared_overlap": (False, True)}),
+    "blocks of two kinds": ({"first_k_dense": 1}, {"expert_tensor_par": (0, 1)}),
+    "predicted tokens": ({"mtp_layers": 1}, {"expert_par": (1, 2)}),
 }
-"""Frameworks, models, and the values of fields that they are held to; frameworks choose those of others."""
+"""Changes of the mixture of experts, and the values that searches of it are held to."""
 
 UNEVEN: dict[str, tuple[int, int, int, Row, bool]] = {
     "four blocks": (4, 8, 16, {"tensor_par": (2, 4), "data_par": (2, 4)}, False),
@@ -324,8 +297,12 @@ def stated() -> dict[str, Case]:
     for name, (model, loops, add) in WIDENED.items():
         options = {"fix": PLAIN | loops, "add": add, "edition": "corrected"}
         found[name] = Case(model, roomy, 8, 16, "bfloat16", **options)
-    for name, (framework, model, held) in UNDER.items():
-        found[name] = _under(framework, held, (model, roomy, 8, 16, "bfloat16"))
+    for name, (framework, values) in SEQUENCES.items():
+        held = FEW | {"cp_comm": ("p2p",)} | values
+        found[name] = _under(framework, held, (LONG, roomy, 8, 16, "bfloat16"))
+    for name, (changes, values) in EXPERTS.items():
+        asked = replace(MIXTURE, **changes), roomy, 8, 16, "bfloat16"
+        found[name] = _under("megatron-lm", SPREAD | values, asked)
     for framework in ("megatron-lm", "torchtitan", "deepspeed"):
         for name, (blocks, procs, batch, degrees, any_batch) in UNEVEN.items():
             model = replace(inputs.model("llama3-8B"), num_blocks=blocks, hidden=512)
