@@ -1,11 +1,10 @@
 """Every optional field of an execution, and every value of it, is searched, evaluated and refused as declared."""
 
 import dataclasses
-import importlib
 import itertools
 from collections import Counter
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from calculon.plan.rules.check import check
 from calculon.plan.rules.module_rules import absent_modules
 from calculon.records import columns
 from calculon.search.best_first import groups, search_space, tiles
-from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.spec.execution import Execution
@@ -37,8 +35,7 @@ from calculon.statistics import CorrectedStats
 from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search.brute import Case, score
-
-one = importlib.import_module("calculon.search.best_first")  # calculon.search is the function
+from tests.search.pool import BEST_FIRST, tables_once
 
 MODEL = calculon.Model(
     hidden=1536,
@@ -112,13 +109,7 @@ LOOPS = {
 }
 """What is left of the published loops, so that a space is small."""
 
-CASES = [
-    (name, value)
-    for name, field in OPTIONAL.items()
-    if name not in ("edition", "preset")
-    for value in field.others
-]
-
+OPTIONS = [name for name in OPTIONAL if name not in ("edition", "preset")]
 
 WINDOWED = replace(MODEL, sliding_window=2)
 """A model of which parts of sequences need not all keys."""
@@ -146,17 +137,27 @@ def _datatype(name, value):
     return next(datatype for datatype in DATATYPES if value in others(name, SYSTEM, datatype))
 
 
-def _case(name, value, capacity=80.0):
-    """Return a small space with a value beside the default of a field, and what the value needs."""
+def _groups(name):
+    """Return the values of a field in groups that can be searched together."""
+    groups = {}
+    for value in OPTIONAL[name].others:
+        alone = value if value == "a2a_p2p" or value in LIBRARIES else None
+        groups.setdefault((_model(name, value), _datatype(name, value), alone), []).append(value)
+    return groups.values()
+
+
+def _case(name, values, capacity=80.0):
+    """Return a small space with values beside the default of a field, and what these need."""
+    value = values[0]
     field = field_of(name).declaration
     fix, add = dict(LOOPS), {}
-    for other, values in all_needs(name).items():
+    for other, needed in all_needs(name).items():
         if other in OPTIONAL:
-            if DEFAULTS[other] not in values:
-                some = values[:1] if isinstance(values, range) else (values[0], values[-1])
+            if DEFAULTS[other] not in needed:
+                some = needed[:1] if isinstance(needed, range) else (needed[0], needed[-1])
                 fix[other] = tuple(dict.fromkeys(some))
-        elif other in fix and not any(v in values for v in fix[other]):
-            fix[other] = (next(iter(values)),)
+        elif other in fix and not any(v in needed for v in fix[other]):
+            fix[other] = (next(iter(needed)),)
     if name.startswith(PARTS):  # whose results are added up by the sums of fused attention
         fix |= {"attn_impl": ("flash",), "pipeline_par_net": (1,)}
     if name == "cp_kv_replicate":  # more ranks than there are heads
@@ -169,10 +170,10 @@ def _case(name, value, capacity=80.0):
     if value in LIBRARIES:  # copies go to other ranks, with whole experts
         fix |= {"expert_par": (2,), "expert_tensor_par": (1,)}
     if field.searched == "fixed":
-        fix[name] = (value,)
+        fix[name] = tuple(values)
         fix |= dict.fromkeys(("tensor_par_net", "pipeline_par_net", "data_par_net"), (0,))
     else:
-        add[name] = (value,)
+        add[name] = tuple(values)
     return Case(
         _model(name, value),
         _system(capacity),
@@ -188,26 +189,17 @@ def _case(name, value, capacity=80.0):
 @cache
 def _capacity(model):
     """GiB in which most executions of a plain space of a model fit, one of them exactly."""
-    plain = replace(_case("grad_clip", True), model=model)
+    plain = replace(_case("grad_clip", [True]), model=model)
     needs = np.sort(plain.needs[0])
     needs = needs[~np.isnan(needs)]
     return float(needs[int(0.8 * len(needs))]) / 2**30
-
-
-def _tables(built, space, units, blocks=None):
-    """Return the tables of some units and block choices, built once."""
-    blocks = space.block_groups if blocks is None else blocks
-    key = (*units, *(choice for choice, _ in blocks))
-    if key not in built:
-        built[key] = CostTables(space, units, blocks)
-    return built[key]
 
 
 def _searched(space):
     """Return the numbers of all feasible executions of a space, ascending, and their statistics by name."""
     numbers, found = [], {column.name: [] for column in columns(CorrectedStats)}
     for group in groups(space):
-        for tile in tiles(space, one.CostTables(space, group), group):
+        for tile in tiles(space, BEST_FIRST.CostTables(space, group), group):
             for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
                 shape = rows.numbers.shape
                 allowed = np.broadcast_to(rows.allowed, shape)
@@ -224,31 +216,35 @@ def _same(found, wanted):
     return all((found.values(name) == wanted.values(name)).all() for name in NAMES)
 
 
-@pytest.mark.parametrize(("name", "value"), CASES, ids=lambda part: str(part).lower())
-def test_search_and_brute_force_and_tables_and_rows_agree(name, value, monkeypatch):
-    case = _case(name, value, _capacity(_model(name, value)))
+@pytest.mark.parametrize("name", OPTIONS)
+def test_search_and_brute_force_and_tables_and_rows_agree(name):
+    for values in _groups(name):
+        with tables_once():
+            _check(name, values)
+
+
+def _check(name, values):
+    case = _case(name, values, _capacity(_model(name, values[0])))
     space, table = case.space, case.table
     feasible = np.flatnonzero(table.feasible)
-    exercised = feasible[(case.plan.values(name) == value)[feasible]]
-    assert len(exercised), f"no execution with {name}={value} can run"
+    chosen = case.plan.values(name)[feasible].tolist()
+    unused = [value for value in values if value not in chosen]
+    assert not unused, f"no execution with {name} of {unused} can run"
 
-    built = {}
-    monkeypatch.setattr(one, "CostTables", partial(_tables, built))  # once for all searches
     numbers, stats = _searched(space)
     assert _same(space.plan(numbers), case.plan.take(feasible))
-    for statistic, values in stats.items():
-        assert np.array_equal(values, table[statistic][feasible], equal_nan=True), statistic
+    for statistic, found in stats.items():
+        assert np.array_equal(found, table[statistic][feasible], equal_nan=True), statistic
 
     reasons = Counter(table.reason.tolist())
     good = reasons.pop("", 0)
-    for text, prune in (("sample_rate", True), ("total_time", True), ("sample_rate", False)):
-        ranking = Best(Objective.parse(text), 7, prune=prune)
-        counts = search_space(space, ranking)
-        assert (counts.total, counts.good, +counts.reasons) == (len(case.rows), good, reasons)
-        scores, best = ranking.ranked()
-        rows = case.best(ranking.objectives[0], 7)
-        assert _same(space.plan(best), case.plan.take(rows))
-        assert (scores[0] == score(ranking.objectives[0], table)[rows]).all()
+    ranking = Best(Objective.parse("sample_rate"), 7)
+    counts = search_space(space, ranking)
+    assert (counts.total, counts.good, +counts.reasons) == (len(case.rows), good, reasons)
+    scores, best = ranking.ranked()
+    rows = case.best(ranking.objectives[0], 7)
+    assert _same(space.plan(best), case.plan.take(rows))
+    assert (scores[0] == score(ranking.objectives[0], table)[rows]).all()
 
     objectives = [Objective.parse(text) for text in ("total_time", "proc_mem_tier1_cap_req")]
     front = Front(objectives)
@@ -258,7 +254,7 @@ def test_search_and_brute_force_and_tables_and_rows_agree(name, value, monkeypat
     wanted = np.sort(rows[_not_dominated(scores)])
     assert _same(space.plan(np.sort(front.ranked()[1])), case.plan.take(wanted))
 
-    for row in {*exercised[:: -(-len(exercised) // 3)].tolist(), int(exercised[-1])}:
+    for row in {int(feasible[-1]), *(int(feasible[chosen.index(value)]) for value in values)}:
         alone = calculon.evaluate(case.model, case.system, [case.rows[row]])
         for statistic in table.names:
             assert alone[statistic].tobytes() == table[statistic][row : row + 1].tobytes()
@@ -333,31 +329,29 @@ def test_layers_can_read_nothing_that_a_layout_does_not_depend_on(name):
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in OPTIONAL if name not in ("edition", "preset")])
-def test_an_optional_field_is_described(name):
-    declared, field = field_of(name).declaration, field_of(name)
-    assert declared.help
-    assert declared.label
-    assert declared.scope
-    assert (declared.searched == "option") == bool(declared.adds)
-    assert declared.searched in ("option", "fixed")
-    assert field.others
-    for value in field.others:
-        mark = declared.mark if isinstance(declared.mark, str) else declared.mark[value]
-        assert mark.format(value)
+def test_optional_fields_are_described():
+    wrong = []
+    for name in OPTIONS:
+        declared, field = field_of(name).declaration, field_of(name)
+        described = all((declared.help, declared.label, declared.scope, field.others))
+        option = declared.searched == "option"
+        if (
+            not described
+            or option != bool(declared.adds)
+            or not (option or declared.searched == "fixed")
+        ):
+            wrong.append(name)
+        for value in field.others:
+            mark = declared.mark if isinstance(declared.mark, str) else declared.mark[value]
+            if not mark.format(value):
+                wrong.append(f"{name}={value}")
+    assert not wrong
 
 
 # -- needs ------------------------------------------------------------------------------------------------------------
 
 SPLIT = PLAIN | {"num_procs": 8, "tensor_par": 2, "pipeline_par": 2, "data_par": 2}
 SPLIT |= {"pipeline_par_net": 1, "data_par_net": 1, "batch_size": 16, "datatype": "bfloat16"}
-
-NEEDS = [
-    (name, other)
-    for name, field in OPTIONAL.items()
-    if name not in ("edition", "preset")
-    for other in field.declaration.needs
-]
 
 
 def _unmet(other, values):
@@ -369,8 +363,18 @@ def _unmet(other, values):
     return [value for value in {1, 2, DEFAULTS.get(other, 1)} if value not in values]
 
 
-@pytest.mark.parametrize(("name", "other"), NEEDS)
-def test_a_value_without_what_it_needs_is_refused(name, other):
+def test_a_value_without_what_it_needs_is_refused():
+    unrefused = [
+        f"{name} without its {other}"
+        for name in OPTIONS
+        for other in OPTIONAL[name].declaration.needs
+        if not _is_refused(name, other)
+    ]
+    assert not unrefused
+
+
+def _is_refused(name, other):
+    """Return whether every value of a field is refused without a value that it needs of another one."""
     refused = []
     for value in OPTIONAL[name].others:
         model = _model(name, value)
@@ -378,17 +382,17 @@ def test_a_value_without_what_it_needs_is_refused(name, other):
         if name.startswith(SPREADS):  # over ranks of which each has its own tokens
             split |= {"tensor_par_comm_type": "rs_ag", "microbatch_size": 2}
         row = fitting(model, SYSTEM, split, name, value)
+        rows = []
         for unmet in _unmet(other, OPTIONAL[name].declaration.needs[other]):
             for sharding, chunks in itertools.product((False, True), (1, 2)):
                 free = {"optimizer_sharding": sharding, "pipeline_interleaving": chunks}
                 broken = row | free | {other: unmet}
                 broken["num_procs"] = int(np.prod([broken.get(name, 1) for name in DEGREES]))
-                rows = [broken, broken | {name: DEFAULTS[name]}]
-                alone, plain = check(model, SYSTEM, Plan.from_records(rows))
-                if not plain:  # it is this value that is refused
-                    refused.append(alone)
-        assert refused
-    assert all(refused)
+                rows += [broken, broken | {name: DEFAULTS[name]}]
+        if rows:
+            alone, plain = check(model, SYSTEM, Plan.from_records(rows)).reshape(-1, 2).T
+            refused += alone[plain == 0].tolist()  # of which it is this value that is refused
+    return bool(refused) and all(refused)
 
 
 def test_every_declaration_is_about_fields_that_there_are():

@@ -16,16 +16,13 @@ from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import REASONS, check
 from calculon.plan.rules.rule import Request
 from calculon.presets import COMMON, PUBLISHED_FORMS, find_preset
-from calculon.search.candidates import REPLICATED
-from calculon.search.driver import make_ranking, make_space, run, search
-from calculon.search.objective import Objective
+from calculon.search.driver import search
 from calculon.search.space import Space
 from calculon.spec import catalog
 from calculon.spec.execution import Execution
 from calculon.spec.fields import optional_defaults
 from calculon.spec.named_values import PRESETS
 from tests.helpers import LLAMA_X64, PLAIN, ROOT
-from tests.search.brute import Case, score
 
 FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED_FORMS, COMMON)]
 SHORT = {
@@ -224,7 +221,7 @@ def test_a_wrong_file_is_told_by_its_place(tmp_path, change, said):
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_search_finds_only_what_the_framework_can_run(name):
-    found = search("llama3-8B", "h100_80g_sxm", 16, 64, "bfloat16", preset=name, top=20)
+    found = search("llama3-8B", "h100_80g_sxm", 8, 16, "bfloat16", preset=name, top=8)
     assert len(found)
     preset = find_preset(name)
     for one in found:
@@ -249,41 +246,6 @@ def test_a_search_adds_what_the_framework_has_and_refuses_the_rest():
         search("megatron-22B", *space[1:], preset="megatron-lm", edition="sc23")
 
 
-@pytest.mark.parametrize("name", ["megatron-lm", "torchtitan", "deepspeed"])
-@pytest.mark.parametrize(
-    ("blocks", "procs", "degrees", "more"),
-    [
-        (4, 8, {"tensor_par": (2, 4), "data_par": (2, 4)}, {}),
-        (7, 16, {"tensor_par": (2,), "data_par": (2, 4)}, {}),
-        (7, 16, {"tensor_par": (2,), "data_par": (2,)}, {"any_batch": True, "batch": 15}),
-        (6, 24, {"tensor_par": (2,), "data_par": (1, 3)}, {"batch": 12}),
-    ],
-)
-def test_a_search_under_a_framework_finds_what_brute_force_finds(
-    name, blocks, procs, degrees, more
-):
-    """Seven blocks divide over no stages, six not over four, unless ends count as blocks."""
-    more = dict(more)
-    model = replace(inputs.model("llama3-8B"), num_blocks=blocks, hidden=512, feedforward=1024)
-    batch, system = more.pop("batch", 16), inputs.system("h100_80g_sxm")
-    plain = Case(
-        model, system, procs, batch, "bfloat16", fused=(False,), edition="corrected", **more
-    )
-    fix = {
-        field: values
-        for field, values in replace(plain, preset=name).space.switches.items()
-        if field not in ("fused_activation", "pp_layout")
-    }
-    fix |= {field: find_preset(name).tried(field) for field in REPLICATED}
-    case = replace(plain, preset=name, fix=fix | degrees)
-    under = make_space(model, system, procs, batch, "bfloat16", fix=degrees, preset=name, **more)
-    objective = Objective.parse("sample_rate")
-    found = run(under, make_ranking(5, edition="corrected"))
-    assert found.counts.good == int(case.table.feasible.sum())
-    best = case.best(objective, 5)
-    assert np.array_equal(found.scores[0], score(objective, case.table)[best])
-
-
 def _better(change):
     """Return the system of a search with better figures than the catalog's."""
     document = json.loads((ROOT / "systems" / "h100_80g_sxm.json").read_text())
@@ -295,22 +257,19 @@ def _better(change):
 
 
 @pytest.mark.parametrize("name", ["megatron-lm", "torchtitan", "common"])
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_better_machine_is_never_slower_replanned(name):
+    space = {"model": "llama3-70B", "num_procs": 64, "max_batch_size": 64, "datatype": "bfloat16"}
+    before = search(system=_better({}), preset=name, **space).best.stats["total_time"]
+    changes = [
         {("mem1", "GiB"): 1.5},
         {("mem1", "GiB"): 3},
         {("mem1", "GBps"): 1.5},
         {(0, "bandwidth"): 2},
         {(1, "bandwidth"): 2},
-    ],
-    ids=str,
-)
-def test_a_better_machine_is_never_slower_replanned(name, change):
-    space = {"model": "llama3-70B", "num_procs": 64, "max_batch_size": 64, "datatype": "bfloat16"}
-    before = search(system=_better({}), preset=name, **space)
-    after = search(system=_better(change), preset=name, **space)
-    assert after.best.stats["total_time"] <= before.best.stats["total_time"] * (1 + 1e-12)
+    ]
+    for change in changes:
+        after = search(system=_better(change), preset=name, **space).best.stats["total_time"]
+        assert after <= before * (1 + 1e-12), change
 
 
 def test_torchtitan_runs_uncompiled():
@@ -332,13 +291,13 @@ def test_common_shards_weights_and_lays_out_uneven_stages():
     assert (found.execution.pipeline_par, found.execution.pp_layout) == (16, "uniform")
 
 
-DOMAINS = (4, 5, 7, 8, 12, 16, 18, 27, 36, 64, 72, 96, 144)
+DOMAINS = (4, 5, 8, 12, 18, 36, 64, 72, 144)
 
 
 @pytest.mark.parametrize(
     ("name", "model", "procs"),
     [
-        ("megatron-lm", "llama3-70B", 64),
+        pytest.param("megatron-lm", "llama3-70B", 64, marks=pytest.mark.large),
         ("megatron-lm", "llama3-70B", 96),
         ("torchtitan", "llama3-8B", 48),
         ("common", "llama3-8B", 60),

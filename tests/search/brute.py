@@ -7,7 +7,7 @@ their values come from the declarations.
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import cached_property
 from itertools import groupby
@@ -77,14 +77,25 @@ class Case:
     edition: str = "sc23"
     any_batch: bool = False
     preset: str | None = None
+    held: dict[str, tuple[Any, ...]] | None = None
+    """Values that the search is held to, if the framework chooses the others of `fix`; by default `fix`."""
 
-    @property
+    @cached_property
     def space(self) -> Space:
         """The space as the search has it."""
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        held = given.pop("held")
+        if held is not None:
+            given["fix"] = held
         if self.edition != "sc23":
             given["preset"] = self.preset or "published"
         return make_space(**given)
+
+    def on(self, system: calculon.System) -> "Case":
+        """The same executions on a system with other capacities."""
+        case = dataclasses.replace(self, system=system)
+        vars(case).update(rows=self.rows, plan=self.plan, needs=self.needs)
+        return case
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -150,7 +161,7 @@ class Case:
 
     def _switches(self, row: Row) -> int:
         """What an execution offloads, recomputes and overlaps."""
-        if self.space.edition == "sc23":
+        if self.edition == "sc23":
             return 0
         names = ("weight_offload", "activations_offload", "optimizer_offload", "seq_par_ag_redo")
         names += ("data_par_overlap", "p2p_overlap", "overlap_param_gather", "tp_async")
@@ -433,22 +444,22 @@ def models(more: dict[str, Any]) -> st.SearchStrategy[calculon.Model]:
 
 
 def _models(more: dict[str, Any]) -> st.SearchStrategy[calculon.Model]:
-    """Small models with some of their fields given."""
+    """Small models with some of their fields given; values that come first are drawn more often."""
     shapes = {
         "hidden": st.sampled_from((12, 24, 60, 144, 768)),
         "feedforward": st.sampled_from((24, 50, 144, 600, 3072)),
-        "seq_size": st.sampled_from((1, 3, 12, 128, 130, 1024)),
-        "attn_heads": st.sampled_from((1, 6, 12, 24)),
+        "seq_size": st.sampled_from((12, 1, 3, 128, 130, 1024)),
+        "attn_heads": st.sampled_from((12, 24, 6, 1)),
         "attn_size": st.sampled_from((1, 5, 64)),
-        "num_blocks": st.sampled_from((1, 2, 3, 4, 5, 6, 8, 12, 16)),
+        "num_blocks": st.sampled_from((4, 6, 12, 1, 2, 3, 5, 8, 16)),
     }
     given = {name: st.just(value) for name, value in more.items()}
     return st.builds(calculon.Model, **shapes | given)
 
 
 @st.composite
-def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
-    """Small spaces of every kind: narrowed, widened, on odd systems, with memory for all, some or none."""
+def cases(draw: st.DrawFn) -> tuple[Case, Callable[[], Case]]:
+    """Small spaces of every kind: narrowed, widened, on odd systems; each also with memory for all, some or none."""
     document = draw(strategies.systems())
     tiers = {"mem1": 1e9, "mem2": draw(st.sampled_from((0, 1e9, 1e9)))}
     for tier, size in tiers.items():
@@ -457,8 +468,12 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
     datatype = draw(st.sampled_from(sorted(document["matrix"])))
     add = {n: draw(s) for n, s in ADDITIONS.items() if draw(st.sampled_from((False, True)))}
     num_procs = draw(st.sampled_from((12, 8, 24, 6, 36, 4, 16, 2, 1)))
-    batch = st.one_of(st.integers(1, 24), st.integers(1, 3).map(lambda n: n * num_procs + 1))
-    edition = draw(st.sampled_from(("sc23", "sc23", "corrected")))
+    batch = st.one_of(
+        st.sampled_from((12, 24)),
+        st.integers(1, 24),
+        st.integers(1, 3).map(lambda n: n * num_procs + 1),
+    )
+    edition = draw(st.sampled_from(("corrected", "sc23")))
     more: dict[str, Any] = {}
     fix: dict[str, Any] = {}
     if edition == "corrected":
@@ -486,7 +501,9 @@ def cases(draw: st.DrawFn, limit: int = LIMIT) -> Case:
         add=add,
         edition=edition,
     )
-    return _tightened(draw, _narrowed(draw, case, limit), document)
+    case = _narrowed(draw, case, LIMIT)
+    shares = [draw(st.sampled_from((None, None, 0.0, 0.2, 0.5, 0.8))) for _ in range(2)]
+    return case, lambda: _tightened(case, document, shares)
 
 
 def _narrowed(draw: st.DrawFn, case: Case, limit: int) -> Case:
@@ -509,16 +526,15 @@ def _narrowed(draw: st.DrawFn, case: Case, limit: int) -> Case:
     return case
 
 
-def _tightened(draw: st.DrawFn, case: Case, document: dict[str, Any]) -> Case:
+def _tightened(case: Case, document: dict[str, Any], shares: list[float | None]) -> Case:
     """Set capacities to exactly what some execution needs."""
-    for row, tier in enumerate(("mem1", "mem2")):
-        share = draw(st.sampled_from((None, None, 0.0, 0.2, 0.5, 0.8)))
+    for row, (tier, share) in enumerate(zip(("mem1", "mem2"), shares, strict=True)):
         needs = np.sort(case.needs[row][~np.isnan(case.needs[row])])
         if share is None or not document[tier]["GiB"] or not len(needs):
             continue
         need = float(needs[int(share * (len(needs) - 1))])
         document[tier] = document[tier] | {"GiB": need / 2**30 or 1e-9}
-    return dataclasses.replace(case, system=calculon.inputs.system(document))
+    return case.on(calculon.inputs.system(document))
 
 
 OBJECTIVES = (

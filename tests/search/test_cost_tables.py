@@ -1,7 +1,6 @@
 """The rows of the block tables of a search are those that an evaluation has."""
 
 import numpy as np
-from hypothesis import given, settings
 
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
@@ -12,15 +11,15 @@ from calculon.search.best_first import groups
 from calculon.search.cost_tables import CostTables
 from calculon.search.grid import OF_CELLS
 from calculon.statistics import Stats
-from tests.draws import draws
-from tests.search.brute import cases
+from tests.search.pool import on_pool, several_parts
 
 OF_BLOCK = [c for c in columns(Stats) if c.path[0] in ("fw", "re", "agrad", "wgrad")]
 
 
-@settings(max_examples=draws(20))
-@given(case=cases())
-def test_blocks_and_steps_are_found_where_they_are_laid(case):
+@on_pool(2, 5)
+def test_blocks_and_steps_are_found_where_they_are_laid(case, draw):
+    if several_parts(case):  # variants have shards of their own
+        return
     space = case.space
     for group in groups(space):
         tables = CostTables(space, group)
@@ -38,7 +37,9 @@ def test_blocks_and_steps_are_found_where_they_are_laid(case):
             block = gather(tables.block, rows)
             for sharded in (False, True) if unit.data_par > 1 else (False,):
                 plan = _plan(space, unit, variant, size, sharded=sharded)
-                shards = shard_count(plan.optimizer_sharding, plan.dp_shard, plan.data_par)
+                shards = shard_count(
+                    plan.optimizer_sharding, plan.dp_shard, plan.data_par * plan.context_par
+                )
                 every = np.tile(variant, networks)
                 step = gather(
                     tables.optimizer, tables.step_rows(plan.tensor_par, every, shards.astype(int))

@@ -10,13 +10,13 @@ from calculon.statistics import CorrectedStats
 from tests.helpers import NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_statistic_has_a_natural_sense(name):
-    larger = name in ("sample_rate", "compute_efficiency", "system_efficiency", "total_efficiency")
-    assert Objective.parse(name).sense == ("max" if larger else "min")
-    for sense in ("min", "max"):
-        objective = Objective.parse(f"{name}:{sense}")
-        assert (objective.statistic.name, objective.sense) == (name, sense)
+def test_every_statistic_has_a_natural_sense():
+    larger = {"sample_rate", "compute_efficiency", "system_efficiency", "total_efficiency"}
+    assert {name for name in NAMES if Objective.parse(name).sense == "max"} == larger
+    for name in NAMES:
+        for sense in ("min", "max"):
+            objective = Objective.parse(f"{name}:{sense}")
+            assert (objective.statistic.name, objective.sense) == (name, sense)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.search.best_first import search_space
@@ -10,10 +10,13 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.search_counts import pareto_front
 from calculon.search.where import Condition
-from tests.draws import draws
-from tests.search.brute import CONDITIONS, OBJECTIVES, cases, score
+from tests.search.brute import CONDITIONS, OBJECTIVES, score
+from tests.search.pool import on_pool
 
-conditions = st.sampled_from(CONDITIONS).map(lambda text: Condition.parse(text) if text else None)
+
+def _condition(draw):
+    text = draw.choice(CONDITIONS)
+    return Condition.parse(text) if text else None
 
 
 def _not_dominated(scores):
@@ -32,15 +35,10 @@ def _same_rows(found, case, rows):
     return all((found.values(n) == wanted.values(n)).all() for n in case.space.values)
 
 
-@settings(max_examples=draws(14))
-@given(
-    case=cases(),
-    texts=st.lists(
-        st.sampled_from(OBJECTIVES), min_size=1, max_size=3, unique_by=lambda t: t.split(":")[0]
-    ),
-    where=conditions,
-)
-def test_the_front_is_what_no_execution_dominates(case, texts, where):
+@on_pool(0, 2)
+def test_the_front_is_what_no_execution_dominates(case, draw):
+    kinds = {text.split(":")[0]: text for text in draw.sample(OBJECTIVES, len(OBJECTIVES))}
+    texts, where = [*kinds.values()][: draw.randint(1, 3)], _condition(draw)
     objectives = [Objective.parse(text) for text in texts]
     front = Front(objectives, where)
     search_space(case.space, front)
@@ -57,9 +55,9 @@ def test_the_front_is_what_no_execution_dominates(case, texts, where):
     assert (np.diff(best[0]) <= 0).all()
 
 
-@settings(max_examples=draws(15))
-@given(case=cases(), where=conditions)
-def test_a_condition_keeps_the_rows_that_meet_it(case, where):
+@on_pool(1, 3)
+def test_a_condition_keeps_the_rows_that_meet_it(case, draw):
+    where = _condition(draw)
     everything = Best(Objective.parse("sample_rate"), len(case.rows) + 1, where)
     search_space(case.space, everything)
     _, numbers = everything.ranked()
@@ -209,12 +207,10 @@ def test_the_best_of_nothing():
     assert pareto_front(np.zeros((2, 0)), np.zeros(0, int)).tolist() == []
 
 
-@pytest.mark.parametrize("sense", ["min", "max"])
-@settings(max_examples=draws(10))
-@given(case=cases())
-def test_memory_is_bounded_by_what_fits(case, sense):
+@on_pool(0, 3)
+def test_memory_is_bounded_by_what_fits(case, draw):
     """Exactly: the best of a tile is what an execution of it has."""
-    objective = Objective.parse(f"proc_mem_tier1_cap_req:{sense}")
+    objective = Objective.parse(f"proc_mem_tier1_cap_req:{draw.choice(('min', 'max'))}")
     bounds = []
 
     class Noted(Best):

@@ -117,7 +117,7 @@ def test_skipping_what_cannot_win_changes_nothing(campaign, text, top):
         assert one.tolist() == other.tolist()
 
 
-@settings(max_examples=draws(7))
+@settings(max_examples=draws(5))
 @given(
     campaign=campaigns(),
     text=st.sampled_from((*RISING, *OTHERS, "sample_rate")),

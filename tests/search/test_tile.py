@@ -1,18 +1,15 @@
 """A tile has the statistics and numbers of its executions, knows which fit, and promises no less than they hold."""
 
 import numpy as np
-from hypothesis import given, settings
 
 import calculon
 from calculon.editions import EDITIONS
-from calculon.records import columns
 from calculon.search.best_first import groups, tiles
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts
-from calculon.statistics import Stats
-from tests.draws import draws
-from tests.search.brute import Case, cases
+from tests.search.brute import Case
+from tests.search.pool import on_pool
 
 
 def _tiles(space):
@@ -20,27 +17,28 @@ def _tiles(space):
         yield from tiles(space, CostTables(space, group), group)
 
 
-@settings(max_examples=draws(12))
-@given(case=cases())
-def test_rows_have_the_statistics_of_their_executions_to_the_bit(case):
-    space = case.space
-    offered = 0
-    for tile in _tiles(space):
+@on_pool(0, 2)
+def test_rows_have_the_statistics_of_their_executions_to_the_bit(case, draw):
+    feasible, known = np.flatnonzero(case.table.feasible), EDITIONS[case.edition].columns
+    numbers, found = [np.zeros(0, int)], {column.name: [np.zeros(0)] for column in known}
+    for tile in _tiles(case.space):
         for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
             shape = rows.numbers.shape
             chosen = np.broadcast_to(rows.allowed, shape)
-            wanted = calculon.evaluate(case.model, case.system, space.plan(rows.numbers[chosen]))
-            assert wanted.feasible.all()
-            offered += len(wanted)
-            for column in columns(Stats):
-                found = np.broadcast_to(column.of(rows.batch), shape)[chosen]
-                assert np.array_equal(found, wanted[column.name], equal_nan=True), column.name
-    assert offered == case.table.feasible.sum()
+            numbers.append(rows.numbers[chosen])
+            for column in known:
+                values = np.broadcast_to(column.of(rows.batch), shape)
+                found[column.name].append(values[chosen])
+    order = np.argsort(np.concatenate(numbers))
+    plan, wanted = case.space.plan(np.concatenate(numbers)[order]), case.plan.take(feasible)
+    assert all((plan.values(name) == wanted.values(name)).all() for name in case.space.values)
+    for name, values in found.items():
+        mine = np.concatenate(values)[order]
+        assert np.array_equal(mine, case.table[name][feasible], equal_nan=True), name
 
 
-@settings(max_examples=draws(12))
-@given(case=cases())
-def test_no_execution_beats_what_its_cell_can_hope_for(case):
+@on_pool(1, 2)
+def test_no_execution_beats_what_its_cell_can_hope_for(case, draw):
     known = [column.name for column in EDITIONS[case.edition].columns]
     bounded = [one for one in ("sample_rate", "total_time", "tokens_per_second") if one in known]
     objectives = [Objective.parse(text) for text in bounded]
@@ -63,9 +61,8 @@ def test_no_execution_beats_what_its_cell_can_hope_for(case):
         assert done == len(of_cell)
 
 
-@settings(max_examples=draws(14))
-@given(case=cases())
-def test_counts_of_tiles_add_up_to_those_of_the_space(case):
+@on_pool(0, 3)
+def test_counts_of_tiles_add_up_to_those_of_the_space(case, draw):
     counts = Counts()
     for tile in _tiles(case.space):
         of_tile = tile.count()

@@ -77,7 +77,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=draws(300))
+@settings(max_examples=draws(150))
 @given(text=CONDITIONS)
 def test_conditions_mean_what_they_mean_in_python(text):
     text = f"({text}) and tensor_par >= 1"  # a condition reads something
@@ -158,16 +158,25 @@ REFUSED = (
 )
 
 
-@pytest.mark.parametrize("text", REFUSED, ids=lambda text: text[:24])
-def test_everything_else_is_refused(text):
-    with pytest.raises(SpecError) as error:
-        Condition.parse(text)
-    assert error.value.file == "where"
+def _accepted(texts):
+    """Return the texts that are not refused as conditions."""
+    accepted = []
+    for text in texts:
+        try:
+            Condition.parse(text)
+        except SpecError as error:
+            if error.file == "where":
+                continue
+        accepted.append(text)
+    return accepted
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_everything_else_is_refused():
+    assert _accepted(REFUSED) == []
+
+
+def test_what_is_no_condition_is_refused_before_any_work():
+    texts = [
         "total_time",
         "1",
         "'full'",
@@ -189,11 +198,8 @@ def test_everything_else_is_refused(text):
         "activation_recompute * 2 == 'fullfull'",
         "activation_recompute / 2 < 1",
         "total_time < 'abc'",
-    ],
-)
-def test_what_is_no_condition_is_refused_before_any_work(text):
-    with pytest.raises(SpecError):
-        Condition.parse(text)
+    ]
+    assert _accepted(texts) == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,430 @@
+"""Small spaces with all of their executions evaluated once: what every search is compared with.
+
+Some spaces are stated, one for each kind of executions that the search has code of its own for; others are drawn.
+"""
+
+import importlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+import calculon
+from calculon import inputs
+from calculon.presets import find_preset
+from calculon.search.best_first import count_space
+from calculon.search.candidates import REPLICATED
+from calculon.search.cost_tables import CostTables
+from calculon.search.space import Space, Unit
+from calculon.spec.named_values import PP_SCHEDULES
+from tests.draws import FACTOR, SEED, draws
+from tests.helpers import document
+from tests.search.brute import Case, Row, cases
+from tests.store import stored
+
+DRAWN = {
+    ("sc23", True): draws(5),
+    ("sc23", False): draws(1),
+    ("corrected", True): draws(6),
+    ("corrected", False): draws(1),
+}
+"""How many spaces are drawn, by edition and whether an execution is feasible."""
+
+BEST_FIRST = importlib.import_module("calculon.search.best_first")
+"""The module, since the package exports the function."""
+
+ROOMS = (0.5, 0.7, 0.9)
+"""Shares of the executions of stated spaces for which there is memory."""
+
+NO_OFFLOADS: Row = dict.fromkeys(
+    ("weight_offload", "activations_offload", "optimizer_offload"), (False,)
+)
+PLAIN: Row = {
+    **NO_OFFLOADS,
+    "tensor_par": (1,),
+    "pipeline_par": (1, 2),
+    "pipeline_interleaving": (1, 2),
+    "microbatch_size": (1, 2),
+    "activation_recompute": ("full", "none"),
+    "tensor_par_comm_type": ("ar",),
+    "tensor_par_overlap": ("none",),
+    "seq_par_ag_redo": (False,),
+    "tensor_par_net": (0,),
+    "pipeline_par_net": (0,),
+    "data_par_net": (0,),
+}
+"""What is left of the published loops."""
+
+DENSE = calculon.Model(
+    hidden=1024,
+    feedforward=4096,
+    seq_size=256,
+    attn_heads=8,
+    attn_size=128,
+    kv_heads=4,
+    num_blocks=4,
+    activation="swiglu",
+    vocab=4001,
+)
+LONG = replace(DENSE, seq_size=16384)
+MIXTURE = replace(
+    DENSE,
+    kv_heads=0,
+    num_experts=8,
+    experts_per_token=2,
+    expert_feedforward=512,
+    shared_feedforward=512,
+)
+LATENT = calculon.Model(
+    hidden=1536,
+    feedforward=3840,
+    seq_size=64,
+    attn_heads=8,
+    attn_size=96,
+    num_blocks=4,
+    activation="swiglu",
+    q_lora_rank=256,
+    kv_lora_rank=128,
+    qk_nope_head_dim=64,
+    qk_rope_head_dim=32,
+    v_head_dim=64,
+    vocab=4001,
+)
+WINDOWS = replace(DENSE, num_blocks=8, sliding_window=16, full_attention_every=4)
+
+EXCHANGES: Row = {"ep_overlap": ("1f1b", "two_batch"), "delay_wgrad": (True,)}
+WIDENED: dict[str, tuple[calculon.Model, Row, Row]] = {
+    "groups of blocks": (
+        replace(MIXTURE, num_blocks=6, first_k_dense=1, moe_layer_freq=3, sliding_window=64),
+        {"tensor_par": (1, 2)},
+        {"zero_stage": ("1",), "pp_layout": ("balanced",)},
+    ),
+    "leading blocks": (
+        replace(MIXTURE, first_k_dense=2),
+        {"pipeline_par_net": (0, 1)},
+        {"zero_stage": ("3",), "pp_layout": ("balanced",)},
+    ),
+    "windows": (
+        WINDOWS,
+        {"tensor_par": (1, 2)},
+        {"zero_stage": ("2",), "pp_layout": ("balanced",)},
+    ),
+    "latents": (
+        LATENT,
+        {"tensor_par": (1, 2, 4), "tensor_par_comm_type": ("ar", "p2p_rs_ag", "rs_ag")},
+        {},
+    ),
+    "latents and heads": (LATENT, {"tensor_par": (2,)}, {"attention_type": ("multiquery",)}),
+    "overlapped experts": (
+        replace(MIXTURE, num_blocks=8),
+        {},
+        EXCHANGES | {"expert_par": (4,), "moe_shared_overlap": (True,)},
+    ),
+    "overlapped experts of uneven stages": (
+        replace(MIXTURE, num_blocks=7),
+        {},
+        EXCHANGES | {"expert_par": (4,), "pp_layout": ("balanced",)},
+    ),
+    "schedules": (
+        replace(DENSE, num_blocks=8),
+        {"pipeline_par": (2, 4)},
+        {"pp_schedule": PP_SCHEDULES[1:]},
+    ),
+    "schedules and transfers": (
+        replace(DENSE, num_blocks=8),
+        {"pipeline_par": (2, 4), "activation_recompute": ("none",)},
+        {
+            "pp_schedule": PP_SCHEDULES[1:],
+            "p2p_overlap": (True,),
+            "overlap_param_gather": (True,),
+            "zero_stage": ("1", "3"),
+        },
+    ),
+    "schedules and experts": (
+        replace(MIXTURE, num_blocks=8),
+        {"pipeline_par": (2, 4)},
+        {"pp_schedule": PP_SCHEDULES[1:], "expert_par": (4,), "ep_overlap": ("1f1b",)},
+    ),
+}
+"""Models, published loops, and values that are added."""
+
+FEW: Row = {
+    "activation_recompute": ("none",),
+    "recompute_modules": ("none",),
+    "mesh_order": ("tp-dp-pp",),
+    "pp_layout": ("uniform",),
+    "tensor_par": (1,),
+    "tensor_par_comm_type": ("ar",),
+    "seq_par_ag_redo": (False,),
+    "tp_async": (False,),
+    "p2p_overlap": (False,),
+    "overlap_param_gather": (False,),
+    "ep_overlap": ("none",),
+    "pipeline_par": (1,),
+    "pipeline_interleaving": (1, 2),
+    "microbatch_size": (1, 2),
+    "optimizer_sharding": (True,),
+    "zero_stage": ("1",),
+}
+SPLIT = FEW | {"tensor_par": (2,), "tensor_par_comm_type": ("rs_ag",), "seq_par_ag_redo": (True,)}
+SPREAD = SPLIT | {
+    "data_par": (2, 4),
+    "expert_par": (1, 4),
+    "overlap_param_gather": (True, False),
+    "p2p_overlap": (False, True),
+    "ep_overlap": ("none", "1f1b"),
+}
+del SPREAD["pipeline_par"]
+
+SEQUENCES: dict[str, tuple[str, Row]] = {
+    "exchanges of sequences": (
+        "megatron-lm",
+        SPLIT
+        | {
+            "context_par": (1, 2, 4),
+            "cp_comm": ("p2p", "all_gather", "a2a"),
+            "pipeline_par": (1, 2),
+        },
+    ),
+    "heads over some ranks": (
+        "megatron-lm",
+        {"context_par": (2, 4), "cp_comm": ("p2p", "a2a_p2p"), "cp_a2a_size": (0, 2)},
+    ),
+    "stages of ZeRO": (
+        "common",
+        {
+            "context_par": (1, 2, 4, 8),
+            "zero_stage": ("0", "1", "fsdp"),
+            "optimizer_sharding": (True, False),
+        },
+    ),
+    "recipes": (
+        "megatron-lm",
+        {
+            "context_par": (1, 2),
+            "fp8_recipe": ("none", "tensorwise", "blockwise"),
+            "fp8_param_gather": (False, True),
+        },
+    ),
+    "schedules of parts of sequences": (
+        "common",
+        {
+            "context_par": (1, 2),
+            "pipeline_par": (4,),
+            "microbatch_size": (1,),
+            "pp_schedule": ("1f1b", "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev"),
+        },
+    ),
+}
+"""Frameworks, and the values that searches of long sequences are held to beside the few."""
+
+ALL_TO_ALL: Row = {"moe_dispatcher": ("alltoall",)}
+EXPERTS: dict[str, tuple[Row, Row]] = {
+    "degrees of experts": (
+        {},
+        ALL_TO_ALL
+        | {
+            "tensor_par": (2, 4),
+            "tensor_par_comm_type": ("ar", "rs_ag"),
+            "seq_par_ag_redo": (False, True),
+            "tp_async": (False, True),
+            "expert_par": (1, 2, 4, 8),
+            "expert_tensor_par": (0, 1, 2),
+            "overlap_param_gather": (True,),
+        },
+    ),
+    "experts without tensor parallelism": (
+        {},
+        {
+            "tensor_par": (1,),
+            "tensor_par_comm_type": ("ar",),
+            "seq_par_ag_redo": (False,),
+            "data_par": (2, 4, 8),
+            "expert_par": (1, 2, 4, 8),
+            "optimizer_sharding": (True, False),
+            "zero_stage": ("0", "1"),
+        },
+    ),
+    "replicas beyond stages": (
+        {},
+        ALL_TO_ALL
+        | {
+            "mesh_order": ("tp-pp-dp",),
+            "expert_par": (1, 2, 4, 8),
+            "expert_tensor_par": (0, 1),
+        },
+    ),
+    "dispatchers": (
+        {},
+        {"moe_dispatcher": ("alltoall", "allgather"), "moe_imbalance_percent": (100, 150)},
+    ),
+    "modules": (
+        {},
+        ALL_TO_ALL
+        | {
+            "recompute_modules": ("none", "moe_act", "norm+moe_act", "moe"),
+            "overlap_param_gather": (True,),
+        },
+    ),
+    "overlaps of experts": ({}, ALL_TO_ALL | {"moe_shared_overlap": (False, True)}),
+    "blocks of two kinds": ({"first_k_dense": 1}, {"expert_tensor_par": (0, 1)}),
+    "predicted tokens": ({"mtp_layers": 1}, {"expert_par": (1, 2)}),
+}
+"""Changes of the mixture of experts, and the values that searches of it are held to."""
+
+UNEVEN: dict[str, tuple[int, int, int, Row, bool]] = {
+    "four blocks": (4, 8, 16, {"tensor_par": (2, 4), "data_par": (2, 4)}, False),
+    "seven blocks": (7, 16, 16, {"tensor_par": (2,), "data_par": (2, 4)}, False),
+    "any batch": (7, 16, 15, {"tensor_par": (2,), "data_par": (2,)}, True),
+    "six blocks": (6, 24, 12, {"tensor_par": (2,), "data_par": (1, 3)}, False),
+}
+"""Blocks, processors, batch, degrees, and whether batches may be smaller, under each framework.
+
+Seven blocks divide over no stages, six not over four, unless ends count as blocks.
+"""
+
+
+def stated() -> dict[str, Case]:
+    """Return a space for each kind of executions."""
+    roomy = _machine(1e9)
+    found = {}
+    for name, (model, loops, add) in WIDENED.items():
+        options = {"fix": PLAIN | loops, "add": add, "edition": "corrected"}
+        found[name] = Case(model, roomy, 8, 16, "bfloat16", **options)
+    for name, (framework, values) in SEQUENCES.items():
+        held = FEW | {"cp_comm": ("p2p",)} | values
+        found[name] = _under(framework, held, (LONG, roomy, 8, 16, "bfloat16"))
+    for name, (changes, values) in EXPERTS.items():
+        asked = replace(MIXTURE, **changes), roomy, 8, 16, "bfloat16"
+        found[name] = _under("megatron-lm", SPREAD | values, asked)
+    for framework in ("megatron-lm", "torchtitan", "deepspeed"):
+        for name, (blocks, procs, batch, degrees, any_batch) in UNEVEN.items():
+            model = replace(inputs.model("llama3-8B"), num_blocks=blocks, hidden=512)
+            asked = replace(model, feedforward=1024), roomy, procs, batch, "bfloat16"
+            case = _under(framework, degrees, asked, any_batch=any_batch)
+            found[f"{name} under {framework}"] = case
+    for number, (name, case) in enumerate(found.items()):
+        found[name] = _filled(case, ROOMS[number % len(ROOMS)])
+    return found
+
+
+def _machine(capacity: float) -> calculon.System:
+    """Return a system all of whose memory, so many GiB, an execution may use."""
+    raw = document("systems", "h100_80g_sxm")
+    raw["mem1"]["GiB"] = capacity
+    raw["ext"]["memory"]["withheld_GiB"] = 0
+    return inputs.system(raw)
+
+
+def _under(framework: str, held: Row, asked: tuple[Any, ...], **options: Any) -> Case:
+    """Return the space of a framework; its executions are those with every value that the framework tries."""
+    preset = find_preset(framework)
+    options |= {"fused": (False,), "edition": "corrected", "preset": framework}
+    values = {
+        field: values
+        for field, values in Case(*asked, fix=held, **options).space.switches.items()
+        if field not in ("fused_activation", "pp_layout")
+    }
+    values |= {field: preset.tried(field) for field in REPLICATED}
+    return Case(*asked, fix=values | held, held=held, **options)
+
+
+def _filled(case: Case, share: float) -> Case:
+    """Return a case with memory for a share of the executions, and for one of them exactly."""
+    needs = np.sort(case.needs[0][~np.isnan(case.needs[0])])
+    return case.on(_machine(float(needs[int(share * (len(needs) - 1))]) / 2**30))
+
+
+class _Enough(Exception):
+    """There are as many spaces as were wanted."""
+
+
+def drawn() -> dict[str, Case]:
+    """Return random spaces of several models and systems."""
+    found: dict[str, Case] = {}
+    wanted, seen = dict(DRAWN), set()
+
+    @seed(SEED)
+    @settings(
+        max_examples=10**4,
+        phases=(Phase.generate,),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+    @given(one=cases())
+    def collect(one: tuple[Case, Callable[[], Case]]) -> None:
+        if not any(wanted.values()):
+            raise _Enough
+        case, tightened = one
+        alike = case.edition, case.model, case.num_procs
+        if alike in seen or count_space(case.space) < 10:  # many draws differ in little
+            return
+        seen.add(alike)
+        case = tightened()
+        kind = case.edition, bool(case.table.feasible.any())
+        if wanted[kind]:
+            wanted[kind] -= 1
+            found[f"random {len(found)}"] = case
+
+    with suppress(_Enough):
+        collect()
+    return found
+
+
+@stored
+def pool() -> dict[str, Case]:
+    """Return all spaces by name, with their executions evaluated."""
+    found = stated() | drawn()
+    for case in found.values():
+        vars(case).update(table=case.table, preferred=case.preferred)
+        vars(case).pop("space", None)
+    return found
+
+
+def on_pool(part: int = 0, parts: int = 1) -> Callable[[Any], Callable[[], None]]:
+    """Run a test on one of so many parts of the spaces; on all of them under ``--large``.
+
+    The test gets the case, and random draws of its own.
+    """
+
+    def made(test: Callable[[Case, random.Random], None]) -> Callable[[], None]:
+        @wraps(test)
+        def run() -> None:
+            for number, (name, case) in enumerate(pool().items()):
+                if FACTOR > 1 or number % parts == part:
+                    try:
+                        test(case, random.Random(f"{test.__name__} {number} {SEED}"))
+                    except BaseException as error:
+                        error.add_note(f"in the space of {name}")
+                        raise
+
+        del run.__wrapped__  # type: ignore[attr-defined]
+        return run
+
+    return made
+
+
+def several_parts(case: Case) -> bool:
+    """Return whether sequences are split in several ways: executions of units then do not follow each other."""
+    return len(case.space.switches["context_par"]) > 1
+
+
+@contextmanager
+def tables_once() -> Iterator[None]:
+    """Build the same cost tables once for several searches of one space."""
+    built: dict[Any, CostTables] = {}
+
+    def tables(space: Space, units: Sequence[Unit], blocks: Any = None) -> CostTables:
+        blocks = space.block_groups if blocks is None else blocks
+        key = (*units, *(choice for choice, _ in blocks))
+        if key not in built:
+            built[key] = CostTables(space, units, blocks)
+        return built[key]
+
+    with mock.patch.object(BEST_FIRST, "CostTables", tables):
+        yield
