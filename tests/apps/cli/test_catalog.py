@@ -19,6 +19,12 @@ from tests.fuzzing import printed
 from tests.helpers import document
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch):
+    """Print lines that are as long as they are, as into a file."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @cache
 def page(*words):
     """Return what ``calculon catalog`` prints, once for all tests that look at it."""
