@@ -23,7 +23,7 @@ from calculon.search.candidates import REPLICATED
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit
 from calculon.spec.named_values import PP_SCHEDULES
-from tests.draws import FACTOR, SEED, draws, draws
+from tests.draws import FACTOR, SEED, draws
 from tests.helpers import document
 from tests.search.brute import Case, Row, cases
 from tests.store import stored
