@@ -34,7 +34,15 @@ SLOW: dict[str, tuple[str, ...]] = {
         "$ ./bin/calculon loe llama3-8B 64",
     ),
     "examples/sensitivity.md": ("$ ./bin/calculon sensitivity llama-3.1-70b 1024 h100 --replan",),
-    "examples/serving.md": ("$ ./bin/calculon serve deepseek-v3", "$ ./bin/calculon plot frontier"),
+    "examples/serving.md": tuple(
+        f"$ ./bin/calculon {command}"
+        for command in (
+            "serve deepseek-v3",
+            "serve llama3-70B 8 h100 --prompt 2k",
+            "plot frontier",
+            "study serving",
+        )
+    ),
     "systems/calibration.md": ("$ ./bin/calculon calibrate --kernels",),
 }
 """How the blocks begin that take several seconds; ``scripts/test --large`` runs them."""
