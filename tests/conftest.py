@@ -62,8 +62,8 @@ BROWSED = "test_browser_"
 
 TIMES = Path(__file__).with_name("times.txt")
 """CPU seconds of the test functions that take :data:`LISTED_FROM` or more, over all their cases."""
-LISTED_FROM = 0.2
-SLOW_FROM = 0.3
+LISTED_FROM = 0.06
+SLOW_FROM = 0.06
 """``scripts/test --fast`` leaves out the functions that take this long."""
 CHANGED = 3
 """A measured time replaces a listed one if they differ by this factor: loaded machines vary by less."""
@@ -221,7 +221,7 @@ def updated_times(listed: dict[str, float], measured: Mapping[str, float]) -> di
     """Return a list of times without functions that are gone, and with times that have changed."""
     times = {}
     for name, seconds in measured.items():
-        old = listed.get(name, LISTED_FROM)
+        old = listed.get(name, 0.0)
         times[name] = old if old / CHANGED < seconds < old * CHANGED else seconds
     return {name: seconds for name, seconds in times.items() if seconds > LISTED_FROM}
 
@@ -229,7 +229,7 @@ def updated_times(listed: dict[str, float], measured: Mapping[str, float]) -> di
 def write_times(times: dict[str, float]) -> None:
     """Write the list, slowest first."""
     ordered = sorted(times.items(), key=lambda item: (-item[1], item[0]))
-    lines = (f"{seconds:.1f} {name}\n" for name, seconds in ordered)
+    lines = (f"{seconds:.2f} {name}\n" for name, seconds in ordered)
     TIMES.write_text("".join(lines), encoding="utf-8")
 
 
