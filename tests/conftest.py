@@ -61,10 +61,9 @@ BROWSED = "test_browser_"
 """How the files begin whose tests need a browser."""
 
 TIMES = Path(__file__).with_name("times.txt")
-"""CPU seconds of the test functions that take :data:`LISTED_FROM` or more, over all their cases."""
-LISTED_FROM = 0.06
+"""CPU seconds of the slow test functions, over all their cases."""
 SLOW_FROM = 0.06
-"""``scripts/test --fast`` leaves out the functions that take this long."""
+"""``scripts/test --fast`` leaves out the functions that take this long, but for those marked ``quick``."""
 CHANGED = 3
 """A measured time replaces a listed one if they differ by this factor: loaded machines vary by less."""
 
@@ -100,14 +99,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if FACTOR == 1:
         config.hook.pytest_deselected(items=[item for item in items if is_large(item)])
         items[:] = [item for item in items if not is_large(item)]
-    slow = {name for name, seconds in listed_times().items() if seconds >= SLOW_FROM}
+    slow = listed_times().keys()
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         marks = (mark for place, mark in PLACES.items() if path.startswith(place))
         item.add_marker(next(marks, "model"))
         if item.path.name.startswith(BROWSED):
             item.add_marker("browser")
-        if function(item) in slow:
+        if function(item) in slow and item.get_closest_marker("quick") is None:
             item.add_marker("slow")
     if seed := config.getoption("--shuffle"):
         items[:] = shuffled(items, seed)
@@ -212,7 +211,7 @@ class Stopwatch:
 
 
 def listed_times() -> dict[str, float]:
-    """Return the CPU seconds of the listed test functions, by name."""
+    """Return the CPU seconds of the slow test functions, by name."""
     lines = TIMES.read_text(encoding="utf-8").splitlines()
     return {name: float(seconds) for seconds, name in (line.split() for line in lines)}
 
@@ -223,7 +222,7 @@ def updated_times(listed: dict[str, float], measured: Mapping[str, float]) -> di
     for name, seconds in measured.items():
         old = listed.get(name, 0.0)
         times[name] = old if old / CHANGED < seconds < old * CHANGED else seconds
-    return {name: seconds for name, seconds in times.items() if seconds > LISTED_FROM}
+    return {name: seconds for name, seconds in times.items() if seconds > SLOW_FROM}
 
 
 def write_times(times: dict[str, float]) -> None:

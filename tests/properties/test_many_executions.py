@@ -98,6 +98,7 @@ def _comparable(law, rows):
     return np.array([holds(row) for row in rows])
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("law", MORE_WORK)
 def test_more_work_is_never_faster(law):
     def faster(table):

@@ -163,6 +163,7 @@ def _ours(model, execution, system):
         return None, f"infeasible: {error.reason}"
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("edition", "compare"), [(0, differences), (1, disagreements)], ids=["sc23", "corrected"]
 )

@@ -1,11 +1,14 @@
 """Every layer of the reference results, in every member."""
 
+import pytest
+
 import calculon
 from tests.helpers import differences, reference_cases, reference_system
 
 CASES = reference_cases("layers")
 
 
+@pytest.mark.quick
 def test_every_layer_meets_the_reference():
     wrong = {}
     for number, case in enumerate(CASES):

@@ -59,6 +59,7 @@ def set_columns(monkeypatch, columns):
     monkeypatch.setenv("NO_COLOR", "1")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("width", "name"), [*((80, name) for name in SCREENS), *((160, name) for name in WIDE)]
 )
