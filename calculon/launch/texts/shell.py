@@ -2,7 +2,8 @@
 
 Variables, lists, defaults and whole-number arithmetic are put in, conditions on known values are decided. What depends
 on the environment stays open, and what differs from pass to pass of a loop: it is a character of its own in a word,
-which :attr:`Script.open` explains. Commands are taken to succeed, bodies of functions and loops to be run.
+which :attr:`Script.open` explains. Commands are taken to succeed but for those that answer a question; functions run
+where they are called, and those that nothing calls at the end, for their commands alone.
 """
 
 import re
@@ -14,16 +15,11 @@ from itertools import groupby
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import Budget, reading
-from calculon.launch.texts.shell_arithmetic import alike, decided, whole
+from calculon.launch.texts.shell_arithmetic import alike, decided, literal
+from calculon.launch.texts.shell_expansion import OPEN_CHARACTER, Expansion, open_in, words_of
 from calculon.launch.texts.shell_quotes import (
-    ANSI_QUOTED,
-    FIRST_OPEN,
     NAME,
-    quote_end,
-    resplit,
     split,
-    substitution,
-    unescaped,
 )
 from calculon.launch.texts.shell_words import (
     Array,
@@ -37,15 +33,13 @@ from calculon.launch.texts.shell_words import (
     statements,
 )
 
-OPEN_CHARACTER = re.compile(f"[{chr(FIRST_OPEN)}-\U0010ffff]")
-_LONGEST = 300  # characters of an open value, which only messages show
 _ASSIGNMENT = re.compile(rf"({NAME})(\+?)=(.*)", re.DOTALL)
 _REFERENCE = re.compile(rf"\$\{{?({NAME})")
 _DECLARES = ("export", "declare", "local", "readonly", "typeset")
-_EXPANSION = re.compile(rf"(#?)({NAME}|[0-9]+|[@*#?$!])(\[[^\]]*\])?(.*)", re.DOTALL)
-_CALCULATED = re.compile(
-    rf"({NAME})\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?:\+\+|--)({NAME})|({NAME})(?:\+\+|--)"
-)
+_ELEMENT = re.compile(rf"({NAME})\[[^\]]*\]\+?=")
+_INDEXED = re.compile(r"\[[^\]]*\]=")
+_SETS = ("set", "shift", "unset", "let", "read", "mapfile", "readarray", "getopts", "printf")
+"""Commands that set variables."""
 _RUN_DOCUMENTS = ("sbatch", "bash", "sh")
 """Commands that run a here document."""
 
@@ -79,25 +73,11 @@ class Script:
 
     def open(self, word: str) -> Unresolved | None:
         """Return what is open in a word, as the script writes it; nothing where all of it is known."""
-        return _open(word, self.openings)
+        return open_in(word, self.openings)
 
     def resplit(self, word: str) -> list[str]:
         """Return the words of a command that is one word, as after ``bash -c``."""
         return split(word, comments=True)
-
-
-def _open(word: str, openings: Sequence[Unresolved]) -> Unresolved | None:
-    def opening(found: re.Match[str]) -> Unresolved:
-        return openings[ord(found[0]) - FIRST_OPEN]
-
-    if (first := OPEN_CHARACTER.search(word)) is None:
-        return None
-    text = OPEN_CHARACTER.sub(lambda found: opening(found).text, word[:_LONGEST])
-    return Unresolved(_cut(text), opening(first).needs)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def run(text: str, file: str, given: Mapping[str, str]) -> Script:
@@ -111,7 +91,7 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
     with reading(file) as budget:
         body = statements(OPEN_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", text), file)
         shell = _Shell(given, frozenset(_assigned(body)), budget)
-        shell.execute_apart(body)
+        shell.run_all(body)
     return Script(tuple(shell.commands), shell.values, tuple(shell.sourced), shell.openings)
 
 
@@ -123,20 +103,27 @@ class _Ended(Exception):
         self.failed = status not in ("", "0")
 
 
-class _Shell:
+class _Shell(Expansion):
     """The state of a script on its way."""
 
     def __init__(self, given: Mapping[str, str], assigned: frozenset[str], budget: Budget) -> None:
-        self.values: dict[str, str | list[str]] = dict(given)
-        self.assigned = assigned
+        super().__init__(given, assigned, budget)
         self.given = frozenset(given)
         self.commands: list[Command] = []
         self.sourced: list[str] = []
-        self.openings: list[Unresolved] = []
-        self.places: dict[Unresolved, int] = {}
-        self.budget = budget
+        self.functions: dict[str, Function] = {}
+        self.called: set[str] = set()
+        self.locals: list[dict[str, str | list[str] | None]] = []
 
     # Statements
+
+    def run_all(self, body: Sequence[Statement]) -> None:
+        """Run a script, then the functions that it does not call, for their commands alone."""
+        self.execute_apart(body)
+        for name in self.functions.keys() - self.called:
+            values = dict(self.values)
+            self.execute_apart(self.functions[name].body)
+            self.values = values
 
     def execute(self, body: Sequence[Statement]) -> None:
         """Run statements in order."""
@@ -149,6 +136,8 @@ class _Shell:
                 before = self.values.get(one.name, []) if one.adds else []
                 before = [before] if isinstance(before, str) else before
                 self.budget.spend_values(len(before) + len(words))
+                if any(_INDEXED.match(word) for word in one.words):  # [3]=x
+                    words = [self.opened(f"${{{one.name}[@]}}", one.name)]
                 self.values[one.name] = [*before, *words]
             elif isinstance(one, Choice):
                 self._choose(one)
@@ -159,7 +148,7 @@ class _Shell:
                 self.execute_apart(one.body)
                 self.values = outside
             elif isinstance(one, Function):
-                self.execute_apart(one.body)
+                self.functions[one.name] = one
             else:
                 self.execute(one.body)
 
@@ -168,18 +157,42 @@ class _Shell:
         with suppress(_Ended):
             self.execute(body)
 
+    def _call(self, words: Sequence[str]) -> None:
+        """Run a function with arguments; its local variables, and its arguments, end with it."""
+        name, *arguments = words
+        self.called.add(name)
+        self.budget.spend_values(len(self.values))
+        positions = {key: value for key, value in self.values.items() if not key.isidentifier()}
+        for key in positions:
+            del self.values[key]
+        self._set_arguments(arguments)
+        self.locals.append({})
+        self.execute_apart(self.functions[name].body)
+        outside = {key: value for key, value in self.values.items() if key.isidentifier()}
+        for key, value in self.locals.pop().items():
+            outside.pop(key, None)
+            if value is not None:
+                outside[key] = value
+        self.values = outside | positions
+
+    def _set_arguments(self, words: list[str]) -> None:
+        self.values |= {str(number): word for number, word in enumerate(words, 1)}
+        self.values |= {str(number): "" for number in range(len(words) + 1, 10)}
+        self.values |= {"#": str(len(words)), "@": words, "*": words}
+
     def _loop(self, loop: Loop) -> None:
         """Run the body once; what further passes would change is open, in the body and after it."""
-        passes = 2
-        self._calculate(loop.variable)  # of for ((i=0; i<n; i++))
+        passes, sure = 2, False
+        self.calculate(loop.variable)  # of for ((i=0; i<n; i++))
         if loop.variable and not loop.variable.startswith("(("):
-            words = [part for word in loop.words for part in self.expand(word)]
-            shown = " or ".join(dict.fromkeys(map(self._shown, words)))
-            passes = len(words) if words and not any(map(self._open, words)) else 2
+            words = [part for word in loop.words for part in self._range(word)]
+            shown = " or ".join(dict.fromkeys(map(self.shown, words)))
+            sure = bool(words) and not any(re.search(r"[*?]", w) or self.open(w) for w in words)
+            passes = len(words) if sure else 2
             self.values[loop.variable] = (
                 words[0]
                 if len(words) == 1
-                else self._opened(shown or f"${loop.variable}", loop.variable)
+                else self.opened(shown or f"${loop.variable}", loop.variable)
             )
         before, commands, sourced = dict(self.values), len(self.commands), len(self.sourced)
         self.execute_apart(loop.body)
@@ -192,7 +205,18 @@ class _Shell:
             del self.commands[commands:], self.sourced[sourced:]
             self.values = before | changed
             self.execute_apart(loop.body)
-            self.values |= changed
+        if not sure:  # there may be no pass
+            self.values = self._merged([self.values, before], ("a loop",))
+        self.values |= changed
+
+    def _range(self, word: str) -> list[str]:
+        """Return the words of ``for`` that a word becomes; numbers for ``{1..8}``."""
+        found = re.fullmatch(r"\{(\d{1,4})\.\.(\d{1,4})\}", word)
+        if not found:
+            return self.expand(word)
+        numbers = [str(number) for number in range(int(found[1]), int(found[2]) + 1)]
+        self.budget.spend_values(len(numbers))
+        return numbers
 
     def _changed_again(self, body: Sequence[Statement]) -> dict[str, str | list[str]]:
         """Run the body of a loop again without its commands; return the variables that this changes, open."""
@@ -204,21 +228,25 @@ class _Shell:
         changed: dict[str, str | list[str]] = {}
         for name, value in self.values.items():
             first = once.get(name, "")
-            both_open = all(any(map(self._open, _words(one))) for one in (first, value))
+            both_open = all(any(map(self.open, words_of(one))) for one in (first, value))
             if value == first or both_open:
                 continue
             if _has_flags([first, value]):
                 changed[name] = self._merged_lists([_listed(first), _listed(value)], "in a loop")
             else:
-                shown = f"{self._shown(str(first))}, {self._shown(str(value))}, ..."
-                changed[name] = self._opened(f"{shown} in a loop")
+                shown = f"{self.shown(str(first))}, {self.shown(str(value))}, ..."
+                changed[name] = self.opened(f"{shown} in a loop")
         return changed
 
     def _simple(self, one: Simple) -> None:
         words = list(one.words)
         if words and words[0] in _DECLARES:
+            is_local = words[0] in ("local", "declare", "typeset") and bool(self.locals)
             words = [word for word in words[1:] if not word.startswith("-")]
             for word in words:
+                if is_local:
+                    name = word.partition("=")[0]
+                    self.locals[-1].setdefault(name, self.values.get(name))
                 if found := _ASSIGNMENT.match(word):
                     self._assign(found)
             return
@@ -228,13 +256,15 @@ class _Shell:
         if not words:
             return
         if words[0].startswith("(("):
-            self._calculate(words[0])
+            self.calculate(words[0])
         elif words[0] in ("source", "."):
-            self.sourced += [self._shown(" ".join(self.expand(word))) for word in words[1:2]]
+            self.sourced += [self.shown(" ".join(self.expand(word))) for word in words[1:2]]
         elif words[0] == "read" and one.text:
-            self.values[words[-1]] = " ".join(self._quoted(one.text))
+            self.values[words[-1]] = " ".join(self.quoted(one.text))
+        elif words[0] in _SETS:
+            self._set_by_command(words)
         elif words[0] in _RUN_DOCUMENTS and one.text:
-            document = " ".join(self._quoted(one.text))
+            document = " ".join(self.quoted(one.text))
             self.budget.spend_characters(len(document))
             self.execute_apart(statements(document, words[0]))
         else:
@@ -244,15 +274,43 @@ class _Shell:
         fields = [part for word in words for part in self.expand(word)]
         if fields[:1] == ["eval"]:
             fields = split(" ".join(fields[1:]))
+            while fields and (found := _ASSIGNMENT.match(fields[0])):
+                self._assign(found)
+                fields.pop(0)
+        if fields and fields[0] in self.functions:
+            self._call(fields)
+            return
+        if fields and (found := _ELEMENT.match(fields[0])):
+            self.values[found[1]] = [self.opened(fields[0])]
+            return
         if fields:
             self.commands.append(Command(tuple(fields), line))
-        if fields[:1] in (["exit"], ["return"]):
+        if fields[:1] in (["exit"], ["return"], ["break"], ["continue"]):
             raise _Ended("".join(fields[1:2]))
+        if fields[:1] == ["exec"] and len(fields) > 1:
+            raise _Ended("")
 
-    def _calculate(self, text: str) -> None:
-        """Leave the variables open that an arithmetic expression assigns."""
-        for name in map("".join, _CALCULATED.findall(text)):
-            self.values[name] = self._opened(text)
+    def _set_by_command(self, words: Sequence[str]) -> None:
+        """Leave the variables open that a command sets to what is not known here, or forget them."""
+        names = [word for word in words[1:] if word.isidentifier()]
+        if words[0] == "set":
+            if words[1:2] == ["--"]:
+                self._set_arguments([part for word in words[2:] for part in self.expand(word)])
+        elif words[0] == "shift":
+            if isinstance(known := self.values.get("@"), list):
+                self._set_arguments(
+                    known[int(words[1]) if words[1:] and words[1].isdecimal() else 1 :]
+                )
+        elif words[0] == "unset":
+            for name in names:
+                self.values.pop(name, None)
+        elif words[0] == "let":
+            self.calculate(" ".join(word.strip("'\"") for word in words[1:]))
+        elif words[0] in ("mapfile", "readarray"):
+            self.values |= {name: [self.opened(" ".join(words))] for name in names[-1:]}
+        elif words[0] != "printf" or "-v" in words:
+            chosen = names[:1] if words[0] == "printf" else names
+            self.values |= {name: self.opened(f"${name}", name) for name in chosen}
 
     def _assign(self, found: re.Match[str]) -> None:
         name, adds, raw = found.groups()
@@ -305,7 +363,7 @@ class _Shell:
         self, ends: Sequence[Mapping[str, str | list[str]]], condition: Sequence[str]
     ) -> dict[str, str | list[str]]:
         """Return what variables hold after branches of which one is run."""
-        text = self._shown(
+        text = self.shown(
             " ".join(word for word in condition if word not in ("[", "[[", "]", "]]"))
         )
         needs = next((m[1] for word in condition if (m := re.search(r"\$\{?(\w+)", word))), "")
@@ -318,8 +376,8 @@ class _Shell:
                 lists = [_listed(value) for value in values]
                 merged[name] = self._merged_lists(lists, f"where {text}", needs)
             else:
-                shown = dict.fromkeys(self._shown(str(v)) or "nothing" for v in values)
-                merged[name] = self._opened(" or ".join(shown), needs)
+                shown = dict.fromkeys(self.shown(str(v)) or "nothing" for v in values)
+                merged[name] = self.opened(" or ".join(shown), needs)
         return merged
 
     def _merged_lists(self, lists: Sequence[list[str]], text: str, needs: str = "") -> list[str]:
@@ -329,7 +387,7 @@ class _Shell:
             if len(set(words)) > 1:
                 break
             common.append(words[0])
-        open_flag = self._opened(text, needs)
+        open_flag = self.opened(text, needs)
         rest = [word for words in lists for word in words[len(common) :] if word.startswith("-")]
         return [*common, *(f"{word.partition('=')[0]}{open_flag}" for word in dict.fromkeys(rest))]
 
@@ -337,9 +395,11 @@ class _Shell:
         """Return whether a condition holds; nothing where that is open."""
         if words[0] == "case":
             subject = "".join(self.expand(words[1], splits=False))
-            if _open(subject, self.openings):
+            if open_in(subject, self.openings):
                 return None
-            patterns = ("".join(self.expand(word, splits=False)) for word in words[2:])
+            patterns = (
+                literal("".join(self.expand(word, splits=False)), word) for word in words[2:]
+            )
             return any(alike(subject, pattern, self.budget) for pattern in patterns)
         tests, operators = split_condition(words)
         result = self._test(tests[0])
@@ -352,12 +412,12 @@ class _Shell:
         while words[:1] == ["!"]:
             negated, words = not negated, words[1:]
         if words and words[0].startswith("(("):
-            value = self._arithmetic(words[0][2:-2])
-            found = None if self._open(value) else value != "0"
+            value = self.arithmetic(words[0][2:-2])
+            found = None if self.open(value) else value != "0"
         elif words[:1] == ["[["]:
             found = self._either([word for word in words[1:] if word != "]]"])
         elif words and words[0] in ("[", "test"):
-            found = self._compared([word for word in words[1:] if word != "]"])
+            found = self._compared([word for word in words[1:] if word != "]"], patterns=False)
         else:
             found = {"true": True, "false": False}.get(words[0] if len(words) == 1 else "")
         return (not found) if negated and found is not None else found
@@ -374,173 +434,33 @@ class _Shell:
             result = _joined("||", result, both)
         return result
 
-    def _compared(self, words: list[str]) -> bool | None:
+    def _compared(self, words: list[str], *, patterns: bool = True) -> bool | None:
         if words[:1] == ["!"]:
-            found = self._compared(words[1:])
+            found = self._compared(words[1:], patterns=patterns)
             return None if found is None else not found
         parts = ["".join(self.expand(word, splits=False)) for word in words]
+        if (
+            len(parts) == 2
+            and words[0] == "-n"
+            and not (patterns or parts[1] or words[1][0] in "'\"")
+        ):
+            return True  # of [ -n $EMPTY ], whose only word is -n
         if len(parts) == 2 and words[0] in ("-z", "-n"):
             return self._empty(parts[1], words[0] == "-z")
-        if any(_open(part, self.openings) for part in parts) or len(parts) not in (1, 3):
+        if any(open_in(part, self.openings) for part in parts) or len(parts) not in (1, 3):
             return None
-        return (
-            bool(parts[0])
-            if len(parts) == 1
-            else decided(parts[0], words[1], parts[2], self.budget)
-        )
+        if len(parts) == 1:
+            return bool(parts[0])
+        second = literal(parts[2], words[2] if patterns else "''")
+        return decided(parts[0], words[1], second, self.budget)
 
     def _empty(self, part: str, wanted: bool) -> bool | None:
         """Return whether a text is empty, or is not; a variable that nothing sets is, as with its default."""
-        opening = _open(part, self.openings)
+        opening = open_in(part, self.openings)
         if opening is None:
             return (not part) is wanted
         unset = len(part) == 1 and opening.text == f"${opening.needs}"
         return wanted if unset and opening.needs not in self.values else None
-
-    # Words
-
-    def expand(self, word: str, *, splits: bool = True) -> list[str]:
-        """Return the words that a word of the script becomes."""
-        fields: list[str] = []
-        current: list[str] = []
-        started, at = False, 0
-        while at < len(word):
-            char = word[at]
-            if ansi := ANSI_QUOTED.match(word, at):
-                pieces, started, at = [unescaped(ansi[1])], True, ansi.end()
-            elif char in "'\"":
-                end = quote_end(word, at)
-                inner = word[at + 1 : end]
-                pieces = [inner] if char == "'" else self._quoted(inner)
-                started, at = started or not self._is_empty_list(inner), end + 1
-            elif char == "\\":
-                pieces, at = [word[at + 1 : at + 2].replace("\n", "")], at + 2
-            elif char in "$`":
-                text, at = substitution(word, at)
-                pieces = self._value(text)
-                if splits:
-                    pieces = resplit(pieces)
-            else:
-                pieces, at = [char], at + 1
-            current.append(pieces[0] if pieces else "")
-            for piece in pieces[1:]:
-                fields.append("".join(current))
-                current = [piece]
-        fields.append("".join(current))
-        self.budget.spend_values(len(fields))
-        self.budget.spend_characters(sum(map(len, fields)))
-        return [one for one in fields if one or started] if splits else [" ".join(fields)]
-
-    def _is_empty_list(self, text: str) -> bool:
-        """Return whether a text is ``${LIST[@]}`` of a list without words, which is no word even in quotes."""
-        found = re.fullmatch(rf"\$\{{({NAME})\[@\]\}}", text)
-        return found is not None and self.values.get(found[1]) == []
-
-    def _quoted(self, text: str) -> list[str]:
-        """Return the words of a text inside of double quotes: one, but of ``"${LIST[@]}"``."""
-        pieces: list[list[str]] = [[]]
-        at = 0
-        while at < len(text):
-            if text[at] == "\\" and text[at + 1 : at + 2] in ('"', "$", "\\", "`", "\n"):
-                pieces[-1].append(text[at + 1].replace("\n", ""))
-                at += 2
-            elif text[at] in "$`":
-                part, at = substitution(text, at)
-                first, *others = self._value(part) or [""]
-                pieces[-1].append(first)
-                pieces += ([one] for one in others)
-            else:
-                pieces[-1].append(text[at])
-                at += 1
-        return ["".join(piece) for piece in pieces]
-
-    def _value(self, text: str) -> list[str]:
-        """Return what a substitution stands for: several words of a list."""
-        if text.startswith("$((") and text.endswith("))"):
-            return [self._arithmetic(text[3:-2])]
-        inner = text[2:-1] if text.startswith("${") else text[1:]
-        found = _EXPANSION.fullmatch(inner)
-        if text[0] == "`" or found is None:
-            return ["$"] if text == "$" else [self._opened(text)]
-        length, name, index, rest = found.groups()
-        value = self.values.get(name)
-        if length:
-            known = value is not None and not any(_open(v, self.openings) for v in _words(value))
-            if isinstance(value, list) and index not in ("[@]", "[*]"):
-                value = self._element(value, index, text)[0]
-            return [str(len(value or ""))] if known else [self._opened(text, name)]
-        if not isinstance(value, list):
-            return [self._modified(value, name, rest, text)]
-        if rest:
-            return [self._opened(text, name)]
-        return value if index in ("[@]", "[*]") else self._element(value, index, text)
-
-    def _element(self, value: list[str], index: str | None, text: str) -> list[str]:
-        number = (index or "[0]")[1:-1]
-        if number.lstrip("-").isdigit() and -len(value) <= int(number) < len(value):
-            return [value[int(number)]]
-        return [self._opened(text)] if value else [""]
-
-    def _modified(self, value: str | None, name: str, rest: str, text: str) -> str:
-        """Return the value of a variable, changed as its expansion says."""
-        if default := re.fullmatch(r"(:?)([-=+?])(.*)", rest, re.DOTALL):
-            return self._defaulted(value, name, *default.groups())
-        if value is None:
-            return "" if name in self.assigned else self._opened(f"${name}", name)
-        if rest in (",,", "^^"):
-            return value.lower() if rest == ",," else value.upper()
-        swapped = re.fullmatch(r"(//?)([\w.,:+-]+)/([\w.,:+-]*)", rest)
-        if swapped and not _open(value, self.openings):
-            self.budget.spend_characters(value.count(swapped[2]) * len(swapped[3]))
-            return value.replace(swapped[2], swapped[3], -1 if swapped[1] == "//" else 1)
-        return self._opened(text, name) if rest else value
-
-    def _defaulted(self, value: str | None, name: str, colon: str, kind: str, raw: str) -> str:
-        """Return the value of a variable, or what stands for it where it has none: ``${NAME:-default}``."""
-        missing = value is None or (colon and value == "")
-        if kind == "+":
-            return "" if missing else self.expand(raw, splits=False)[0]
-        if not missing:
-            return value or ""
-        if kind == "?":
-            return self._opened(f"${name}", name)
-        found = self.expand(raw, splits=False)[0]
-        if kind == "=":
-            self.values[name] = found
-        return found
-
-    def _arithmetic(self, text: str) -> str:
-        """Return the value of an arithmetic expression of whole numbers."""
-        put_in = "".join(self._quoted(text))
-        if opening := _open(put_in, self.openings):
-            return self._opened(f"$(({self._shown(put_in).strip()}))", opening.needs)
-        self.budget.spend_tokens(put_in)
-        try:
-            return str(whole(put_in, self._number))
-        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, OverflowError):
-            needs = next((n for n in re.findall(NAME, put_in) if n not in self.values), "")
-            return self._opened(f"$(({put_in.strip()}))", needs)
-
-    def _number(self, name: str) -> int:
-        """Return a variable as a whole number; ValueError where it is none."""
-        value = self.values.get(name)
-        return int(value if isinstance(value, str) else "?")
-
-    def _opened(self, text: str, needs: str = "") -> str:
-        """Return a character for a value that is open."""
-        one = Unresolved(_cut(text), needs)
-        if one not in self.places:
-            self.budget.spend_values(2)  # so that there are more characters than open values
-            self.places[one] = len(self.openings)
-            self.openings.append(one)
-        return chr(FIRST_OPEN + self.places[one])
-
-    def _open(self, word: str) -> Unresolved | None:
-        return _open(word, self.openings)
-
-    def _shown(self, word: str) -> str:
-        opening = self._open(word)
-        return word if opening is None else opening.text
 
 
 def _assigned(body: Sequence[Statement]) -> Iterator[str]:
@@ -568,10 +488,6 @@ def _joined(operator: str, first: bool | None, second: bool | None) -> bool | No
     if operator == "||":
         return True if first or second else None if None in (first, second) else False
     return False if first is False or second is False else None if None in (first, second) else True
-
-
-def _words(value: str | list[str]) -> list[str]:
-    return value if isinstance(value, list) else [value]
 
 
 def _has_flags(values: Sequence[str | list[str]]) -> bool:

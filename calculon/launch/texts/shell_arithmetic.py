@@ -85,6 +85,8 @@ def decided(first: str, operator: str, second: str, budget: Budget) -> bool | No
     """Return whether a comparison of ``[ ]`` holds; nothing where it is none that is known."""
     if operator in ("=", "==", "!="):
         return alike(first, second, budget) is not (operator == "!=")
+    if operator in ("<", ">"):
+        return first < second if operator == "<" else first > second
     try:
         return _COMPARE[operator](int(first or 0), int(second or 0))
     except (KeyError, ValueError):
@@ -96,4 +98,13 @@ def alike(text: str, pattern: str, budget: Budget) -> bool:
     if not re.search(r"[*?\[]", pattern):
         return text == pattern
     budget.spend_values(len(pattern))
-    return fnmatchcase(text, pattern)
+    return fnmatchcase(text, pattern.replace("[^", "[!"))
+
+
+def literal(pattern: str, word: str) -> str:
+    """Return the pattern of a word of a script, which means its characters themselves where the word is quoted.
+
+    >>> literal("a*", "a*"), literal("a*", "'a*'")
+    ('a*', 'a[*]')
+    """
+    return re.sub(r"([*?\[])", r"[\1]", pattern) if word[:1] in ("'", '"') else pattern

@@ -14,7 +14,8 @@ from calculon.errors import Problem, SpecError
 from calculon.frozen import dataclass
 from calculon.launch.dialect import Parsed, Setting, Unresolved
 from calculon.launch.texts.reading_budget import Budget, reading
-from calculon.launch.texts.shell import OPEN_CHARACTER, Command, Script, run
+from calculon.launch.texts.shell import Command, Script, run
+from calculon.launch.texts.shell_expansion import OPEN_CHARACTER
 
 _NODES = {
     *("--nnodes", "--num-nodes", "--nodes", "-N", "--num-machines"),
@@ -146,6 +147,9 @@ def _chosen(
     starting = [one for one in commands if program and any(map(program.fullmatch, one))]
     if len(starting) > 1:
         notes.append(f"{len(starting)} commands start a server: that with the most options counts")
+    trains = [one for one in commands if 2 * _score(one, known) >= _score(command, known) > 0]
+    if not program and len(trains) > 1:
+        notes.append(f"{len(trains)} commands train: the one with the most flags counts")
     if not _score(command, known):
         command = _all_flags(script)
         notes.append("no command that trains: all lists of flags were read")

@@ -5,7 +5,7 @@ Source: IEEE Std 1003.1 (POSIX), *Shell Command Language*; GNU Bash manual, *Arr
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from calculon.errors import Problem, SpecError
@@ -60,8 +60,9 @@ class Subshell:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The body of a function."""
+    """A function, and its body."""
 
+    name: str
     body: "tuple[Statement, ...]"
 
 
@@ -78,9 +79,14 @@ Statement = Simple | Array | Choice | Group | Subshell | Function | Loop
 
 SUCCEEDS = ("true",)
 """The condition of what follows a command that is taken to succeed, as all are but :data:`_QUESTIONS`."""
-_QUESTIONS = {"[", "[[", "test", "true", "false"} | {
-    *("grep", "egrep", "fgrep", "pgrep", "command", "which", "type", "hash", "diff", "cmp"),
+_LONGEST_CONDITION = 100
+"""Words of a condition beyond which it counts as open."""
+_TESTS = {"[", "[[", "test", "true", "false"}
+_QUESTIONS = {
+    *("grep", "egrep", "fgrep", "pgrep", "command", "which", "type", "hash", "diff", "cmp", "read"),
+    *("ls", "python", "python3", "nvidia-smi", "scontrol", "git", "pip", "ping", "curl"),
 }
+"""Commands that often fail, which says something."""
 
 _ENDS = re.compile(r"&&|\|\||;;|[;&|\n()]")
 _BLANKS = re.compile(r"[ \t\r]+")
@@ -109,7 +115,8 @@ class _Lexer:
     def __init__(self, text: str, file: str, budget: Budget) -> None:
         self.text, self.file, self.budget = text, file, budget
         self.place, self.line = 0, 1
-        self.documents: list[tuple[str, bool, int]] = []
+        self.in_test = False
+        self.documents: list[tuple[str, bool, bool, int]] = []
         self.found: list[_Token] = []
 
     def tokens(self) -> list[_Token]:
@@ -127,10 +134,14 @@ class _Lexer:
         elif text[at] == "#":
             end = text.find("\n", at)
             self.place = len(text) if end < 0 else end
+        elif self.in_test and text[at] in "<>":
+            self.found.append(_Token(text[at], self.line))
+            self.place += 1
         elif _REDIRECTS.match(text, at):
             self._redirection()
         elif text.startswith("((", at) and (end := self._calculation_end(at)):
             self.found.append(_Token(text[at:end], self.line))
+            self.line += text.count("\n", at, end)
             self.place = end
         elif operator := _ENDS.match(text, at):
             self.found.append(_Token(operator[0], self.line, operator=True))
@@ -146,6 +157,7 @@ class _Lexer:
         line, start = self.line, self.place
         self.place = self._word_end(start)
         word = self.text[start : self.place]
+        self.in_test = word == "[[" or (self.in_test and word != "]]")
         array = _ASSIGNS_ARRAY.fullmatch(word)
         if array and self.text.startswith("(", self.place):
             self.place += 1
@@ -210,6 +222,9 @@ class _Lexer:
                 inner = self._closing(inner)
             elif closing == ")" and text[inner] == "(":
                 inner = self._parenthesis(inner)
+            elif closing == ")" and text[inner] == "#" and text[inner - 1].isspace():
+                end = text.find("\n", inner)
+                inner = len(text) if end < 0 else end
             else:
                 inner += 1
         if inner >= len(text):
@@ -227,9 +242,9 @@ class _Lexer:
         raise self._open("(")
 
     def _calculation_end(self, at: int) -> int:
-        """Return the place after ``(( ... ))`` on one line; 0 where it has no end."""
+        """Return the place after ``(( ... ))``; 0 where it has no end."""
         depth, end = 0, at
-        while end < len(self.text) and self.text[end] != "\n":
+        while end < len(self.text):
             depth += {"(": 1, ")": -1}.get(self.text[end], 0)
             end += 1
             if not depth:
@@ -245,12 +260,13 @@ class _Lexer:
         self.place = self._word_end(end)
         word = self.text[end : self.place]
         if found[1] in ("<<", "<<-"):
-            self.documents.append((word.strip("'\""), found[1] == "<<-", len(self.found)))
+            name = re.sub(r"[\\'\"]", "", word)
+            self.documents.append((name, name != word, found[1] == "<<-", len(self.found)))
             self.found.append(_Token("<<", self.line, words=("",)))
 
     def _read_documents(self) -> None:
         """Read the here documents that begin on this line."""
-        for name, tabs, place in self.documents:
+        for name, quoted, tabs, place in self.documents:
             lines = []
             while self.place < len(self.text):
                 end = self.text.find("\n", self.place)
@@ -259,7 +275,7 @@ class _Lexer:
                 self.place, self.line = end + 1, self.line + 1
                 if (line.lstrip("\t") if tabs else line) == name:
                     break
-                lines.append(line)
+                lines.append(re.sub(r"([\\$`])", r"\\\1", line) if quoted else line)
             if place < len(self.found) and self.found[place].text == "<<":  # none inside of a list
                 self.found[place] = _Token("<<", self.found[place].line, words=("\n".join(lines),))
         self.documents.clear()
@@ -274,6 +290,7 @@ class _Grammar:
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self.tokens, self.at = tokens, 0
+        self.functions: set[str] = set()
 
     def body(self, *ends: str) -> tuple[Statement, ...]:
         """Read statements up to one of some reserved words, which is left; or to the end."""
@@ -297,23 +314,28 @@ class _Grammar:
     def _and_or(self) -> list[Statement]:
         """Read statements joined by ``&&``, ``||`` and ``|``; the first two depend on what is before them."""
         first = self._statement()
-        status = _status(first)
-        found = [first]
-        if status != SUCCEEDS and self._is("&&", "||"):
-            found.clear()  # a test, which the choices have
+        status = _status(first, self.functions)
+        found: list[Statement] = [first]
+        if _is_test(first) and self._is("&&", "||"):
+            found.clear()  # the choices have it
         while self._is("&&", "||", "|"):
             operator, line = self.tokens[self.at].text, self.tokens[self.at].line
             self.at += 1
             while self._is("\n"):
                 self.at += 1
             following = self._statement()
-            own = _status(following)
-            if operator == "|":
-                found.append(following)
+            own = _status(following, self.functions)
+            if operator == "|":  # each side is a process of its own
+                found[-1:] = [
+                    one if isinstance(one, Simple) else Subshell((one,))
+                    for one in (*found[-1:], following)
+                ]
                 status = own
                 continue
             _add_branch(found, status if operator == "&&" else _negated(status), following, line)
             status = _joined_status(status, operator, own)
+            if len(status) > _LONGEST_CONDITION:
+                status = ("$?",)
         return found
 
     def _statement(self) -> Statement:
@@ -411,10 +433,9 @@ class _Grammar:
         return Subshell(body)
 
     def _function(self, _line: int) -> Statement:
-        self.at += 1  # its name
-        while self._is("(", ")", "\n"):
-            self.at += 1
-        return Function((self._statement(),))
+        name = self.tokens[self.at].text if self._token() else ""
+        self.at += 1
+        return self._function_named(name)
 
     def _simple(self) -> Statement:
         first = self.tokens[self.at]
@@ -432,7 +453,7 @@ class _Grammar:
             else:
                 words.append(token.text)
         if len(words) == 1 and self._is("(") and self._follows(")"):
-            return self._function_after_name()
+            return self._function_named(words[0])
         if not words and self.at < len(self.tokens):
             self.at += self.tokens[self.at] is first
         return Simple(tuple(words), first.line, text)
@@ -440,10 +461,11 @@ class _Grammar:
     def _follows(self, text: str) -> bool:
         return self.at + 1 < len(self.tokens) and self.tokens[self.at + 1].text == text
 
-    def _function_after_name(self) -> Statement:
+    def _function_named(self, name: str) -> Statement:
+        self.functions.add(name)
         while self._is("(", ")", "\n"):
             self.at += 1
-        return Function((self._statement(),))
+        return Function(name, (self._statement(),))
 
 
 def split_condition(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
@@ -460,14 +482,25 @@ def split_condition(words: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     return tests, operators
 
 
-def _status(statement: Statement) -> tuple[str, ...]:
+def _is_test(statement: Statement) -> bool:
+    """Return whether a statement does nothing but say whether something holds."""
+    words = statement.words if isinstance(statement, Simple) else ()
+    first = next((word for word in words if word != "!"), "")
+    return first in _TESTS or first.startswith("((")
+
+
+def _status(statement: Statement, functions: Set[str]) -> tuple[str, ...]:
     """Return the condition that a statement succeeded."""
     if isinstance(statement, Simple):
         first = next((word for word in statement.words if word != "!"), "")
-        if first in _QUESTIONS or first.startswith("(("):
+        if first in _QUESTIONS or first in functions or _is_test(statement):
             return statement.words
         if statement.words[:1] == ("!",):
             return ("!", *SUCCEEDS)
+    if isinstance(statement, Group | Subshell) or (
+        isinstance(statement, Simple) and statement.words[:1] and statement.words[0][:1] == "$"
+    ):
+        return ("$?",)
     return SUCCEEDS
 
 

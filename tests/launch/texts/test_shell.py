@@ -1,5 +1,8 @@
 """What scripts would run, without running them."""
 
+import time
+from contextlib import suppress
+
 import pytest
 
 from calculon.errors import SpecError
@@ -44,7 +47,7 @@ def test_values_are_put_in():
         ("false && X=1; true || X=2; ! mkdir a && X=3; run x$X", ["x"]),
         ("mkdir a && X=1; run x$X", ["x1"]),
         ("X=1; (X=2; exit 0); run $X", ["1"]),
-        ("f() { X=2; return 1; X=3; }; run $X", ["2"]),
+        ("f() { X=2; return 1; X=3; }; f; run $X", ["2"]),
         ("run first; exit 0; run second", ["first"]),
         ('if [ -z "$Q" ]; then exit 1; fi; run on', ["on"]),
         ("N=16; if (( (N + 1) * 2 > 40 )); then X=1; else X=2; fi; run $X", ["2"]),
@@ -107,6 +110,26 @@ def test_scripts_in_here_documents_of_batch_systems_are_read():
 def test_what_is_nested_too_deeply_is_told(text):
     with pytest.raises(SpecError):
         run(text, "run.sh", {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A=(1); echo ${A[²]}",
+        "echo $((" + "-" * 50_000 + "1))",
+        "((" + "a" * 20_000 + "))",
+        "[ a = b ] && " * 5000 + "x",
+        "false || " * 20_000 + "x",
+        "x {" + "a," * 100_000,
+        "f() { f $1$1; }; f aaaa",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_what_is_long_or_odd_is_read_soon_or_refused(text):
+    begin = time.process_time()
+    with suppress(SpecError):
+        run(text, "run.sh", {})
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize("code", ["xf0000", "U000f0000", "ud800", "UFFFFFFFF"])

@@ -62,7 +62,7 @@ def test_tests_joined_with_an_assignment_are_choices():
 def test_loops_and_functions_have_bodies():
     loop, function = statements("for i in 1 2; do echo $i; done\nf() { echo x; }", "run.sh")
     assert loop == Loop((Simple(("echo", "$i"), 1),), "i", ("1", "2"))
-    assert function == Function((Group((Simple(("echo", "x"), 2),)),))
+    assert function == Function("f", (Group((Simple(("echo", "x"), 2),)),))
 
 
 def test_here_documents_belong_to_their_command_and_are_no_statements():
