@@ -288,8 +288,8 @@ class _Lexer:
 class _Grammar:
     """Makes statements of tokens."""
 
-    def __init__(self, tokens: Sequence[_Token]) -> None:
-        self.tokens, self.at = tokens, 0
+    def __init__(self, tokens: Sequence[_Token], budget: Budget) -> None:
+        self.tokens, self.at, self.budget = tokens, 0, budget
         self.functions: set[str] = set()
 
     def body(self, *ends: str) -> tuple[Statement, ...]:
@@ -325,6 +325,7 @@ class _Grammar:
                 self.at += 1
             following = self._statement()
             own = _status(following, self.functions)
+            self.budget.spend_values(len(status))
             if operator == "|":  # each side is a process of its own
                 found[-1:] = [
                     one if isinstance(one, Simple) else Subshell((one,))
@@ -555,4 +556,5 @@ def statements(text: str, file: str) -> tuple[Statement, ...]:
         Where a quotation, a list or an expansion has no end.
     """
     with reading(file) as budget:
-        return _Grammar(_Lexer(text.replace("\r\n", "\n"), file, budget).tokens()).body()
+        tokens = _Lexer(text.replace("\r\n", "\n"), file, budget).tokens()
+        return _Grammar(tokens, budget).body()
