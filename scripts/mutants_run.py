@@ -18,6 +18,7 @@ import importlib.util
 import os
 import random
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
 import pytest
+
+from tests.store import STORE
 
 ROOT = Path(__file__).resolve().parent.parent
 SWITCHES = "calculon_mutants"
@@ -293,6 +296,7 @@ class Run:
     ) -> list[tuple[str, float, list[int]]]:
         """Run tests without changes; return the seconds of each that passes, and the switches that it reaches."""
         found = []
+        new_store()
         for test, following in zip(tests, [*tests[1:], None], strict=True):
             self.switches.reached.clear()
             begin = time.process_time()
@@ -304,6 +308,7 @@ class Run:
     def attempt(self, items: dict[str, pytest.Item], number: int) -> tuple[str, bool]:
         """Return the first test that fails with a change, and whether the time was up before."""
         self.switches.active = number
+        new_store()
         end = time.process_time() + self.seconds
         for test in self.mutants[number].tests:
             if not self.passes(items[test]):
@@ -318,6 +323,11 @@ class Run:
 
         reports = runtestprotocol(item, log=False, nextitem=following)
         return all(report.outcome != "failed" for report in reports)
+
+
+def new_store() -> None:
+    """Let this process compute what tests share, in place of reading what another computed without the change."""
+    os.environ[STORE] = tempfile.mkdtemp(dir=os.environ[STORE])
 
 
 def in_processes(tasks: Sequence[Any]) -> Iterator[Any]:
