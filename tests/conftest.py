@@ -82,14 +82,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the folder of stored results, and measure the times of tests if asked to, in each worker."""
-    if (
-        STORE not in os.environ
-    ):  # workers have the variable, and the folder, of the process that starts them
+    # Workers have the variable, and the folder, of the process that starts them.
+    if STORE not in os.environ:
         os.environ[STORE] = folder = tempfile.mkdtemp(prefix="calculon-store-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-    config.pluginmanager.register(
-        Examples()
-    )  # here, as hooks of this file see only what is below it
+    # Registered, as hooks of this file see only what is below it.
+    config.pluginmanager.register(Examples())
     if config.getoption("--record-times"):
         config.pluginmanager.register(Stopwatch(config))
 
@@ -193,9 +191,7 @@ class Stopwatch:
         """Hand the times to the process that started this worker, or update the list."""
         if hasattr(self.config, "workeroutput"):
             self.config.workeroutput |= {"seconds": dict(self.seconds), "kinds": dict(self.kinds)}
-        elif (
-            exitstatus == pytest.ExitCode.OK
-        ):  # after failures, some tests have not run to their end
+        elif exitstatus == pytest.ExitCode.OK:  # otherwise some tests have not run to their end
             write_times(updated_times(listed_times(), self.seconds))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,17 +1,18 @@
 """Laws of all dialects: nothing of a file is lost, and what was written is read again."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import calculon
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.launch.dialect import Dialect, Launch, read, write
+from calculon.launch.dialect import Dialect, Launch, read, settings_of, write
 from calculon.launch.dialects import ENGINES, read_launch
 from calculon.search.driver import feasible_numbers
 from calculon.search.request import make_space
@@ -103,6 +104,19 @@ def refusal(call: Callable[..., Any], *args: Any, **keywords: Any) -> str:
     except SpecError as error:
         return str(error)
     return ""
+
+
+def refused_by_field(
+    dialect: Dialect, plain: Mapping[str, Any], rows: Iterable[tuple[dict[str, Any], str, str]]
+) -> None:
+    """Check that changes of an execution are refused by a field, each with a word of what can be said."""
+    for changes, field, near in rows:
+        one = inputs.execution({**plain, **changes})
+        with pytest.raises(SpecError) as caught:
+            settings_of(dialect, one.to_dict(), inputs.model("llama3-8B"))
+        (problem,) = caught.value.problems
+        assert problem.field == field
+        assert near in f"{problem.expected} {problem.hint}"
 
 
 def sampled(

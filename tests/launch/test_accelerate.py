@@ -7,8 +7,8 @@ import pytest
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.accelerate import ACCELERATE
-from calculon.launch.dialect import read, settings_of, write
-from tests.launch.laws import refusal, round_trips, sampled
+from calculon.launch.dialect import read, write
+from tests.launch.laws import refusal, refused_by_field, round_trips, sampled
 
 PLAIN = {
     "base": "huggingface",
@@ -139,13 +139,7 @@ def test_what_it_cannot_say_is_refused_by_field():
         ({"optimizer": "muon"}, "optimizer", "adam"),
         ({"grad_comm_dtype": "float32"}, "grad_comm_dtype", "same"),
     ]
-    for changes, field, near in rows:
-        one = inputs.execution(PLAIN | changes)
-        with pytest.raises(SpecError) as caught:
-            settings_of(ACCELERATE, one.to_dict(), inputs.model("llama3-8B"))
-        (problem,) = caught.value.problems
-        assert problem.field == field
-        assert near in f"{problem.expected} {problem.hint}"
+    refused_by_field(ACCELERATE, PLAIN, rows)
 
 
 def test_arguments_of_the_training_script_are_a_comment():

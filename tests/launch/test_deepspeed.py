@@ -10,7 +10,7 @@ from calculon.errors import SpecError
 from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import read, settings_of, write
 from calculon.launch.dialects import recognised
-from tests.launch.laws import refusal, round_trips, sampled
+from tests.launch.laws import refusal, refused_by_field, round_trips, sampled
 
 PLAIN = {
     "base": "deepspeed",
@@ -165,12 +165,7 @@ def test_what_it_cannot_say_is_refused_by_field():
         ({"context_par": 2, "data_par": 4, "cp_comm": "p2p"}, "cp_comm", "a2a"),
         ({"fp8_recipe": "delayed"}, "fp8_recipe", "none"),
     ]
-    for changes, field, near in rows:
-        with pytest.raises(SpecError) as caught:
-            _settings(**changes)
-        (problem,) = caught.value.problems
-        assert problem.field == field
-        assert near in f"{problem.expected} {problem.hint}"
+    refused_by_field(DEEPSPEED, PLAIN, rows)
 
 
 def test_what_is_no_json_object_is_refused():

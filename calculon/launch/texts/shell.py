@@ -17,10 +17,7 @@ from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import Budget, reading
 from calculon.launch.texts.shell_arithmetic import alike, decided, literal
 from calculon.launch.texts.shell_expansion import OPEN_CHARACTER, Expansion, open_in, words_of
-from calculon.launch.texts.shell_quotes import (
-    NAME,
-    split,
-)
+from calculon.launch.texts.shell_quotes import NAME, split
 from calculon.launch.texts.shell_words import (
     Array,
     Choice,
@@ -96,7 +93,7 @@ def run(text: str, file: str, given: Mapping[str, str]) -> Script:
 
 
 class _Ended(Exception):
-    """``exit`` or ``return``, with its status."""
+    """``exit``, ``return``, ``break``, ``continue`` or ``exec``; the first two with a status."""
 
     def __init__(self, status: str) -> None:
         super().__init__(status)
@@ -120,7 +117,7 @@ class _Shell(Expansion):
     def run_all(self, body: Sequence[Statement]) -> None:
         """Run a script, then the functions that it does not call, for their commands alone."""
         self.execute_apart(body)
-        for name in self.functions.keys() - self.called:
+        for name in [name for name in self.functions if name not in self.called]:
             values = dict(self.values)
             self.execute_apart(self.functions[name].body)
             self.values = values
@@ -176,6 +173,7 @@ class _Shell(Expansion):
         self.values = outside | positions
 
     def _set_arguments(self, words: list[str]) -> None:
+        """Set ``$1`` and the following, ``$#`` and ``$@``."""
         self.values |= {str(number): word for number, word in enumerate(words, 1)}
         self.values |= {str(number): "" for number in range(len(words) + 1, 10)}
         self.values |= {"#": str(len(words)), "@": words, "*": words}
@@ -395,7 +393,7 @@ class _Shell(Expansion):
         """Return whether a condition holds; nothing where that is open."""
         if words[0] == "case":
             subject = "".join(self.expand(words[1], splits=False))
-            if open_in(subject, self.openings):
+            if self.open(subject):
                 return None
             patterns = (
                 literal("".join(self.expand(word, splits=False)), word) for word in words[2:]
@@ -447,7 +445,7 @@ class _Shell(Expansion):
             return True  # of [ -n $EMPTY ], whose only word is -n
         if len(parts) == 2 and words[0] in ("-z", "-n"):
             return self._empty(parts[1], words[0] == "-z")
-        if any(open_in(part, self.openings) for part in parts) or len(parts) not in (1, 3):
+        if any(self.open(part) for part in parts) or len(parts) not in (1, 3):
             return None
         if len(parts) == 1:
             return bool(parts[0])
@@ -456,7 +454,7 @@ class _Shell(Expansion):
 
     def _empty(self, part: str, wanted: bool) -> bool | None:
         """Return whether a text is empty, or is not; a variable that nothing sets is, as with its default."""
-        opening = open_in(part, self.openings)
+        opening = self.open(part)
         if opening is None:
             return (not part) is wanted
         unset = len(part) == 1 and opening.text == f"${opening.needs}"

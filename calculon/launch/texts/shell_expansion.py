@@ -127,9 +127,7 @@ class Expansion:
         length, name, index, rest = found.groups()
         value = self.values.get(name)
         if length:
-            known = value is not None and not any(
-                open_in(v, self.openings) for v in words_of(value)
-            )
+            known = value is not None and not any(map(self.open, words_of(value)))
             if isinstance(value, list) and index not in ("[@]", "[*]"):
                 value = self._element(value, index, text)[0]
             return [str(len(value or ""))] if known else [self.opened(text, name)]
@@ -155,7 +153,7 @@ class Expansion:
         if rest in (",,", "^^"):
             return value.lower() if rest == ",," else value.upper()
         swapped = re.fullmatch(r"(//?)([\w.,:+-]+)/([\w.,:+-]*)", rest)
-        if swapped and not open_in(value, self.openings):
+        if swapped and not self.open(value):
             self.budget.spend_characters(value.count(swapped[2]) * len(swapped[3]))
             return value.replace(swapped[2], swapped[3], -1 if swapped[1] == "//" else 1)
         return self.opened(text, name) if rest else value
@@ -182,7 +180,7 @@ class Expansion:
         if _CALCULATED.search(put_in) or "#" in put_in:
             self.calculate(put_in)
             return self.opened(f"$(({self.shown(put_in).strip()}))")
-        if opening := open_in(put_in, self.openings):
+        if opening := self.open(put_in):
             return self.opened(f"$(({self.shown(put_in).strip()}))", opening.needs)
         self.budget.spend_tokens(put_in)
         try:

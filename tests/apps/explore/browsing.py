@@ -26,6 +26,23 @@ WIDTHS = {1280: 900, 390: 844, 320: 640}
 PATIENCE = 20_000
 """Milliseconds until a page must stand: machines of tests may be busy."""
 
+SMALL = {"model": "gpt2-124M", "system": "a100_80g_sxm", "procs": 8}
+SEARCH = {**SMALL, "view": "search"}
+MACHINE = {**SMALL, "view": "machine"}
+STAGES = 4
+PIPELINE = {
+    **SMALL,
+    "batch": 32,
+    "tensor_par": 2,
+    "pipeline_par": STAGES,
+    "microbatch_size": 1,
+    "pipeline_interleaving": 1,
+    "view": "pipeline",
+}
+"""States of the views, as addresses have them."""
+
+NUMBER = "#knob-1-value"
+
 SCRIPT = "text/javascript"
 
 BUSY = "() => !document.documentElement.hasAttribute('data-busy')"

@@ -5,25 +5,19 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page
 
-from tests.apps.explore.browsing import Visitor, resized, settled, wider_than_screen
+from tests.apps.explore.browsing import (
+    MACHINE,
+    NUMBER,
+    PIPELINE,
+    SEARCH,
+    SMALL,
+    Visitor,
+    resized,
+    settled,
+    wider_than_screen,
+)
 
 pytestmark = pytest.mark.large
-
-NUMBER = "#knob-1-value"
-
-SMALL = {"model": "gpt2-124M", "system": "a100_80g_sxm", "procs": 8}
-SEARCH = {**SMALL, "view": "search"}
-MACHINE = {**SMALL, "view": "machine"}
-STAGES = 4
-PIPELINE = {
-    **SMALL,
-    "batch": 32,
-    "tensor_par": 2,
-    "pipeline_par": STAGES,
-    "microbatch_size": 1,
-    "pipeline_interleaving": 1,
-    "view": "pipeline",
-}
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------

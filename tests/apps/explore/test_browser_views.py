@@ -16,24 +16,23 @@ from calculon import inputs
 from calculon.apps.views.estimate_result import result_of
 from calculon.planner.answer import plans_on
 from calculon.planner.ask import ask
-from tests.apps.explore.browsing import Served, Visitor, resized, settled, wider_than_screen
+from tests.apps.explore.browsing import (
+    MACHINE,
+    NUMBER,
+    PIPELINE,
+    SEARCH,
+    SMALL,
+    STAGES,
+    Served,
+    Visitor,
+    resized,
+    settled,
+    wider_than_screen,
+)
 
-SMALL = {"model": "gpt2-124M", "system": "a100_80g_sxm", "procs": 8}
-SEARCH = {**SMALL, "view": "search"}
-MACHINE = {**SMALL, "view": "machine"}
-STAGES = 4
-PIPELINE = {
-    **SMALL,
-    "batch": 32,
-    "tensor_par": 2,
-    "pipeline_par": STAGES,
-    "microbatch_size": 1,
-    "pipeline_interleaving": 1,
-    "view": "pipeline",
-}
 OWN = {**SMALL, "tensor_par": 4, "pipeline_par": 2}
 
-RANGE, NUMBER = "#knob-1-range", "#knob-1-value"
+RANGE = "#knob-1-range"
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

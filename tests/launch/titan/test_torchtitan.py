@@ -11,7 +11,7 @@ from calculon.errors import SpecError
 from calculon.launch.dialect import read, settings_of, write
 from calculon.launch.titan.torchtitan import TORCHTITAN
 from calculon.launch.titan.torchtitan_files import MODELS, flavor_of
-from tests.launch.laws import collected, launch_of, refusal, round_trips, sampled
+from tests.launch.laws import collected, launch_of, refusal, refused_by_field, round_trips, sampled
 
 SPLIT = """
 [model]
@@ -238,12 +238,7 @@ def test_what_it_cannot_say_is_refused_by_field():
         ({"context_par": 2, "data_par": 2, "cp_comm": "p2p"}, "cp_comm", "all_gather"),
         ({"overlap_param_gather": True}, "overlap_param_gather", "false"),
     ]
-    for changes, field, near in rows:
-        with pytest.raises(SpecError) as caught:
-            _settings(**changes)
-        (problem,) = caught.value.problems
-        assert problem.field == field
-        assert near in f"{problem.expected} {problem.hint}"
+    refused_by_field(TORCHTITAN, PLAIN, rows)
 
 
 def test_factors_of_rows_are_the_nearest_to_those_of_tensors():
