@@ -168,7 +168,7 @@ class Declaration:
         if kind is bool:
             return "true or false"
         if kind is str:
-            return "text"
+            return "one line of text"
         noun = "a whole number" if kind is int else "a number"
         limits = []
         if self.above is not None:
@@ -231,7 +231,9 @@ class Declaration:
         """Return None for an allowed value of the right type, else a hint (which may be empty)."""
         if self.choices:
             return self.named.hint(value)
-        if kind in (str, bool):
+        if kind is str:
+            return None if value.isprintable() else "only characters that can be printed are allowed"
+        if kind is bool:
             return None
         if hint := _range_hint(kind, value):
             return hint

@@ -66,6 +66,7 @@ def test_a_wrong_value_is_found_with_a_hint():
         (ANY, bool, 1, "1", ""),
         (ANY, bool, "true", "'true'", "no quotes"),
         (ANY, str, True, "true", ""),
+        (ANY, str, "\x1b[31m", r"'\x1b[31m'", "only characters that can be printed are allowed"),
     ]:
         problem = declaration.problem(kind, value, "some.field")
         assert (problem.field, problem.found, problem.hint) == ("some.field", found, hint)
@@ -80,7 +81,7 @@ def test_a_declaration_says_what_it_wants():
         (Declaration(help="", unit="GB/s", above=0), float, "a number above 0 (GB/s)"),
         (CHOICE, str, "one of ring, pipe"),
         (ANY, bool, "true or false"),
-        (ANY, str, "text"),
+        (ANY, str, "one line of text"),
         (ANY, float, "a number"),
     ]:
         assert declaration.wanted(kind) == text
