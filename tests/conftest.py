@@ -2,11 +2,10 @@
 
 import os
 import random
-import resource
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.draws import FACTOR, draws
-from tests.store import STORE
+from tests.store import STORE, cpu_seconds, owed
 
 ROOT = Path(__file__).resolve().parent.parent
 """Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
@@ -61,7 +60,7 @@ BROWSED = "test_browser_"
 """How the files begin whose tests need a browser."""
 
 TIMES = Path(__file__).with_name("times.txt")
-"""CPU seconds of the slow test functions, over all their cases."""
+"""CPU seconds of the slow test functions: over all their cases, or of one that computes what tests share, if more."""
 SLOW_FROM = 0.06
 """``scripts/test --fast`` leaves out the functions that take this long, but for those marked ``quick``."""
 CHANGED = 3
@@ -127,6 +126,12 @@ def function(item: pytest.Item) -> str:
     return item.nodeid.split("[")[0].replace(" ", "_")
 
 
+def fixtures_of(item: pytest.Item) -> Iterable[Sequence[Any]]:
+    """Return the definitions of the fixtures that a test needs, directly or not."""
+    info = getattr(item, "_fixtureinfo", None)  # examples of docstrings have none
+    return info.name2fixturedefs.values() if info else ()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
     """Make a failure of what is skipped although it is required."""
@@ -163,20 +168,39 @@ class Examples:
 
 
 class Stopwatch:
-    """Measures the CPU time of each test function, including the processes that it starts."""
+    """Measures the CPU time of each test function, including the processes that it starts.
+
+    The list of slow tests counts what they share with others as theirs: any of them may be the first to need it.
+    """
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.seconds: Counter[str] = Counter()
+        self.alone: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
+        self.fixtures: dict[Any, float] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        """Keep the time of a fixture that tests share."""
+        begin = owed()
+        result = yield
+        if fixturedef.scope != "function":
+            self.fixtures[fixturedef] = owed() - begin
+        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Add the time of one case."""
-        begin = cpu_seconds()
+        known = set(self.fixtures)
+        begin, begin_alone = cpu_seconds(), owed()
         result = yield
-        spent = cpu_seconds() - begin
+        spent, alone = cpu_seconds() - begin, owed() - begin_alone
+        used = {one for found in fixtures_of(item) for one in found} & known
         self.seconds[function(item)] += spent
+        # Cases share as well: the dearest says more than the sum.
+        alone += sum(self.fixtures[one] for one in used)
+        self.alone[function(item)] = max(alone, self.alone[function(item)])
         self.kinds[next(mark.name for mark in item.iter_markers() if mark.name in KINDS)] += spent
         return result
 
@@ -185,14 +209,16 @@ class Stopwatch:
         """Add the times that a worker measured."""
         output = getattr(node, "workeroutput", {})
         self.seconds.update(output.get("seconds", {}))
+        self.alone |= Counter(output.get("alone", {}))
         self.kinds.update(output.get("kinds", {}))
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Hand the times to the process that started this worker, or update the list."""
         if hasattr(self.config, "workeroutput"):
-            self.config.workeroutput |= {"seconds": dict(self.seconds), "kinds": dict(self.kinds)}
+            counters = {"seconds": self.seconds, "alone": self.alone, "kinds": self.kinds}
+            self.config.workeroutput |= {name: dict(counts) for name, counts in counters.items()}
         elif exitstatus == pytest.ExitCode.OK:  # otherwise some tests have not run to their end
-            write_times(updated_times(listed_times(), self.seconds))
+            write_times(updated_times(listed_times(), self.seconds | self.alone))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the CPU time by kind, and the slowest functions."""
@@ -226,9 +252,3 @@ def write_times(times: dict[str, float]) -> None:
     ordered = sorted(times.items(), key=lambda item: (-item[1], item[0]))
     lines = (f"{seconds:.2f} {name}\n" for name, seconds in ordered)
     TIMES.write_text("".join(lines), encoding="utf-8")
-
-
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and of its ended children."""
-    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used)

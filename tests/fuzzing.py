@@ -19,7 +19,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from calculon.frozen import dataclass
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 from tests.hostile import FILES
 from tests.spec.configurations import DEEPSEEK_V3, QWEN3_30B, llama
+from tests.store import cache
 
 EXIT_CODES = (0, 1, 2)
 SEARCH = ("loe", "megatron-126M", "8:16:x2", "16", "float16", "a100_80g")

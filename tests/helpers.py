@@ -5,7 +5,6 @@ import json
 import math
 import signal
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from calculon.plan.schedule import Schedule
 from calculon.records import columns
 from calculon.spec.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.statistics import Stats
+from tests.store import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"

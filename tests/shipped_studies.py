@@ -1,14 +1,14 @@
 """The shipped studies, each compared once in a run of the suite for all tests that look at its errors."""
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Reading, Result, compare
 from calculon.apps.validate.published_study import Study
 from calculon.spec.named_values import PUBLISHED
 from tests.draws import FACTOR
-from tests.store import stored
+from tests.store import cache, stored
 
 NAMES = Library.at().names()
 """The studies of the catalog; their names are those of folders, and reading them reads no file."""

@@ -1,11 +1,15 @@
-"""Results that several tests look at, computed once in a run of the suite for all of its processes."""
+"""Results that several tests look at, computed once: in a process, or in a run of the suite for all of its processes.
+
+What such a result took counts as time of each test that uses it (:func:`owed`): any of them may be the first.
+"""
 
 import fcntl
 import hashlib
 import os
 import pickle
+import resource
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -15,6 +19,34 @@ T = TypeVar("T")
 
 STORE = "CALCULON_STORE"
 """The variable of the environment that names the folder of stored results; ``tests/conftest.py`` makes it."""
+
+_saved = 0.0
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of its ended children."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def owed() -> float:
+    """Return the CPU time of this process so far, had nothing that it used been computed before."""
+    return cpu_seconds() + _saved
+
+
+def cache(compute: Callable[P, T]) -> Callable[P, T]:
+    """Compute the result of a function for some arguments once in this process."""
+    known: dict[Any, tuple[T, float]] = {}
+
+    @wraps(compute)
+    def result(*args: P.args, **kwargs: P.kwargs) -> T:
+        key = (args, tuple(kwargs.items()))
+        if key in known:
+            return _used(*known[key])
+        known[key] = _timed(compute, *args, **kwargs)
+        return known[key][0]
+
+    return result
 
 
 def stored(compute: Callable[P, T]) -> Callable[P, T]:
@@ -31,10 +63,21 @@ def stored(compute: Callable[P, T]) -> Callable[P, T]:
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if path.exists():
-                found: Any = pickle.loads(path.read_bytes())
-                return found
-            result = compute(*args, **kwargs)
-            path.write_bytes(pickle.dumps(result))
-            return result
+                return _used(*pickle.loads(path.read_bytes()))
+            found = _timed(compute, *args, **kwargs)
+            path.write_bytes(pickle.dumps(found))
+            return found[0]
 
     return known
+
+
+def _timed(compute: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, float]:
+    begin = owed()
+    result = compute(*args, **kwargs)
+    return result, owed() - begin
+
+
+def _used(result: T, seconds: float) -> T:
+    global _saved  # noqa: PLW0603
+    _saved += seconds
+    return result

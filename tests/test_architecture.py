@@ -4,12 +4,12 @@ import ast
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.helpers import ROOT
+from tests.store import cache
 
 PACKAGE = ROOT / "calculon"
 MODULES = sorted(PACKAGE.rglob("*.py"))

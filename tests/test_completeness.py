@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 from collections import Counter
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -36,6 +35,7 @@ from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search.brute import Case, score
 from tests.search.pool import BEST_FIRST, tables_once
+from tests.store import cache
 
 MODEL = calculon.Model(
     hidden=1536,

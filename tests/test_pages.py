@@ -12,13 +12,13 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from calculon.apps.cli.main import COMMANDS, main
 from tests.helpers import ROOT
+from tests.store import cache
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")

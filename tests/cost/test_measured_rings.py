@@ -7,13 +7,13 @@ are eight times as long. The table of ``systems/calibration.md`` has what these 
 """
 
 import csv
-from functools import cache
 
 import pytest
 
 from calculon import inputs
 from calculon.inspect.operators import block
 from tests.helpers import PLAIN, ROOT, document
+from tests.store import cache
 
 RANKS, TOKENS = 8, 8192
 PACKED = ((8192,), (256, 7392, 544), (4096, 4096), (3104, 3200, 1600, 160, 128))

@@ -1,7 +1,6 @@
 """Systems beside those that they come from: a better machine is never slower, and products are as fast as measured."""
 
 import csv
-from functools import cache
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from calculon import estimate, inputs
 from calculon.hardware.kernels.tiles import Gemm, Processor
 from tests.draws import some
 from tests.helpers import ROOT
+from tests.store import cache
 
 SLOWER = (
     ("a100_40g_pcie", "a100_80g_pcie"),

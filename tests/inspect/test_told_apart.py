@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -31,6 +30,7 @@ from calculon.inspect.told_apart import (
 from calculon.inspect.validated_runs import Runs, runs
 from calculon.plan.plan import Plan
 from calculon.statistics import ALL_PARTS_OF_TIME
+from tests.store import cache
 
 MODEL, SYSTEM = "llama3-8B", "h100_80g_sxm"
 PLAN = {

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from calculon.launch.dialects import ENGINES, read_launch
 from calculon.search.driver import feasible_numbers
 from calculon.search.request import make_space
 from calculon.spec.execution import Execution
+from tests.store import cache
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

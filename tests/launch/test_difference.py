@@ -1,6 +1,5 @@
 """The difference of two executions in settings: made to the file, it says the other execution."""
 
-from functools import cache
 from itertools import permutations
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from calculon.launch.difference import PROCESSORS, Change, difference
 from calculon.plan.plan import NAMES
 from calculon.search.driver import search
 from tests.launch.laws import collected, launch_of
+from tests.store import cache
 
 MODEL = inputs.model("llama3-8B")
 

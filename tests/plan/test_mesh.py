@@ -1,7 +1,5 @@
 """Numbers of ranks along the axes of parallelism."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
@@ -23,6 +21,7 @@ from calculon.plan.rules.check import REASONS, check
 from calculon.spec.axes import AXES, LAYER_AXES
 from calculon.spec.named_values import MESH_ORDERS
 from tests.helpers import PLAIN, document
+from tests.store import cache
 
 COLUMNS = Columns(
     {

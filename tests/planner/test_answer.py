@@ -1,7 +1,5 @@
 """The answer is the best of a search, its rivals are the best of theirs, and every figure follows from a step."""
 
-from functools import cache
-
 import pytest
 
 import calculon
@@ -10,6 +8,7 @@ from calculon.planner.answer import REPEATED, TOKENS, Answer, _usual
 from calculon.planner.ask import ask
 from calculon.planner.candidate import trainings
 from calculon.planner.planning import plan
+from tests.store import cache
 
 
 @cache

@@ -1,6 +1,5 @@
 """What would make one execution run: plans that run, with the fewest changes."""
 
-from functools import cache
 from itertools import islice
 from random import Random
 
@@ -19,6 +18,7 @@ from tests.helpers import PLAIN as PUBLISHED
 from tests.helpers import document
 from tests.planner import by_hand
 from tests.planner.infeasible import infeasible
+from tests.store import cache
 
 DRAWN = draws(5)
 """Random executions that cannot run."""

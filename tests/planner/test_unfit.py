@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
@@ -23,6 +22,7 @@ from calculon.search.request import make_condition, make_space
 from calculon.search.search_counts import Counts
 from calculon.statistics import OFFLOADS
 from calculon.units import GIB
+from tests.store import cache
 
 SMALL = {"base": "a100_80g_pcie", "mem1": {"GiB": 24}}
 """Processors with the memory of a card for a desk."""

@@ -1,6 +1,6 @@
 """What holds for every execution in the corrected edition, and which special cases are the plain model."""
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from tests.properties.table import (
     of_catalog,
 )
 from tests.properties.test_monotone import BETTER
+from tests.store import cache
 from tests.strategies import CORRECTED, SWITCHES, measured_collectives, models, systems
 
 STATS = tuple(column.name for column in columns(CorrectedStats))

@@ -4,7 +4,6 @@ More work is never faster; a better machine is never slower, nor less feasible; 
 ``scripts/test --large`` tries each law on all tables, and draws more of them.
 """
 
-from functools import cache
 from random import Random
 
 import numpy as np
@@ -16,6 +15,7 @@ from tests.helpers import LLAMA_X64_P4, document
 from tests.properties.table import Table, above, excess, holds, of_catalog
 from tests.properties.test_laws import _stalled_and_uneven
 from tests.properties.test_monotone import BETTER
+from tests.store import cache
 from tests.strategies import SWITCHES
 
 MOST_RATE = 2.0

@@ -1,7 +1,6 @@
 """JSON Schema from the declarations: it accepts what is shipped, and rejects what the decoder rejects."""
 
 import copy
-from functools import cache
 from typing import Any
 
 import jsonschema
@@ -19,6 +18,7 @@ from calculon.spec.hybrid_fields import OF_LINEAR
 from calculon.spec.model import LATENT_WIDTHS, Model
 from calculon.spec.schema import schema
 from tests.draws import some
+from tests.store import cache
 
 KINDS = {"model": Model, "system": System, "execution": Execution, "campaign": Campaign}
 

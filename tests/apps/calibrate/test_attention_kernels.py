@@ -1,7 +1,6 @@
 """The fit of fused attention: it finds the constants of made-up kernels, and the shipped ones are its output."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -25,6 +24,7 @@ from calculon.hardware.kernels.fused_attention import (
 )
 from tests.draws import some
 from tests.helpers import ROOT, document
+from tests.store import cache
 
 SYSTEMS = {
     "A100-SXM4-80GB": "a100_80g_sxm",

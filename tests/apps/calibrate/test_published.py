@@ -1,7 +1,6 @@
 """Published measurements: half of the sizes of a machine predict the other half, and the table in examples says so."""
 
 import csv
-from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from calculon.hardware.system import System
 from calculon.spec.decode import decode
 from tests.draws import some
 from tests.helpers import ROOT, document
+from tests.store import cache
 
 TARGET = 10.0
 """Percent: mean absolute error above 1 MiB of sizes that were held out."""

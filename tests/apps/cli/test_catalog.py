@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-from functools import cache
 
 import pytest
 
@@ -17,6 +16,7 @@ from calculon.spec.spellings.catalog_words import aliases
 from tests.draws import some
 from tests.fuzzing import printed
 from tests.helpers import document
+from tests.store import cache
 
 
 @pytest.fixture(autouse=True)

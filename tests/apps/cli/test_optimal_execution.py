@@ -7,7 +7,6 @@ import pty
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -19,6 +18,7 @@ from calculon.apps.report.how_sure import BEST, OUTSIDE
 from calculon.search.driver import SearchResult, search
 from calculon.statistics import BOUNDS
 from tests.helpers import ROOT, document
+from tests.store import cache
 
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from functools import cache
 from typing import Any
 
 import httpx
@@ -12,6 +11,7 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.part import Part
 from calculon.apps.explore.views import KINDS
+from tests.store import cache
 
 
 @cache

@@ -1,9 +1,8 @@
 """Results of which tests of notebooks look at pages, tables and pictures: each is computed once."""
 
-from functools import cache
-
 import calculon
 from calculon.apps.notebook.markup import ROWS
+from tests.store import cache
 
 ONE, OTHER = "llama3-8B_h100x64", "llama3-8B_h100x64_p4"
 

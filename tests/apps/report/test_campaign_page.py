@@ -2,7 +2,6 @@
 
 import io
 import re
-from functools import cache
 
 import pytest
 from rich.console import Console
@@ -15,6 +14,7 @@ from calculon.apps.report.texts import percent
 from calculon.apps.views.estimate_result import result_of
 from calculon.records import columns
 from calculon.run_figures import DaysByUse
+from tests.store import cache
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 RAMP = [{"from": 0, "batch": 64}, {"from": "400G", "batch": 512}]

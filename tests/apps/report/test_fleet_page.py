@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import replace
-from functools import cache
 
 import pytest
 from rich.console import Console
@@ -14,6 +13,7 @@ from calculon.campaign.assumed import told_defaults
 from calculon.campaign.catalog_prices import price_range
 from calculon.campaign.electricity import carbon_of
 from calculon.campaign.read import read_campaign
+from tests.store import cache
 
 
 @cache

@@ -3,7 +3,6 @@
 import io
 import re
 from dataclasses import replace
-from functools import cache
 from itertools import product
 
 import pytest
@@ -29,6 +28,7 @@ from calculon.spec.model import Model
 from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.draws import some
 from tests.helpers import LLAMA_X64, document, reference_cases, reference_system
+from tests.store import cache
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 ALONE = EXAMPLE | {

@@ -2,7 +2,6 @@
 
 import io
 import re
-from functools import cache
 
 import pytest
 from rich.console import Console, Group
@@ -14,6 +13,7 @@ from calculon.apps.report.plan_page import PlanPage, _percent
 from calculon.apps.views.estimate_result import result_of
 from calculon.planner.planning import plan
 from tests.helpers import document
+from tests.store import cache
 
 MINE = "tp=8 pp=2 mbs=1 recompute=full"
 

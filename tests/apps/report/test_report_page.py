@@ -6,7 +6,6 @@ import html.parser
 import re
 import shutil
 import subprocess
-from functools import cache
 
 import pytest
 
@@ -22,6 +21,7 @@ from calculon.records import columns
 from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
 from tests.helpers import NAMES, ROOT
+from tests.store import cache
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"

@@ -3,7 +3,6 @@
 import io
 import math
 import re
-from functools import cache
 
 import pytest
 from rich.console import Console
@@ -11,6 +10,7 @@ from rich.console import Console
 import calculon
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
+from tests.store import cache
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")

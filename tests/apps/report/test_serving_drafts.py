@@ -1,13 +1,13 @@
 """Words for drafts on the page of a deployment that serves."""
 
 from copy import deepcopy
-from functools import cache
 
 from rich.console import Console
 
 from calculon.apps.report.serving_drafts import draft_notes, draft_words
 from calculon.apps.report.serving_page import ServingPage
 from calculon.serving.serve import serve
+from tests.store import cache
 
 
 @cache

@@ -1,7 +1,6 @@
 """The winners of a search, and why other executions cannot run."""
 
 import io
-from functools import cache
 
 import pytest
 from rich.console import Console
@@ -17,6 +16,7 @@ from calculon.plan.rules.data_rules import UNIT_RULES
 from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.search.driver import search
 from calculon.units import GIB
+from tests.store import cache
 
 
 @cache

@@ -1,7 +1,6 @@
 """Flags of Megatron-LM: read, written, and read again."""
 
 import re
-from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +17,7 @@ from calculon.launch.megatron.megatron_parts import layout_blocks
 from calculon.plan.plan import NAMES
 from tests.draws import draws
 from tests.launch.laws import SCRIPTS, launch_of, refusal
+from tests.store import cache
 
 LEAST = "--micro-batch-size 1 --bf16"
 """Flags that every script has."""

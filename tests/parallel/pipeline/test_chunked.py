@@ -1,7 +1,6 @@
 """ZB-H2, ZBV, DualPipe, DualPipeV: orders, and closed forms and simulation against execution, event by event."""
 
 import itertools
-from functools import cache
 
 import numpy as np
 from hypothesis import assume, given, settings
@@ -13,6 +12,7 @@ from calculon.parallel.pipeline.simulation import STEPWISE, ChunkPasses, simulat
 from calculon.parallel.pipeline.timeline import timeline
 from tests.cases import for_each
 from tests.draws import draws
+from tests.store import cache
 
 FEW = settings(max_examples=draws(25), deadline=None)
 TIMES = st.integers(1, 6)

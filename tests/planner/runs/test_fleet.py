@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from calculon.planner.runs.fleet_search import (
 )
 from calculon.search.driver import run
 from tests.cases import for_each
+from tests.store import cache
 
 MODEL, SYSTEM, BATCH = "llama3-8B", "h100_80g_sxm", 512
 RUN = {"tokens": "1T", "fleet": {"price": 2.0}}

@@ -1,7 +1,6 @@
 """Elasticities of whole runs follow from their laws, and variants of a run are runs of changed files."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from calculon.planner.runs.run_case import RunCase
 from calculon.run_figures import RUN_FIGURES
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64_P4
+from tests.store import cache
 
 MODEL, SYSTEM, UNPRICED = "llama3-8B", "h100_80g_sxm", "mi355x"
 MONEY = {"price": 2.5, "pue": 1.2, "g_co2_per_kwh": 400, "tdp": 700}

@@ -1,7 +1,6 @@
 """The search for deployments finds what serving every one of them finds, bit for bit."""
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from calculon.search.deployments.serving_search import make_ranking, make_space,
 from calculon.serving.serve import serve
 from tests.search.deployments.every_deployment import every, every_apart, fields_of
 from tests.serving.given import H100, SMALL
+from tests.store import cache
 
 LENGTHS = {"prompt": 700, "output": 100}
 LOADS = (

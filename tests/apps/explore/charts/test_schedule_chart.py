@@ -1,7 +1,5 @@
 """The chart of the passes of every stage."""
 
-from functools import cache
-
 import pytest
 
 import calculon
@@ -10,6 +8,7 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.pictures.canvas import time_unit
 from calculon.apps.views.schedule_passes import passes
 from tests.helpers import LLAMA_X64_P4
+from tests.store import cache
 
 CASES = {
     "1f1b": {},

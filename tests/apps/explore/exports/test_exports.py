@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-from functools import cache
 
 import pytest
 
@@ -30,6 +29,7 @@ from calculon.planner.answer import plans_on as planned
 from calculon.spec.files import json_text
 from tests.apps.explore.asking import answers, asked
 from tests.apps.explore.stated import SMALL, STATES, exported, state_of
+from tests.store import cache
 
 OWN = STATES["own, all words"]
 

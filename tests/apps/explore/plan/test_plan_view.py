@@ -3,7 +3,6 @@
 import re
 from contextlib import redirect_stdout
 from dataclasses import replace
-from functools import cache
 from html import unescape
 from html.parser import HTMLParser
 from io import StringIO
@@ -20,6 +19,7 @@ from calculon.apps.report.why_page import percent_more
 from calculon.units import GIB
 from tests.apps.explore.asking import answers, made
 from tests.draws import some
+from tests.store import cache
 
 BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
 OWN = replace(
