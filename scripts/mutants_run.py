@@ -5,13 +5,16 @@ scripts/mutants -n 100 calculon/cost   100 changes of one package
 scripts/mutants --fast                 only the tests of scripts/test --fast
 
 All changes are compiled into the program behind switches, so that it is imported and its tests are collected once.
-Then the tests run without any change, to record which of them reach each switch; each change is switched on in a
-process of its own, where the tests that reach it run until one fails. Programs that tests start are unchanged.
+Then the tests run without any change, to record which of them reach each switch, be it in a result that they share;
+each change is switched on in a process of its own, where the tests that reach it run until one fails: those of
+scripts/test --fast first, the shortest first. Programs that tests start are unchanged.
 """
 
 import argparse
 import ast
 import copy
+import functools
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -30,13 +33,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.store import STORE
+from tests import store
 
 ROOT = Path(__file__).resolve().parent.parent
 SWITCHES = "calculon_mutants"
 """The module that the changed program asks which change is on."""
 
-FAST = "not slow and not docs"
 KINDS = {
     "tests/properties": "laws",
     "tests/twin": "twin",
@@ -86,6 +88,8 @@ class Mutant:
         Node names of the tests that reach it.
     failed : str
         The first test that failed with the change; empty for a survivor.
+    quickly : bool
+        Whether a test of ``scripts/test --fast`` failed.
     stopped : bool
         Whether the time was up before all tests that reach it had run.
     """
@@ -96,6 +100,7 @@ class Mutant:
     after: str
     tests: list[str] = field(default_factory=list)
     failed: str = ""
+    quickly: bool = False
     stopped: bool = False
 
     def __str__(self) -> str:
@@ -257,6 +262,54 @@ class Switches(ModuleType):
         return number == self.active
 
 
+class Reaching(float):
+    """The seconds that a shared result took, with the switches that it reached."""
+
+    reached: frozenset[int]
+
+
+class Shared:
+    """Lets tests reach what the results that they share have reached, whichever of them was the first."""
+
+    def __init__(self, switches: Switches) -> None:
+        self.switches = switches
+        self.compute, self.use = store.timed, store.used
+        self.fixtures: dict[Any, set[int]] = {}
+
+    def timed(self, compute: Any, *args: Any, **kwargs: Any) -> tuple[Any, Reaching]:
+        """Compute a result as :func:`tests.store.timed` does, and keep what it reaches."""
+        outer, self.switches.reached = self.switches.reached, set()
+        result, seconds = self.compute(compute, *args, **kwargs)
+        cost = Reaching(seconds)
+        cost.reached = frozenset(self.switches.reached)
+        self.switches.reached |= outer
+        return result, cost
+
+    def used(self, result: Any, cost: Reaching) -> Any:
+        """Use a result again."""
+        self.switches.reached |= cost.reached
+        return self.use(result, cost)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        """Keep what a fixture reaches that tests share."""
+        outer, self.switches.reached = self.switches.reached, set()
+        result = yield
+        if fixturedef.scope != "function":
+            self.fixtures[fixturedef] = self.switches.reached.copy()
+        self.switches.reached |= outer
+        return result
+
+    def by_fixtures(self, item: pytest.Item) -> set[int]:
+        """Return what the fixtures of a test have reached."""
+        return {
+            number
+            for definitions in store.fixtures_of(item)
+            for one in definitions
+            for number in self.fixtures.get(one, ())
+        }
+
+
 class Run:
     """Runs the collected tests: once without changes, then those that reach each change."""
 
@@ -264,6 +317,13 @@ class Run:
         self.mutants, self.seconds, self.jobs = mutants, seconds, jobs
         self.switches = Switches()
         sys.modules[SWITCHES] = self.switches
+        self.shared = Shared(self.switches)
+        for name in ("timed", "used"):
+            setattr(store, name, getattr(self.shared, name))
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Watch the fixtures."""
+        config.pluginmanager.register(self.shared)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Do everything in place of running the tests in order."""
@@ -281,13 +341,14 @@ class Run:
                 for number in numbers:
                     self.mutants[number].tests.append(test)
         for mutant in self.mutants:
-            mutant.tests.sort(key=times.__getitem__)
+            mutant.tests.sort(key=lambda test: (not is_quick(items[test]), times[test]))
         for at in range(0, len(self.mutants), self.jobs):
             numbers = range(at, min(at + self.jobs, len(self.mutants)))
             tasks = [lambda number=number: self.attempt(items, number) for number in numbers]
             for number, (failed, stopped) in zip(numbers, in_processes(tasks), strict=True):
                 mutant = self.mutants[number]
                 mutant.failed, mutant.stopped = failed, stopped
+                mutant.quickly = failed in items and is_quick(items[failed])
                 print(outcome(mutant), flush=True)
         return True
 
@@ -298,11 +359,13 @@ class Run:
         found = []
         new_store()
         for test, following in zip(tests, [*tests[1:], None], strict=True):
+            forget()
             self.switches.reached.clear()
-            begin = time.process_time()
+            begin = store.owed()
             passed = self.passes(items[test], items[following] if following else None)
-            if self.switches.reached and passed:
-                found.append((test, time.process_time() - begin, sorted(self.switches.reached)))
+            reached = self.switches.reached | self.shared.by_fixtures(items[test])
+            if reached and passed:
+                found.append((test, store.owed() - begin, sorted(reached)))
         return found
 
     def attempt(self, items: dict[str, pytest.Item], number: int) -> tuple[str, bool]:
@@ -325,9 +388,31 @@ class Run:
         return all(report.outcome != "failed" for report in reports)
 
 
+def is_quick(item: pytest.Item) -> bool:
+    """Return whether ``scripts/test --fast`` runs a test."""
+    return item.nodeid.startswith("tests/") and item.get_closest_marker("slow") is None
+
+
+def forget() -> None:
+    """Let the program compute again what it keeps, so that the next test reaches it, too."""
+    for one in kept(len(sys.modules)):
+        one.cache_clear()
+
+
+@functools.cache
+def kept(modules: int) -> list[Any]:
+    """Return the functions of the program that keep their results, once there are so many modules."""
+    del modules
+    return [
+        one
+        for one in gc.get_objects()
+        if isinstance(one, functools._lru_cache_wrapper) and one.__module__.startswith("calculon")
+    ]
+
+
 def new_store() -> None:
     """Let this process compute what tests share, in place of reading what another computed without the change."""
-    os.environ[STORE] = tempfile.mkdtemp(dir=os.environ[STORE])
+    os.environ[store.STORE] = tempfile.mkdtemp(dir=os.environ[store.STORE])
 
 
 def in_processes(tasks: Sequence[Any]) -> Iterator[Any]:
@@ -377,6 +462,8 @@ def summary(mutants: Sequence[Mutant]) -> Iterator[str]:
         kinds[kind(mutant.failed)] += 1
     for name, number in sorted(kinds.items(), key=lambda one: -one[1]):
         yield f"  {number:4} first by {name}"
+    quickly = sum(mutant.quickly for mutant in mutants)
+    yield f"{quickly} of them by scripts/test --fast ({quickly / len(mutants):.0%} of all)"
 
 
 def main() -> int:
@@ -403,7 +490,7 @@ def main() -> int:
     os.chdir(ROOT)
     mutants = drawn(arguments.paths, arguments.number, seed)
     sys.meta_path.insert(0, Finder())
-    chosen = ["-m", FAST, "tests"] if arguments.fast else []
+    chosen = ["-m", "not slow", "tests"] if arguments.fast else []
     options = ["-q", "-q", "-p", "no:cacheprovider", "--assert=plain", *chosen, *arguments.tests]
     pytest.main(options, plugins=[Run(mutants, arguments.seconds, arguments.jobs)])
     print("\n".join(summary(mutants)))

@@ -5,7 +5,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
 from tests.draws import FACTOR, draws
-from tests.store import STORE, cpu_seconds, owed
+from tests.store import STORE, cpu_seconds, fixtures_of, owed
 
 ROOT = Path(__file__).resolve().parent.parent
 """Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
@@ -103,7 +103,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(next(marks, "model"))
         if item.path.name.startswith(BROWSED):
             item.add_marker("browser")
-        if function(item) in slow and item.get_closest_marker("quick") is None:
+        is_slow = function(item) in slow or item.get_closest_marker("docs") is not None
+        if is_slow and item.get_closest_marker("quick") is None:
             item.add_marker("slow")
     if seed := config.getoption("--shuffle"):
         items[:] = shuffled(items, seed)
@@ -124,12 +125,6 @@ def shuffled(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
 def function(item: pytest.Item) -> str:
     """Return the name of a test without its case."""
     return item.nodeid.split("[")[0].replace(" ", "_")
-
-
-def fixtures_of(item: pytest.Item) -> Iterable[Sequence[Any]]:
-    """Return the definitions of the fixtures that a test needs, directly or not."""
-    info = getattr(item, "_fixtureinfo", None)  # examples of docstrings have none
-    return info.name2fixturedefs.values() if info else ()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,10 +8,12 @@ import hashlib
 import os
 import pickle
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
+
+import pytest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,8 +44,8 @@ def cache(compute: Callable[P, T]) -> Callable[P, T]:
     def result(*args: P.args, **kwargs: P.kwargs) -> T:
         key = (args, tuple(kwargs.items()))
         if key in known:
-            return _used(*known[key])
-        known[key] = _timed(compute, *args, **kwargs)
+            return used(*known[key])
+        known[key] = timed(compute, *args, **kwargs)
         return known[key][0]
 
     return result
@@ -63,21 +65,29 @@ def stored(compute: Callable[P, T]) -> Callable[P, T]:
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if path.exists():
-                return _used(*pickle.loads(path.read_bytes()))
-            found = _timed(compute, *args, **kwargs)
+                return used(*pickle.loads(path.read_bytes()))
+            found = timed(compute, *args, **kwargs)
             path.write_bytes(pickle.dumps(found))
             return found[0]
 
     return known
 
 
-def _timed(compute: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, float]:
+def timed(compute: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T, float]:
+    """Return the result of a function, and the CPU seconds that it took."""
     begin = owed()
     result = compute(*args, **kwargs)
     return result, owed() - begin
 
 
-def _used(result: T, seconds: float) -> T:
+def used(result: T, seconds: float) -> T:
+    """Return a result that is known, and count what it took."""
     global _saved  # noqa: PLW0603
     _saved += seconds
     return result
+
+
+def fixtures_of(item: pytest.Item) -> Iterable[Sequence[Any]]:
+    """Return the definitions of the fixtures that a test needs, directly or not."""
+    info = getattr(item, "_fixtureinfo", None)  # examples of docstrings have none
+    return info.name2fixturedefs.values() if info else ()

@@ -69,10 +69,15 @@ def test_changes_are_drawn_from_a_seed(monkeypatch):
 
 
 def test_a_report_counts_what_was_caught_by_kind():
-    caught = Mutant("a.py", 1, "1", "2", failed="tests/twin/test_x.py::test")
-    assert list(summary([caught, Mutant("a.py", 2, "1", "2")])) == [
-        "1 of 2 changes were caught (50%)",
+    caught = [
+        Mutant("a.py", 1, "1", "2", failed="tests/twin/test_x.py::test", quickly=True),
+        Mutant("a.py", 1, "1", "2", failed="tests/search/test_x.py::test"),
+    ]
+    assert list(summary([*caught, *(2 * [Mutant("a.py", 2, "1", "2")])])) == [
+        "2 of 4 changes were caught (50%)",
         "     1 first by twin",
+        "     1 first by searches",
+        "1 of them by scripts/test --fast (25% of all)",
     ]
 
 
