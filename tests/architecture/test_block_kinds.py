@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from tests.architecture.parameters_by_hand import block_parameters, counted_by_hand
 
 import calculon
 from calculon.architecture.attention import mean_keys
@@ -12,7 +13,6 @@ from calculon.architecture.parameters import active_count, parameter_count
 from calculon.architecture.segments import kinds_of_block
 from calculon.errors import SpecError
 from calculon.spec.model import Model
-from tests.architecture.parameters_by_hand import block_parameters, counted_by_hand
 
 DEEPSEEK_V3 = Model(
     hidden=7168,

@@ -7,25 +7,24 @@ import pytest
 
 from calculon.architecture.embedding_and_head import embedding_layers, head_layers
 from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
-from calculon.architecture.shape import BlockShape
-from calculon.editions import CORRECTED
 from calculon.spec.model import Model
-from tests.helpers import layout_choice, sizes
+from tests.architecture.layers_by_name import BATCH as B
+from tests.architecture.layers_by_name import TENSOR as T
+from tests.architecture.layers_by_name import layers_of
 
 MODEL = Model(
     hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3, vocab=1001
 )
 S, H, V = 20.0, 48.0, 1001
-T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
 M = B * S
 COLUMNS = np.array([1001.0, 501.0, 251.0])  # filled up to equal shares
-comm_types = pytest.mark.parametrize("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
 
 
 def _ends(layers, model=MODEL, **changes):
-    columns = sizes(tensor_par=T, microbatch_size=B)
-    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
-    return {layer.name: layer for layer in layers(shape)}
+    return layers_of(model, layers, **changes)
+
+
+comm_types = pytest.mark.parametrize("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
 
 
 def test_an_embedding_is_a_lookup_and_its_reduction():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.architecture.parameters_by_hand import block_parameters, counted_by_hand
 
 import calculon
 from calculon import inputs
@@ -20,7 +21,6 @@ from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Shapes, Types
 from calculon.spec import catalog
 from calculon.spec.model import Model
-from tests.architecture.parameters_by_hand import block_parameters, counted_by_hand
 from tests.helpers import PLAIN, ROOT, document, layout_choice, sizes
 
 TOTALS = {

@@ -5,6 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.architecture.parameters_by_hand import (
+    counted_by_hand,
+    linear_parameters,
+    part_parameters,
+)
 
 import calculon
 from calculon import inputs
@@ -16,11 +21,6 @@ from calculon.architecture.shape import BlockShape
 from calculon.editions import CORRECTED
 from calculon.errors import SpecError
 from calculon.spec.model import Model
-from tests.architecture.parameters_by_hand import (
-    counted_by_hand,
-    linear_parameters,
-    part_parameters,
-)
 from tests.helpers import layout_choice, sizes
 
 PLAIN = Model(

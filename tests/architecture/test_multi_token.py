@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.architecture.parameters_by_hand import block_parameters
 
 from calculon import inputs
 from calculon.architecture.model_flops import model_flops_per_token
@@ -21,7 +22,6 @@ from calculon.editions import CORRECTED
 from calculon.errors import SpecError
 from calculon.plan.stage_layout import head_blocks, module_blocks
 from calculon.spec.model import Model
-from tests.architecture.parameters_by_hand import block_parameters
 from tests.helpers import layout_choice, sizes
 
 DEEPSEEK = replace(inputs.model("deepseek-v3"), mtp_layers=1)

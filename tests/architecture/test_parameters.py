@@ -8,12 +8,7 @@ from calculon.architecture.parameters import VOCABULARY, parameter_count
 from calculon.spec import catalog
 from calculon.spec.files import read_document
 from calculon.spec.model import Model
-from tests.architecture.parameters_by_hand import (
-    block_parameters,
-    counted_by_hand,
-    embedding_parameters,
-    head_parameters,
-)
+from tests.architecture.layers_by_name import block_parameters, counted
 
 COUNTS = {
     "gpt2-124M": 124_439_808,
@@ -195,24 +190,25 @@ def test_files_of_the_catalog_name_their_source_and_agree_with_it():
 def test_a_paper_counts_blocks_and_embeddings_apart():
     model = inputs.model("nemotron4-15B")  # "3.2 billion embedding and 12.5 billion non-embedding"
     assert model.num_blocks * block_parameters(model) / 1e9 == pytest.approx(12.5, abs=0.05)
-    both = embedding_parameters(model) + head_parameters(model)
+    both = parameter_count(model) - model.num_blocks * block_parameters(model)
     assert both / 1e9 == pytest.approx(3.2, abs=0.1)
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_block_is_its_products_and_norms():
-    attention = 96 * QUERIES + 2 * 96 * KEYS + QUERIES * 96
-    assert block_parameters(SMALL) == attention + 3 * 96 * 256 + 2 * 96
+def _block(**changes):
+    """Return the parameters of one of three blocks."""
+    return parameter_count(replace(SMALL, vocab=0, **changes)) / 3
+
+
+BLOCK = 96 * QUERIES + 2 * 96 * KEYS + QUERIES * 96 + 3 * 96 * 256 + 2 * 96
+"""Of queries, keys and values, output, MLP and norms."""
 
 
 def test_all_heads_have_keys_and_values_unless_groups_are_stated():
-    per_group = 2 * 96 * 16
-    assert block_parameters(replace(SMALL, kv_heads=0)) - block_parameters(SMALL) == 6 * per_group
-    assert block_parameters(replace(SMALL, kv_heads=8)) == block_parameters(
-        replace(SMALL, kv_heads=0)
-    )
+    all_heads, groups_of_one, groups = (_block(kv_heads=each) for each in (0, 8, 2))
+    assert all_heads == groups_of_one == groups + (8 - 2) * 2 * 96 * 16
 
 
 def test_a_field_adds_to_a_block_what_it_stands_for():
@@ -237,7 +233,7 @@ def test_a_field_adds_to_a_block_what_it_stands_for():
         ({"parallel_attention": True}, 0),
         ({"rotary": 0.5, "dropout": False, "causal": False, "sliding_window": 8}, 0),
     ]:
-        assert block_parameters(replace(SMALL, **changes)) - block_parameters(SMALL) == more
+        assert _block(**changes) - BLOCK == more, changes
 
 
 def test_embedding_and_head_count_with_a_vocabulary():
@@ -252,14 +248,13 @@ def test_embedding_and_head_count_with_a_vocabulary():
         ({"vocab": 0, "positions": 64, "embedding_norm": True, "head_bias": True}, 0, 0),
     ]:
         model = replace(SMALL, **changes)
-        assert embedding_parameters(model) == embedding, (changes, embedding)
-        assert head_parameters(model) == head, (changes, embedding)
-        assert parameter_count(model) == embedding + 3 * block_parameters(model) + head
+        norms = {"norm": model.norm}
+        assert parameter_count(model) == embedding + 3 * _block(**norms) + head, changes
 
 
-def test_layers_hold_the_parameters_that_are_counted_by_hand():
+def test_layers_hold_the_parameters_that_the_twin_counts():
     for name in catalog.names("model"):
         model = inputs.model(name)
         for one in (model, model if model.latent else replace(model, kv_heads=1)):
             if one.extensions:
-                assert (name, parameter_count(one)) == (name, counted_by_hand(one))
+                assert (name, parameter_count(one)) == (name, counted(one))

@@ -19,8 +19,8 @@ def parameters(model: Model) -> int:
     if model.plain:  # biases everywhere, two norms, 51200 words and learned positions
         block = 2 * h * f + f + h + 4 * h * width + 3 * width + h + 2 * 2 * h
         return model.num_blocks * block + (51200 + model.seq_size) * h
-    blocks = sum(_of_block(kind) for kind in model.kinds())
-    norm = _of_norm(model)
+    blocks = sum(block_parameters(kind) for kind in model.kinds())
+    norm = norm_parameters(model)
     embedding_head = 0
     if model.vocab:
         embedding_head = (model.vocab + model.positions) * h + norm * model.embedding_norm
@@ -30,16 +30,16 @@ def parameters(model: Model) -> int:
     return blocks + embedding_head
 
 
-def _of_norm(model: Model) -> int:
+def norm_parameters(model: Model) -> int:
     """Count the gains and biases of a norm of the stream."""
     return {"layernorm": 2, "layernorm_plain": 0}.get(model.norm, 1) * model.hidden
 
 
-def _of_block(model: Model) -> int:
+def block_parameters(model: Model) -> int:
     """Count the parameters of one of equal blocks."""
     h, f = model.hidden, model.feedforward
     width, keys = model.attn_heads * model.attn_size, model.key_heads * model.attn_size
-    norm = _of_norm(model)
+    norm = norm_parameters(model)
     inner = width + 2 * keys
     gains = {"none": 0, "head": 2 * model.attn_size, "full": width + keys}[model.qk_norm]
     attention = h * inner + inner * model.qkv_bias + width * h + h * model.out_bias + gains
