@@ -3,15 +3,15 @@ import itertools
 import numpy as np
 import pytest
 
-from calculon.architecture.block import block_layers
-from calculon.architecture.shape import BlockShape
 from calculon.editions import SC23
 from calculon.spec.model import Model
-from tests.helpers import block_choice, layout_choice, sizes
+from tests.architecture.layers_by_name import BATCH as B
+from tests.architecture.layers_by_name import TENSOR as T
+from tests.architecture.layers_by_name import layers_of
+from tests.helpers import block_choice
 
 MODEL = Model(hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3)
 S, H, F, A, D = 20.0, 48.0, 120.0, 4.0, 10.0
-T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
 M = B * S
 
 ENTRY = ["Fork", "LayerNorm"]
@@ -31,9 +31,7 @@ MLP = {
 
 
 def _block(**changes):
-    columns = sizes(tensor_par=T, microbatch_size=B)
-    shape = BlockShape.of(MODEL, layout_choice(**changes), columns, SC23)
-    return {layer.name: layer for layer in block_layers(shape)}
+    return layers_of(MODEL, edition=SC23, **changes)
 
 
 def _flagged(flag, **changes):
@@ -68,14 +66,6 @@ def test_projections_are_split_over_tensor_parallelism_and_norms_are_not():
     for name, layer in _block().items():
         expected = np.broadcast_to(WEIGHTS.get(name, 0.0), 3)
         np.testing.assert_array_equal(np.broadcast_to(layer.weights, 3), expected)
-
-
-def test_overlapping_keeps_all_weights_of_multihead_attention():
-    plain, overlapped = _block(), _block(tensor_par_overlap="ring")
-    assert (
-        sum(np.broadcast_to(layer.weights, 3) for layer in plain.values())
-        == sum(np.broadcast_to(layer.weights, 3) for layer in overlapped.values())
-    ).all()
 
 
 def test_attention_over_the_sequence_is_split_by_heads():
