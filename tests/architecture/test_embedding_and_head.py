@@ -15,7 +15,7 @@ from tests.architecture.layers_by_name import layers_of
 MODEL = Model(
     hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3, vocab=1001
 )
-S, H, V = 20.0, 48.0, 1001
+S, H = 20.0, 48.0
 M = B * S
 COLUMNS = np.array([1001.0, 501.0, 251.0])  # filled up to equal shares
 

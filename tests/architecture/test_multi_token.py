@@ -24,7 +24,7 @@ from tests.architecture.layers_by_name import block_parameters, layers_of
 
 DEEPSEEK = replace(inputs.model("deepseek-v3"), mtp_layers=1)
 LLAMA = replace(inputs.model("llama3-8B"), mtp_layers=1)
-H, F, V, S = LLAMA.hidden, LLAMA.feedforward, LLAMA.vocab, LLAMA.seq_size
+H, V, S = LLAMA.hidden, LLAMA.vocab, LLAMA.seq_size
 
 
 def test_published_totals_are_without_modules():
