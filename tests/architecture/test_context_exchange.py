@@ -153,7 +153,6 @@ def test_a_ring_has_two_buffers_and_sums_in_four_bytes():
 
 RUN = PLAIN | {
     "edition": "corrected",
-    "preset": "published",
     "num_procs": 16,
     "tensor_par": 2,
     "pipeline_par": 2,

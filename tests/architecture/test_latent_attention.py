@@ -161,10 +161,8 @@ RUN = PLAIN | {
     "data_par": 2,
     "data_par_net": 1,
     "batch_size": 16,
-    "microbatch_size": 1,
     "datatype": "bfloat16",
     "edition": "corrected",
-    "preset": "published",
     "attn_impl": "flash",
     "activation_recompute": "full",
 }

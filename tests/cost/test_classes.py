@@ -8,38 +8,33 @@ from calculon import inputs
 from calculon.parallel.data.class_collectives import of_both
 from calculon.parallel.process_groups import CollectiveCost, ProcessGroup
 from tests.cases import for_each
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 
 MIXTRAL = document("models", "mixtral-8x7B")
 HIDDEN, WIDTH, EXPERTS, BLOCKS = 4096, 14336, 8, 32
 EXPERT = 3 * HIDDEN * WIDTH
 """Weights of an expert: gate, up and down."""
 
-LARGE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+LARGE = PLAIN | {
     "edition": "corrected",
-    "preset": "published",
     "num_procs": 128,
     "tensor_par": 2,
     "pipeline_par": 4,
     "data_par": 16,
     "batch_size": 1024,
-    "microbatch_size": 1,
     "datatype": "bfloat16",
     "fused_activation": True,
     "attn_impl": "flash",
-    "activation_recompute": "none",
-    "pipeline_interleaving": 1,
     "optimizer_sharding": True,
     "tensor_par_comm_type": "rs_ag",
-    "tensor_par_overlap": "none",
-    "seq_par_ag_redo": False,
-    "data_par_overlap": False,
     "zero_stage": "1",
     "grad_dtype": "float32",
     "grad_comm_dtype": "float32",
     "mesh_order": "tp-dp-pp",
     "coll_algo": "ring",
     "expert_par": 4,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
 }
 """Megatron-LM's release test of Mixtral-8x7B on 128 H100: tests/functional_tests, mixtral_8x7b_alltoall_tp2pp4ep4."""
 

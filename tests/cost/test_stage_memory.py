@@ -3,26 +3,25 @@ import pytest
 import calculon
 from calculon.units import GIB, MIB
 from tests.cases import for_each
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
-RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+RAW = PLAIN | {
     "num_procs": 64,
     "tensor_par": 8,
     "pipeline_par": 4,
     "data_par": 2,
     "batch_size": 32,
-    "microbatch_size": 1,
-    "activation_recompute": "none",
-    "pipeline_interleaving": 1,
-    "optimizer_sharding": False,
-    "data_par_overlap": False,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "fused_activation": True,
+    "tensor_par_comm_type": "rs_ag",
 }
-BLOCKS = 48 / 4
+BLOCKS, SYSTEM = 48 / 4, calculon.inputs.system("a100_80e")
 
 
 def _stats(**changes):
-    return calculon.estimate(MODEL, RAW | changes, "a100_80e").stats
+    return calculon.estimate(MODEL, RAW | changes, SYSTEM).stats
 
 
 @for_each(

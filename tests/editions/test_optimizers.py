@@ -6,7 +6,7 @@ import pytest
 import calculon
 from calculon import inputs
 from tests.cases import for_each
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
 SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
@@ -15,21 +15,11 @@ for engine in ("matrix", "vector"):
     SYSTEM[engine] = {"float16": half, "bfloat16": half, "float32": half}
 HARDWARE = inputs.system(SYSTEM)
 BLOCKS, HIDDEN, FEEDFORWARD = MODEL["num_blocks"], MODEL["hidden"], MODEL["feedforward"]
-BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+BASE = PLAIN | {
     "edition": "corrected",
-    "preset": "published",
-    "num_procs": 1,
-    "tensor_par": 1,
-    "pipeline_par": 1,
-    "data_par": 1,
-    "tensor_par_net": 0,
-    "pipeline_par_net": 0,
     "data_par_net": 1,
     "batch_size": 32,
-    "microbatch_size": 1,
-    "activation_recompute": "none",
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
+    "fused_activation": True,
 }
 BF16, FP32 = {"datatype": "bfloat16"}, {"datatype": "float32"}
 SMALL = BF16 | {"grad_dtype": "bfloat16"}

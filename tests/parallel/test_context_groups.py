@@ -21,7 +21,6 @@ MODEL = {
 MIXTURE = MODEL | {"num_experts": 8, "experts_per_token": 2}
 RUN = PLAIN | {
     "edition": "corrected",
-    "preset": "published",
     "attn_impl": "flash",
     "tensor_par_comm_type": "rs_ag",
     "coll_algo": "auto",

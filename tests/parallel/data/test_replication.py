@@ -9,27 +9,18 @@ import pytest
 import calculon
 from calculon.parallel.beside import not_hidden
 from tests.cases import for_each
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
-BASE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+BASE = PLAIN | {
     "edition": "corrected",
-    "preset": "published",
     "num_procs": 8,
-    "tensor_par": 1,
-    "pipeline_par": 1,
     "data_par": 8,
-    "tensor_par_net": 0,
     "pipeline_par_net": 1,
     "data_par_net": 1,
     "batch_size": 32,
     "microbatch_size": 2,
     "datatype": "bfloat16",
-    "fused_activation": False,
-    "activation_recompute": "none",
-    "pipeline_interleaving": 1,
-    "tensor_par_comm_type": "ar",
-    "data_par_overlap": False,
     "optimizer_sharding": True,
 }
 BLOCKS, RANKS, MICROBATCHES = 12, 8, 2
