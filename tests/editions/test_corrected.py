@@ -15,6 +15,7 @@ from tests.helpers import PLAIN, ROOT, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
 SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
+MACHINE, PUBLISHED = inputs.system(SYSTEM), inputs.system("a100_80g")
 BASE = PLAIN | {
     "num_procs": 4,
     "tensor_par": 4,
@@ -38,7 +39,7 @@ CORE = ("Key_Query", "SoftMax", "DropOut", "Attn")
 PRODUCTS = ("AttnBlock_QKV_AG", "AttnBlock_MLP_RS", "MlpBlock_Mlp1_AG", "MlpBlock_Mlp2_RS")
 
 
-def _estimate(edition="corrected", *, system=SYSTEM, **changes):
+def _estimate(edition="corrected", *, system=MACHINE, **changes):
     """Estimate; layers by name."""
     execution = BASE | {"edition": edition} | changes
     result = calculon.estimate(MODEL, execution, system, layers=True)
@@ -193,7 +194,7 @@ def _times(edition, link, *, pipelined=False, memory=MEMORY, mode="no_overlap"):
         np.array(link)[:, None],
         np.array([TILES]),
         np.array([USAGE]),
-        dataclasses.replace(inputs.system("a100_80g"), processing_mode=mode),
+        dataclasses.replace(PUBLISHED, processing_mode=mode),
         pipelined=pipelined,
     )
     return processing[0], exposed[:, 0]
@@ -251,16 +252,15 @@ def test_a24_a_repeated_collective_is_as_published(name):
     layer, published = (_estimate(edition, **changes)[1][name] for edition in ("corrected", "sc23"))
     assert layer["baseblock_recomm_time"] == published["baseblock_recomm_time"]
     own = layer["baseblock_fw_tp_comm_time"] - layer["baseblock_recomm_time"]
-    system = inputs.system(SYSTEM)
-    arithmetic = system.vector["float16"].time(np.array(layer["fw_flops"]))
-    memory = system.mem1.time(np.array(layer["fw_mem_accessed"]))
+    arithmetic = MACHINE.vector["float16"].time(np.array(layer["fw_flops"]))
+    memory = MACHINE.mem1.time(np.array(layer["fw_mem_accessed"]))
     assert own == pytest.approx(arithmetic + memory, rel=1e-9)
 
 
 def test_l1_being_slowed_never_takes_longer_than_running_slowed():
     """A memory-bound product: its arithmetic is slowed, and still shorter than its memory time."""
     memory = 2 * SLOWED
-    links = np.linspace(0.01, 2 * memory, 200)
+    links = np.linspace(0.01, 2 * memory, 50)
     for edition in (CORRECTED, SC23):
         total = [
             processing + exposed[0]
@@ -476,7 +476,7 @@ def test_a13_an_offloaded_optimizer_moves_once_per_batch():
     few, many = ({"optimizer_offload": True, "batch_size": size} for size in (2, 8))
     stats, _ = _estimate(**many)
     moved = stats["block_optimizer_space"] + stats["block_weight_grad_space"]
-    expected = BLOCKS * inputs.system(SYSTEM).mem2.time(np.array(moved))
+    expected = BLOCKS * MACHINE.mem2.time(np.array(moved))
     assert stats["bw_offload_exposed_time"] == pytest.approx(expected, rel=1e-12)
     found, published = zip(
         *(_both("bw_offload_exposed_time", **c) for c in (few, many)), strict=True

@@ -97,14 +97,15 @@ def test_a_collective_takes_the_largest_share_of_the_networks_that_it_spans(rank
     assert not alone.meets(on_node, NESTED)
 
 
-@for_each("shares", [(0.15, 0.02), (0.02, 0.15), (0.1, 0.1)])
-@for_each("zero_stage", ["1", "3", "fsdp"])
+@for_each("shares", [(0.15, 0.02), (0.02, 0.15)])
+@for_each("zero_stage", ["1", "fsdp"])
 def test_traffic_on_two_nodes_never_adds_less_than_on_one(shares, zero_stage):
     """What runs beside a collective over two networks is slowed by the one that takes more."""
     raw = document("systems", "h100_80g_sxm")
     raw["mem1"]["GiB"] = 1000
     for link, share in zip(raw["ext"]["networks"], shares, strict=True):
         link["processor_usage"] = share
+    machine = inputs.system(raw)
     form = {
         "zero_stage": zero_stage,
         "data_par_overlap": True,
@@ -113,7 +114,7 @@ def test_traffic_on_two_nodes_never_adds_less_than_on_one(shares, zero_stage):
         "coll_algo": "auto",
     }
     one, two = (
-        calculon.estimate("llama3-8B", FSDP | form | scale, raw).stats
+        calculon.estimate("llama3-8B", FSDP | form | scale, machine).stats
         for scale in ({"num_procs": n, "data_par": n, "batch_size": 2 * n} for n in (8, 16))
     )
     assert 0 < one["dp_comm_exposed_time"] <= two["dp_comm_exposed_time"]
