@@ -1,6 +1,6 @@
 """Executions that break each rule on packed sequences; changes to a valid one."""
 
-_EDITION = {"edition": "corrected", "preset": "published"}
+_EDITION = {"edition": "corrected"}
 _PACKED = _EDITION | {"attn_impl": "flash", "packed_percent": 40}
 _PARTS = {"context_par": 2, "num_procs": 32, "cp_comm": "all_gather"}
 
@@ -17,22 +17,18 @@ MORE = (
 MALFORMED = {
     "packed_needs_flash": (
         _PACKED | {"attn_impl": "eager"},
-        "packed_percent",
-        "100, unless attn_impl is flash",
+        "packed_percent: 100, unless attn_impl is flash",
     ),
     "pack_imbalance_needs_documents": (
         _PACKED | {"packed_percent": 100, "pack_imbalance_percent": 130},
-        "pack_imbalance_percent",
-        "100, unless packed_percent is below 100",
+        "pack_imbalance_percent: 100, unless packed_percent is below 100",
     ),
     "pack_imbalance_largest": (
         _PACKED | {"pack_imbalance_percent": 251},
-        "pack_imbalance_percent",
-        "at most 100 x 100 / packed_percent = 250, where every sequence of the slowest rank is one document",
+        "pack_imbalance_percent: at most 100 x 100 / packed_percent = 250, where every sequence of the slowest rank is",
     ),
     "packed_needs_attention": (
         _PACKED,
-        "packed_percent",
-        "100, since model has no attention with softmax",
+        "packed_percent: 100, since model has no attention with softmax",
     ),
 }

@@ -46,271 +46,213 @@ BASE = PLAIN | {
 }
 ALONE = {"num_procs": 2, "tensor_par": 1, "pipeline_par": 1}
 INFERENCE = {"training": False}
-CORRECTED = {"edition": "corrected", "preset": "published"}
+CORRECTED = {"edition": "corrected"}
 
 MALFORMED = {
-    "degrees_product": ({"num_procs": 17}, "num_procs", "= 16"),
-    "batch_split": ({"batch_size": 33}, "batch_size", "a multiple of data_par=2"),
+    "degrees_product": ({"num_procs": 17}, "num_procs: = 16"),
+    "batch_split": ({"batch_size": 33}, "batch_size: a multiple of data_par=2"),
     "microbatch_split": (
         {"microbatch_size": 5},
-        "microbatch_size",
-        "a divisor of batch_size / data_par = 16",
+        "microbatch_size: a divisor of batch_size / data_par = 16",
     ),
     "recompute_needs_training": (
         INFERENCE | {"activation_recompute": "full"},
-        "activation_recompute",
-        "none",
+        "activation_recompute: none",
     ),
     "interleaving_needs_pipeline": (
         ALONE | {"pipeline_interleaving": 2},
-        "pipeline_interleaving",
-        "1, since pipeline_par is 1",
+        "pipeline_interleaving: 1, since pipeline_par is 1",
     ),
     "sharding_needs_data_par": (
         {"num_procs": 8, "data_par": 1, "optimizer_sharding": True},
-        "optimizer_sharding",
-        "false, since data_par is 1",
+        "optimizer_sharding: false, since data_par is 1",
     ),
     "overlap_needs_tensor_par": (
         ALONE | {"tensor_par_overlap": "ring"},
-        "tensor_par_overlap",
-        "none, since tensor_par is 1",
+        "tensor_par_overlap: none, since tensor_par is 1",
     ),
-    "redo_needs_sequence_parallel": ({"seq_par_ag_redo": True}, "seq_par_ag_redo", "rs_ag"),
+    "redo_needs_sequence_parallel": ({"seq_par_ag_redo": True}, "seq_par_ag_redo: rs_ag"),
     "dp_overlap_needs_training": (
         INFERENCE | {"data_par_overlap": True},
-        "data_par_overlap",
-        "training",
+        "data_par_overlap: training",
     ),
     "optimizer_offload_needs_training": (
         INFERENCE | {"optimizer_offload": True},
-        "optimizer_offload",
-        "no optimizer",
+        "optimizer_offload: no optimizer",
     ),
     "state_dtype_needs_moments": (
         CORRECTED | {"optimizer": "sgd", "optimizer_state_dtype": "bfloat16"},
-        "optimizer_state_dtype",
-        "float32 with optimizer: sgd, which keeps no moments",
+        "optimizer_state_dtype: float32 with optimizer: sgd, which keeps no moments",
     ),
     "main_grad_needs_small_gradients": (
         CORRECTED | {"main_grad": True},
-        "main_grad",
-        "false with grad_dtype: auto, since no smaller type is stated",
+        "main_grad: false with grad_dtype: auto, since no smaller type is stated",
     ),
     "grad_sums_need_small_gradients": (
         CORRECTED | {"zero_stage": 0, "grad_sums": True},
-        "grad_sums",
-        "false with grad_dtype: auto",
+        "grad_sums: false with grad_dtype: auto",
     ),
     "modules_need_training": (
         INFERENCE | CORRECTED | {"recompute_modules": "norm"},
-        "recompute_modules",
-        "none, since there is no backward pass in inference",
+        "recompute_modules: none, since there is no backward pass in inference",
     ),
     "modules_alone": (
         CORRECTED | {"recompute_modules": "ops", "activation_recompute": "full"},
-        "recompute_modules",
-        "none with activation_recompute: full",
+        "recompute_modules: none with activation_recompute: full",
     ),
     "modules_of_products": (
         CORRECTED | {"recompute_modules": "mlp", "matmul_impl": "mul_sum"},
-        "recompute_modules",
-        "none, unless tp_impl is megatron and matmul_impl is gemm",
+        "recompute_modules: none, unless tp_impl is megatron and matmul_impl is gemm",
     ),
     "modules_of_blocks": (
         CORRECTED | {"recompute_modules": "norm_activation"},
-        "recompute_modules",
-        "none, since blocks of model are not attention and then an MLP",
+        "recompute_modules: none, since blocks of model are not attention and then an MLP",
     ),
     "modules_of_model": (
         CORRECTED | {"recompute_modules": "norm+mlp"},
-        "recompute_modules",
-        "a set without mlp, since every block has experts in model",
+        "recompute_modules: a set without mlp, since every block has experts in model",
     ),
     "modules_say_attention": (
         CORRECTED | {"recompute_modules": "core_attn", "activation_recompute": "attn_only"},
-        "recompute_modules",
-        "a set without core_attn, which is activation_recompute: attn_only",
+        "recompute_modules: a set without core_attn, which is activation_recompute: attn_only",
     ),
     "some_blocks_recompute": (
         CORRECTED | {"recompute_blocks": 3, "recompute_every": 2, "activation_recompute": "full"},
-        "recompute_blocks",
-        "at most recompute_every = 2",
+        "recompute_blocks: at most recompute_every = 2",
     ),
     "every_block_recomputes": (
         CORRECTED | {"recompute_every": 2, "activation_recompute": "none"},
-        "recompute_every",
-        "1, unless something is recomputed",
+        "recompute_every: 1, unless something is recomputed",
     ),
     "experts_tensor_par_overlap": (
         CORRECTED | {"tensor_par_overlap": "ring"},
-        "tensor_par_overlap",
-        "none, since model has experts",
+        "tensor_par_overlap: none, since model has experts",
     ),
     "experts_tp_impl": (
         CORRECTED | {"tp_impl": "allgather"},
-        "tp_impl",
-        "megatron, since model has experts",
+        "tp_impl: megatron, since model has experts",
     ),
     "experts_matmul_impl": (
         CORRECTED | {"matmul_impl": "mul_sum"},
-        "matmul_impl",
-        "gemm, since model has experts",
+        "matmul_impl: gemm, since model has experts",
     ),
-    "network_number": ({"data_par_net": 2}, "data_par_net", "numbered 0 to 1"),
+    "network_number": ({"data_par_net": 2}, "data_par_net: numbered 0 to 1"),
     "tokens_split": (
         {"num_procs": 12, "tensor_par": 3, "tensor_par_net": 1, "tensor_par_comm_type": "rs_ag"},
-        "tensor_par",
-        "a divisor of microbatch_size x seq_size = 8192",
+        "tensor_par: a divisor of microbatch_size x seq_size = 8192",
     ),
     "hidden_split": (
         {"num_procs": 20, "tensor_par": 5, "tensor_par_net": 1},
-        "tensor_par",
-        "a divisor of the model's hidden=768",
+        "tensor_par: a divisor of the model's hidden=768",
     ),
     "feedforward_split": (
         {"num_procs": 4096, "tensor_par": 1024, "tensor_par_net": 1},
-        "tensor_par",
-        "a divisor of the model's feedforward=3073",
+        "tensor_par: a divisor of the model's feedforward=3073",
     ),
     "attn_heads_split": (
         {"num_procs": 12, "tensor_par": 3, "tensor_par_net": 1},
-        "tensor_par",
-        "a divisor of the model's attn_heads=16",
+        "tensor_par: a divisor of the model's attn_heads=16",
     ),
-    "edition_fields": (
-        {"attn_impl": "flash"},
-        "edition",
-        "corrected, which attn_impl=flash",
-        "sc23",
-    ),
+    "edition_fields": ({"attn_impl": "flash"}, "edition: corrected, which attn_impl=flash", "sc23"),
     "multiquery_heads": (
-        {"attention_type": "multiquery", "edition": "corrected", "preset": "published"},
-        "attention_type",
-        "multihead, since the model states kv_heads=4",
+        {"attention_type": "multiquery", "edition": "corrected"},
+        "attention_type: multihead, since the model states kv_heads=4",
     ),
     "latent_multiquery": (
         CORRECTED | {"attention_type": "multiquery"},
-        "attention_type",
-        "multihead, since kv_lora_rank=24",
+        "attention_type: multihead, since kv_lora_rank=24",
     ),
     "latent_overlap": (
         CORRECTED | {"tensor_par_overlap": "ring"},
-        "tensor_par_overlap",
-        "none, since kv_lora_rank=24",
+        "tensor_par_overlap: none, since kv_lora_rank=24",
     ),
     "latent_comm": (
         CORRECTED | {"tensor_par_comm_type": "p2p_rs_ag"},
-        "tensor_par_comm_type",
-        "ar or rs_ag, since kv_lora_rank=24",
+        "tensor_par_comm_type: ar or rs_ag, since kv_lora_rank=24",
     ),
     "latent_tp_impl": (
         CORRECTED | {"tp_impl": "allgather"},
-        "tp_impl",
-        "megatron, since kv_lora_rank=24",
+        "tp_impl: megatron, since kv_lora_rank=24",
     ),
     "latent_operators": (
         CORRECTED | {"recompute_modules": "ops"},
-        "recompute_modules",
-        "another than ops, since kv_lora_rank=24",
+        "recompute_modules: another than ops, since kv_lora_rank=24",
     ),
     "mtp_overlap": (
         CORRECTED | {"tensor_par_overlap": "ring"},
-        "tensor_par_overlap",
-        "none, since mtp_layers=1",
+        "tensor_par_overlap: none, since mtp_layers=1",
     ),
-    "mtp_tp_impl": (
-        CORRECTED | {"tp_impl": "allgather"},
-        "tp_impl",
-        "megatron, since mtp_layers=1",
-    ),
+    "mtp_tp_impl": (CORRECTED | {"tp_impl": "allgather"}, "tp_impl: megatron, since mtp_layers=1"),
     "kv_heads_split": (
-        {"num_procs": 16, "tensor_par": 4, "edition": "corrected", "preset": "published"},
-        "tensor_par",
-        "a divisor or a multiple of the model's kv_heads=6",
+        {"num_procs": 16, "tensor_par": 4, "edition": "corrected"},
+        "tensor_par: a divisor or a multiple of the model's kv_heads=6",
     ),
     "linear_comm": (
         CORRECTED | {"tensor_par_comm_type": "rs_ag"},
-        "tensor_par_comm_type",
-        "ar, since a linear layer alone has no row-split product",
+        "tensor_par_comm_type: ar, since a linear layer alone has no row-split product",
     ),
     "tp_impl_comm": (
         CORRECTED | {"tp_impl": "allgather", "tensor_par_overlap": "ring"},
-        "tp_impl",
-        "megatron, unless tensor_par_comm_type is ar and tensor_par_overlap none",
+        "tp_impl: megatron, unless tensor_par_comm_type is ar and tensor_par_overlap none",
     ),
     "tp_async_needs_backward": (
         CORRECTED | {"tp_async": True, "tensor_par_overlap": "pipe"},
-        "tp_async",
-        "false, since tensor_par_overlap: pipe hides collectives in its own way",
+        "tp_async: false, since tensor_par_overlap: pipe hides collectives in its own way",
     ),
     "copies_need_split": (
         CORRECTED | {"seq_par_copies": True},
-        "seq_par_copies",
-        "false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and nothing runs beside the collectives",
+        "seq_par_copies: false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and nothing runs beside",
     ),
     "scope_needs_compiler": (
         CORRECTED | {"compile_scope": "blocks"},
-        "compile_scope",
-        "step, unless fusion is compile or max",
+        "compile_scope: step, unless fusion is compile or max",
     ),
     "rotary_needs_kernels": (
         CORRECTED | {"rotary_impl": "complex"},
-        "rotary_impl",
-        "real, unless fusion is none, compile or max",
+        "rotary_impl: real, unless fusion is none, compile or max",
     ),
     "user_buffers_need_ring": (
         CORRECTED | {"tp_user_buffers": True, "tensor_par_overlap": "ring"},
-        "tp_user_buffers",
-        "false, unless tensor_par_overlap is ring and tensor_par_comm_type rs_ag",
+        "tp_user_buffers: false, unless tensor_par_overlap is ring and tensor_par_comm_type rs_ag",
     ),
     "hidden_needs_overlap": (
         CORRECTED | {"tp_hidden_percent": 25},
-        "tp_hidden_percent",
-        "100, since tensor_par_overlap is none",
+        "tp_hidden_percent: 100, since tensor_par_overlap is none",
     ),
     "scaling_needs_float8": (
         CORRECTED | {"float8_scaling": "current"},
-        "float8_scaling",
-        "delayed, unless matmul_dtype is float8",
+        "float8_scaling: delayed, unless matmul_dtype is float8",
     ),
     "bias_needs_reduction": (
         CORRECTED | {"bias_after_reduce": True},
-        "bias_after_reduce",
-        "false, since no row-split product of model has a bias",
+        "bias_after_reduce: false, since no row-split product of model has a bias",
     ),
     "mul_sum_needs_vector": (
         CORRECTED | {"matmul_impl": "mul_sum", "tensor_par_overlap": "ring"},
-        "matmul_impl",
-        "gemm, unless tensor_par_overlap is none and matmul_dtype same",
+        "matmul_impl: gemm, unless tensor_par_overlap is none and matmul_dtype same",
     ),
     "positions_cover_sequence": (
         CORRECTED | {"seq_length": 8192},
-        "seq_length",
-        "at most 4096: model has 4096 learned positions",
+        "seq_length: at most 4096: model has 4096 learned positions",
     ),
-    "datatype_engine": ({"datatype": "float8"}, "datatype", "float16", "'float8'"),
+    "datatype_engine": ({"datatype": "float8"}, "datatype: float16", "'float8'"),
     "matmul_wider": (
         CORRECTED | {"matmul_dtype": "tfloat32"},
-        "matmul_dtype",
-        "a type of at most 2 bytes, as datatype=float16",
+        "matmul_dtype: a type of at most 2 bytes, as datatype=float16",
         "'tfloat32'",
     ),
     "matmul_engine": (
         CORRECTED | {"matmul_dtype": "float8"},
-        "matmul_dtype",
-        "a type that a100_80g multiplies: float16",
+        "matmul_dtype: a type that a100_80g multiplies: float16",
         "'float8'",
     ),
     "kernel_needs_flash": (
         CORRECTED | {"attn_kernel": "flash2"},
-        "attn_kernel",
-        "auto, unless attn_impl is flash",
+        "attn_kernel: auto, unless attn_impl is flash",
     ),
     "attention_kernel": (
         CORRECTED | {"attn_impl": "flash", "attn_kernel": "flash2"},
-        "attn_kernel",
-        "auto, since a100_80g has no kernels of attention by name in this type",
+        "attn_kernel: auto, since a100_80g has no kernels of attention by name in this type",
         "'flash2'",
     ),
 } | data_cases.MALFORMED
@@ -432,7 +374,8 @@ def test_every_rule_has_a_case():
 @for_each("reason", MALFORMED)
 def test_malformed_requests_name_field_requirement_and_value(reason):
     """The value is that of the field, unless another is told."""
-    changes, field, expected, *told = MALFORMED[reason]
+    changes, requirement, *told = MALFORMED[reason]
+    field, _, expected = requirement.partition(": ")
     error = _refusal(reason, changes, calculon.SpecError)
     value = (BASE | changes).get(field)
     found = told[0] if told else value if isinstance(value, str) else json.dumps(value)
