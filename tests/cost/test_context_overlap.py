@@ -150,13 +150,6 @@ def test_each_transfer_runs_beside_a_step(hop, usage):
     assert found[2] == forward
 
 
-def test_nothing_is_exposed_of_transfers_shorter_than_steps():
-    found = stats_of(**LONG)
-    assert found["cp_comm_link_time"] > 0
-    assert found["cp_comm_exposed_time"] == 0
-    assert stats_of(cp_comm="all_gather", **LONG)["cp_comm_exposed_time"] > 0
-
-
 def test_engines_that_transfers_take_slow_attention_down():
     usage, plain = 0.25, stats_of(**LONG)
     found = stats_of(system(usage), **LONG)
@@ -233,30 +226,6 @@ def test_of_gathered_documents_a_rank_has_what_is_in_its_part(percent, parts):
     ratio = gathered["time"]["forward"] / even["time"]["forward"]
     assert ratio == pytest.approx((2 * parts - 1) / parts, rel=2e-3)
     assert ring["time"]["forward"] / even["time"]["forward"] == pytest.approx(15 / 8, rel=2e-3)
-
-
-@for_each("exchange", ["p2p", "all_gather"])
-@for_each("causal", [True, False])
-def test_zigzag_is_no_slower_than_contiguous_parts(causal, exchange):
-    model = MODEL | {"causal": causal}
-    zigzag, contiguous = (
-        stats_of(model=model, cp_comm=exchange, cp_balance=one, **LONG)["total_time"]
-        for one in ("zigzag", "contiguous")
-    )
-    assert contiguous > zigzag if causal else contiguous == zigzag
-
-
-def test_stripes_have_as_much_work_as_zigzag():
-    """What differs are the kernels: under the mask, and with all queries."""
-    zigzag, striped = (operators(cp_balance=one, **LONG)[CORE] for one in ("zigzag", "striped"))
-    assert striped["flops"] == zigzag["flops"]
-    times = [one["time"]["forward"] for one in (zigzag, striped)]
-    assert max(times) < 1.05 * min(times)
-
-
-def test_heads_are_shared_evenly():
-    with pytest.raises(calculon.SpecError, match="cp_balance"):
-        stats_of(cp_comm="a2a", cp_balance="contiguous")
 
 
 # -- the twin ---------------------------------------------------------------------------------------------------------

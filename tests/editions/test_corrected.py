@@ -228,17 +228,6 @@ def test_a06_each_kind_of_block_waits_for_its_own_collective():
     assert np.ptp(_times(SC23, [5.0, 6.0])[1]) == 0
 
 
-def test_a06_a_repeated_collective_is_exposed_in_the_pass_that_repeats_it():
-    stats, layers = _estimate(**REDO, **RING, tensor_par_net=1)
-    forward, again = (
-        sum(layer[f"baseblock_{name}_time_exposed"] for layer in layers.values())
-        for name in ("fw_tp_comm", "recomm")
-    )
-    found = stats["baseblock_recomm_time_exposed"]
-    assert found == pytest.approx(again, rel=1e-13)
-    assert 0 < found < forward  # the reduced outputs are not repeated
-
-
 def test_a07_the_weight_gradient_of_a_recomputed_layer_overlaps_nothing():
     for edition in ("corrected", "sc23"):
         (_, full), (_, none) = (_estimate(edition, **RING, **SPLIT, **c) for c in (FULL, {}))
@@ -366,20 +355,6 @@ def test_a10w_a_chunk_has_the_bandwidth_that_its_own_window_asks_for():
     assert [r.item() for r in SC23.data_par_bandwidth(_window())] != pytest.approx(needed)
 
 
-def test_a10w_nothing_to_move_needs_no_bandwidth_and_no_window_any():
-    one = CORRECTED.data_par_bandwidth(_window(interleaving=1.0, chunk_blocks=1.0))
-    assert [rate.item() for rate in one] == [0, 0]
-    none = CORRECTED.data_par_bandwidth(_window(memory=2.0))
-    assert np.isnan(none).all()
-
-
-def test_l2_the_optimizer_step_is_no_window():
-    for edition in (CORRECTED, SC23):
-        more = {"slack": 1.0, "step_compute": 1.0, "collective": 4.0}
-        same = _exposed(edition, **more) == _exposed(edition, collective=4.0)
-        assert same == (edition is CORRECTED)
-
-
 def test_l2_a_transfer_on_the_same_network_takes_its_time_off_the_window():
     chunk, window = 3 * 9.0, 4 * (3 * 1.5 - 0.25)
     tail, rest = 2 * 9.0, 2 * 1.5
@@ -410,15 +385,6 @@ def test_a27_each_step_of_a_ring_pays_its_latency(sharding, steps):
     more = steps - (2 if sharding else 1)
     assert stats["dp_comm_link_time"] == pytest.approx(once + BLOCKS * more * LATENCY, rel=1e-13)
     assert once == published
-
-
-def test_a27_a_step_may_have_a_latency_of_its_own():
-    system = SYSTEM | {"ext": {"networks": [{"step_latency": 3e-6}]}}
-    once, per_step = (
-        _estimate(system=system, latency_per_step=each)[1]["MlpBlock_G"] for each in (False, True)
-    )
-    saved = once["baseblock_fw_tp_comm_time"] - per_step["baseblock_fw_tp_comm_time"]
-    assert saved == pytest.approx(SYSTEM["networks"][0]["latency"] - 2 * 3 * 3e-6, rel=1e-9)
 
 
 def test_a23_of_a_network_stated_by_its_bus_bandwidth_the_wire_is_all():
@@ -559,14 +525,6 @@ def test_a18_only_the_collectives_next_to_a_transfer_are_split(overlap):
     }[overlap]
     assert _sizes("corrected", **changes) == outer
     assert len(_sizes("sc23", **changes)) == 4
-
-
-def test_a18_without_a_pipeline_nothing_is_split():
-    for edition in ("corrected", "sc23"):
-        (ar, _), (split, _) = (
-            _estimate(edition, tensor_par_comm_type=comm) for comm in ("ar", "p2p_rs_ag")
-        )
-        assert (ar == split) == (edition == "corrected")
 
 
 def test_a37_inference_keeps_no_checkpoint():
