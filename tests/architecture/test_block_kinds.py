@@ -12,7 +12,7 @@ from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
 from calculon.architecture.segments import kinds_of_block
 from calculon.errors import SpecError
-from tests.architecture.layers_by_name import block_parameters
+from tests.architecture.parameters_by_hand import block_parameters
 
 DEEPSEEK_V3 = replace(
     inputs.model("deepseek-v3"), mtp_layers=0, router_groups=0, router_group_topk=0

@@ -19,8 +19,9 @@ from calculon.spec import catalog
 from calculon.spec.model import Model
 from tests.architecture.layers_by_name import BATCH as B
 from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import block_parameters, layers_of
-from tests.helpers import PLAIN, ROOT, document
+from tests.architecture.layers_by_name import layers_of
+from tests.architecture.parameters_by_hand import block_parameters
+from tests.helpers import ROOT, document
 
 MODULES = {
     "deepseek-v3": (1, 11_610_068_224),
@@ -48,12 +49,6 @@ MODEL = replace(DENSE, feedforward=120, num_experts=8, experts_per_token=2, expe
 SHARED = replace(MODEL, shared_feedforward=36, shared_gate=True)
 S, H, F, E, K = 20.0, 48.0, 72.0, 8.0, 2.0
 M = B * S
-EXECUTION = PLAIN | {
-    "edition": "corrected",
-    "batch_size": 4,
-    "microbatch_size": 4,
-    "attn_impl": "flash",
-}
 
 
 # -- parameters -------------------------------------------------------------------------------------------------------
@@ -222,14 +217,6 @@ def test_one_expert_is_the_dense_mlp_and_a_router():
             np.testing.assert_equal(value, getattr(dense[name], field))
     np.testing.assert_array_equal(router.weights, H)
     np.testing.assert_array_equal(router.flops[0], 2 * M * H)
-
-
-@pytest.mark.parametrize("model", [MODEL, replace(MODEL, shared_feedforward=36)])
-def test_what_a_token_keeps_in_a_block(model):
-    """``4h + (2a + 2g)d + k (h + 3 f) + 3 f_s`` elements in 16 bits, 4 bytes of each head and score, 12 of each row."""
-    stats = calculon.estimate(model, EXECUTION, "a100_80e").stats
-    elements = 4 * 48 + (2 * 4 + 2 * 2) * 10 + 2 * (48 + 3 * 72) + 3 * model.shared_feedforward
-    assert stats["block_act_bytes_per_token"] == 2 * elements + 4 * 4 + 4 * 8 + 12 * 2
 
 
 def of_experts(system, experts, rows, n=1024, k=512):

@@ -16,7 +16,8 @@ from calculon.spec.model import Model
 from tests import helpers
 from tests.architecture.layers_by_name import BATCH as B
 from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import block_parameters, counted, layers_of
+from tests.architecture.layers_by_name import layers_of
+from tests.architecture.parameters_by_hand import block_parameters, counted
 from tests.cases import for_each
 
 PLAIN = Model(

@@ -7,7 +7,7 @@ from calculon import inputs
 from calculon.architecture.attention import mean_keys
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
-from tests.architecture.layers_by_name import norm_parameters
+from tests.architecture.parameters_by_hand import norm_parameters
 
 LLAMA = inputs.model("llama3-8B")
 CAUSAL = pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])

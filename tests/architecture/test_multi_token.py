@@ -20,7 +20,8 @@ from calculon.plan.stage_layout import head_blocks, module_blocks
 from calculon.spec.model import Model
 from tests.architecture.layers_by_name import BATCH as B
 from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import block_parameters, layers_of
+from tests.architecture.layers_by_name import layers_of
+from tests.architecture.parameters_by_hand import block_parameters
 
 DEEPSEEK = replace(inputs.model("deepseek-v3"), mtp_layers=1)
 LLAMA = replace(inputs.model("llama3-8B"), mtp_layers=1)

@@ -8,7 +8,7 @@ from calculon.architecture.parameters import VOCABULARY, parameter_count
 from calculon.spec import catalog
 from calculon.spec.files import read_document
 from calculon.spec.model import Model
-from tests.architecture.layers_by_name import block_parameters, counted
+from tests.architecture.parameters_by_hand import block_parameters, counted
 
 COUNTS = {
     "gpt3-125M": 125_226_240,

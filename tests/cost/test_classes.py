@@ -194,24 +194,6 @@ def test_traffic_of_both_classes_adds_up_on_one_network_only():
     assert of_both(one, other, (near, far), count) == 5
 
 
-def test_experts_that_tensor_parallelism_splits_are_like_other_weights():
-    """One expert degree and the tensor degree, stated or not: groups and messages are those of a dense model."""
-    plain = _estimate(LARGE | {"expert_par": 1})
-    stated = _estimate(LARGE | {"expert_par": 1, "expert_tensor_par": 2})
-    assert plain.stats == stated.stats
-    assert "expert data" not in {group.kind for group in plain.groups}
-    experts = BLOCKS / 4 * EXPERTS * EXPERT / 2
-    assert plain.stats["expert_optimizer_space"] == 12 * experts / 16
-    size = plain.stats["block_weight_space"]
-    assert plain.stats["block_dp_size"] == 2 * size
-
-
-def test_dense_models_have_no_memory_of_experts():
-    dense = {k: v for k, v in LARGE.items() if k != "expert_par"} | {"tensor_par": 8, "data_par": 4}
-    stats = calculon.estimate("llama3-8B", dense, "h200_141g_sxm").stats
-    assert stats["expert_weight_space"] == stats["expert_optimizer_space"] == 0
-
-
 def test_memory_of_deepseek_v2_cut_to_four_blocks_is_what_a_run_allocates():
     """State of 37.5 GiB with one replica of experts; 45.63 GiB at the most on 8 B200 (study simumax/deepseek_v2)."""
     model = document("models", "deepseek-v2") | {"num_blocks": 4, "seq_size": 4096}

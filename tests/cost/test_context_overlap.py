@@ -157,21 +157,6 @@ def test_engines_that_transfers_take_slow_attention_down():
     assert found["cp_comm_exposed_time"] == pytest.approx(hidden, rel=1e-12)
 
 
-def test_what_attention_does_not_hide():
-    """With links a thousand times slower all but attention itself is waited for."""
-    found = operators(system(bandwidth=0.5), activation_recompute="full")
-    ring, core = found[RING], found[CORE]
-    forward = sent(ring, "forward")
-    once = forward["time"] / (PARTS - 1)
-    assert forward["time"] - core["time"]["forward"] < forward["exposed"] < forward["time"]
-    backward = sent(ring, "activation_grad")
-    assert backward["time"] == pytest.approx((2 * PARTS - 1) * once, rel=1e-9)
-    assert backward["time"] - backward["exposed"] == pytest.approx(
-        core["time"]["activation_grad"], rel=1e-9
-    )
-    assert sent(ring, "recompute") == forward | {"pass": "recompute"}
-
-
 def test_steps_are_kernels_with_parts_of_queries_and_keys():
     """By the law of the kernel: the own part under the mask, others with half of the queries or of the keys."""
     found = operators(attn_kernel="flash2", **LONG)[CORE]
@@ -203,18 +188,6 @@ def test_kernels_of_all_steps_are_launched():
 
 
 # -- who waits for whom -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("exchange", ["p2p", "all_gather"])
-def test_contiguous_parts_are_unequal(exchange):
-    """All ranks together have the same FLOP, and wait for the last one; a lead of a million tokens is nothing."""
-    even, uneven = (
-        operators(cp_comm=exchange, cp_balance=one, seq_length=2**22)[CORE]
-        for one in ("zigzag", "contiguous")
-    )
-    assert uneven["flops"] == even["flops"]
-    ratio = uneven["time"]["forward"] / even["time"]["forward"]
-    assert ratio == pytest.approx((2 * PARTS - 1) / PARTS, rel=2e-3)
 
 
 @for_each(("percent", "parts"), [(100, 8), (50, 4), (10, 1)])

@@ -177,15 +177,6 @@ def test_overlap_is_no_slower_and_hides_no_more_than_there_is(execution, way, us
     assert fill == 0 or way == WAYS["shared"]
 
 
-def test_what_a_window_hides_of_the_exchange_it_does_not_hide_of_replicas():
-    overlapped = {"data_par_overlap": True, "zero_stage": "0", "no_sync": True}
-    machine = system(bandwidth=20)
-    plain, beside = (
-        stats_of(ALONE | overlapped | way, machine) for way in ({}, {"moe_shared_overlap": True})
-    )
-    assert beside["dp_comm_exposed_time"] >= plain["dp_comm_exposed_time"]
-
-
 # -- shared experts, halves -------------------------------------------------------------------------------------------
 
 

@@ -121,24 +121,6 @@ def test_ranks_and_shards_share_the_products_of_whole_matrices(overlap):
     assert stats["block_optim_flops"] == pytest.approx(elementwise + products, rel=1e-13)
 
 
-def test_products_of_muon_run_on_the_matrix_engine_at_the_rate_of_whole_matrices():
-    stats = _stats(**BF16, optimizer="muon", **SHARDED)
-    engine = HARDWARE.matrix["bfloat16"]
-    n = HIDDEN
-    time = 0.0
-    for _, m in PRODUCTS:
-        wide, square = (engine.time(np.array(2.0 * n * n * k)).item() for k in (m, n))
-        time += 5 * (2 * wide + square) / SHARDS
-    products = _newton_schulz(*PRODUCTS) / SHARDS
-    elementwise = stats["block_optim_flops"] - products
-    vector = elementwise / HARDWARE.vector["bfloat16"].peak
-    assert stats["block_optim_flops_time"] > time
-    assert stats["block_optim_flops_time"] - time < 100 * vector
-    faster = SYSTEM | {"vector": SYSTEM["vector"] | {"bfloat16": half | {"tflops": 1e9}}}
-    found = calculon.estimate(MODEL, BASE | BF16 | SHARDED | {"optimizer": "muon"}, faster).stats
-    assert found["block_optim_flops_time"] == pytest.approx(time, rel=1e-6)
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_ends_leave_muon_to_adam_and_adafactor_factors_their_tables(tied):
     """The vocabulary's table is a matrix of V x h, twice unless it is tied."""
@@ -155,17 +137,6 @@ def test_ends_leave_muon_to_adam_and_adafactor_factors_their_tables(tied):
     assert space(optimizer="adam") == 12 * (tables * words * HIDDEN + norm)
     factored = tables * (4 * words * HIDDEN + 4 * (words + HIDDEN)) + 8 * norm
     assert space(optimizer="adafactor") == factored
-
-
-@for_each("impl", ["fused", "foreach"])
-@for_each("extra", [{"grad_clip": True}, {"main_grad": True}])
-def test_another_pass_over_the_gradients_is_never_faster(impl, extra):
-    """Though one large access may be faster than two small ones: each pass has the rate of its own size."""
-    for count in (1, 8, 64):
-        of = {"num_procs": count, "data_par": count, "batch_size": 8 * count}
-        of |= {"optimizer_sharding": count > 1, "grad_dtype": "bfloat16", "optimizer_impl": impl}
-        plain, more = (_stats(**SMALL | of, **one) for one in ({}, extra))
-        assert more["optim_step_time"] >= plain["optim_step_time"]
 
 
 # -- gradients of a stated type --------------------------------------------------------------------------------
@@ -211,19 +182,3 @@ def test_ends_read_their_sums_too(stages):
         time = time + HARDWARE.mem1.time(np.array(table))
     more = (found - plain) - (alone - without)
     assert more == pytest.approx((BASE["batch_size"] - 1) * time, rel=1e-6)
-
-
-def test_a_stated_type_of_4_bytes_costs_the_reading_only():
-    found, plain = (_stats(**FP32, grad_dtype=kind) for kind in ("float32", "auto"))
-    changed = {name for name in plain if found[name] != plain[name]}
-    assert found["bw_time"] > plain["bw_time"]
-    assert not {name for name in changed if name.endswith("_space")}
-    assert "optim_step_time" not in changed
-
-
-def test_what_an_offloaded_optimizer_moves_follows_state_and_gradients():
-    changes = SMALL | {"main_grad": True, "optimizer": "lion", "optimizer_offload": True}
-    stats, parameters = _stats(**changes), _parameters(**SMALL)
-    moved = np.array((2 + 4 + 4 + 4) * parameters)  # gradient, copy, master, moment
-    expected = BLOCKS * HARDWARE.mem2.time(moved)
-    assert stats["bw_offload_exposed_time"] == pytest.approx(expected, rel=1e-12)

@@ -87,11 +87,6 @@ def test_a_reducing_overlapped_collective_also_adds():
     assert reduce["edgeblock_fw_tp_comm_time"] == pytest.approx(expected, rel=1e-12)
 
 
-def test_without_tensor_parallelism_there_is_no_traffic():
-    stats = calculon.estimate(MODEL, RAW | {"num_procs": 1, "tensor_par": 1}, "a100_80e").stats
-    assert {stats[name] for name in stats if "_tp_" in name or name.startswith("tp_")} == {0.0}
-
-
 def _beside_free_networks(overlap, comm_type="rs_ag", edition="corrected"):
     """Return layers on a machine whose collectives take neither time nor processors."""
     free = document("systems", "a100_80e")

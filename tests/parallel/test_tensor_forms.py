@@ -1,23 +1,16 @@
 """Forms of tensor parallelism and of products that only the corrected edition has."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED
 from calculon.inspect.layer_list import breakdown
 from tests.cases import for_each
-from tests.draws import draws
-from tests.helpers import LLAMA_X64, document
+from tests.helpers import LLAMA_X64
 
 SYSTEM = inputs.system("a100_80g_sxm")
-CURVES = inputs.system(document("systems", "a100_80g_sxm") | {"ext": {}})
-"""The same without laws of kernels: rates by size, which fall in steps."""
 
 H, SEQ, MICRO, RANKS = 1024, 256, 2, 4
 MODEL = calculon.Model(
@@ -189,60 +182,3 @@ def test_multiplying_and_summing_has_the_flops_of_the_product_and_its_single_pro
     assert within["hfu"] == 0
     more = within["block_act_working_space"] - without["block_act_working_space"]
     assert more == 2 * TOKENS * H * H * BETA
-
-
-executions = st.fixed_dictionaries(
-    {
-        "tensor_par": st.sampled_from((2, 4, 8)),
-        "microbatch_size": st.sampled_from((1, 4)),
-        "activation_recompute": st.sampled_from(("none", "attn_only", "full")),
-        "fusion": st.sampled_from(("published", "none", "compile", "max")),
-        "attn_impl": st.sampled_from(("eager", "flash")),
-    }
-).map(
-    lambda changes: (
-        EXECUTION
-        | changes
-        | {"num_procs": changes["tensor_par"], "batch_size": 2 * changes["microbatch_size"]}
-    )
-)
-models = st.sampled_from(
-    (
-        MODEL,
-        MLP,
-        MODEL.only("attention"),
-        dataclasses.replace(MODEL, feedforward=H).only("linear"),
-        dataclasses.replace(MODEL, parallel_attention=True, norms=1, kv_heads=4),
-        dataclasses.replace(MODEL, activation="swiglu", vocab=1000),
-    )
-)
-
-
-@settings(max_examples=draws(6))
-@given(execution=executions, model=models, system=st.sampled_from((SYSTEM, CURVES)))
-def test_one_rank_has_the_plain_model_whatever_the_form(execution, model, system):
-    alone = execution | {"num_procs": 1, "tensor_par": 1}
-    plain = calculon.estimate(model, alone, system).stats
-    for changes in ({"tp_impl": "allgather"}, {"bias_after_reduce": True}):
-        if "bias_after_reduce" in changes and not model.biased_output:
-            continue
-        assert calculon.estimate(model, alone | changes, system).stats == plain
-
-
-@settings(max_examples=draws(6))
-@given(
-    execution=executions,
-    model=models,
-    system=st.sampled_from((SYSTEM, CURVES)),
-    comm=st.sampled_from(("ar", "rs_ag")),
-)
-def test_hiding_is_never_slower_and_hides_no_more_than_there_is(execution, model, system, comm):
-    execution = execution | {"tensor_par_comm_type": "ar" if model.part == "linear" else comm}
-    plain, behind = (
-        calculon.estimate(model, execution | {"tp_async": one}, system).stats
-        for one in (False, True)
-    )
-    assert behind["total_time"] <= plain["total_time"]  # equal where passes wait for the host
-    saved = plain["tp_comm_exposed_time"] - behind["tp_comm_exposed_time"]
-    assert 0 < saved <= plain["bw_time"] + plain["recompute_time"]
-    assert behind["tp_comm_link_time"] == plain["tp_comm_link_time"]
