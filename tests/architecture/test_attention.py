@@ -7,9 +7,7 @@ import pytest
 
 from calculon.architecture.attention import attention_layers, mean_keys
 from calculon.spec.model import Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of
+from tests.architecture.layers_by_name import B, T, layers_of
 
 MODEL = Model(
     hidden=48, feedforward=120, seq_size=20, attn_heads=8, attn_size=10, num_blocks=6, kv_heads=2

@@ -1,16 +1,10 @@
-import itertools
-
 import numpy as np
 import pytest
 
 from calculon.editions import SC23
-from calculon.spec.model import Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.helpers import block_choice
 
-MODEL = Model(hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3)
 S, H, F, A, D = 20.0, 48.0, 120.0, 4.0, 10.0
 M = B * S
 
@@ -31,7 +25,7 @@ MLP = {
 
 
 def _block(**changes):
-    return layers_of(MODEL, edition=SC23, **changes)
+    return layers_of(SMALL, edition=SC23, **changes)
 
 
 def _flagged(flag, **changes):
@@ -123,21 +117,3 @@ def test_full_recompute_repeats_every_layer_and_every_collective(overlap):
     alone = {name for name in communicates if not block[name].collective.overlapped}
     assert _flagged("recommunicate", **changes) == communicates
     assert _flagged("recompute", **changes) == set(block) - alone
-
-
-def test_what_shares_a_buffer_is_never_stored_twice():
-    for recompute, redo in [
-        *itertools.product(("none", "attn_only"), (False, True)),
-        ("full", False),
-    ]:
-        for overlap, comm in itertools.product(("none", "ring"), ("ar", "rs_ag")):
-            changes = {
-                "activation_recompute": recompute,
-                "seq_par_ag_redo": redo,
-                "tensor_par_overlap": overlap,
-                "tensor_par_comm_type": comm,
-            }
-            block = _block(**changes)
-            shared = {name for name, layer in block.items() if layer.flags.shares_activation}
-            assert shared, (recompute, redo)
-            assert shared <= _flagged("drops_activation", **changes), (recompute, redo)

@@ -151,28 +151,6 @@ def test_a_ring_has_two_buffers_and_sums_in_four_bytes():
     assert ring.flags.drops_activation == "always"
 
 
-RUN = PLAIN | {
-    "edition": "corrected",
-    "num_procs": 16,
-    "tensor_par": 2,
-    "pipeline_par": 2,
-    "context_par": 2,
-    "data_par": 2,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
-    "batch_size": 16,
-    "tensor_par_comm_type": "rs_ag",
-    "attn_impl": "flash",
-    "cp_comm": "all_gather",
-}
-
-
-def test_a_stage_sends_its_part_of_the_residual_stream():
-    """By ``b s h / (c t)`` elements."""
-    found = calculon.estimate(MODEL, RUN, "a100_80g").stats
-    assert found["block_fw_pp_size"] == 1 * S * H * BETA / (2 * 2)
-
-
 def test_pages_count_replicas_of_experts_over_parts_of_sequences():
-    run = RUN | {"expert_par": 2, "expert_tensor_par": 1}
-    assert expert_replicas(run) == 2 * 2 * 2 // 2
+    parts = {"tensor_par": 2, "context_par": 2, "data_par": 2}
+    assert expert_replicas(PLAIN | parts | {"expert_par": 2, "expert_tensor_par": 1}) == 8 // 2

@@ -280,21 +280,6 @@ def test_fewer_groups_of_a_token_are_fewer_bytes_between_nodes():
     np.testing.assert_array_equal(*same)  # a row goes to each expert whatever the node
 
 
-def test_a_library_states_its_rates_and_the_engines_that_it_takes():
-    rates = {"nvlink_efficiency": 0.5, "nic_efficiency": 0.25, "multiprocessors": 132}
-    found = []
-    for taken in (0, 33):
-        ext = LARGE["ext"] | {"ep_library": rates | {"num_sms": taken}}
-        row = SPREAD | WHOLE | {"expert_par": 8, "moe_dispatcher": "deepep"}
-        row |= {"ep_overlap": "two_batch"}
-        found.append(calculon.estimate(FINE, row, LARGE | {"ext": ext}).stats)
-    free, busy = found
-    assert free["ep_comm_link_time"] == busy["ep_comm_link_time"]
-    assert free["ep_comm_exposed_time"] < busy["ep_comm_exposed_time"]
-    own = _stats(FINE, **WHOLE, expert_par=8, moe_dispatcher="deepep")
-    assert own["ep_comm_link_time"] < free["ep_comm_link_time"]
-
-
 def test_a_torus_has_no_ports_for_a_library():
     ext = {"networks": [{"torus": {"sides": [4, 4, 4]}}]}
     system = LARGE | {"ext": ext}

@@ -7,14 +7,9 @@ import pytest
 
 from calculon.architecture.embedding_and_head import embedding_layers, head_layers
 from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
-from calculon.spec.model import Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 
-MODEL = Model(
-    hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3, vocab=1001
-)
+MODEL = replace(SMALL, vocab=1001)
 S, H = 20.0, 48.0
 M = B * S
 COLUMNS = np.array([1001.0, 501.0, 251.0])  # filled up to equal shares

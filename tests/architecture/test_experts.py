@@ -16,10 +16,7 @@ from calculon.errors import SpecError
 from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import Shapes, Types
 from calculon.spec import catalog
-from calculon.spec.model import Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters
 from tests.helpers import ROOT, document
 
@@ -33,18 +30,8 @@ MODULES = {
 HUB = {"glm-4.5": 358.3, "glm-4.5-air": 110.5, "deepseek-v3": 684.5}
 """Parameters of the weights on Hugging Face in 10^9: modules with copies of embedding and head."""
 
-DENSE = Model(
-    hidden=48,
-    feedforward=72,
-    seq_size=20,
-    attn_heads=4,
-    attn_size=10,
-    num_blocks=3,
-    kv_heads=2,
-    activation="swiglu",
-    norm="rmsnorm",
-    dropout=False,
-)
+DENSE = replace(SMALL, feedforward=72, kv_heads=2, activation="swiglu", norm="rmsnorm")
+DENSE = replace(DENSE, dropout=False)
 MODEL = replace(DENSE, feedforward=120, num_experts=8, experts_per_token=2, expert_feedforward=72)
 SHARED = replace(MODEL, shared_feedforward=36, shared_gate=True)
 S, H, F, E, K = 20.0, 48.0, 72.0, 8.0, 2.0

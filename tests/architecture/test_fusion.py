@@ -133,14 +133,6 @@ def test_bytes_per_logit_of_the_loss(policy, expected):
     )
 
 
-def test_a_loss_that_is_asked_for_moves_its_own():
-    for policy in ["published", *POLICIES]:
-        for impl in ["megatron", "fused"]:
-            moved = {"megatron": (6 + 32, 8 + 6), "fused": (4, 4)}[impl]
-            layer = _layers(MODEL, policy, head_layers, ce_impl=impl)["Head_Loss"]
-            assert _moved(layer) == tuple(each * T * V for each in moved), (policy, impl)
-
-
 @pytest.mark.parametrize("policy", ["published", *POLICIES])
 @pytest.mark.parametrize(("model", "inputs"), [(MODEL, 1), (GATED, 2)], ids=["plain", "gated"])
 def test_a_fused_activation_is_computed_again(policy, model, inputs):

@@ -16,9 +16,7 @@ from calculon.cost.shares import stored_activations
 from calculon.editions import CORRECTED
 from calculon.errors import SpecError
 from calculon.spec.model import LATENT_WIDTHS, Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import shape_of
+from tests.architecture.layers_by_name import B, T, shape_of
 from tests.helpers import PLAIN, block_choice
 
 DEEPSEEK = Model(

@@ -14,9 +14,7 @@ from calculon.architecture.parameters import module_count, parameter_count
 from calculon.errors import SpecError
 from calculon.spec.model import Model
 from tests import helpers
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of
+from tests.architecture.layers_by_name import B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters, counted
 from tests.cases import for_each
 

@@ -17,10 +17,7 @@ from calculon.architecture.segments import (
 )
 from calculon.errors import SpecError
 from calculon.plan.stage_layout import head_blocks, module_blocks
-from calculon.spec.model import Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters
 
 DEEPSEEK = replace(inputs.model("deepseek-v3"), mtp_layers=1)
@@ -90,11 +87,8 @@ def test_a_layout_that_balances_stages_counts_head_and_block_of_each_module():
         assert module_blocks(model) == pytest.approx(modules * (1 + 2 * H**2 / block))
 
 
-SMALL = Model(
-    hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3, vocab=1001
-)
-SMALL = replace(SMALL, norm="rmsnorm", mtp_layers=1)
-TOKENS = B * SMALL.seq_size
+MODEL = replace(SMALL, vocab=1001, norm="rmsnorm", mtp_layers=1)
+TOKENS = B * MODEL.seq_size
 
 
 @pytest.mark.parametrize(
@@ -102,7 +96,7 @@ TOKENS = B * SMALL.seq_size
     [("ar", (None, "all_reduce"), None), ("rs_ag", ("all_gather", "reduce_scatter"), "all_gather")],
 )
 def test_layers_that_join_hidden_states_and_embeddings(comm_type, gathered, back):
-    h, layers = SMALL.hidden, layers_of(SMALL, joining_layers, tensor_par_comm_type=comm_type)
+    h, layers = MODEL.hidden, layers_of(MODEL, joining_layers, tensor_par_comm_type=comm_type)
     assert [*layers] == [
         "Mtp_Fork",
         "Mtp_Hidden_RMSNorm",

@@ -12,24 +12,11 @@ from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
 from calculon.architecture.parameters import module_count, parameter_count
 from calculon.editions import CORRECTED
 from calculon.spec import catalog
-from calculon.spec.model import Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of, shape_of
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of, shape_of
 from tests.draws import some
 from tests.helpers import PLAIN, block_choice
 
-MODEL = Model(
-    hidden=48,
-    feedforward=120,
-    seq_size=20,
-    attn_heads=4,
-    attn_size=10,
-    num_blocks=3,
-    kv_heads=2,
-    norms=1,
-    parallel_attention=True,
-)
+MODEL = replace(SMALL, kv_heads=2, norms=1, parallel_attention=True)
 S, H, F, A, D = 20.0, 48.0, 120.0, 4.0, 10.0
 M, GROUPS = B * S, np.array([2.0, 1.0, 1.0])
 CORE = ["Multihead_Key_Query", "Multihead_SoftMax", "Multihead_DropOut", "Multihead_Attn"]

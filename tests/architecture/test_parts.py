@@ -10,24 +10,10 @@ from calculon import inputs
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
-from calculon.spec.model import Model
-from tests.architecture.layers_by_name import BATCH as B
-from tests.architecture.layers_by_name import TENSOR as T
-from tests.architecture.layers_by_name import layers_of
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.helpers import LLAMA_X64
 
-MODEL = Model(
-    hidden=48,
-    feedforward=120,
-    seq_size=20,
-    attn_heads=4,
-    attn_size=10,
-    num_blocks=3,
-    activation="swiglu",
-    norm="rmsnorm",
-    mlp_bias=True,
-    out_bias=True,
-)
+MODEL = replace(SMALL, activation="swiglu", norm="rmsnorm", mlp_bias=True, out_bias=True)
 LINEAR = replace(MODEL, feedforward=48, activation="gelu", part="linear")
 RESIDUAL = ("Fork", "RMSNorm", "DropOut", "Residual")
 EXECUTION = LLAMA_X64 | {
@@ -81,22 +67,6 @@ def test_a_linear_layer_gathers_its_output_and_reduces_the_gradient_of_its_input
     assert stats["baseblock_fw_tp_size"] == message  # gathered
     assert stats["baseblock_bw_tp_size"] == message  # all-reduced
     assert stats["baseblock_fw_tp_time"] < stats["baseblock_agrad_tp_time"]
-
-
-def test_what_a_part_leaves_out_does_not_count():
-    execution = EXECUTION | {"num_procs": 4, "pipeline_par": 1}
-    odd = replace(
-        MODEL.only("mlp"), attn_heads=7, attn_size=3, kv_heads=7, norms=4, parallel_attention=False
-    )
-    found, plain = (
-        calculon.estimate(model, execution, "a100_80g_sxm").stats
-        for model in (odd, MODEL.only("mlp"))
-    )
-    assert found == plain
-    narrow = replace(MODEL.only("attention"), feedforward=7)
-    assert calculon.estimate(narrow, execution, "a100_80g_sxm").stats["parameters"] > 0
-    with pytest.raises(SpecError, match="attn_heads=7"):
-        calculon.estimate(replace(odd, part="block"), execution, "a100_80g_sxm")
 
 
 @pytest.mark.parametrize(

@@ -144,26 +144,6 @@ def test_ranks_of_a_replica_have_every_weight_once(experts, width, tensor):
     assert shared + held * experts * width == stats["parameters"]
 
 
-def test_weights_of_fsdp_are_in_shards_of_each_class():
-    """4-byte masters over dp_shard replicas, experts over dp_shard t / (e u) ranks (torchtitan, parallel_dims)."""
-    shards = {
-        "zero_stage": "fsdp",
-        "dp_shard": 8,
-        "mesh_order": "tp-dp-pp",
-        "grad_comm_dtype": "same",
-    }
-    stats = _estimate(LARGE | shards).stats
-    experts = BLOCKS / 4 * EXPERTS * EXPERT / 8
-    assert stats["expert_weight_space"] == 4 * experts / (8 * 2 / 8)
-    whole = _estimate(LARGE).stats["weight_space"] / 2 - experts
-    expected = 4 * (whole / 8 + experts / 2)
-    assert stats["weight_space"] == pytest.approx(expected, rel=1e-12)
-    # a unit is gathered whole: the weights of both classes, as many as a block has on a rank, two at a time
-    block = stats["block_weight_space"]
-    assert block == 2 * (EXPERTS * EXPERT / 8 + block / 2 - EXPERTS * EXPERT / 8)
-    assert stats["gathered_space"] >= 2 * block
-
-
 def test_bytes_of_experts_pass_between_their_replicas():
     """Gradients of 4 bytes are reduced and scattered, weights of 2 gathered: (n - 1) / n of each in a ring."""
     found = _estimate(LARGE)

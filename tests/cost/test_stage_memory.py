@@ -79,13 +79,6 @@ def test_inference_holds_weights_and_the_activations_in_work():
     assert s["proc_mem_tier1_cap_req"] == s["weight_space"] + s["act_space"]
 
 
-def test_two_blocks_stay_of_what_is_offloaded():
-    s = _stats(activation_recompute="full")
-    assert s["weight_space_with_offload"] == 2 * s["block_weight_space"]
-    assert s["optimizer_space_with_offload"] == 2 * s["block_optimizer_space"]
-    assert s["act_checkpoint_size_with_offload"] == 2 * s["block_act_checkpoint_size"]
-
-
 # -- what others than the model take -----------------------------------------------------------------------------------
 
 USE = {

@@ -59,6 +59,8 @@ def test_every_correction_is_in_the_fidelity_table_and_has_a_test():
     tags = {tag for tag in tested if re.fullmatch(r"[AL]\d+w?", tag)}
     assert tags >= named - {"A36"}  # which is as published
     assert tags <= set(re.findall(r"\b[AL]\d+w?\b", table))
+    oddities = {int(tag) for tag in re.findall(r"\| ?O(\d+) \|", table)}
+    assert oddities >= set(range(1, 26)) - {9}
 
 
 # -- work and space of a block ----------------------------------------------------------------------------------------
@@ -587,3 +589,30 @@ def test_a49_each_tile_of_an_overlapped_product_reads_all_weights():
     name = "MlpBlock_Mlp2_RS"
     more = tiled[name]["fw_mem_accessed"] - whole[name]["fw_mem_accessed"]
     assert more == (TILES - 1) * whole[name]["weight"]
+
+
+# -- as published ----------------------------------------------------------------------------------------------------
+
+
+def test_an_overlapped_linear_waits_for_communication_that_is_longer_than_arithmetic():
+    slowed, link = 1.0 / 0.8, 5.0
+    processing, exposed = _times(SC23, [link, link])
+    assert processing == pytest.approx(1.25 / 4 + 3 * (slowed + 0.25) / 4)
+    assert exposed == pytest.approx([3 * (link / 4 - slowed / 4)] * 2)
+
+
+def test_an_overlapped_linear_is_slowed_while_its_communication_lasts():
+    processing, exposed = _times(SC23, [0.5, 0.5])
+    assert processing == pytest.approx(1.25 + 3 * 0.5 / 4 * 0.2)
+    assert exposed.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_o5_without_communication_of_a_base_block_both_kinds_are_ordinary(pipelined):
+    processing, exposed = _times(SC23, [0.0, 3.0], pipelined=pipelined)
+    assert (processing, exposed.tolist()) == (1.25, [0, 0])
+
+
+def test_o25_offload_traffic_is_a_maximum_forward_and_a_sum_backward():
+    weights, activations, optimizer = (np.array([v]) for v in (3.0, 5.0, 7.0))
+    assert SC23.offload_bytes(weights, activations, optimizer) == (5.0, 15.0)

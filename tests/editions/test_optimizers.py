@@ -162,23 +162,3 @@ def test_microbatches_after_the_first_read_the_sums_so_far(changes, size, parts)
     assert found["bw_time"] - plain["bw_time"] == pytest.approx(more, rel=1e-9)
     for name in ("fw_time", "dp_comm_link_time", "bubble_time", "recompute_time"):
         assert found[name] == plain[name]
-
-
-@pytest.mark.parametrize("stages", [1, 2])
-def test_ends_read_their_sums_too(stages):
-    """Of several stages the slower end counts: the head."""
-    words = 51200
-    changes = BF16 | {"num_procs": stages, "pipeline_par": stages, "grad_buffer": "full"}
-    changes |= {"pipeline_interleaving": 1}
-    model = MODEL | {"vocab": words}
-    found, plain, alone = (
-        _stats(m, **changes, grad_dtype=kind)["bw_time"]
-        for m, kind in ((model, "float32"), (model, "auto"), (MODEL, "float32"))
-    )
-    without = _stats(**changes)["bw_time"]
-    table, norm = 4.0 * words * HIDDEN, 4.0 * 2 * HIDDEN
-    time = HARDWARE.mem1.time(np.array(table + norm))
-    if stages == 1:
-        time = time + HARDWARE.mem1.time(np.array(table))
-    more = (found - plain) - (alone - without)
-    assert more == pytest.approx((BASE["batch_size"] - 1) * time, rel=1e-6)

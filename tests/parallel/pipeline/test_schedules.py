@@ -252,16 +252,6 @@ def test_transfers_beside_the_passes_are_hidden_by_chunks_but_for_one_trip(chunk
     assert late == batch_time("1f1b", passes, 16, chunks) + 2 * (4 * chunks - 1) * 0.25
 
 
-def test_transfers_beside_the_passes_of_one_chunk_delay_nearly_every_microbatch():
-    """Of 1F1B: a stage waits for the answer to its transfer, as it has no other work that is due."""
-    late = end(executed("1f1b", alike(4, 1, 2), 16, delay=0.25))
-    assert late - 16 * 3 - 3 * 3 > 0.8 * 2 * 16 * 0.25
-    for schedule in ("gpipe", "forward"):
-        passes, ways = alike(4, 1, 2), 1 if schedule == "forward" else 2
-        late = end(executed(schedule, passes, 16, delay=0.25))
-        assert late == batch_time(schedule, passes, 16) + ways * 3 * 0.25
-
-
 # -- chunks that differ ---------------------------------------------------------------------------
 
 
