@@ -259,17 +259,6 @@ def _exchanged(model=FINE, system=MACHINE, **changes):
     return np.array([stats[name] for name in EXCHANGED])
 
 
-def test_ranks_with_one_expert_each_get_as_many_bytes_of_tokens_as_of_rows():
-    model = MIXTRAL | {"experts_per_token": 1}
-    rows, copies = (
-        _exchanged(model, expert_par=8, moe_dispatcher=name) for name in ("alltoall", "deepep")
-    )
-    hidden, counts = 2 * model["hidden"], 8 * 8 * 8
-    tokens = 4 * model["seq_size"] / 2  # of a rank, of whose rows as many go to each other rank
-    sent = 4 * tokens * (hidden + MARK) + counts
-    assert copies[1] / rows[1] == pytest.approx(4 * tokens * (hidden + ENTRY) / sent, rel=1e-12)
-
-
 def test_fewer_groups_of_a_token_are_fewer_bytes_between_nodes():
     free, limited = (
         _exchanged(FINE | groups, expert_par=32, moe_dispatcher="deepep") for groups in ({}, GROUPS)

@@ -50,13 +50,6 @@ def test_the_vocabulary_is_split_in_equal_shares():
         np.testing.assert_array_equal(pass_, 2 * M * H * COLUMNS)
 
 
-def test_a_head_may_have_a_bias():
-    plain, biased = (
-        _ends(head_layers, replace(MODEL, head_bias=each))["Head_Logits"] for each in (False, True)
-    )
-    np.testing.assert_array_equal(biased.weights - plain.weights, COLUMNS)
-
-
 @comm_types
 def test_only_sequence_parallelism_splits_what_is_between_ends_and_blocks(comm_type):
     model = replace(MODEL, positions=9, embedding_norm=True)

@@ -137,9 +137,7 @@ def test_ranks_of_a_replica_have_every_weight_once(experts, width, tensor):
     held = stats["expert_weight_space"] / 2
     assert held * experts * width == BLOCKS * EXPERTS * EXPERT
     others = stats["weight_space"] / 2 - held
-    copied = (
-        BLOCKS * (2 * HIDDEN + HIDDEN * EXPERTS) + HIDDEN
-    )  # norms and routers, on every tensor rank
+    copied = BLOCKS * (2 * HIDDEN + HIDDEN * EXPERTS) + HIDDEN  # norms, routers: on every rank
     shared = (others - copied) * tensor + copied
     assert shared + held * experts * width == stats["parameters"]
 

@@ -106,11 +106,3 @@ def test_the_logits_of_all_heads_are_there_at_once():
 def test_inference_leaves_modules_out(changes):
     asked = {"training": False, **changes}
     assert _stats(2, **asked) == _stats(0, **asked)
-
-
-def test_a_table_has_training_with_modules_beside_inference_without():
-    rows = [RAW | {"training": training} for training in (True, False, True)]
-    table = calculon.evaluate(MODEL | {"mtp_layers": 1}, SYSTEM, rows)
-    times = table["total_time"]
-    assert times[1] == _stats(0, training=False)["total_time"]
-    assert times[0] == times[2] == _stats(1)["total_time"]

@@ -4,9 +4,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.cost.block_tables import block_tables
-from calculon.editions import CORRECTED
-from calculon.plan.plan import Plan
 from calculon.plan.stage_layout import chunks_of_stage
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
@@ -65,20 +62,6 @@ def test_selective_recomputation_by_operator_repeats_every_other_product():
     executed = products * 8 * SYSTEM.matrix["bfloat16"].peak
     assert executed == pytest.approx(32 * 8 * repeated, rel=1e-9)
     assert stats({"recompute_modules": "mlp"})["block_re_flops"] >= 2 * TOKENS * 3 * HIDDEN * INNER
-
-
-def test_8_bit_copies_of_weights_are_made_again_rather_than_kept():
-    """Of query, key, value, output, gate, up and down, one byte each, once for all microbatches in flight."""
-    copies = HIDDEN * (2 * HIDDEN + 2 * KEYS + 3 * INNER)
-
-    def held(modules):
-        """Return the bytes that a block of a plan holds."""
-        named = ALONE | {"matmul_dtype": "float8", "recompute_modules": modules}
-        plan = Plan.from_records([named])
-        return float(block_tables(MODEL, SYSTEM, plan, CORRECTED).block.weight_copies[0])
-
-    assert held("none") == copies
-    assert held("ops") == 0
 
 
 def test_split_sequences_keep_the_reduction_and_gather_again():
@@ -183,11 +166,6 @@ def test_gradients_are_reduced_once_for_a_group_of_microbatches():
     assert group["dp_comm_link_time"] - once["dp_comm_link_time"] == pytest.approx(reduction)
     assert group["comm_buffer_space"] == 2 * 2 * 4 * every["block_weight_space"] / 2
     assert group["weight_grad_space"] == every["weight_grad_space"]
-
-
-def test_whole_gradients_may_be_stated_of_forms_that_leave_them_whole():
-    stated, unstated = (stats({"grad_buffer": x}) for x in ("full", "sharded"))
-    assert stated == unstated
 
 
 # -- layouts ----------------------------------------------------------------------------------------------------------

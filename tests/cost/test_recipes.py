@@ -80,9 +80,8 @@ def test_weights_that_are_gathered_narrow_are_kept_so(name, sent):
         ],
     )
     less = gathered["gathered_space"][0] - gathered["gathered_space"][1]
-    one = (
-        0 if sent == 2 else sent
-    )  # what is gathered is one of the copies: of a block beside the one at work
+    # What is gathered is one of the copies: of a block beside the one at work.
+    one = 0 if sent == 2 else sent
     assert less == pytest.approx((2 * (2 - sent) + one) * WEIGHTS / 4, rel=1e-3, abs=1)
 
 

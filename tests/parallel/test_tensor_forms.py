@@ -103,15 +103,6 @@ def test_gathered_inputs_are_saved_whole_and_the_arithmetic_stays():
     assert megatron["MlpBlock_Mlp2"]["weight"] == BETA * (weights + H)
 
 
-def test_heads_stay_split_where_outputs_are_gathered():
-    naive = _layers(MODEL.only("attention"), tp_impl="allgather")
-    width = MODEL.attn_heads * MODEL.attn_size
-    assert naive["AttnBlock_MLP_Gather"]["baseblock_fw_tp_comm_size"] == TOKENS * width * BETA
-    assert naive["AttnBlock_Gather"]["baseblock_bw_tp_comm_size"] == TOKENS * H * BETA
-    plain = _layers(MODEL.only("attention"))
-    assert naive["AttnBlock_Flash"] == plain["AttnBlock_Flash"]
-
-
 def _added(traffic, work):
     """Time that traffic adds to the work beside it, of which it takes a share of the engines."""
     return max(traffic - work, SYSTEM.networks[0].processor_usage * traffic)
@@ -155,12 +146,6 @@ def test_a_late_bias_is_a_pass_over_the_reduced_output(comm, residual):
     assert added["weight"] == added["agrad_mem_accessed"] == added["wgrad_mem_accessed"] == 0
     per_block = _stats(bias_after_reduce=True)["block_fw_mem_accessed"]
     assert per_block - _stats()["block_fw_mem_accessed"] == 2 * TOKENS * H * BETA
-
-
-def test_fusion_joins_a_late_bias_to_the_residual_sum_where_there_is_one():
-    changes = {"bias_after_reduce": True, "fusion": "compile"}
-    for model, moved in ((MODEL, 0), (MLP, 2 * TOKENS * H * BETA)):
-        assert _layers(model, **changes)["MlpBlock_BiasAdd"]["fw_mem_accessed"] == moved
 
 
 def test_multiplying_and_summing_has_the_flops_of_the_product_and_its_single_products_in_memory():

@@ -21,13 +21,11 @@ def parameters(model: Model) -> int:
         return model.num_blocks * block + (51200 + model.seq_size) * h
     blocks = sum(block_parameters(kind) for kind in model.kinds())
     norm = norm_parameters(model)
-    embedding_head = 0
-    if model.vocab:
-        embedding_head = (model.vocab + model.positions) * h + norm * model.embedding_norm
-        embedding_head += (
-            norm + (0 if model.tied else model.vocab * h) + model.vocab * model.head_bias
-        )
-    return blocks + embedding_head
+    if not model.vocab:
+        return blocks
+    embedding = (model.vocab + model.positions) * h + norm * model.embedding_norm
+    head = norm + (0 if model.tied else model.vocab * h) + model.vocab * model.head_bias
+    return blocks + embedding + head
 
 
 def norm_parameters(model: Model) -> int:
@@ -127,12 +125,10 @@ def figures(batch: Batch) -> dict[str, float]:
     seen = flops_per_token(model, model.mean_keys(run.document), training=ex.training)
     executed: float = model.num_blocks * block.matrix_flops
     of_embedding_head, modules = (0.0, 0.0), 0.0
-    if batch.embedding_head is not None:
-        executed += (
-            batch.embedding_head.embedding.matrix_flops + batch.embedding_head.head.matrix_flops
-        )
-        of_embedding_head = batch.embedding_head.whole
-        modules = batch.embedding_head.module_time
+    ends = batch.embedding_head
+    if ends is not None:
+        executed += ends.embedding.matrix_flops + ends.head.matrix_flops
+        of_embedding_head, modules = ends.whole, ends.module_time
     executed *= run.microbatches / run.ranks
     return {
         "parameters": parameters(model),

@@ -300,9 +300,8 @@ class Layer:
             return None
         if stage == "wgrad":
             return self.collective("fw", kind) if self.flags.recomm else None
-        if (
-            self.side == "spread"
-        ):  # of what is gathered each rank takes its tokens, if it has its own
+        # Of what is gathered each rank takes its tokens, if it has its own.
+        if self.side == "spread":
             return "all_gather" if stage == "fw" or self.run.sequence_par else None
         if self.side in ("total", "collect", "join"):
             forward = "all_reduce" if self.side == "total" else "all_gather"

@@ -1,8 +1,7 @@
 """Executions that break each rule on forms of data parallelism and on meshes; changes to a valid one."""
 
-_SPLIT = {"edition": "corrected", "optimizer_sharding": True}
-
-
+_EDITION = {"edition": "corrected"}
+_SPLIT = _EDITION | {"optimizer_sharding": True}
 _SPREAD = {"tensor_par_comm_type": "rs_ag", "expert_tensor_par": 2}
 
 
@@ -42,20 +41,11 @@ MALFORMED = {
     ),
     "grad_buffer_auto": (_of("2", grad_buffer="full"), "grad_buffer: sharded, since"),
     "latency_once": (
-        {
-            "edition": "corrected",
-            "coll_algo": "auto",
-            "latency_per_step": True,
-        },
+        _EDITION | {"coll_algo": "auto", "latency_per_step": True},
         "latency_per_step: false with coll_algo: auto",
     ),
     "zero_stage_data_par": (
-        {
-            "edition": "corrected",
-            "zero_stage": 2,
-            "num_procs": 8,
-            "data_par": 1,
-        },
+        _EDITION | {"zero_stage": 2, "num_procs": 8, "data_par": 1},
         "zero_stage: auto or 0, since data_par is 1",
     ),
     "dp_shard_split": (_of("3", dp_shard=3), "dp_shard: a divisor of data_par=2"),
@@ -81,22 +71,14 @@ MALFORMED = {
 
 INFEASIBLE = {
     "mesh_size": (
-        {
-            "edition": "corrected",
-            "mesh_order": "tp-dp-pp",
-            "num_procs": 131072,
-            "data_par": 16384,
-        }
+        _EDITION
+        | {"mesh_order": "tp-dp-pp", "num_procs": 131072, "data_par": 16384}
         | {"batch_size": 65536},
         "it joins 65536 processors, and there are 131072 (65536 too many)",
     ),
     "mesh_even": (
-        {
-            "edition": "corrected",
-            "mesh_order": "tp-dp-pp",
-            "num_procs": 8 * 7001,
-            "data_par": 7001,
-        }
+        _EDITION
+        | {"mesh_order": "tp-dp-pp", "num_procs": 8 * 7001, "data_par": 7001}
         | {"batch_size": 7001 * 16},
         "mesh_order tp-dp-pp with tensor_par=4, pipeline_par=2, data_par=7001 uses 4 of the 8 of each network 0, "
         "so that all groups are spread evenly; a100_80g has that for 32768 processors, and there are 56008 "
