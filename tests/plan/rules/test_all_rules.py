@@ -201,7 +201,8 @@ MALFORMED = {
     ),
     "copies_need_split": (
         CORRECTED | {"seq_par_copies": True},
-        "seq_par_copies: false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and nothing runs beside",
+        "seq_par_copies: false, unless tensor_par is above 1, tensor_par_comm_type rs_ag and "
+        "nothing runs beside the collectives",
     ),
     "scope_needs_compiler": (
         CORRECTED | {"compile_scope": "blocks"},
