@@ -18,7 +18,7 @@ from calculon.hardware.kernels.kernel import Shapes, Types
 from calculon.spec import catalog
 from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters
-from tests.helpers import ROOT, document
+from tests.helpers import PLAIN, ROOT, document
 
 MODULES = {
     "deepseek-v3": (1, 11_610_068_224),
@@ -343,3 +343,12 @@ def test_the_published_edition_does_not_know_experts():
     model = replace(MODEL.published(), num_experts=8)
     with pytest.raises(SpecError, match="num_experts=8 needs"):
         calculon.estimate(model, document("examples", "3072_t4_p64_d12_mbs4_full"), "a100_80e")
+
+
+def test_the_width_of_experts_is_what_tensor_parallelism_divides():
+    wide = replace(MODEL, hidden=48 * 16, attn_heads=16, kv_heads=16, feedforward=48)
+    ranks = {"num_procs": 16, "tensor_par": 16, "tensor_par_net": 1, "edition": "corrected"}
+    shared = {"expert_feedforward": 80, "shared_feedforward": 36}
+    for changes, named in (({}, "expert_feedforward=72"), (shared, "shared_feedforward=36")):
+        with pytest.raises(SpecError, match=f"divisor of the model's {named}"):
+            calculon.estimate(replace(wide, **changes), PLAIN | ranks, "a100_80e")
