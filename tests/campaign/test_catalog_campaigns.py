@@ -18,6 +18,7 @@ def test_it_says_what_it_is_and_where_it_is_from(name):
     assert asked.name == name
     assert asked.document["about"]
     assert SOURCE.search(catalog.names("campaign")[name].read_text(encoding="utf-8"))
+    assert name not in catalog.names("model")
 
 
 @for_each("name", NAMES)
@@ -28,8 +29,3 @@ def test_its_parts_have_all_of_its_tokens(name):
     parts = rungs(asked, whole, 1e9, 2048, 2048)
     assert math.isclose(sum(one.tokens for one in parts), stated)
     assert max(one.tokens for one in parts) > stated / 2
-
-
-@for_each("name", NAMES)
-def test_no_name_is_that_of_a_model(name):
-    assert name not in catalog.names("model")

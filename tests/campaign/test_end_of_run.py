@@ -118,12 +118,3 @@ def test_hopeless_runs_never_end():
 
 def test_a_run_that_is_never_saved_has_to_come_through_at_once():
     assert mean(5000.0, np.inf, 30.0, 0.0, 5000.0) == pytest.approx(5000 * (np.e - 1))
-
-
-def test_a_table_of_runs_is_its_rows():
-    work, mtbf = np.array([[1e5], [1e6], [1e7]]), np.array([1e4, 1e5, np.inf])
-    table = quantiles(work, 800.0, SAVE, 300.0, mtbf)
-    assert table.shape == (3, 3, 3)
-    for i, j in np.ndindex(3, 3):
-        alone = quantiles(float(work[i, 0]), 800.0, SAVE, 300.0, float(mtbf[j]))
-        assert table[:, i, j] == pytest.approx(alone, rel=1e-12)

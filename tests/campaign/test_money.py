@@ -59,12 +59,6 @@ def test_money_is_linear(hours, usd, factor, experiments):
     assert one.experiments == pytest.approx(experiments * rent(hours, usd))
 
 
-def test_columns_of_runs_and_prices():
-    hours, prices = np.array([1e6, 2e6]), np.array([2.0, 3.0])
-    found = money(hours, Quote(usd=prices, kind=GIVEN), stored=np.array([10.0, 20.0]))
-    np.testing.assert_allclose(found.run, [2e6 + 10, 6e6 + 20])
-
-
 def test_storage_is_paid_by_the_month():
     month = HOURS_PER_YEAR / 24 / 12
     assert storage(2.3e12, 3, month, 20.0) == pytest.approx(2.3 * 3 * 20)
@@ -107,12 +101,6 @@ def test_break_even_of_a_contract_and_of_a_purchase():
     assert 4.0 * hours == pytest.approx(fixed + price.electricity * hours)
     assert break_even_hours(0.05, 1.0, 0.1) == inf
     np.testing.assert_array_equal(break_even_hours(np.array([0.1, 2.0]), 1.0, 0.1), [inf, 1 / 1.9])
-
-
-def test_at_the_stated_utilisation_the_price_is_that_of_the_hours():
-    price = own_price(OWN, 8, power_kw=1.0, usd_per_kwh=0.1)
-    hours = break_even_hours(price.total, own_year(OWN, price), price.electricity)
-    assert hours == pytest.approx(OWN.utilisation * HOURS_PER_YEAR)
 
 
 def test_the_price_that_counts():

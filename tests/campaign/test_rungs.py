@@ -1,7 +1,5 @@
 """Phases and ramps as parts of a run: tokens add up, ramps rise, and what is wrong is said once."""
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,10 +150,3 @@ def test_a_linear_ramp_has_not_too_many_batches():
     assert len(rungs(campaign, TOKENS, PARAMETERS, MOST_RUNGS + 1, LENGTH)) == MOST_RUNGS + 1
     with pytest.raises(SpecError, match="batches at most"):
         rungs(campaign, TOKENS, PARAMETERS, MOST_RUNGS + 2, LENGTH)
-
-
-def test_phases_in_another_order_have_the_same_tokens():
-    phases = [{"name": str(i), "tokens": 10**i} for i in range(1, 6)]
-    forth, back = (_rungs(0, phases=one) for one in (phases, phases[::-1]))
-    assert {one.name: one.tokens for one in forth} == {one.name: one.tokens for one in back}
-    assert all(one.phase < other.phase for one, other in pairwise(forth))

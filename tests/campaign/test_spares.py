@@ -88,10 +88,3 @@ def test_the_cheapest_spares_are_found(mean, nodes):
     paid = (nodes + every) / (1 - share_of_time_waiting(mean, every))
     number = int(cheapest_spares(mean, float(nodes)))
     assert paid[number] == paid.min()
-
-
-def test_a_small_job_pays_for_no_spare_and_a_large_one_for_some():
-    nodes = np.array([1.0, 8.0, 2048.0])
-    numbers = cheapest_spares(nodes * 8 * 0.78 * 24 / 50_677, nodes)
-    assert numbers[0] == 0
-    assert numbers[2] > nodes[2] * 8 * 0.78 * 24 / 50_677
