@@ -161,14 +161,6 @@ def test_residuals_of_parts_are_perturbed_for_both_plans_together():
     assert [one.margin for one in told] == pytest.approx(np.expm1(found).tolist())
 
 
-def test_a_part_whose_residuals_are_nothing_adds_nothing():
-    plan, _ = _table()
-    model, exact = inputs.model(MODEL), replace(NETWORK, low=1.0, high=1.0)
-    alone = calibrated_margins(model, _calibrated(MATRIX), plan)
-    assert calibrated_margins(model, _calibrated(MATRIX, exact), plan) == pytest.approx(alone)
-    assert not calibrated_margins(model, _calibrated(exact), plan).any()
-
-
 def test_residuals_of_whole_iterations_say_nothing_of_parts():
     plan, _ = _table()
     whole = Spread(part="training", low=0.8, high=1.2, level=0.9)

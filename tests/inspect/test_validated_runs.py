@@ -36,6 +36,13 @@ def asked(case=CASE):
     return calculon.estimate(*case)
 
 
+def pretend(monkeypatch, change):
+    """Let the measured runs be others: each as ``change`` returns it, or none where that returns nothing."""
+    every = map(runs().__getitem__, range(len(runs())))
+    others = Runs.of([other for run in every if (other := change(run))])
+    monkeypatch.setattr(validated_runs, "runs", lambda: others)
+
+
 def facts_of(estimate):
     return about(estimate.model, estimate.system, estimate.execution)
 
@@ -123,12 +130,10 @@ def test_it_is_relative_to_the_prediction(monkeypatch):
     """Twice the measured and the predicted times are the same evidence, and twice the time twice the interval."""
     estimate = asked()
     found = estimate.belief
-    some = [runs()[number] for number in range(len(runs()))]
-    twice = [
-        dataclasses.replace(r, measured=2 * r.measured, predicted=2 * r.predicted) for r in some
-    ]
-    monkeypatch.setattr(validated_runs, "runs", lambda: doubled)
-    doubled = Runs.of(twice)
+    pretend(
+        monkeypatch,
+        lambda r: dataclasses.replace(r, measured=2 * r.measured, predicted=2 * r.predicted),
+    )
     slow = dict(estimate.stats, total_time=2 * estimate.stats["total_time"])
     again = belief(estimate.model, estimate.system, estimate.execution, slow)
     assert (again.low, again.high) == pytest.approx((2 * found.low, 2 * found.high))
@@ -136,9 +141,7 @@ def test_it_is_relative_to_the_prediction(monkeypatch):
 
 def test_sources_that_are_missed_make_it_wider(monkeypatch):
     found = asked().belief
-    some = [runs()[number] for number in range(len(runs()))]
-    worse = Runs.of([dataclasses.replace(run, measured=2 * run.measured) for run in some])
-    monkeypatch.setattr(validated_runs, "runs", lambda: worse)
+    pretend(monkeypatch, lambda run: dataclasses.replace(run, measured=2 * run.measured))
     again = asked().belief
     assert again.low == pytest.approx(2 * found.low)  # a bias is not corrected away
     assert again.high == pytest.approx(2 * found.high)
@@ -146,30 +149,20 @@ def test_sources_that_are_missed_make_it_wider(monkeypatch):
 
 def test_runs_that_a_fit_saw_are_no_evidence(monkeypatch):
     plain = asked().belief
-    some = [runs()[number] for number in range(len(runs()))]
-    seen = [dataclasses.replace(r, fitted="x" if r.source == "sc21" else "") for r in some]
-    monkeypatch.setattr(validated_runs, "runs", lambda: fitted)
-    fitted = Runs.of(seen)
+    pretend(monkeypatch, lambda r: dataclasses.replace(r, fitted="x" if r.source == "sc21" else ""))
     found = asked().belief
     assert "without 1 that the model was fitted to" in found.basis
-    monkeypatch.setattr(validated_runs, "runs", lambda: rest)
-    rest = Runs.of([run for run in seen if run.source != "sc21"])
+    pretend(
+        monkeypatch, lambda r: dataclasses.replace(r, fitted="") if r.source != "sc21" else None
+    )
     assert (found.low, found.high) == (asked().belief.low, asked().belief.high)
     assert (found.low, found.high) != (plain.low, plain.high)
 
 
 def test_a_row_of_a_table_has_that_of_the_execution_alone():
     base = asked().execution
-    rows = [
-        dataclasses.replace(base, **change)
-        for change in (
-            {},
-            {"matmul_dtype": "float8"},
-            {"microbatch_size": 2},
-            {"edition": "sc23"},
-        )
-    ]
-    plan = Plan.from_records(rows)
+    changes = ({}, {"matmul_dtype": "float8"}, {"microbatch_size": 2}, {"edition": "sc23"})
+    plan = Plan.from_records([dataclasses.replace(base, **change) for change in changes])
     model, system = calculon.inputs.model(CASE[0]), calculon.inputs.system("h200_141g_sxm")
     system = dataclasses.replace(system, mem1=dataclasses.replace(system.mem1, bandwidth=9e12))
     table = evaluate(model, system, plan.take(np.arange(3)))
