@@ -96,17 +96,6 @@ def test_measured_powers(u, busy, waiting, spares, pue):
     assert not found.draw.estimate
 
 
-@given(tdp=AMOUNTS, busy=AMOUNTS, waiting=AMOUNTS, pue=st.floats(1, 2), factor=st.floats(0.1, 10))
-def test_energy_is_linear(tdp, busy, waiting, pue, factor):
-    def total(watts, share=1.0, length=1.0):
-        times = {"busy_hours": busy * length, "waiting_hours": waiting * length}
-        return energy(draw(None, tdp=watts), 64, 8, **times, pue=share).total
-
-    assert total(factor * tdp) == pytest.approx(factor * total(tdp))
-    assert total(tdp, pue) == pytest.approx(pue * total(tdp))
-    assert total(tdp, pue, factor) == pytest.approx(factor * total(tdp, pue))
-
-
 def test_where_only_the_data_sheet_is_known():
     found = energy(draw(SHEET), 16, 2, busy_hours=100.0, waiting_hours=10.0, pue=1.2)
     processors = 16 * 0.7 * (STEPPING_SHARE * 100 + WAITING_SHARE * 10)

@@ -25,9 +25,11 @@ def test_rates_add(hours):
     assert combined(*hours, np.inf) == combined(*hours)
 
 
-def test_the_projection_of_rsc_1():
+def test_failures_of_rsc_1_and_llama_3():
     hours = job_mtbf(np.array([16384, 131072]), PER_PROCESSOR["RSC-1"]) / 3600
     assert hours == pytest.approx([1.80, 0.225], rel=0.01)
+    both = job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"], 54 * 24 / 47)
+    assert 54 * 24 * 3600 / both == pytest.approx(419 + 47)
 
 
 @given(st.integers(1, 10**6), HOURS)
@@ -40,12 +42,6 @@ def test_nothing_fails():
     assert job_mtbf(10**5, np.inf) == np.inf
     assert job_mtbf(10**5, np.inf, 2.0) == 7200
     assert job_mtbf(0, 100.0) == np.inf
-
-
-def test_llama_3_had_419_interruptions_in_54_days():
-    assert 54 * 24 * 3600 / job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"]) == pytest.approx(419)
-    both = job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"], 54 * 24 / 47)
-    assert 54 * 24 * 3600 / both == pytest.approx(466)
 
 
 def test_small_jobs_are_warned_of():

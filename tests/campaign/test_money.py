@@ -4,8 +4,6 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from calculon.campaign.money import (
     GIVEN,
@@ -17,7 +15,6 @@ from calculon.campaign.money import (
     own_price,
     own_year,
     quote,
-    rent,
     storage,
     storage_quote,
 )
@@ -34,7 +31,6 @@ OWN = Own(
     usd_per_kw=1500,
     **DATED,
 )
-AMOUNTS = st.floats(0.01, 1e6)
 
 
 def test_deepseek_v3():
@@ -44,19 +40,6 @@ def test_deepseek_v3():
     found = money(hours, quote(Price(on_demand=h800)))
     assert found.total.sum() == pytest.approx(5.576e6, rel=5e-3)
     assert found.quote.words == "on demand, DeepSeek-V3, arXiv:2412.19437, section 1, 2024-12, old"
-
-
-@given(hours=AMOUNTS, usd=AMOUNTS, factor=AMOUNTS, experiments=st.floats(0, 2))
-def test_money_is_linear(hours, usd, factor, experiments):
-    one = money(hours, Quote(usd=usd, kind=GIVEN), experiments=experiments, stored=usd)
-    more = money(
-        hours, Quote(usd=factor * usd, kind=GIVEN), experiments=experiments, stored=factor * usd
-    )
-    longer = money(factor * hours, Quote(usd=usd, kind=GIVEN), experiments=experiments)
-    assert more.total == pytest.approx(factor * one.total)
-    assert longer.total == pytest.approx(factor * (one.total - one.storage))
-    assert one.total == pytest.approx(one.processors + one.storage + one.experiments)
-    assert one.experiments == pytest.approx(experiments * rent(hours, usd))
 
 
 def test_storage_is_paid_by_the_month():

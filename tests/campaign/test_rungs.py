@@ -115,11 +115,6 @@ def test_what_a_phase_states_goes_before_its_execution_and_that_before_ramps():
             "more than 0 tokens",
         ),
         (
-            {"seq_ramp": [{"from": 0, "seq_size": 16}, {"from": 9, "seq_size": 8}]},
-            "seq_ramp[1]",
-            "a ramp rises",
-        ),
-        (
             {"batch_ramp": [{"from": 0, "batch": 8}, {"from": TOKENS, "batch": 16}]},
             "batch_ramp",
             "tokens of the run",
@@ -129,7 +124,6 @@ def test_what_a_phase_states_goes_before_its_execution_and_that_before_ramps():
             "batch_ramp.start",
             "the batch of the execution",
         ),
-        ({"phases": [{"share": 1.0, "tokens": 0}]}, "phases[0].tokens", "one of tokens and share"),
         ({"phases": [{"tokens": 0}, {"tokens": 9}]}, "phases[0].tokens", "at least one token"),
     ],
 )

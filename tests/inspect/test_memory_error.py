@@ -7,7 +7,6 @@ import pytest
 
 import calculon
 from calculon.apps.report.how_sure import TIGHT, memory_text, remarks
-from calculon.inspect import validated_runs
 from calculon.inspect.group_conformal import LEVEL
 from calculon.inspect.memory_error import memory_error
 from calculon.inspect.run_table import Runs, runs
@@ -78,9 +77,3 @@ def test_a_full_memory_is_a_remark_of_a_prediction():
     document = dataclasses.replace(belief, memory=tight).to_dict()
     assert (TIGHT, "0.1 GiB are left") in list(remarks(document))
     assert TIGHT not in dict(remarks(belief.to_dict()))
-
-
-def test_the_published_edition_says_nothing(monkeypatch):
-    case = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-    monkeypatch.setattr(validated_runs, "memory_error", None)
-    assert calculon.estimate(*case).belief is None

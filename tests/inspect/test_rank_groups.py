@@ -155,19 +155,11 @@ def test_stages_send_activations_and_their_gradients():
     assert groups["pipeline"].bytes == pytest.approx((0, expected), rel=1e-12)
 
 
-def test_time_beyond_the_bytes_is_latency_of_each_collective():
-    """On the stage with the longer end: 8 blocks and the end are reduced and gathered."""
-    system = document("systems", "h100_80g_sxm")
-    system["ext"] = {k: v for k, v in system.get("ext", {}).items() if k != "networks"}
-    stats, groups = _groups(*CASES["ends on two stages"], system)
-    network = system["networks"][1]
-    rate = network["bandwidth"] * 1e9 * network["efficiency"]
-    data = groups["data"]
-    collectives = 2 * (32 / 4 + 1)
-    rest = data.link_time - data.bytes[1] / rate
-    assert rest == pytest.approx(collectives * network["latency"], rel=1e-6)
+def test_the_stage_with_the_longer_end_has_the_most_bytes():
+    """8 blocks and the end are reduced and gathered."""
+    stats, groups = _groups(*CASES["ends on two stages"])
     ends = 2 * 128_256 * 4096 / 2  # bytes of weights of a rank, as many of gradients
-    assert data.bytes[1] == pytest.approx(
+    assert groups["data"].bytes[1] == pytest.approx(
         7 / 8 * 2 * (8 * stats["block_weight_space"] + ends), rel=1e-4
     )
 
