@@ -2,7 +2,6 @@
 
 import math
 
-import calculon
 from calculon import inputs
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.planner import near_machines
@@ -51,7 +50,7 @@ def test_the_best_of_each_is_that_of_its_own_search(monkeypatch):
     """Where all plans that may be the best are evaluated on each machine, and where these are too many."""
     replanner = _replanner("llama3.2-1B", SMALL, "h100_80g_sxm")
     case = replanner.case
-    changes = [{}, *some(_changes(case.system)[1:-1], 5), SIZES[-1]]
+    changes = [{}, *some(_changes(case.system)[1:-1], 3), SIZES[-1]]
     times = case.values(changes).tolist()
     searched = [*_searched(replanner, changes)]
     for most in (near_machines.MOST_PLANS, 3):
@@ -81,15 +80,3 @@ def test_a_better_machine_is_at_least_as_fast_as_any_change_for_the_better():
     for change in worse:
         time = case.on(with_figures(case.system, change))
         assert math.isnan(time) or time >= case.on(case.system)
-
-
-def test_what_is_foreseen_is_what_is_found_afterwards():
-    plain, foreseen = _replanner(), _replanner()
-    changes = [{path: figures_of(plain.case.system)[path].value * 1.25} for path in PATHS[:1]]
-    foreseen.foresee(changes)
-    for change in ({}, *changes):
-        own = calculon.evaluate(
-            plain.case.model, with_figures(plain.case.system, change), [plain.case.execution]
-        )["total_time"][0]
-        assert foreseen.with_figures(change, own) == plain.with_figures(change, own)
-        assert foreseen.with_figures(change, None) == plain.with_figures(change, None)

@@ -65,27 +65,6 @@ def test_rows_of_a_table_are_what_each_change_makes_by_hand(name):
             assert {name: table.values(name)[row].item() for name in NAMES} == expected
 
 
-def test_what_a_preset_derives_follows():
-    model, execution = _read("ZeRO on 64")
-    alone = varied(model, execution, {"tensor_par": 64})
-    assert alone["data_par"] == 1
-    assert alone["optimizer_sharding"] is alone["data_par_overlap"] is False
-    assert (alone["zero_stage"], alone["overlap_param_gather"]) == ("0", False)
-    full = varied(model, execution, {"activation_recompute": "full"})
-    assert full["seq_par_ag_redo"] is False
-    assert varied(model, execution, {"tensor_par": 1})["tensor_par_comm_type"] == "ar"
-    split = varied(model, execution, {"zero_stage": "3"})
-    assert (split["optimizer_sharding"], split["overlap_param_gather"]) == (True, False)
-
-
-def test_chunks_follow_the_number_of_stages():
-    model, execution = _read("chunks")  # 126 blocks
-    assert varied(model, execution, {"pipeline_par": 7})["pipeline_interleaving"] == 18
-    assert varied(model, execution, {"pipeline_par": 1})["pipeline_interleaving"] == 1
-    stated = varied(model, execution, {"pipeline_par": 7, "pipeline_interleaving": 3})
-    assert stated["pipeline_interleaving"] == 3
-
-
 def test_what_is_broken_follows_only_where_it_is_asked_to():
     changes = {"num_procs": 48, "tensor_par": 2, "data_par": 30, "p2p_overlap": True}
     execution = inputs.execution(PLAIN | changes | {"batch_size": 480, "microbatch_size": 1})

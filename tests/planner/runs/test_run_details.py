@@ -3,7 +3,6 @@
 import math
 
 import calculon
-from calculon.campaign.job_mtbf import rate_among_published
 from calculon.campaign.money import HOURS_PER_YEAR
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -73,14 +72,3 @@ def test_spares_are_beside_the_nodes_of_the_job():
     assert nodes["spares_stated"]
     paid = (64 + 3 * nodes["processors"]) * figures["days"] * 24
     assert math.isclose(figures["processor_hours"], paid)
-
-
-def test_default_rates_and_small_jobs_have_a_warning():
-    assert [one.split()[0] for one in told()[0]["warnings"]] == ["The", "Jobs"]
-    stated = told(reliability__mtbf_processor="50000h")[0]["warnings"]
-    assert [one.split()[0] for one in stated] == ["Jobs"]
-    assert told(reliability__mtbf_processor="never")[0]["warnings"] == []
-    large = ("llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm_24k")
-    assert calculon.campaign(*large, tokens="1T").to_dict()["warnings"] == [
-        rate_among_published(50_677)
-    ]
