@@ -103,6 +103,7 @@ def test_limits_of_the_best_interval():
     assert best_interval(1e9, 1.0) == 1
     assert best_interval(1e-12, 1e12) == pytest.approx(np.sqrt(2), rel=1e-12)
     assert young(np.array([0.0, 2.0]), 4.0).tolist() == [0, 4]
+    assert best_steps(2.0, 30.0, np.inf) == np.inf
 
 
 @given(st.floats(0.1, 1e3), st.floats(0.0, 600.0), MEAN_TIMES, st.floats(0.0, 3600.0))
@@ -114,10 +115,6 @@ def test_no_other_whole_number_of_steps_is_better(step, save, mtbf, shortest):
     others = others[(others >= 1) & (others * step >= shortest)]
     cost = wall_per_useful(best * step, save, 0.0, mtbf)
     assert np.all(wall_per_useful(others * step, save, 0.0, mtbf) >= cost * (1 - 1e-12))
-
-
-def test_without_failures_no_number_of_steps_is_too_large():
-    assert best_steps(2.0, 30.0, np.inf) == np.inf
 
 
 @given(INTERVALS, st.integers(1, 50), TIMES, TIMES, TIMES, TIMES, st.floats(1e4, 1e9))

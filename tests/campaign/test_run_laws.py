@@ -132,7 +132,7 @@ def test_one_row_is_as_the_same_row_of_a_large_table():
             assert values[row] == getattr(one, name)[0], name
 
 
-@settings(max_examples=draws(30))
+@settings(max_examples=draws(10))
 @given(st.integers(2, 10), st.integers(1, 10**5))
 def test_cutting_a_run_into_equal_parts_changes_nothing(parts, steps):
     """C5: the same steps as several stretches."""

@@ -43,9 +43,3 @@ def test_rows_that_cannot_run_have_none(found):
     assert np.isnan(list(calculon.bounds(*MACHINE, nothing).values())).all()
     empty = calculon.bounds(*MACHINE, table.take(slice(0, 0)))
     assert {name: len(column) for name, column in empty.items()} == dict.fromkeys(BOUNDS, 0)
-
-
-def test_the_published_edition_has_no_intervals():
-    found = calculon.search("megatron-126M", "a100_80g", 8, 8, top=3)
-    assert found.bounds == {}
-    assert not set(BOUNDS) & set(found.to_frame().columns)

@@ -79,7 +79,7 @@ def _sums_are(found, stats):
     assert all(operator["saved"] >= 0 for operator in operators)
 
 
-@settings(max_examples=draws(25))
+@settings(max_examples=draws(12))
 @given(
     execution=executions,
     model=st.sampled_from((LLAMA, ODD, SIDE_BY_SIDE, ODD.only("mlp"), LLAMA.only("attention"))),

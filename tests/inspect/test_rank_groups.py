@@ -1,12 +1,9 @@
 """Groups of ranks: where they sit, and that their bytes and times are those of the collectives they run."""
 
-from itertools import product
-
 import pytest
 
 import calculon
 from calculon.inspect.rank_groups import RankGroup
-from tests.draws import some
 from tests.helpers import LLAMA_X64, LLAMA_X64_P4, document
 
 LLAMA = LLAMA_X64
@@ -200,32 +197,6 @@ def test_an_example_is_short(ranks, stride, text):
     one = RankGroup(**fields, members=(1, ranks), bytes=(0.0, 5.0))
     networks = [{"network": 1, "members": ranks, "bytes": 5.0}]
     assert one.to_dict() == fields | {"example": text, "networks": networks}
-
-
-INSIDE = [
-    *product(
-        [(1, 1, 6), (1, 1, 7), (3, 1, 2), (1, 3, 2), (2, 1, 3), (6, 1, 1), (1, 5, 1)],
-        ["tp-dp-pp", "tp-pp-dp"],
-        ["published", "auto", "hierarchical"],
-    )
-]
-"""Degrees, the order of the mesh, and the algorithm of collectives."""
-
-
-@pytest.mark.parametrize(("degrees", "order", "algorithm"), some(INSIDE, 8))
-def test_what_fits_into_a_node_stays_there(degrees, order, algorithm):
-    tensor, stages, replicas = degrees
-    mesh = {"num_procs": tensor * stages * replicas, "coll_algo": algorithm, "mesh_order": order}
-    changes = _split(tensor, stages, replicas) | mesh | {"tensor_par_comm_type": "ar"}
-    changes |= {"batch_size": 4 * replicas}
-    model = PLAIN | {"hidden": 768, "feedforward": 3072, "attn_heads": 12, "num_blocks": 15}
-    _, groups = _groups(model, ALONE | changes, "a100_80g_sxm")
-    assert len(groups) == sum(degree > 1 for degree in degrees)
-    for group in groups.values():
-        assert group.members == (group.ranks, 1)
-        assert group.bytes[0] > 0
-        assert group.bytes[1] == 0
-        assert group.link_time > 0
 
 
 def test_groups_that_a_node_would_cut_leave_processors_of_it_unused():

@@ -57,8 +57,8 @@ def _proposals(name):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.large if name == "stages and chunks" else ())
-        for name in CASES
+        *("ZeRO on 64", "offloading"),
+        *(pytest.param(name, marks=pytest.mark.large) for name in [*CASES][1:3]),
     ],
 )
 def test_proposals_run_and_change_what_they_say(name):
@@ -131,6 +131,10 @@ def test_practice_is_kept_where_something_keeps_to_it():
     assert dict(found[0].changes) == {"tensor_par": 32}
     assert found[0].unusual == ("tensor_par <= node",)
     assert all(one.practised for one in found[1:])
+
+
+@pytest.mark.large
+def test_a_hint_keeps_to_practice():
     assert "tensor_par=32" not in hint(*_read(CASES["ZeRO on 64"]))
 
 
@@ -145,6 +149,7 @@ def test_larger_groups_of_experts_are_proposed_alone():
             calculon.estimate("mixtral-8x7B", execution | {"expert_par": fewer}, "h100_80g_sxm")
 
 
+@pytest.mark.large
 def test_more_processors_where_nothing_else_does():
     model, execution, system = _read(CASES["more processors"])
     (*_, last) = _proposals("more processors")
@@ -187,14 +192,11 @@ def test_the_fastest_of_equally_many_changes_is_told():
     assert min(one.total_time for one in found if one.count == 2) == least
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     "changes",
-    [
-        pytest.param({}, id="there is room", marks=pytest.mark.large),
-        pytest.param(
-            {"pipeline_par": 2, "data_par": 16, "pipeline_interleaving": 2}, id="five others do"
-        ),
-    ],
+    [{}, {"pipeline_par": 2, "data_par": 16, "pipeline_interleaving": 2}],
+    ids=["there is room", "five others do"],
 )
 def test_another_batch_with_fewer_changes_is_the_last_and_compared_by_samples(changes):
     """No split of 64 processors divides a batch of 511 as it is."""

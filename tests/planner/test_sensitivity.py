@@ -17,7 +17,9 @@ from calculon.units import GIB
 from tests.cases import for_each
 from tests.store import stored
 
-MODEL, PLAN, SYSTEM = "llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm"
+MODEL, SYSTEM = "llama3-8B", "h100_80g_sxm"
+PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
+PLAN |= {"batch_size": 32}
 PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 SMALL = ("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm")
 RUN = {"tokens": "1T", "fleet": {"price": 2.5}}
@@ -108,7 +110,7 @@ def test_elasticities_of_time_add_up_to_minus_one(model, plan, system):
 
 
 def test_what_the_sum_lacks_are_latencies_that_are_not_stated():
-    found = searched()
+    found = sensitivity(MODEL, "llama3-8B_h100x64", SYSTEM)
     assert 1e-4 < found.total.unstated < 0.1
     assert abs(found.total.sum - found.total.together) < 1e-6
     assert found.total.lists < 0  # ramps of measured collectives
@@ -165,7 +167,7 @@ def test_replanned_is_what_a_search_finds():
         search = calculon.search(
             MODEL,
             machine,
-            64,
+            fields.num_procs,
             fields.batch_size,
             "bfloat16",
             preset=fields.preset,
@@ -218,13 +220,16 @@ def test_the_shadow_price_is_0_where_memory_does_not_bind():
     "changes",
     [
         {"tensor_par": 8, "pipeline_par": 32},
-        {"num_procs": 6144, "tensor_par": 8, "pipeline_par": 32, "data_par": 24},
+        pytest.param(
+            {"num_procs": 6144, "tensor_par": 8, "pipeline_par": 32, "data_par": 24},
+            marks=pytest.mark.large,
+        ),
     ],
     ids=["as many processors", "twice as many"],
 )
 def test_plans_are_equal_at_the_break_even(changes):
     """By the time of a step, or where counts of processors differ by that of a processor."""
-    other = _fields(PUBLISHED[1]).to_dict() | changes
+    other = inputs.execution(PUBLISHED[1]).to_dict() | changes
     found = sensitivity(*PUBLISHED, against=other)
     back = sensitivity(PUBLISHED[0], other, PUBLISHED[2], against=PUBLISHED[1])
     assert (found.rival, back.rival) == ("the other plan", PUBLISHED[1])
@@ -237,13 +242,13 @@ def test_plans_are_equal_at_the_break_even(changes):
         assert abs(one.ratio - 1) < 1e-9
         assert one.factor > 0
         machine = with_figures(found.system, {one.figure.path: one.value})
-        plans = [found.execution, _fields(other)]
+        plans = [found.execution, inputs.execution(other)]
         first, second = calculon.evaluate(found.model, machine, plans)["total_time"]
         assert math.isclose(first * 3072, second * other["num_procs"], rel_tol=1e-9)
 
 
 def test_where_nothing_is_equal_it_is_never():
-    smaller = _fields(PUBLISHED[1]).to_dict() | {"microbatch_size": 2}
+    smaller = inputs.execution(PUBLISHED[1]).to_dict() | {"microbatch_size": 2}
     found = sensitivity(*PUBLISHED, of="sample_rate", against=smaller)
     assert found.break_evens
     assert all(one.value is None for one in found.break_evens)
@@ -254,7 +259,7 @@ def test_where_nothing_is_equal_it_is_never():
 def test_machines_are_equal_at_the_break_even():
     found = sensitivity(*PUBLISHED, against_system="h100_80g_sxm")
     level = calculon.estimate(*PUBLISHED[:2], "h100_80g_sxm").stats["total_time"]
-    assert found.rival == "h100_80g_sxm"
+    assert found.rival == found.to_dict()["break_even"]["with"] == "h100_80g_sxm"
     assert found.compared == "this plan on both machines"
     known = {one.figure.path: one for one in found.break_evens}
     peak = known["matrix.float16.tflops"]
@@ -285,18 +290,6 @@ def test_calibrated_ranges_are_those_of_their_parts():
     found = sensitivity(*PUBLISHED[:2], system, spread="calibrated")["mem1.GBps"]
     assert math.isclose(found.low, found.figure.value / 1.5)
     assert math.isclose(found.high, found.figure.value / 0.8)
-
-
-def test_plain_data():
-    document = searched().to_dict()
-    assert document["statistic"] == "total_time"
-    frame = searched().to_frame()
-    assert list(frame["path"]) == [one.figure.path for one in searched().effects]
-    assert frame["replanned_at_high"].notna().any()
-    assert [row["path"] for row in document["figures"]] == list(frame["path"])
-    even = sensitivity(*PUBLISHED, against_system="h100_80g_sxm").to_dict()["break_even"]
-    assert even["with"] == "h100_80g_sxm"
-    assert published().elasticities["mem1.GBps"] == published()["mem1.GBps"].elasticity
 
 
 @for_each(
@@ -341,24 +334,8 @@ def _specs(model, plan, system):
     return found.model, found.execution, found.system
 
 
-def _fields(plan):
-    return inputs.execution(plan)
-
-
 def _time(execution, change):
     return calculon.evaluate(MODEL, Changed(SYSTEM, change), [execution])["total_time"][0]
-
-
-def test_a_run_has_figures_of_machine_and_campaign_in_one_table():
-    rows = {row["path"]: row for row in whole().to_dict()["figures"]}
-    kinds = {path: rows[path]["kind"] for path in ("fleet.price", "mem1.GBps")}
-    assert kinds == {"fleet.price": "run", "mem1.GBps": "hardware"}
-    assert (rows["fleet.price"]["unit"], rows["fleet.price"]["at_high"]) == (
-        "USD/h",
-        pytest.approx(1.25 * whole().value),
-    )
-    default = rows["reliability.mtbf_processor"]
-    assert (default["unit"], default["value"]) == ("h", 50_677)
 
 
 def test_a_replanned_run_is_that_of_the_best_plan():
@@ -371,6 +348,7 @@ def test_a_replanned_run_is_that_of_the_best_plan():
         assert again.figures["usd"] == pytest.approx(high.value, rel=1e-12)
 
 
+@pytest.mark.large
 def test_a_price_makes_machines_equal():
     """Where both cost as much for the same tokens, the price follows from what each takes for a dollar an hour."""
     found = sensitivity(*SMALL, campaign=RUN, of="usd", against_system=SYSTEM)

@@ -54,7 +54,7 @@ def _searched():
     return space, search_space(space, Best(Objective.parse("sample_rate"), 1))
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=[pytest.param("175B on a box", marks=pytest.mark.large), *[*CASES][1:]])
 def case(request):
     """Why nothing of a space fits, and its name."""
     return request.param, _found(request.param)
@@ -114,6 +114,7 @@ def test_a_product_is_the_smallest_that_is_enough(case):
         assert sizes["memory"] > max(PRODUCTS)
 
 
+@pytest.mark.large
 def test_no_smaller_multiple_of_the_processors_does():
     found = _found("175B on a box")
     (more,) = (one for one in found.remedies if one.kind == "processors")

@@ -9,14 +9,16 @@ import calculon
 from calculon import inputs
 from calculon.errors import Infeasible
 from calculon.plan.rules.failures import failures
+from calculon.planner.contributions import contributions
 from calculon.planner.moves import QUESTION
+from calculon.planner.stage_needs import stage_needs
 from tests.draws import some
 from tests.helpers import document
 from tests.plan.rules.test_all_rules import BASE, INFEASIBLE, MALFORMED, MODEL, SHAPES, SYSTEMS
 from tests.planner import by_hand
 
 PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
-RUNNING = ("llama3.2-1B", PLAN | {"batch_size": 32, "microbatch_size": 1}, "h100_80g_sxm")
+RUNNING = ("gpt2-124M", PLAN | {"batch_size": 32, "microbatch_size": 1}, "h100_80g_sxm")
 LARGE = ("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")
 SPECIAL = {**MALFORMED, **INFEASIBLE}
 """A case for every rule."""
@@ -135,3 +137,54 @@ def test_proposals_are_a_frame(large):
     assert frame["total_time"].tolist() == [one.total_time for one in large.proposals]
     assert frame["changes"].tolist() == [dict(one.changes) for one in large.proposals]
     assert "5 proposals" in repr(large)
+
+
+def test_options_are_worth_what_an_estimate_says_without_them():
+    now = calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+    time, memory = now.stats["total_time"], now.stats["proc_mem_tier1_cap_req"]
+    found = contributions(now.model, now.execution, now.system)
+    assert {"tp_async", "data_par_overlap", "microbatch_size"} <= {one.field for one in found}
+    for one in found:
+        assert one.value == getattr(now.execution, one.field) != one.without
+        row = by_hand.followed(now.model, now.execution, {one.field: one.without})
+        if one.gain is None:
+            assert not by_hand.runs(now.model, row, now.system)
+            continue
+        without = calculon.estimate(now.model, row, now.system).stats
+        assert one.gain == pytest.approx(time / without["total_time"] - 1)
+        assert one.memory == pytest.approx(memory - without["proc_mem_tier1_cap_req"])
+    gains = [one.gain for one in found if one.gain is not None]
+    assert gains == sorted(gains)
+
+
+def test_an_option_that_the_preset_has_otherwise_is_set_back_to_that():
+    changes = {"activation_recompute": "full", "ce_impl": "fused"}
+    execution = inputs.execution("llama3-8B_h100x64", changes=changes)
+    found = contributions(inputs.model("llama3-8B"), execution, inputs.system("h100_80g_sxm"))
+    back = {one.field: (one.of, one.without) for one in found}
+    assert back["activation_recompute"] == ("preset", "none")
+    assert back["ce_impl"] == ("preset", "megatron")
+    assert back["data_par_overlap"] == ("field", False)
+
+
+LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+
+
+@pytest.mark.parametrize(
+    ("model", "execution", "system"),
+    [
+        LLAMA,
+        ("llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm"),
+        ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"),
+        ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp", "a100_80g_sxm"),
+    ],
+)
+def test_the_fullest_stage_is_what_an_estimate_needs(model, execution, system):
+    found = calculon.estimate(model, execution, system)
+    stages = stage_needs(found.model, found.execution, found.system)
+    assert len(stages) == found.execution.pipeline_par
+    for tier in (0, 1):
+        needed = found.stats[f"proc_mem_tier{tier + 1}_cap_req"]
+        assert max(one.needed[tier] for one in stages) == pytest.approx(needed, rel=1e-9)
+    for one in stages:
+        assert sum(one.parts[0].values()) == pytest.approx(one.needed[0], rel=1e-6)

@@ -1,7 +1,5 @@
 """Sweeps: every row is the estimate of its specs, in the order that was asked for."""
 
-import dataclasses
-import json
 import re
 from itertools import product
 
@@ -35,7 +33,7 @@ def check(swept, models, systems, executions, values):
     """Assert that there is a row for each combination, and that those of a sample are as each is alone."""
     combinations = list(product(models, systems, executions, *values.values()))
     assert len(swept) == len(combinations)
-    for row, (model, system, execution, *own) in some(enumerate(combinations), 8):
+    for row, (model, system, execution, *own) in some(enumerate(combinations), 5):
         changes = dict(zip(values, own, strict=True))
         stats, reason = alone(model, execution, system, changes)
         assert swept["reason"][row] == reason, changes
@@ -106,17 +104,6 @@ def test_executions_come_in_any_form():
     assert winners["execution"].tolist() == ["0", "1", "2"]
 
 
-def test_records_made_by_hand_can_be_changed_as_files_can():
-    model, system = inputs.model(MODEL), inputs.system(SYSTEM)
-    values = {"model.seq_size": [4096], "system.mem1.GBps": [2000.0]}
-    of_records = sweep(model, system, EXECUTION, set=values)
-    of_names = sweep(MODEL, SYSTEM, EXECUTION, set=values)
-    fields = {one.name: getattr(model, one.name) for one in dataclasses.fields(model) if one.init}
-    by_hand = sweep(calculon.Model(**fields), system, EXECUTION, set=values)
-    for one in (of_records, by_hand):
-        assert one["total_time"].tolist() == of_names["total_time"].tolist()
-
-
 def test_an_edition_and_a_preset_are_for_all_rows():
     one = "3072_t4_p64_d12_mbs4_full"
     swept = sweep(
@@ -148,21 +135,6 @@ def test_a_frame_has_what_was_asked_and_what_differs():
     fields = sweep("megatron-126M", "a100_80g", found).fields
     plan = found.plan
     assert set(fields) == {name for name in plan.names if len(set(plan.values(name).tolist())) > 1}
-
-
-def test_plain_data_has_units_and_no_numbers_that_json_lacks():
-    swept = sweep(
-        MODEL,
-        SYSTEM,
-        EXECUTION,
-        set={"microbatch_size": [1, 3], "mem1.GBps": [3350.0]},
-        stats="total_time",
-    )
-    told = json.loads(json.dumps(swept.to_dict(), allow_nan=False))
-    assert told["total_time"]["unit"] == "s"
-    assert told["mem1.GBps"] == {"unit": "GB/s", "values": [3350.0, 3350.0]}
-    assert told["total_time"]["values"][1] is None
-    assert told["reason"]["values"][1] != ""
 
 
 @pytest.mark.parametrize(

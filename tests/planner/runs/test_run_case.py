@@ -10,6 +10,7 @@ from calculon.planner.elasticities import RUN, USE, Range, kind_of, slopes
 from calculon.planner.runs.run_case import RunCase
 from calculon.run_figures import RUN_FIGURES
 from tests.cases import for_each
+from tests.draws import some
 from tests.helpers import LLAMA_X64_P4
 from tests.store import cache
 
@@ -100,14 +101,14 @@ def test_variants_are_runs_of_changed_files():
     paths = [path for path, one in case.figures.items() if kind_of(one) == RUN]
     paths += ["matrix.bfloat16.tflops", "networks[1].bandwidth", "ext.host.GBps"]
     changes = []
-    for path in paths:
+    for path in some(paths, 14):
         one = case.figures[path]
         value = round(1.5 * one.value) if one.kind is int else 1.25 * one.value
         if case.possible(one, value):
             changes.append({path: value})
     changes += [one | other for one in changes[:2] for other in changes[-3:]]
     days, mwh = (case.of(name).values(changes) for name in ("days", "mwh"))
-    assert len(changes) > 12
+    assert len(changes) > 10
     for change, *values in zip(changes, days, mwh, strict=True):
         own = {path: new for path, new in change.items() if path in case.of_campaign}
         machine = Changed(SYSTEM, {path: change[path] for path in change.keys() - own})
@@ -126,20 +127,6 @@ def test_what_no_file_can_state_is_no_run():
     assert np.isnan(case.of("days").values([never_ends, does_not_fit])).all()
 
 
-@for_each(
-    ("of", "text"),
-    [
-        ("day", "did you mean 'days'"),
-        ("total_time", "leave out the campaign"),
-        ("t_co2", "--carbon 400"),
-    ],
-)
-def test_figures_that_are_not_known_are_refused(of, text):
-    bare = calculon.campaign(MODEL, LLAMA_X64_P4, SYSTEM, tokens="1T")
-    with pytest.raises(calculon.SpecError, match=text):
-        bare.sensitivity(of)
-
-
 def test_every_figure_is_that_of_the_run():
     case = RunCase(run("rich"), "days")
     for name in RUN_FIGURES:
@@ -147,9 +134,9 @@ def test_every_figure_is_that_of_the_run():
 
 
 def test_the_largest_elasticities_are_those_of_the_whole_table():
-    told = run("rich").largest_elasticities
+    told = run().largest_elasticities
     assert told.keys() == {"days", "usd"}
-    known = run("rich").sensitivity("usd").effects
+    known = run().sensitivity("usd").effects
     bought = [one for one in known if kind_of(one.figure) != USE and one.elasticity is not None]
     bought.sort(key=lambda one: -abs(one.elasticity))
     assert [one["path"] for one in told["usd"]] == [one.figure.path for one in bought[:3]]

@@ -102,13 +102,6 @@ def test_options_of_a_search_are_kept():
     assert (part.estimate.execution.tensor_par, part.estimate.execution.pipeline_par) == (2, 1)
 
 
-def test_a_phase_with_an_execution_runs_it():
-    other = {**PLAN, "batch_size": 2 * PLAN["batch_size"]}
-    run = _run(phases=[{"tokens": "1B"}, {"tokens": "1B", "execution": other}])
-    assert [one.rung.batch_size for one in run.parts] == [PLAN["batch_size"], other["batch_size"]]
-    assert run.pauses == 0
-
-
 @for_each(
     ("field", "changes"),
     [
