@@ -32,7 +32,7 @@ def drawn(rng, count):
     return [rng.normal(0, 0.1) + rng.uniform(0.02, 0.1) * rng.standard_normal(n) for n in sizes]
 
 
-@pytest.mark.parametrize("count", [11, 18, 40])
+@pytest.mark.parametrize("count", [11, 40])
 def test_it_holds_on_groups_not_seen(count):
     rng = np.random.default_rng(17)
     shares = []

@@ -48,7 +48,7 @@ def facts_of(estimate):
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", some(SAMPLE, 2))
+@pytest.mark.parametrize("name", some(SAMPLE, 1))
 def test_the_file_is_current(name):
     study = shipped()[name]
     found = runs_file([compared(name, "corrected")])
