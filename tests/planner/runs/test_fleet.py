@@ -121,7 +121,7 @@ def test_the_best_is_that_of_all_points_that_meet_the_limits(
 
 
 def test_the_frontier_is_what_no_other_beats_in_days_and_money():
-    answer = fleet(systems=f"{SYSTEM},a100_80g_sxm")
+    answer = fleet("32,64", f"{SYSTEM},a100_80g_sxm")
     known = [one for one in answer.points if one.plan]
 
     def beaten(one):
@@ -161,7 +161,7 @@ def test_a_larger_count_is_named_where_none_of_those_asked_for_is_in_time():
 
 def test_processor_hours_of_one_machine_stand_for_dollars_that_are_not_known():
     asked = {"tokens": "1T"}
-    found = plan(MODEL, "16,32", UNPRICED, batch=BATCH, campaign=asked, objective="usd")
+    found = plan(MODEL, "32,64", UNPRICED, batch=BATCH, campaign=asked, objective="usd")
     assert found.ranked_by == found.money == "processor_hours"
     hours = [value(one, "processor_hours") for one in found.points]
     assert value(found.best, "processor_hours") == min(hours)
@@ -170,12 +170,12 @@ def test_processor_hours_of_one_machine_stand_for_dollars_that_are_not_known():
 def test_machines_without_a_price_come_after_the_others_by_days():
     asked = {"tokens": "1T", "deadline": "600d"}
     machines = [UNPRICED, SYSTEM]
-    found = plan(MODEL, "16,32", machines, batch=BATCH, campaign=asked, objective="usd")
+    found = plan(MODEL, "32,64", machines, batch=BATCH, campaign=asked, objective="usd")
     assert [one.system.name for one in found.ranked[:2]] == [SYSTEM, SYSTEM]
     days = [value(one, "days") for one in found.ranked[2:]]
     assert days == sorted(days)
     assert UNPRICED not in {one.system.name for one in found.frontier}
-    none = plan(MODEL, 16, [UNPRICED, "gaudi2"], batch=BATCH, campaign=asked, objective="usd")
+    none = plan(MODEL, 32, [UNPRICED, "gaudi2"], batch=BATCH, campaign=asked, objective="usd")
     assert none.ranked_by == "days"
     assert none.frontier == ()
 
