@@ -6,24 +6,19 @@ import numpy as np
 import pytest
 
 from calculon.architecture.attention import attention_layers, mean_keys
-from calculon.architecture.shape import BlockShape
-from calculon.editions import CORRECTED
 from calculon.spec.model import Model
-from tests.helpers import layout_choice, sizes
+from tests.architecture.layers_by_name import B, T, layers_of
 
 MODEL = Model(
     hidden=48, feedforward=120, seq_size=20, attn_heads=8, attn_size=10, num_blocks=6, kv_heads=2
 )
 S, H, A, G, D = 20.0, 48.0, 8.0, 2.0, 10.0
-T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
 M = B * S
 GROUPS = np.array([2.0, 1.0, 1.0])  # on one rank: two ranks share one in the last column
 
 
 def _attention(model=MODEL, **changes):
-    columns = sizes(tensor_par=T, microbatch_size=B)
-    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
-    return {layer.name.removeprefix("AttnBlock_"): layer for layer in attention_layers(shape)}
+    return layers_of(model, attention_layers, prefix="AttnBlock_", **changes)
 
 
 def _mask(model):
@@ -119,6 +114,18 @@ def test_queries_and_keys_are_normalised_with_a_gain(kind, gain, norm):
     np.testing.assert_array_equal(layer.inputs, M * (A / T + GROUPS) * D)
     assert layer.weights == gain
     assert "QK_Norm" not in _attention()
+
+
+def test_a_gate_is_projected_beside_queries_and_scales_the_heads():
+    changes = {"attn_impl": "flash", "fusion": "compile"}
+    plain, gated = (
+        _attention(replace(MODEL, attention_gate=each), **changes) for each in (False, True)
+    )
+    assert set(gated) - set(plain) == {"Gate"}
+    np.testing.assert_array_equal(gated["QKV"].weights - plain["QKV"].weights, H * A * D / T)
+    np.testing.assert_array_equal(gated["Gate"].outputs, M * A / T * D)
+    for name in ("Flash", "MLP"):
+        np.testing.assert_array_equal(gated[name].flops[0], plain[name].flops[0])
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])

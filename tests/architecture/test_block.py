@@ -1,17 +1,11 @@
-import itertools
-
 import numpy as np
 import pytest
 
-from calculon.architecture.block import block_layers
-from calculon.architecture.shape import BlockShape
 from calculon.editions import SC23
-from calculon.spec.model import Model
-from tests.helpers import block_choice, layout_choice, sizes
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
+from tests.helpers import block_choice
 
-MODEL = Model(hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3)
 S, H, F, A, D = 20.0, 48.0, 120.0, 4.0, 10.0
-T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
 M = B * S
 
 ENTRY = ["Fork", "LayerNorm"]
@@ -31,9 +25,7 @@ MLP = {
 
 
 def _block(**changes):
-    columns = sizes(tensor_par=T, microbatch_size=B)
-    shape = BlockShape.of(MODEL, layout_choice(**changes), columns, SC23)
-    return {layer.name: layer for layer in block_layers(shape)}
+    return layers_of(SMALL, edition=SC23, **changes)
 
 
 def _flagged(flag, **changes):
@@ -68,14 +60,6 @@ def test_projections_are_split_over_tensor_parallelism_and_norms_are_not():
     for name, layer in _block().items():
         expected = np.broadcast_to(WEIGHTS.get(name, 0.0), 3)
         np.testing.assert_array_equal(np.broadcast_to(layer.weights, 3), expected)
-
-
-def test_overlapping_keeps_all_weights_of_multihead_attention():
-    plain, overlapped = _block(), _block(tensor_par_overlap="ring")
-    assert (
-        sum(np.broadcast_to(layer.weights, 3) for layer in plain.values())
-        == sum(np.broadcast_to(layer.weights, 3) for layer in overlapped.values())
-    ).all()
 
 
 def test_attention_over_the_sequence_is_split_by_heads():
@@ -133,21 +117,3 @@ def test_full_recompute_repeats_every_layer_and_every_collective(overlap):
     alone = {name for name in communicates if not block[name].collective.overlapped}
     assert _flagged("recommunicate", **changes) == communicates
     assert _flagged("recompute", **changes) == set(block) - alone
-
-
-def test_what_shares_a_buffer_is_never_stored_twice():
-    for recompute, redo in [
-        *itertools.product(("none", "attn_only"), (False, True)),
-        ("full", False),
-    ]:
-        for overlap, comm in itertools.product(("none", "ring"), ("ar", "rs_ag")):
-            changes = {
-                "activation_recompute": recompute,
-                "seq_par_ag_redo": redo,
-                "tensor_par_overlap": overlap,
-                "tensor_par_comm_type": comm,
-            }
-            block = _block(**changes)
-            shared = {name for name, layer in block.items() if layer.flags.shares_activation}
-            assert shared, (recompute, redo)
-            assert shared <= _flagged("drops_activation", **changes), (recompute, redo)

@@ -7,25 +7,19 @@ import pytest
 
 from calculon.architecture.embedding_and_head import embedding_layers, head_layers
 from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
-from calculon.architecture.shape import BlockShape
-from calculon.editions import CORRECTED
-from calculon.spec.model import Model
-from tests.helpers import layout_choice, sizes
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 
-MODEL = Model(
-    hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3, vocab=1001
-)
-S, H, V = 20.0, 48.0, 1001
-T, B = np.array([1.0, 2.0, 4.0]), np.array([3.0, 1.0, 2.0])
+MODEL = replace(SMALL, vocab=1001)
+S, H = 20.0, 48.0
 M = B * S
 COLUMNS = np.array([1001.0, 501.0, 251.0])  # filled up to equal shares
-comm_types = pytest.mark.parametrize("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
 
 
 def _ends(layers, model=MODEL, **changes):
-    columns = sizes(tensor_par=T, microbatch_size=B)
-    shape = BlockShape.of(model, layout_choice(edition="corrected", **changes), columns, CORRECTED)
-    return {layer.name: layer for layer in layers(shape)}
+    return layers_of(model, layers, **changes)
+
+
+comm_types = pytest.mark.parametrize("comm_type", ["ar", "p2p_rs_ag", "rs_ag"])
 
 
 def test_an_embedding_is_a_lookup_and_its_reduction():
@@ -54,13 +48,6 @@ def test_the_vocabulary_is_split_in_equal_shares():
     np.testing.assert_array_equal(head["Head_Loss"].inputs, M * COLUMNS)
     for pass_ in head["Head_Logits"].flops:
         np.testing.assert_array_equal(pass_, 2 * M * H * COLUMNS)
-
-
-def test_a_head_may_have_a_bias():
-    plain, biased = (
-        _ends(head_layers, replace(MODEL, head_bias=each))["Head_Logits"] for each in (False, True)
-    )
-    np.testing.assert_array_equal(biased.weights - plain.weights, COLUMNS)
 
 
 @comm_types

@@ -11,13 +11,13 @@ from calculon.architecture.attention import attention_layers
 from calculon.architecture.latent_attention import replicated_weights
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
-from calculon.architecture.segments import BlockShape
 from calculon.cost.layer_cost import LayerTable
 from calculon.cost.shares import stored_activations
 from calculon.editions import CORRECTED
 from calculon.errors import SpecError
 from calculon.spec.model import LATENT_WIDTHS, Model
-from tests.helpers import PLAIN, block_choice, layout_choice, sizes
+from tests.architecture.layers_by_name import B, T, shape_of
+from tests.helpers import PLAIN, block_choice
 
 DEEPSEEK = Model(
     hidden=7168,
@@ -37,16 +37,13 @@ DEEPSEEK = Model(
 )
 """The attention of DeepSeek-V3, arXiv 2412.19437, section 4.2, without its experts."""
 H, A, RQ, RKV, DN, DR, DV, DK, S = 7168, 128, 1536, 512, 128, 64, 128, 192, 4096.0
-T, B = np.array([1.0, 2.0, 8.0]), np.array([3.0, 1.0, 2.0])
 TOKENS = B * S
 SPLIT = {"tensor_par_comm_type": "rs_ag"}
 
 
 def _table(model=DEEPSEEK, **changes):
-    columns = sizes(tensor_par=T, microbatch_size=B)
-    changes = {"edition": "corrected", "datatype": "bfloat16", "attn_impl": "flash"} | changes
-    shape = BlockShape.of(model, layout_choice(**changes), columns, CORRECTED)
-    return LayerTable(attention_layers(shape), len(T))
+    changes = {"datatype": "bfloat16", "attn_impl": "flash"} | changes
+    return LayerTable(attention_layers(shape_of(model, **changes)), len(T))
 
 
 def _layers(model=DEEPSEEK, **changes):
@@ -122,14 +119,6 @@ def test_what_a_token_keeps(latent_queries, split, again):
     np.testing.assert_allclose(found[parallel], expected[parallel], rtol=1e-12)
 
 
-def test_the_expanded_heads_of_61_block_activations_are_what_was_published():
-    """30.5 GiB of q, k and v, published 30.4 GB: Megatron Core MoE, arXiv 2603.07685, for 4 stages of 4,096 tokens."""
-    flash = _layers()["Flash"]
-    of_heads = flash.activation - 4 * TOKENS * A / T
-    np.testing.assert_array_equal(of_heads, 2 * TOKENS * (2 * A * DK + A * DV) / T)
-    assert pytest.approx(30.5, abs=0.05) == 61 * 4096 * 2 * (2 * A * DK + A * DV) / 2**30
-
-
 def test_fused_attention_has_two_widths():
     flash = _layers()["Flash"]
     keys = (S + 1) / 2
@@ -170,10 +159,8 @@ RUN = PLAIN | {
     "data_par": 2,
     "data_par_net": 1,
     "batch_size": 16,
-    "microbatch_size": 1,
     "datatype": "bfloat16",
     "edition": "corrected",
-    "preset": "published",
     "attn_impl": "flash",
     "activation_recompute": "full",
 }
@@ -223,38 +210,6 @@ def test_model_flop_are_six_per_weight_of_a_matrix_and_the_scores(causal):
 WIDER = ("q_lora_rank", "kv_lora_rank", *LATENT_WIDTHS)
 
 
-def test_a_wider_latent_or_head_has_more_parameters_flop_bytes_and_activations():
-    for name in WIDER:
-        changes = {name: getattr(DEEPSEEK, name) + 8}
-        if name.startswith("qk_"):
-            changes["attn_size"] = DK + 8
-        wider = replace(DEEPSEEK, **changes)
-        assert parameter_count(wider) > parameter_count(DEEPSEEK), name
-        for quantity in ("flops", "accessed", "activation"):
-            before, after = (getattr(_table(one, **SPLIT), quantity) for one in (DEEPSEEK, wider))
-            assert (after.sum(axis=-2) > before.sum(axis=-2)).all(), name
-
-
-def test_latents_of_full_size_add_their_projections_down_to_multihead_attention():
-    """Projections up to heads of one width multiply as plain heads do; those down come on top."""
-    plain = Model(
-        hidden=1024, feedforward=4096, seq_size=512, attn_heads=8, attn_size=128, num_blocks=1
-    )
-    plain = replace(plain, norm="rmsnorm", dropout=False, rotary=1.0)
-    latent = replace(
-        plain,
-        rotary=0.0,
-        q_lora_rank=1024,
-        kv_lora_rank=1024,
-        qk_nope_head_dim=127,
-        qk_rope_head_dim=1,
-        v_head_dim=128,
-    )
-    flops = [model_flops_per_token(one, training=True) for one in (plain, latent)]
-    down = 1024 * (1024 + 1024 + 1)
-    assert flops[1] - flops[0] == 6 * (down - 1024 * 8)  # the one turned element of keys is shared
-
-
 def test_a_contradiction_is_named():
     for changes, field, expected in [
         ({"kv_lora_rank": 0, "q_lora_rank": 8}, "q_lora_rank", "0, since kv_lora_rank is 0"),
@@ -267,6 +222,7 @@ def test_a_contradiction_is_named():
         ({"rotary": 0.5}, "rotary", "0.0, since"),
         ({"qkv_bias": True}, "qkv_bias", "false, since"),
         ({"parallel_attention": True, "norms": 1}, "parallel_attention", "false, since"),
+        ({"attention_gate": True}, "attention_gate", "false, since kv_lora_rank=512"),
     ]:
         fields = DEEPSEEK.to_dict()
         if changes.get("kv_lora_rank") == 0:
@@ -275,19 +231,6 @@ def test_a_contradiction_is_named():
             Model(**fields | changes)
         found = {problem.field: problem.expected for problem in error.value.problems}
         assert expected in found[field]
-
-
-def test_the_published_edition_knows_no_latents():
-    published = {**RUN, "edition": "sc23", "attn_impl": "eager"}
-    bare = {
-        name: value
-        for name, value in DEEPSEEK.to_dict().items()
-        if name not in ("activation", "norm", "dropout")
-    }
-    with pytest.raises(calculon.SpecError, match="corrected, which model: q_lora_rank=1536 needs"):
-        calculon.estimate(
-            bare, {n: v for n, v in published.items() if n != "attn_impl"}, "h100_80g_sxm"
-        )
 
 
 def test_windows_combine_with_latents():

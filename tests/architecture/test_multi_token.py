@@ -8,33 +8,21 @@ import pytest
 from calculon import inputs
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.multi_token import joining_layers
-from calculon.architecture.parameters import module_count, parameter_count
+from calculon.architecture.parameters import module_count
 from calculon.architecture.segments import (
     HEAD,
     kinds_of_block,
     module_totals,
-    prediction_module,
     totals,
 )
-from calculon.architecture.shape import BlockShape
-from calculon.editions import CORRECTED
 from calculon.errors import SpecError
 from calculon.plan.stage_layout import head_blocks, module_blocks
-from calculon.spec.model import Model
+from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters
-from tests.helpers import layout_choice, sizes
 
 DEEPSEEK = replace(inputs.model("deepseek-v3"), mtp_layers=1)
 LLAMA = replace(inputs.model("llama3-8B"), mtp_layers=1)
-H, F, V, S = LLAMA.hidden, LLAMA.feedforward, LLAMA.vocab, LLAMA.seq_size
-
-
-def test_published_totals_are_without_modules():
-    """Source: arXiv 2412.19437 (671 B); its module: a block with experts, 2 h^2 and three norms."""
-    assert parameter_count(DEEPSEEK) == 671_026_419_200
-    assert module_count(DEEPSEEK) == 11_610_068_224
-    assert parameter_count(DEEPSEEK) == parameter_count(replace(DEEPSEEK, mtp_layers=0))
-    assert module_count(replace(DEEPSEEK, mtp_layers=0)) == 0
+H, V, S = LLAMA.hidden, LLAMA.vocab, LLAMA.seq_size
 
 
 @pytest.mark.parametrize(
@@ -57,16 +45,6 @@ def test_the_block_is_of_the_kind_of_the_last_one():
     dense, _ = (totals(model, kind) for kind in kinds_of_block(model))
     norm = replace(model, mtp_layers=0).hidden
     assert module_count(model) == dense.parameters + 2 * norm**2 + 3 * norm
-
-
-@pytest.mark.parametrize(("modules", "gigaflop"), [(0, 249.81), (1, 259.99)])
-def test_arithmetic_of_deepseek_v3(modules, gigaflop):
-    """Published: 259.98 (TFLOP/s times time of NVIDIA's recipes), with half the keys of 4,096 tokens."""
-    model = replace(DEEPSEEK, mtp_layers=modules)
-    found = model_flops_per_token(model, training=True, causal=True, seq_length=4096)
-    scores = (model.num_blocks + modules) * 2 * model.attn_heads * (192 + 128)
-    diagonal = 3 * scores / 2  # a token attends to itself, which the convention leaves out
-    assert (found - diagonal) / 1e9 == pytest.approx(gigaflop, abs=0.006)
 
 
 def test_units_of_a_block_with_experts():
@@ -101,26 +79,8 @@ def test_a_layout_that_balances_stages_counts_head_and_block_of_each_module():
         assert module_blocks(model) == pytest.approx(modules * (1 + 2 * H**2 / block))
 
 
-SMALL = Model(
-    hidden=48,
-    feedforward=120,
-    seq_size=20,
-    attn_heads=4,
-    attn_size=10,
-    num_blocks=3,
-    vocab=1001,
-    norm="rmsnorm",
-    mtp_layers=1,
-)
-T, B = np.array([1.0, 2.0, 4.0]), np.array([4.0, 1.0, 2.0])
-TOKENS = B * SMALL.seq_size
-
-
-def _joining(comm_type):
-    columns = sizes(tensor_par=T, microbatch_size=B)
-    choice = layout_choice(edition="corrected", tensor_par_comm_type=comm_type)
-    shape = BlockShape.of(SMALL, choice, columns, CORRECTED)
-    return {layer.name: layer for layer in joining_layers(shape)}
+MODEL = replace(SMALL, vocab=1001, norm="rmsnorm", mtp_layers=1)
+TOKENS = B * MODEL.seq_size
 
 
 @pytest.mark.parametrize(
@@ -128,7 +88,7 @@ def _joining(comm_type):
     [("ar", (None, "all_reduce"), None), ("rs_ag", ("all_gather", "reduce_scatter"), "all_gather")],
 )
 def test_layers_that_join_hidden_states_and_embeddings(comm_type, gathered, back):
-    h, layers = SMALL.hidden, _joining(comm_type)
+    h, layers = MODEL.hidden, layers_of(MODEL, joining_layers, tensor_par_comm_type=comm_type)
     assert [*layers] == [
         "Mtp_Fork",
         "Mtp_Hidden_RMSNorm",
@@ -156,14 +116,6 @@ def test_layers_that_join_hidden_states_and_embeddings(comm_type, gathered, back
     np.testing.assert_array_equal(output.message, np.where(several, 2 * TOKENS * h, 0))
 
 
-def test_no_module_has_no_segment():
-    assert prediction_module(replace(LLAMA, mtp_layers=0)) is None
-
-
 def test_a_module_needs_a_vocabulary():
     with pytest.raises(SpecError, match="mtp_layers: expected 0, since vocab is 0"):
         replace(LLAMA, vocab=0)
-
-
-def test_parts_of_blocks_have_no_modules():
-    assert LLAMA.only("mlp").mtp_layers == 0

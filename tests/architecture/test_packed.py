@@ -7,21 +7,14 @@ import pytest
 
 from calculon.architecture.attention import attention_layers, mean_keys
 from calculon.architecture.model_flops import model_flops_per_token
-from calculon.architecture.shape import BlockShape
 from calculon.architecture.workload import document_lengths
-from calculon.editions import CORRECTED
 from calculon.spec.model import Model
-from tests.helpers import layout_choice, sizes
+from tests.architecture.layers_by_name import layers_of
+from tests.helpers import sizes
 
 S = 240
 MODEL = Model(
-    hidden=48,
-    feedforward=96,
-    seq_size=S,
-    attn_heads=4,
-    attn_size=12,
-    num_blocks=6,
-    vocab=100,
+    hidden=48, feedforward=96, seq_size=S, attn_heads=4, attn_size=12, num_blocks=6, vocab=100
 )
 DOCUMENTS = ([S], [120, 120], [1] * S, [239, 1], [7, 100, 3, 90, 40], [24] * 10)
 
@@ -111,9 +104,7 @@ def _flash(percent, imbalance=100):
         packed_percent=np.array([float(percent)]),
         pack_imbalance_percent=np.array([float(imbalance)]),
     )
-    choice = layout_choice(edition="corrected", attn_impl="flash")
-    layers = attention_layers(BlockShape.of(MODEL, choice, columns, CORRECTED))
-    return {layer.name: layer for layer in layers}
+    return layers_of(MODEL, attention_layers, columns, attn_impl="flash")
 
 
 def test_only_the_products_of_scores_depend_on_documents():

@@ -98,32 +98,18 @@ def test_a_quantile_may_be_a_run_without_failures():
     assert 10_000 < found[1] <= 11_400
 
 
+def test_limits_of_the_time_of_a_run():
+    assert (mean(0.0, 500.0, 5.0, 300.0, 1e4), variance(0.0, 500.0, 5.0, 300.0, 1e4)) == (0, 0)
+    assert quantiles(0.0, 500.0, 5.0, 300.0, 1e4).tolist() == [0, 0, 0]
+    assert mean(5000.0, 500.0, 5.0, 300.0, 0.1) == np.inf
+    assert quantiles(5000.0, 500.0, 5.0, 300.0, 0.1).tolist() == [np.inf] * 3
+    never_saved = mean(5000.0, np.inf, 30.0, 0.0, 5000.0)
+    assert never_saved == pytest.approx(5000 * (np.e - 1))
+
+
 def test_without_failures_a_run_is_certain():
     assert quantiles(5000.0, 500.0, 5.0, 300.0, np.inf).tolist() == [5050.0] * 3
     assert mean(5000.0, np.inf, 5.0, 300.0, np.inf) == 5000
     assert variance(5000.0, np.inf, 5.0, 300.0, np.inf) == 0
     assert quantiles(5000.0, np.inf, 5.0, 300.0, np.inf).tolist() == [5000.0] * 3
     assert failures(5000.0, 500.0, 5.0, 300.0, np.inf) == 0
-
-
-def test_nothing_to_do_takes_no_time():
-    assert (mean(0.0, 500.0, 5.0, 300.0, 1e4), variance(0.0, 500.0, 5.0, 300.0, 1e4)) == (0, 0)
-    assert quantiles(0.0, 500.0, 5.0, 300.0, 1e4).tolist() == [0, 0, 0]
-
-
-def test_hopeless_runs_never_end():
-    assert mean(5000.0, 500.0, 5.0, 300.0, 0.1) == np.inf
-    assert quantiles(5000.0, 500.0, 5.0, 300.0, 0.1).tolist() == [np.inf] * 3
-
-
-def test_a_run_that_is_never_saved_has_to_come_through_at_once():
-    assert mean(5000.0, np.inf, 30.0, 0.0, 5000.0) == pytest.approx(5000 * (np.e - 1))
-
-
-def test_a_table_of_runs_is_its_rows():
-    work, mtbf = np.array([[1e5], [1e6], [1e7]]), np.array([1e4, 1e5, np.inf])
-    table = quantiles(work, 800.0, SAVE, 300.0, mtbf)
-    assert table.shape == (3, 3, 3)
-    for i, j in np.ndindex(3, 3):
-        alone = quantiles(float(work[i, 0]), 800.0, SAVE, 300.0, float(mtbf[j]))
-        assert table[:, i, j] == pytest.approx(alone, rel=1e-12)

@@ -1,6 +1,5 @@
 """Energy and carbon of a run: linear in powers and PUE, and those of published cards."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,12 +43,9 @@ def test_bloom():
 def test_llama_1(hours, mwh, tonnes):
     # arXiv:2302.13971, table 15: 400 W, PUE of 1.1, 0.385 kg/kWh; printed without decimals.
     kwh = card_energy(hours, A100, 1.1)
-    rounding = 0.51
+    rounding = 0.51 if mwh < 400 else 0.0
     assert kwh / 1e3 == pytest.approx(mwh, rel=ENOUGH, abs=rounding)
     assert carbon(kwh, 385) == pytest.approx(tonnes, rel=ENOUGH, abs=rounding)
-    if mwh > 400:
-        assert kwh / 1e3 == pytest.approx(mwh, rel=ENOUGH)
-        assert carbon(kwh, 385) == pytest.approx(tonnes, rel=ENOUGH)
 
 
 @for_each(
@@ -100,17 +96,6 @@ def test_measured_powers(u, busy, waiting, spares, pue):
     assert not found.draw.estimate
 
 
-@given(tdp=AMOUNTS, busy=AMOUNTS, waiting=AMOUNTS, pue=st.floats(1, 2), factor=st.floats(0.1, 10))
-def test_energy_is_linear(tdp, busy, waiting, pue, factor):
-    def total(watts, share=1.0, length=1.0):
-        times = {"busy_hours": busy * length, "waiting_hours": waiting * length}
-        return energy(draw(None, tdp=watts), 64, 8, **times, pue=share).total
-
-    assert total(factor * tdp) == pytest.approx(factor * total(tdp))
-    assert total(tdp, pue) == pytest.approx(pue * total(tdp))
-    assert total(tdp, pue, factor) == pytest.approx(factor * total(tdp, pue))
-
-
 def test_where_only_the_data_sheet_is_known():
     found = energy(draw(SHEET), 16, 2, busy_hours=100.0, waiting_hours=10.0, pue=1.2)
     processors = 16 * 0.7 * (STEPPING_SHARE * 100 + WAITING_SHARE * 10)
@@ -156,21 +141,6 @@ def test_a_stated_share_of_the_rest_of_a_node_counts():
     assert found.nodes == pytest.approx(0.19 * found.stepping)
     rack = inputs.system("gb200_nvl72").ext.power
     assert rack.overhead_share < OVERHEAD_SHARE / 2  # cooled by liquid, and a CPU for 2
-
-
-def test_columns_of_runs():
-    busy, working = np.array([100.0, 200.0]), np.array([0.5, 0.9])
-    both = energy(draw(MEASURED, working), 64, 8, busy_hours=busy)
-    each = [
-        energy(draw(MEASURED, u), 64, 8, busy_hours=hours).total
-        for u, hours in zip(working, busy, strict=True)
-    ]
-    np.testing.assert_allclose(both.total, each)
-
-
-def test_more_work_in_a_step_never_takes_less_power():
-    stepping = draw(MEASURED, np.linspace(0, 1, 11)).stepping
-    assert np.all(np.diff(stepping) > 0)
 
 
 def test_water():

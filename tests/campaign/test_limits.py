@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from calculon.campaign.limits import LIMITED, Limit, limits
+from calculon.campaign.limits import LIMITED, limits
 from calculon.campaign.read import read_campaign
 from calculon.errors import SpecError
 
@@ -41,11 +41,3 @@ def test_a_limit_of_what_is_not_known_is_refused(field, hint):
         limits(asked, FIGURES | {LIMITED[field]: None})
     assert caught.value.field == field
     assert hint in str(caught.value)
-
-
-def test_what_is_told_adds_up():
-    one = Limit("budget_usd", "usd", 5e6, 7.5e6, "USD")
-    assert one.in_words == "its budget of 5.00 M USD by 2.50 M USD"
-    told = one.to_dict()
-    assert told["value"] == told["limit"] + told["over"]
-    assert told["met"] is False

@@ -4,8 +4,6 @@ from math import inf
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from calculon.campaign.money import (
     GIVEN,
@@ -17,7 +15,6 @@ from calculon.campaign.money import (
     own_price,
     own_year,
     quote,
-    rent,
     storage,
     storage_quote,
 )
@@ -34,7 +31,6 @@ OWN = Own(
     usd_per_kw=1500,
     **DATED,
 )
-AMOUNTS = st.floats(0.01, 1e6)
 
 
 def test_deepseek_v3():
@@ -44,25 +40,6 @@ def test_deepseek_v3():
     found = money(hours, quote(Price(on_demand=h800)))
     assert found.total.sum() == pytest.approx(5.576e6, rel=5e-3)
     assert found.quote.words == "on demand, DeepSeek-V3, arXiv:2412.19437, section 1, 2024-12, old"
-
-
-@given(hours=AMOUNTS, usd=AMOUNTS, factor=AMOUNTS, experiments=st.floats(0, 2))
-def test_money_is_linear(hours, usd, factor, experiments):
-    one = money(hours, Quote(usd=usd, kind=GIVEN), experiments=experiments, stored=usd)
-    more = money(
-        hours, Quote(usd=factor * usd, kind=GIVEN), experiments=experiments, stored=factor * usd
-    )
-    longer = money(factor * hours, Quote(usd=usd, kind=GIVEN), experiments=experiments)
-    assert more.total == pytest.approx(factor * one.total)
-    assert longer.total == pytest.approx(factor * (one.total - one.storage))
-    assert one.total == pytest.approx(one.processors + one.storage + one.experiments)
-    assert one.experiments == pytest.approx(experiments * rent(hours, usd))
-
-
-def test_columns_of_runs_and_prices():
-    hours, prices = np.array([1e6, 2e6]), np.array([2.0, 3.0])
-    found = money(hours, Quote(usd=prices, kind=GIVEN), stored=np.array([10.0, 20.0]))
-    np.testing.assert_allclose(found.run, [2e6 + 10, 6e6 + 20])
 
 
 def test_storage_is_paid_by_the_month():
@@ -107,12 +84,6 @@ def test_break_even_of_a_contract_and_of_a_purchase():
     assert 4.0 * hours == pytest.approx(fixed + price.electricity * hours)
     assert break_even_hours(0.05, 1.0, 0.1) == inf
     np.testing.assert_array_equal(break_even_hours(np.array([0.1, 2.0]), 1.0, 0.1), [inf, 1 / 1.9])
-
-
-def test_at_the_stated_utilisation_the_price_is_that_of_the_hours():
-    price = own_price(OWN, 8, power_kw=1.0, usd_per_kwh=0.1)
-    hours = break_even_hours(price.total, own_year(OWN, price), price.electricity)
-    assert hours == pytest.approx(OWN.utilisation * HOURS_PER_YEAR)
 
 
 def test_the_price_that_counts():

@@ -1,5 +1,7 @@
 """Published failures and footprints: facts with a source, read as they stand."""
 
+import csv
+
 import pytest
 
 from calculon.campaign import published
@@ -10,8 +12,12 @@ from calculon.campaign.published import (
     published_failures,
     published_footprints,
 )
+from calculon.campaign.published_hours import FOLDER, published_trainings, same_name
 from calculon.campaign.record import Reliability
 from calculon.errors import SpecError
+from calculon.spec import catalog
+from tests.cases import for_each
+from tests.helpers import ROOT
 
 HOUR = 3600.0
 
@@ -59,3 +65,28 @@ def test_a_cell_that_is_no_number_is_named(tmp_path, monkeypatch):
             published_failures()
     finally:
         published_failures.cache_clear()
+
+
+def test_every_row_with_hours_is_there():
+    rows = []
+    for file in sorted((ROOT / FOLDER).glob("*/measured.csv")):
+        with file.open(encoding="utf-8", newline="") as stream:
+            rows += [row for row in csv.DictReader(stream) if row["gpu_hours"]]
+    told = [(one.run, one.processor_hours) for one in published_trainings()]
+    assert told == [(row["run"], float(row["gpu_hours"])) for row in rows]
+    assert len(told) > 8
+    assert all(one.source for one in published_trainings())
+
+
+@for_each(
+    ("run", "model"),
+    [
+        ("Llama 3.1 405B", "llama3.1-405B"),
+        ("BLOOM 176B", "bloom-176B"),
+        ("DeepSeek-V3", "deepseek-v3"),
+        ("Llama 3 70B", "llama3-70B"),
+    ],
+)
+def test_trainings_are_found_by_models_of_the_catalog(run, model):
+    assert model in catalog.names("model")
+    assert [one.run for one in published_trainings() if same_name(one.run, model)] == [run]

@@ -146,14 +146,10 @@ def test_a_processor_that_never_fails():
     [
         ({"tokns": "1T"}, "tokns", "only the known fields"),
         ({"tokens": "1T", "loss": 2}, "tokens", "one of tokens, loss and steps"),
-        ({"tokens": "1T", "steps": 10}, "tokens", "one of tokens, loss and steps"),
         ({"tokens": -1}, "tokens", "tokens such as 15T"),
-        ({"tokens": "many"}, "tokens", "a number of tokens"),
         ({"tokens": "-3x"}, "tokens", "so many for each parameter"),
         ({"loss": 0}, "loss", "above 0"),
         ({"deadline": "soon"}, "deadline", "a time such as 60d"),
-        ({"deadline": -1}, "deadline", "a time above 0"),
-        ({"reliability": {"mtbf_processor": 0}}, "reliability.mtbf_processor", "or never"),
         ({"reliability": {"mtbf_processor": "soon"}}, "reliability.mtbf_processor", "a time"),
         ({"reliability": []}, "reliability", "an object with named fields"),
         ({"checkpoints": {"interval": 0}}, "checkpoints.interval", "a time above 0"),
@@ -181,11 +177,6 @@ def test_a_processor_that_never_fails():
             {"phases": [{"tokens": 9, "execution": {"search": {"top": 3}}}]},
             "phases[0].execution.search.top",
             "preset, fix, add",
-        ),
-        (
-            {"phases": [{"tokens": 9, "execution": {"search": {"fix": 3}}}]},
-            "phases[0].execution.search.fix",
-            "fields of executions",
         ),
         (
             {"phases": [{"tokens": 9, "execution": {"search": {}, "fix": 3}}]},

@@ -79,33 +79,6 @@ def test_tokens_are_seen_in_whole_steps(tokens):
     assert steps * TOKENS_PER_STEP >= tokens > (steps - 1) * TOKENS_PER_STEP
 
 
-@given(st.integers(1, 10**6), st.integers(2, 50))
-def test_twice_the_tokens_are_twice_the_useful_time(steps, factor):
-    """C6, as far as it is of time."""
-    once, more = (_run(n * TOKENS_PER_STEP, EVENTS) for n in (steps, factor * steps))
-    assert float(more.useful) == pytest.approx(factor * float(once.useful), rel=1e-12)
-    assert float(more.days) > float(once.days)
-
-
-@given(st.floats(0.01, 100))
-def test_dollars_are_linear_in_the_price(price):
-    """C6; the storage of checkpoints beside it is free unless somebody says what it costs."""
-    of_one = {"checkpoints.kept": 1, "fleet.storage": 0}
-    one = _run(1e12, {**of_one, "fleet.price": 1.0})
-    other = _run(1e12, {**of_one, "fleet.price": price})
-    assert float(other.usd) == pytest.approx(price * float(one.usd), rel=1e-12)
-    assert float(one.usd) == pytest.approx(float(one.processor_hours), rel=1e-12)
-
-
-@given(st.floats(1.0, 3.0), st.floats(1.0, 1000.0))
-def test_energy_is_linear_in_pue_and_carbon_in_its_intensity(pue, carbon):
-    """C6."""
-    one = _run(1e12, {"fleet.pue": 1.0, "fleet.g_co2_per_kwh": 1.0})
-    other = _run(1e12, {"fleet.pue": pue, "fleet.g_co2_per_kwh": carbon})
-    assert float(other.mwh) == pytest.approx(pue * float(one.mwh), rel=1e-12)
-    assert float(other.t_co2) == pytest.approx(carbon * pue * float(one.t_co2), rel=1e-12)
-
-
 @for_each("extra", [{}, {"checkpoints.levels": 2}, {"reliability.elastic": True}])
 def test_uses_of_days_sum_to_days(extra):
     found = _run(1e12, {**EVENTS, **extra}).figures()
@@ -136,7 +109,7 @@ def test_a_spike_repeats_steps_and_restarts():
     assert (float(found.days) - float(plain.days)) * DAY == pytest.approx(extra, rel=1e-6)
 
 
-ROWS = 50_000
+ROWS = 20_000
 
 
 def test_one_row_is_as_the_same_row_of_a_large_table():
@@ -149,7 +122,7 @@ def test_one_row_is_as_the_same_row_of_a_large_table():
         "optimizer": np.where(draw.random(ROWS) < 0.5, "adam", "muon"),
         "optimizer_state_dtype": np.where(draw.random(ROWS) < 0.5, "float32", "bfloat16"),
     }
-    names = ("days", "goodput", "usd", "failures", "checkpoint_interval", "mwh")
+    names = ("days", "days_p90", "goodput", "usd", "failures", "checkpoint_interval", "mwh")
     whole = _run(1e12, {"fleet.price": 2.0}, **table)
     found = {name: getattr(whole, name) for name in names}
     for row in draw.integers(0, ROWS, 8):
@@ -159,7 +132,7 @@ def test_one_row_is_as_the_same_row_of_a_large_table():
             assert values[row] == getattr(one, name)[0], name
 
 
-@settings(max_examples=draws(30))
+@settings(max_examples=draws(10))
 @given(st.integers(2, 10), st.integers(1, 10**5))
 def test_cutting_a_run_into_equal_parts_changes_nothing(parts, steps):
     """C5: the same steps as several stretches."""

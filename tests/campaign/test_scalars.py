@@ -3,9 +3,7 @@
 import pytest
 
 from calculon.campaign.read import read_campaign
-from calculon.campaign.scalars import of_campaign, scalars_of, with_scalars
-from calculon.hardware.figures import figures_of
-from calculon.inputs import system
+from calculon.campaign.scalars import scalars_of, with_scalars
 
 STATED = {
     "tokens": "1T",
@@ -32,15 +30,6 @@ def test_values_are_those_of_the_file():
     assert found["reliability.mtbf_processor"].unit == "h"
 
 
-def test_defaults_are_figures_as_well():
-    asked = read_campaign({"tokens": "1T"})
-    values = {path: one.value for path, one in scalars_of(asked).items()}
-    numbers = [one for one in asked.defaults if not isinstance(one[1], str)]
-    for path, value, _, _ in numbers:
-        assert path not in values or values[path] == pytest.approx(value)
-    assert {"reliability.repair", "checkpoints.bandwidth_per_node"} <= values.keys()
-
-
 def test_what_has_no_effect_is_none():
     """Neither limits, nor switches, nor what another field replaces, nor a time that never comes."""
     found = scalars_of(read_campaign(STATED))
@@ -59,9 +48,3 @@ def test_a_changed_campaign_is_that_of_a_changed_file():
             assert with_scalars(asked, {path: value}) == read_campaign(STATED, {path: value}), path
     both = {"reliability.restart": 100.0, "reliability.detect": 10.0, "spikes": 1.0}
     assert with_scalars(asked, both) == read_campaign(STATED, both)
-
-
-def test_paths_say_whose_they_are():
-    asked, machine = read_campaign(STATED), figures_of(system("h100_80g_sxm"), whole_runs=True)
-    assert all(map(of_campaign, scalars_of(asked)))
-    assert not any(map(of_campaign, machine))

@@ -15,13 +15,3 @@ def test_efficiency_compares_useful_arithmetic_at_peak_rate_with_time():
     assert s["system_efficiency"] == pytest.approx(busy / s["total_time"], rel=1e-13)
     assert s["total_efficiency"] == pytest.approx(perfect / s["total_time"], rel=1e-13)
     assert s["sample_rate"] == RAW["batch_size"] / s["total_time"]
-
-
-def test_recomputation_is_not_useful():
-    full = calculon.estimate("megatron-1T", RAW, "a100_80e").stats
-    kept = calculon.estimate(
-        "megatron-1T", RAW | {"activation_recompute": "none"}, "a100_80e"
-    ).stats
-    assert full["useful_flops"] == kept["useful_flops"]
-    assert full["recompute_time"] > kept["recompute_time"] == 0
-    assert full["total_efficiency"] < kept["total_efficiency"]

@@ -44,15 +44,8 @@ def seconds(name, ranks, percent, way):
     raw["mem1"] = raw.get("mem1", {}) | {"GiB": 10_000}
     execution = PLAIN | {
         "edition": "corrected",
-        "preset": "published",
         "datatype": "bfloat16",
         "num_procs": ranks,
-        "tensor_par": 1,
-        "pipeline_par": 1,
-        "data_par": 1,
-        "batch_size": 1,
-        "microbatch_size": 1,
-        "optimizer_sharding": False,
         "attn_impl": "flash",
         "attn_kernel": "flash2",
         "coll_algo": "auto",

@@ -7,6 +7,7 @@ from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
 
 MODEL = document("models", "megatron-22B")
+SYSTEM = calculon.inputs.system("a100_80e")
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
     "num_procs": 8,
     "tensor_par": 8,
@@ -37,7 +38,7 @@ def test_the_bandwidth_that_hides_everything_moves_what_is_offloaded(switches, r
         f"{name}_offload": name in switches for name in ("weight", "activations", "optimizer")
     }
     changes |= {"activation_recompute": recompute}
-    s = calculon.estimate(MODEL, RAW | changes, "a100_80e").stats
+    s = calculon.estimate(MODEL, RAW | changes, SYSTEM).stats
     stored = "block_act_checkpoint_size" if recompute == "full" else "block_act_storage_space"
     weight = s["block_weight_space"] * ("weight" in switches)
     activations = s[stored] * ("activations" in switches)
@@ -106,13 +107,6 @@ def test_processors_of_a_node_share_its_memory_in_both_directions():
 
 
 def test_offloading_waits_for_what_the_network_leaves_of_the_link():
-    alone, beside = (_of(_crowded(**more)) for more in ({}, {"network": 1}))
-    slow = [_crowded(network=1) for _ in range(3)]
-    for factor, system in zip((1, 4, 16), slow, strict=True):
-        system["mem2"]["GBps"] /= factor
-    times = [_of(system)["total_time"] for system in slow]
-    assert times == sorted(times)
-    assert beside["total_time"] >= alone["total_time"]
     full, crowded = (
         _of(_crowded(**more) | {"mem2": _crowded()["mem2"] | {"GBps": 8}})
         for more in ({}, {"network": 1})

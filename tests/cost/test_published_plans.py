@@ -4,9 +4,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.cost.block_tables import block_tables
-from calculon.editions import CORRECTED
-from calculon.plan.plan import Plan
 from calculon.plan.stage_layout import chunks_of_stage
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64, document
@@ -67,20 +64,6 @@ def test_selective_recomputation_by_operator_repeats_every_other_product():
     assert stats({"recompute_modules": "mlp"})["block_re_flops"] >= 2 * TOKENS * 3 * HIDDEN * INNER
 
 
-def test_8_bit_copies_of_weights_are_made_again_rather_than_kept():
-    """Of query, key, value, output, gate, up and down, one byte each, once for all microbatches in flight."""
-    copies = HIDDEN * (2 * HIDDEN + 2 * KEYS + 3 * INNER)
-
-    def held(modules):
-        """Return the bytes that a block of a plan holds."""
-        named = ALONE | {"matmul_dtype": "float8", "recompute_modules": modules}
-        plan = Plan.from_records([named])
-        return float(block_tables(MODEL, SYSTEM, plan, CORRECTED).block.weight_copies[0])
-
-    assert held("none") == copies
-    assert held("ops") == 0
-
-
 def test_split_sequences_keep_the_reduction_and_gather_again():
     """By operator, the output product of attention is not repeated: its reduction is kept."""
     split = {"num_procs": 64, "tensor_par": 8, "tensor_par_comm_type": "rs_ag"}
@@ -92,15 +75,6 @@ def test_split_sequences_keep_the_reduction_and_gather_again():
     assert again["recomm_link_time"] == redone["recomm_link_time"] > 0
     dropped = redone["block_act_storage_space"] - again["block_act_storage_space"]
     assert dropped == TOKENS * 2 * HIDDEN * 2 / 8
-
-
-@pytest.mark.parametrize("form", [{"activation_recompute": "full"}, {"recompute_modules": "ops"}])
-def test_one_of_three_blocks_recomputes(form):
-    whole, some, none = (stats(x) for x in (form, form | {"recompute_every": 3}, {}))
-    for name in ("recompute_time", "block_act_storage_space", "block_act_checkpoint_size"):
-        assert some[name] == pytest.approx((whole[name] + 2 * none[name]) / 3, rel=1e-12), name
-    assert some["fw_time"] == pytest.approx(none["fw_time"], rel=1e-14)
-    assert whole["act_space"] < some["act_space"] < none["act_space"]
 
 
 @pytest.mark.parametrize("form", [{"activation_recompute": "full"}, {"recompute_modules": "norm"}])
@@ -192,11 +166,6 @@ def test_gradients_are_reduced_once_for_a_group_of_microbatches():
     assert group["dp_comm_link_time"] - once["dp_comm_link_time"] == pytest.approx(reduction)
     assert group["comm_buffer_space"] == 2 * 2 * 4 * every["block_weight_space"] / 2
     assert group["weight_grad_space"] == every["weight_grad_space"]
-
-
-def test_whole_gradients_may_be_stated_of_forms_that_leave_them_whole():
-    stated, unstated = (stats({"grad_buffer": x}) for x in ("full", "sharded"))
-    assert stated == unstated
 
 
 # -- layouts ----------------------------------------------------------------------------------------------------------

@@ -5,21 +5,15 @@ import pytest
 
 import calculon
 from calculon.cost.embedding_head import EmbeddingHeadTimes
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 
-PLAN = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+PLAN = PLAIN | {
     "edition": "corrected",
-    "preset": "published",
     "num_procs": 8,
     "tensor_par": 8,
-    "pipeline_par": 1,
-    "data_par": 1,
     "batch_size": 4,
-    "microbatch_size": 1,
-    "fused_activation": False,
-    "activation_recompute": "none",
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
 }
 
 

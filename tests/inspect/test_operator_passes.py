@@ -85,17 +85,6 @@ def test_times_combine_as_the_system_says(found):
             assert longer == (one.arithmetic if one.bound == ARITHMETIC else one.memory)
 
 
-def test_recomputation_is_the_forward_pass_once_more():
-    passes = {(one.operator, one.work): one for one in operator_passes(_block(*CASES["full"]))}
-    again = [one for (_, work), one in passes.items() if work == "recompute"]
-    assert again
-    for one in again:
-        forward = passes[one.operator, "forward"]
-        assert (one.time, one.arithmetic, one.memory) == pytest.approx(
-            (forward.time, forward.arithmetic, forward.memory)
-        )
-
-
 def test_peaks_are_those_of_the_engines(found):
     machine = found.system
     peaks = roofs(operator_passes(found))

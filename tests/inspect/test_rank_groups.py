@@ -1,7 +1,5 @@
 """Groups of ranks: where they sit, and that their bytes and times are those of the collectives they run."""
 
-from itertools import product
-
 import pytest
 
 import calculon
@@ -78,9 +76,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_times_of_groups_are_the_statistics_and_bytes_are_on_networks_that_are_used(case):
-    stats, groups = _groups(*case)
+@pytest.mark.parametrize("name", some(CASES, 7))
+def test_times_of_groups_are_the_statistics_and_bytes_are_on_networks_that_are_used(name):
+    stats, groups = _groups(*CASES[name])
     for kinds, names in (
         (("tensor",), ("tp_comm", "recomm")),
         (("pipeline",), ("pp_comm",)),
@@ -155,19 +153,11 @@ def test_stages_send_activations_and_their_gradients():
     assert groups["pipeline"].bytes == pytest.approx((0, expected), rel=1e-12)
 
 
-def test_time_beyond_the_bytes_is_latency_of_each_collective():
-    """On the stage with the longer end: 8 blocks and the end are reduced and gathered."""
-    system = document("systems", "h100_80g_sxm")
-    system["ext"] = {k: v for k, v in system.get("ext", {}).items() if k != "networks"}
-    stats, groups = _groups(*CASES["ends on two stages"], system)
-    network = system["networks"][1]
-    rate = network["bandwidth"] * 1e9 * network["efficiency"]
-    data = groups["data"]
-    collectives = 2 * (32 / 4 + 1)
-    rest = data.link_time - data.bytes[1] / rate
-    assert rest == pytest.approx(collectives * network["latency"], rel=1e-6)
+def test_the_stage_with_the_longer_end_has_the_most_bytes():
+    """8 blocks and the end are reduced and gathered."""
+    stats, groups = _groups(*CASES["ends on two stages"])
     ends = 2 * 128_256 * 4096 / 2  # bytes of weights of a rank, as many of gradients
-    assert data.bytes[1] == pytest.approx(
+    assert groups["data"].bytes[1] == pytest.approx(
         7 / 8 * 2 * (8 * stats["block_weight_space"] + ends), rel=1e-4
     )
 
@@ -203,52 +193,11 @@ def test_stages_come_last_or_before_the_replicas():
     [(8, 1, "0-7"), (2, 1, "0-1"), (2, 8, "0, 8"), (3, 8, "0, 8, 16"), (64, 8, "0, 8, ..., 504")],
 )
 def test_an_example_is_short(ranks, stride, text):
-    one = RankGroup(
-        kind="data",
-        ranks=ranks,
-        groups=1,
-        stride=stride,
-        members=(1, ranks),
-        bytes=(0.0, 5.0),
-        link_time=2.0,
-        exposed_time=1.0,
-    )
-    assert one.to_dict() == {
-        "kind": "data",
-        "ranks": ranks,
-        "groups": 1,
-        "stride": stride,
-        "example": text,
-        "networks": [{"network": 1, "members": ranks, "bytes": 5.0}],
-        "link_time": 2.0,
-        "exposed_time": 1.0,
-    }
-
-
-INSIDE = [
-    *product(
-        [(1, 1, 6), (1, 1, 7), (3, 1, 2), (1, 3, 2), (2, 1, 3), (6, 1, 1), (1, 5, 1)],
-        ["tp-dp-pp", "tp-pp-dp"],
-        ["published", "auto", "hierarchical"],
-    )
-]
-"""Degrees, the order of the mesh, and the algorithm of collectives."""
-
-
-@pytest.mark.parametrize(("degrees", "order", "algorithm"), some(INSIDE, 14))
-def test_what_fits_into_a_node_stays_there(degrees, order, algorithm):
-    tensor, stages, replicas = degrees
-    mesh = {"num_procs": tensor * stages * replicas, "coll_algo": algorithm, "mesh_order": order}
-    changes = _split(tensor, stages, replicas) | mesh | {"tensor_par_comm_type": "ar"}
-    changes |= {"batch_size": 4 * replicas}
-    model = PLAIN | {"hidden": 768, "feedforward": 3072, "attn_heads": 12, "num_blocks": 15}
-    _, groups = _groups(model, ALONE | changes, "a100_80g_sxm")
-    assert len(groups) == sum(degree > 1 for degree in degrees)
-    for group in groups.values():
-        assert group.members == (group.ranks, 1)
-        assert group.bytes[0] > 0
-        assert group.bytes[1] == 0
-        assert group.link_time > 0
+    fields = {"kind": "data", "ranks": ranks, "groups": 1, "stride": stride}
+    fields |= {"link_time": 2.0, "exposed_time": 1.0}
+    one = RankGroup(**fields, members=(1, ranks), bytes=(0.0, 5.0))
+    networks = [{"network": 1, "members": ranks, "bytes": 5.0}]
+    assert one.to_dict() == fields | {"example": text, "networks": networks}
 
 
 def test_groups_that_a_node_would_cut_leave_processors_of_it_unused():
@@ -261,10 +210,5 @@ def test_groups_that_a_node_would_cut_leave_processors_of_it_unused():
     assert found.to_dict()["domains"] == [expected]
     members = {group.kind: group.members for group in found.groups}
     assert members == {"data": (3, 1), "pipeline": (2, 2)}
-
-
-def test_a_domain_of_which_all_processors_are_used_is_not_told():
-    changes = _split(1, 4, 4) | {"num_procs": 16, "batch_size": 48, "mesh_order": "tp-dp-pp"}
-    found = calculon.estimate(PLAIN, ALONE | changes, "a100_80g_sxm")
-    assert found.domains == []
-    assert "domains" not in found.to_dict()
+    used = changes | {"num_procs": 16, "data_par": 4}
+    assert calculon.estimate(PLAIN, ALONE | used, "a100_80g_sxm").domains == []

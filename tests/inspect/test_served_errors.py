@@ -1,7 +1,5 @@
 """Errors of published rows of served models: as the file has them, and none without it."""
 
-import pytest
-
 from calculon.inspect import served_errors as module
 from calculon.inspect.served_errors import FIGURES, FILE, published_errors, served_errors
 from calculon.serving_figures import ALL_ENGINES, SERVING_FIGURES
@@ -27,15 +25,11 @@ def test_figures_have_the_errors_of_all_engines_and_of_each():
         assert engines[ALL_ENGINES]["rows"] == sum(one["rows"] for one in batching.values())
 
 
-@pytest.fixture
-def without_file(monkeypatch, tmp_path):
+def test_without_a_file_there_are_none(monkeypatch, tmp_path):
     monkeypatch.setattr(module.catalog, "root", lambda: tmp_path)
     served_errors.cache_clear()
-    yield
-    served_errors.cache_clear()
-
-
-@pytest.mark.usefixtures("without_file")
-def test_without_a_file_there_are_none():
-    assert served_errors() == ()
-    assert published_errors() == {}
+    try:
+        assert served_errors() == ()
+        assert published_errors() == {}
+    finally:
+        served_errors.cache_clear()

@@ -11,7 +11,6 @@ from calculon.editions import CORRECTED, SC23
 from calculon.evaluate import evaluate_rows
 from calculon.inspect.stages import execute, stage_blocks, stage_memory, stage_passes, stage_rows
 from calculon.plan.plan import Plan
-from calculon.statistics import memory_by_kind
 from tests.helpers import LLAMA_X64_P4
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -107,7 +106,6 @@ def test_chunks_take_the_estimated_time_but_for_the_embedding(chunks, overlap):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"pp_layout": "balanced"},
         {"pp_layout": "balanced", "pp_schedule": "zb_h1"},
         {"pp_layout": "balanced", "activation_recompute": "full"},
         {"first_stage_blocks": 10, "last_stage_blocks": 8},
@@ -133,12 +131,6 @@ def test_inference_passes_forward_only(overlap):
     batch = batch_of("megatron-22B", training=False, optimizer_sharding=False,
                      data_par_overlap=False, p2p_overlap=overlap)  # fmt: skip
     assert executed(batch) == pytest.approx(estimated(batch), rel=TINY)
-
-
-def test_stages_lack_blocks_where_they_do_not_divide():
-    batch = batch_of(pipeline_par=3, num_procs=48)
-    assert stage_blocks(batch) == [11, 10, 11]
-    assert executed(batch) <= estimated(batch) * (1 + TINY)
 
 
 def test_the_head_makes_the_last_stage_the_slowest():
@@ -170,7 +162,6 @@ def test_recomputation_is_the_forward_work_of_the_blocks_once_more(changes):
         {"activation_recompute": "full"},
         {"pp_schedule": "gpipe", "activation_recompute": "full"},
         {"pp_schedule": "zb_h1"},
-        {"pp_layout": "balanced"},
         {"first_stage_blocks": 4, "last_stage_blocks": 4},
         {"last_stage_blocks": 20, "pp_schedule": "zb_h1"},
         {"pipeline_interleaving": 2},
@@ -189,44 +180,28 @@ def test_the_fullest_stage_is_the_one_that_is_reported(changes):
         assert most == pytest.approx(float(getattr(batch.capacity, name)[0]), rel=TINY)
 
 
-@pytest.mark.parametrize("changes", [{}, {"pp_layout": "balanced", "activation_recompute": "full"}])
-def test_the_parts_of_each_stage_add_up(changes):
-    execution = LLAMA | changes
-    for row in stage_rows(batch_of(**changes)):
-        kinds, _ = memory_by_kind(row, execution, row["blocks"])
-        assert sum(kinds.values()) == pytest.approx(row["proc_mem_tier1_cap_req"], rel=TINY)
-
-
-@pytest.mark.parametrize("recompute", ["none", "full"])
-def test_stages_write_null_for_statistics_without_a_value(recompute):
-    execution = LLAMA | {"activation_recompute": recompute}
-    found = calculon.estimate("llama3-8B", execution, SYSTEM)
+def test_stages_write_null_for_statistics_without_a_value():
+    found = calculon.estimate("llama3-8B", LLAMA, SYSTEM)
     json.dumps(found.stages, allow_nan=False)
     absent = {name for name, value in found.stats.items() if value is None}
     for row in found.stages:
         assert {name for name, value in row.items() if value is None} == absent & set(row)
 
 
-def test_earlier_stages_hold_more_microbatches():
-    rows = stage_rows(batch_of())
-    held = [row["act_space"] for row in rows]
-    assert held == sorted(held, reverse=True)
-    flat = {row["act_space"] for row in stage_rows(batch_of(pp_schedule="zb_h1"))[1:-1]}
-    assert len(flat) == 1
-
-
 # -- what is gained -------------------------------------------------------------------------------
-
-
-def total(**changes):
-    return calculon.estimate("llama3-8B", LLAMA | changes, SYSTEM).stats["total_time"]
 
 
 def test_balanced_stages_beat_equal_ones():
     """The slowest stage has 9 blocks in place of 8 and the head, which is worth more than one."""
-    assert total(pp_layout="balanced") < 0.95 * total()
-    assert total(pp_layout="balanced") == total(last_stage_blocks=6)
-    assert total(pp_layout="balanced", pp_schedule="zb_h1") < total(pp_layout="balanced")
+
+    def estimate(**changes):
+        return calculon.estimate("llama3-8B", LLAMA | changes, SYSTEM)
+
+    balanced = estimate(pp_layout="balanced")
+    assert [stage["blocks"] for stage in balanced.stages] == [8, 9, 9, 6]
+    time = balanced.stats["total_time"]
+    assert time < 0.95 * estimate().stats["total_time"]
+    assert time == estimate(last_stage_blocks=6).stats["total_time"]
 
 
 def test_ranks_of_dualpipe_have_two_stages():
@@ -252,32 +227,6 @@ def test_the_first_rank_of_a_v_has_both_ends():
     split, turned = batch_of(tied), batch_of(tied, pp_schedule="zbv", **V)
     assert split.pipeline_link > split.transfers.link
     assert turned.pipeline_link == turned.transfers.link
-
-
-def test_new_schedules_fill_what_others_leave_idle():
-    found = {
-        name: float(batch_of(pp_schedule=name, **more).times.bubble_time[0])
-        for name, more in {"1f1b": {}, "zb_h1": {}, "zb_h2": {}, "zbv": V, "dualpipev": V}.items()
-    }
-    assert found["zbv"] < found["zb_h2"] < found["zb_h1"] < found["1f1b"]
-    assert found["dualpipev"] < found["zb_h1"]
-
-
-def test_an_even_model_has_one_layout():
-    for stages in (2, 4):
-        changes = {"pipeline_par": stages, "data_par": 32 // stages}
-        one, other = (
-            calculon.estimate("megatron-22B", LLAMA | changes | layout, SYSTEM).stats
-            for layout in ({}, {"pp_layout": "balanced"})
-        )
-        assert one == pytest.approx(other, rel=TINY)
-
-
-def test_stages_of_an_estimate():
-    found = calculon.estimate("llama3-8B", LLAMA | {"pp_layout": "balanced"}, SYSTEM)
-    assert [stage["blocks"] for stage in found.stages] == [8, 9, 9, 6]
-    most = max(stage["proc_mem_tier1_cap_req"] for stage in found.stages)
-    assert most == pytest.approx(found.stats["proc_mem_tier1_cap_req"], rel=TINY)
 
 
 @pytest.mark.parametrize("stages", [2, 4])

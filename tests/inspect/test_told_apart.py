@@ -69,13 +69,6 @@ shares = st.lists(st.floats(0.001, 1), min_size=COUNT, max_size=COUNT).map(
 )
 
 
-def test_there_is_a_share_for_each_part_of_the_time():
-    _, table = _table()
-    found = shares_of(_stats(table))
-    assert found.shape == (len(ALL_PARTS_OF_TIME), len(PLANS))
-    assert found.sum(axis=0) == pytest.approx(1, rel=1e-6)
-
-
 @given(shares, shares)
 def test_margins_are_symmetric_and_equal_plans_have_none(one, other):
     both = np.array([one, other]).T
@@ -91,13 +84,6 @@ def test_a_part_without_error_does_not_count(one, other, part, scale):
     errors[part] = 0
     only = np.delete(one - other, part) * np.delete(errors, part)
     assert margins_of_shares(both, 0, errors)[1] == pytest.approx(math.hypot(*only))
-
-
-def test_a_small_difference_in_one_part_has_a_narrow_margin():
-    one = np.full(COUNT, 1 / COUNT)
-    other = one + np.array([0.001, -0.001, *([0] * (COUNT - 2))])
-    (_, margin) = margins_of_shares(np.array([one, other]).T)
-    assert margin == pytest.approx(0.001 * math.hypot(*errors_of_parts()[:2]))
 
 
 def test_equal_plans_tie_and_the_probability_is_that_of_a_normal_error():
@@ -159,14 +145,6 @@ def test_residuals_of_parts_are_perturbed_for_both_plans_together():
     assert found[0] == 0
     told = orders(model, system, plan, _stats(table))
     assert [one.margin for one in told] == pytest.approx(np.expm1(found).tolist())
-
-
-def test_a_part_whose_residuals_are_nothing_adds_nothing():
-    plan, _ = _table()
-    model, exact = inputs.model(MODEL), replace(NETWORK, low=1.0, high=1.0)
-    alone = calibrated_margins(model, _calibrated(MATRIX), plan)
-    assert calibrated_margins(model, _calibrated(MATRIX, exact), plan) == pytest.approx(alone)
-    assert not calibrated_margins(model, _calibrated(exact), plan).any()
 
 
 def test_residuals_of_whole_iterations_say_nothing_of_parts():
@@ -268,13 +246,3 @@ def test_margins_hold_nine_of_ten_pairs_of_sources_that_they_have_not_seen():
     assert all(0.8 <= _covered(pairs, margins, one) <= 0.97 for one in quarters)
     assert _covered(pairs, constant, quarters[0]) > 0.95  # what is alike has a margin too wide
     assert _covered(pairs, constant, quarters[3]) < 0.75  # what is not has one too narrow
-
-
-def test_margins_lose_less_than_a_constant_ratio():
-    pairs, margins, constant = _held_out()
-
-    def loss(found):
-        beyond = pairs.errors - found
-        return np.average(np.maximum(LEVEL * beyond, (LEVEL - 1) * beyond), weights=pairs.weights)
-
-    assert loss(margins) < 0.5 * loss(constant)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 
-import calculon
 from calculon import inputs
 from calculon.architecture.layers import Flags, communication
 from calculon.cost.block_tables import only_choices
@@ -13,7 +12,6 @@ from calculon.parallel.process_groups import ProcessGroup, layer_group
 from calculon.parallel.tensor import NetworkTimes, axis_traffic, operation_of, tensor_volumes
 from calculon.plan.plan import Plan
 from tests.cases import for_each
-from tests.helpers import LLAMA_X64, document
 
 EXECUTION = replace(inputs.execution("3072_t4_p64_d12_mbs4_full"), edition="corrected")
 SYSTEM, EDITION = inputs.system("a100_80g"), EDITIONS["corrected"]
@@ -73,13 +71,6 @@ def test_volumes_are_those_of_the_network_of_the_group():
 
 
 NESTED = inputs.system("h100_80g_sxm")
-FSDP = LLAMA_X64 | {
-    "tensor_par": 1,
-    "tensor_par_comm_type": "ar",
-    "tensor_par_overlap": "none",
-    "microbatch_size": 1,
-    "grad_buffer": "sharded",
-}
 
 
 @for_each(
@@ -95,25 +86,3 @@ def test_a_collective_takes_the_largest_share_of_the_networks_that_it_spans(rank
     on_node = ProcessGroup(np.array(8), np.array(0), np.array(1))
     assert group.meets(on_node, NESTED) == (0 in used)
     assert not alone.meets(on_node, NESTED)
-
-
-@for_each("shares", [(0.15, 0.02), (0.02, 0.15), (0.1, 0.1)])
-@for_each("zero_stage", ["1", "3", "fsdp"])
-def test_traffic_on_two_nodes_never_adds_less_than_on_one(shares, zero_stage):
-    """What runs beside a collective over two networks is slowed by the one that takes more."""
-    raw = document("systems", "h100_80g_sxm")
-    raw["mem1"]["GiB"] = 1000
-    for link, share in zip(raw["ext"]["networks"], shares, strict=True):
-        link["processor_usage"] = share
-    form = {
-        "zero_stage": zero_stage,
-        "data_par_overlap": True,
-        "overlap_param_gather": zero_stage == "1",
-        "mesh_order": "tp-dp-pp",
-        "coll_algo": "auto",
-    }
-    one, two = (
-        calculon.estimate("llama3-8B", FSDP | form | scale, raw).stats
-        for scale in ({"num_procs": n, "data_par": n, "batch_size": 2 * n} for n in (8, 16))
-    )
-    assert 0 < one["dp_comm_exposed_time"] <= two["dp_comm_exposed_time"]

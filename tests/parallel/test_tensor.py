@@ -3,24 +3,17 @@ import pytest
 
 import calculon
 from tests.cases import for_each
-from tests.helpers import document
+from tests.helpers import PLAIN, document
 
 MODEL = document("models", "megatron-22B")
-RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+RAW = PLAIN | {
     "num_procs": 4,
     "tensor_par": 4,
-    "pipeline_par": 1,
-    "data_par": 1,
     "batch_size": 4,
     "microbatch_size": 2,
-    "activation_recompute": "none",
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-    "seq_par_ag_redo": False,
-    "data_par_overlap": False,
-    "weight_offload": False,
-    "activations_offload": False,
-    "optimizer_offload": False,
+    "pipeline_par_net": 1,
+    "data_par_net": 1,
+    "fused_activation": True,
 }
 MESSAGE = 2 * 2 * MODEL["seq_size"] * MODEL["hidden"]  # float16, two sequences
 LATENCY, RATE = 1e-5, 300e9 * 0.65
@@ -92,11 +85,6 @@ def test_a_reducing_overlapped_collective_also_adds():
     adding = additions / (78e12 * system.vector["float16"].efficiency.at(additions))
     expected = _time("all_reduce") + adding
     assert reduce["edgeblock_fw_tp_comm_time"] == pytest.approx(expected, rel=1e-12)
-
-
-def test_without_tensor_parallelism_there_is_no_traffic():
-    stats = calculon.estimate(MODEL, RAW | {"num_procs": 1, "tensor_par": 1}, "a100_80e").stats
-    assert {stats[name] for name in stats if "_tp_" in name or name.startswith("tp_")} == {0.0}
 
 
 def _beside_free_networks(overlap, comm_type="rs_ag", edition="corrected"):

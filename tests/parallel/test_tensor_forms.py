@@ -1,23 +1,16 @@
 """Forms of tensor parallelism and of products that only the corrected edition has."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
 from calculon.editions import CORRECTED
 from calculon.inspect.layer_list import breakdown
 from tests.cases import for_each
-from tests.draws import draws
-from tests.helpers import LLAMA_X64, document
+from tests.helpers import LLAMA_X64
 
 SYSTEM = inputs.system("a100_80g_sxm")
-CURVES = inputs.system(document("systems", "a100_80g_sxm") | {"ext": {}})
-"""The same without laws of kernels: rates by size, which fall in steps."""
 
 H, SEQ, MICRO, RANKS = 1024, 256, 2, 4
 MODEL = calculon.Model(
@@ -43,13 +36,6 @@ EXECUTION = LLAMA_X64 | {
     "tensor_par_overlap": "none",
     "tensor_par_comm_type": "ar",
     "grad_buffer": "sharded",
-}
-FORMS = {
-    "allgather": {"tp_impl": "allgather"},
-    "async": {"tp_async": True},
-    "late bias": {"bias_after_reduce": True},
-    "mul + sum": {"matmul_impl": "mul_sum"},
-    "mul + sum, fused": {"matmul_impl": "mul_sum_fused"},
 }
 
 
@@ -117,15 +103,6 @@ def test_gathered_inputs_are_saved_whole_and_the_arithmetic_stays():
     assert megatron["MlpBlock_Mlp2"]["weight"] == BETA * (weights + H)
 
 
-def test_heads_stay_split_where_outputs_are_gathered():
-    naive = _layers(MODEL.only("attention"), tp_impl="allgather")
-    width = MODEL.attn_heads * MODEL.attn_size
-    assert naive["AttnBlock_MLP_Gather"]["baseblock_fw_tp_comm_size"] == TOKENS * width * BETA
-    assert naive["AttnBlock_Gather"]["baseblock_bw_tp_comm_size"] == TOKENS * H * BETA
-    plain = _layers(MODEL.only("attention"))
-    assert naive["AttnBlock_Flash"] == plain["AttnBlock_Flash"]
-
-
 def _added(traffic, work):
     """Time that traffic adds to the work beside it, of which it takes a share of the engines."""
     return max(traffic - work, SYSTEM.networks[0].processor_usage * traffic)
@@ -171,12 +148,6 @@ def test_a_late_bias_is_a_pass_over_the_reduced_output(comm, residual):
     assert per_block - _stats()["block_fw_mem_accessed"] == 2 * TOKENS * H * BETA
 
 
-def test_fusion_joins_a_late_bias_to_the_residual_sum_where_there_is_one():
-    changes = {"bias_after_reduce": True, "fusion": "compile"}
-    for model, moved in ((MODEL, 0), (MLP, 2 * TOKENS * H * BETA)):
-        assert _layers(model, **changes)["MlpBlock_BiasAdd"]["fw_mem_accessed"] == moved
-
-
 def test_multiplying_and_summing_has_the_flops_of_the_product_and_its_single_products_in_memory():
     gemm, fused, stored = (_layers(matmul_impl=one) for one in ("gemm", "mul_sum_fused", "mul_sum"))
     for name, (n, k) in {"Mlp1": (H, H), "Mlp2": (H, H)}.items():
@@ -196,94 +167,3 @@ def test_multiplying_and_summing_has_the_flops_of_the_product_and_its_single_pro
     assert within["hfu"] == 0
     more = within["block_act_working_space"] - without["block_act_working_space"]
     assert more == 2 * TOKENS * H * H * BETA
-
-
-executions = st.fixed_dictionaries(
-    {
-        "tensor_par": st.sampled_from((2, 4, 8)),
-        "microbatch_size": st.sampled_from((1, 4)),
-        "activation_recompute": st.sampled_from(("none", "attn_only", "full")),
-        "fusion": st.sampled_from(("published", "none", "compile", "max")),
-        "attn_impl": st.sampled_from(("eager", "flash")),
-    }
-).map(
-    lambda changes: (
-        EXECUTION
-        | changes
-        | {"num_procs": changes["tensor_par"], "batch_size": 2 * changes["microbatch_size"]}
-    )
-)
-models = st.sampled_from(
-    (
-        MODEL,
-        MLP,
-        MODEL.only("attention"),
-        dataclasses.replace(MODEL, feedforward=H).only("linear"),
-        dataclasses.replace(MODEL, parallel_attention=True, norms=1, kv_heads=4),
-        dataclasses.replace(MODEL, activation="swiglu", vocab=1000),
-    )
-)
-
-
-@settings(max_examples=draws(12))
-@given(execution=executions, model=models, system=st.sampled_from((SYSTEM, CURVES)))
-def test_one_rank_has_the_plain_model_whatever_the_form(execution, model, system):
-    alone = execution | {"num_procs": 1, "tensor_par": 1}
-    plain = calculon.estimate(model, alone, system).stats
-    for changes in ({"tp_impl": "allgather"}, {"bias_after_reduce": True}):
-        if "bias_after_reduce" in changes and not model.biased_output:
-            continue
-        assert calculon.estimate(model, alone | changes, system).stats == plain
-
-
-@settings(max_examples=draws(12))
-@given(
-    execution=executions,
-    model=models,
-    system=st.sampled_from((SYSTEM, CURVES)),
-    comm=st.sampled_from(("ar", "rs_ag")),
-)
-def test_hiding_is_never_slower_and_hides_no_more_than_there_is(execution, model, system, comm):
-    execution = execution | {"tensor_par_comm_type": "ar" if model.part == "linear" else comm}
-    plain, behind = (
-        calculon.estimate(model, execution | {"tp_async": one}, system).stats
-        for one in (False, True)
-    )
-    assert behind["total_time"] <= plain["total_time"]  # equal where passes wait for the host
-    saved = plain["tp_comm_exposed_time"] - behind["tp_comm_exposed_time"]
-    assert 0 < saved <= plain["bw_time"] + plain["recompute_time"]
-    assert behind["tp_comm_link_time"] == plain["tp_comm_link_time"]
-
-
-@settings(max_examples=draws(12))
-@given(execution=executions, model=models)
-def test_the_vector_engine_is_never_faster_and_memory_between_makes_it_slower(execution, model):
-    gemm, fused, stored = (
-        calculon.estimate(model, execution | {"matmul_impl": one}, SYSTEM).stats["total_time"]
-        for one in ("gemm", "mul_sum_fused", "mul_sum")
-    )
-    assert gemm <= fused <= stored
-
-
-@settings(max_examples=draws(8))
-@given(model=models, execution=executions)
-def test_a_table_of_forms_is_its_rows(model, execution):
-    rows = [execution, *(execution | changes for changes in FORMS.values())]
-    if not model.biased_output:
-        rows = [row for row in rows if "bias_after_reduce" not in row]
-    table = calculon.evaluate(model, SYSTEM, calculon.Plan.from_records(rows))
-    found = table["total_time"]
-    for row, time in zip(rows, found, strict=True):
-        assert calculon.estimate(model, row, SYSTEM).stats["total_time"] == time
-
-
-@settings(max_examples=draws(8))
-@given(model=models, execution=executions, form=st.sampled_from(sorted(FORMS)))
-def test_recomputation_repeats_what_the_forward_pass_did(model, execution, form):
-    if form == "late bias" and not model.biased_output:
-        return
-    stats = calculon.estimate(
-        model, execution | FORMS[form] | {"activation_recompute": "full"}, SYSTEM
-    ).stats
-    assert stats["block_re_flops"] == pytest.approx(stats["block_fw_flops"], rel=0.02)
-    assert stats["baseblock_recomm_size"] == stats["baseblock_fw_tp_size"]

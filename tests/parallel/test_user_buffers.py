@@ -32,10 +32,6 @@ def _layers(**changes):
     return {layer["name"]: layer for layer in found}
 
 
-def _forward(layer):
-    return layer["fw_processing_time"] + layer["baseblock_fw_tp_comm_time_exposed"]
-
-
 def test_backward_collectives_of_column_split_products_run_beside_whole_ones():
     """Gathered again beside the gradients of inputs, reduced beside those of weights, as without overlap in tiles."""
     whole, found = _layers()["MlpBlock_Mlp1"], _layers(**BUFFERS)[COLUMN]
@@ -57,24 +53,6 @@ def test_nothing_runs_beside_the_reduction_of_the_last_of_four_pieces():
     for name, pass_ in ((COLUMN, "fw"), (ROW, "agrad")):  # these go round a ring
         for key in (f"{pass_}_processing_time", f"{pass_}_mem_accessed"):
             assert found[name][key] == pytest.approx(ring[name][key])
-
-
-@for_each("overlap", [RING, BUFFERS, {"tensor_par_overlap": "pipe"}])
-def test_what_is_not_hidden_is_waited_for(overlap):
-    """Linear between the overlap of the law and a cut product with its collective after it."""
-    times = [
-        {
-            name: _forward(layer)
-            for name, layer in _layers(**overlap, tp_hidden_percent=share).items()
-        }
-        for share in (100, 50, 0)
-    ]
-    link = _layers(**overlap)[COLUMN]["baseblock_fw_tp_comm_time"]
-    for name in (COLUMN, ROW):
-        full, half, none = (time[name] for time in times)
-        assert half == pytest.approx((full + none) / 2)
-        assert full < none
-        assert none > link
 
 
 @for_each("overlap", [{}, RING, BUFFERS])

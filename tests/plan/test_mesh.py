@@ -168,13 +168,6 @@ def test_pods_share_the_last_one_with_others_and_leave_nodes_unused_where_a_stag
     assert places(cut).item() == 8 * 2048
 
 
-def test_an_instance_of_a_larger_domain_never_uses_fewer():
-    for degrees in np.random.default_rng(3).integers(1, 20, (20, 3)):
-        columns, sizes = _columns(*map(int, degrees)), range(2, min(145, int(degrees.prod())))
-        used = [rooms(columns, _domain(size))[0].item() for size in sizes]
-        assert used == sorted(used)
-
-
 def test_networks_that_must_be_filled_are_so_in_the_published_edition_alone():
     """Groups of 3 on the stated node of 8: outside of edition sc23 two groups sit there, and 2 processors are idle."""
     stated = {

@@ -64,43 +64,43 @@ def test_named_values_are_codes_inside_and_text_outside():
     assert frame.to_dict("records") == [RAW, OTHER]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("num_procs", 0),
-        ("tensor_par", -3),
-        ("pipeline_par", 2.5),
-        ("data_par", math.nan),
-        ("batch_size", math.inf),
-        ("batch_size", 2**31),
-        ("batch_size", 10**400),
-        ("microbatch_size", "4"),
-        ("tensor_par_net", None),
-        ("pipeline_interleaving", [1]),
-        ("pipeline_par_net", True),
-        ("datatype", "float64"),
-        ("attention_type", 1),
-        ("activation_recompute", None),
-        ("training", 1),
-        ("weight_offload", "true"),
-        ("fused_activation", None),
-    ],
-    ids=repr,
+IMPOSSIBLE = (
+    ("num_procs", 0),
+    ("tensor_par", -3),
+    ("pipeline_par", 2.5),
+    ("data_par", math.nan),
+    ("batch_size", math.inf),
+    ("batch_size", 2**31),
+    ("batch_size", 10**400),
+    ("microbatch_size", "4"),
+    ("tensor_par_net", None),
+    ("pipeline_interleaving", [1]),
+    ("pipeline_par_net", True),
+    ("datatype", "float64"),
+    ("attention_type", 1),
+    ("activation_recompute", None),
+    ("training", 1),
+    ("weight_offload", "true"),
+    ("fused_activation", None),
 )
-def test_an_impossible_value_marks_its_row_and_no_other(field, value):
-    plan = Plan.from_records([RAW, RAW | {field: value}, RAW])
-    assert plan.malformed.tolist() == [-1, NAMES.index(field), -1]
-    assert plan.row(0) == plan.row(2) == Execution(**RAW)
-    with pytest.raises(calculon.SpecError) as error:
-        plan.row(1)
-    assert (error.value.file, error.value.field) == ("row 1", field)
-    alone = Plan.from_records([RAW | {field: value}])
-    assert _equal(alone, plan.take([1]))
+
+
+def test_an_impossible_value_marks_its_row_and_no_other():
+    fields = [field for field, _ in IMPOSSIBLE]
+    rows = [RAW | {field: value} for field, value in IMPOSSIBLE]
+    plan = Plan.from_records([RAW, *rows, RAW])
+    assert plan.malformed.tolist() == [-1, *map(NAMES.index, fields), -1]
+    assert plan.row(0) == plan.row(len(plan) - 1) == Execution(**RAW)
     result = calculon.evaluate("megatron-1T", "a100_80g", plan)
-    assert result.reason.tolist() == ["", f"invalid_{field}", ""]
-    assert np.isnan(result["total_time"]).tolist() == [False, True, False]
-    with pytest.raises(calculon.SpecError):
-        calculon.estimate("megatron-1T", RAW | {field: value}, "a100_80g")
+    assert result.reason.tolist() == ["", *(f"invalid_{field}" for field in fields), ""]
+    assert np.isnan(result["total_time"]).tolist() == [False, *[True] * len(rows), False]
+    for number, (field, row) in enumerate(zip(fields, rows, strict=True), 1):
+        with pytest.raises(calculon.SpecError) as error:
+            plan.row(number)
+        assert (error.value.file, error.value.field) == (f"row {number}", field)
+        assert _equal(Plan.from_records([row]), plan.take([number]))
+        with pytest.raises(calculon.SpecError):
+            calculon.estimate("megatron-1T", row, "a100_80g")
 
 
 def test_the_first_impossible_field_of_a_row_counts():

@@ -8,6 +8,7 @@ import calculon
 from calculon.plan.plan import PUBLISHED_NAMES
 from calculon.plan.sources import as_plan
 from calculon.spec.execution import Execution
+from tests.cases import for_each
 from tests.helpers import document
 
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")
@@ -28,17 +29,10 @@ def _rows(plan):
     return [plan.row(i).to_dict() for i in range(len(plan))]
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_a_table_may_be(form):
-    assert _rows(as_plan(form())) == [RAW, RAW]
-
-
-@pytest.mark.parametrize("one", ONE.values(), ids=ONE)
-def test_one_execution_is_a_table_of_one_row(one):
-    assert _rows(as_plan(one)) == [RAW]
-
-
-def test_no_rows_are_a_table_too():
+def test_a_table_has_several_forms_and_one_execution_or_none_is_a_table_too():
+    found = {name: _rows(as_plan(form())) for name, form in FORMS.items()}
+    assert found == {name: [RAW, RAW] for name in FORMS}
+    assert {name: _rows(as_plan(one)) for name, one in ONE.items()} == {name: [RAW] for name in ONE}
     assert len(as_plan([])) == 0
 
 
@@ -83,7 +77,7 @@ WRONG_COLUMNS = {
 }
 
 
-@pytest.mark.parametrize(("column", "hint"), WRONG_COLUMNS.items(), ids=WRONG_COLUMNS)
+@for_each(("column", "hint"), WRONG_COLUMNS.items())
 def test_a_frame_has_no_unknown_columns(column, hint):
     frame = FRAME.assign(**{column: 8})
     calls = {
@@ -108,12 +102,11 @@ def test_every_unknown_column_is_named_and_a_misspelled_one_before_it_is_missed(
     assert [p.field for p in error.value.problems] == ["micro_batch_size", "colour"]
 
 
-@pytest.mark.parametrize(
-    "form", [dict, lambda raw: {n: [v] for n, v in raw.items()}, lambda r: [r]]
-)
-def test_mappings_have_no_unknown_fields_either(form):
-    with pytest.raises(calculon.SpecError, match=r"micro_batch_size: .*mean 'microbatch_size'\?"):
-        calculon.evaluate("megatron-1T", "a100_80g", form(RAW | {"micro_batch_size": 8}))
+def test_mappings_have_no_unknown_fields_either():
+    raw = RAW | {"micro_batch_size": 8}
+    for form in (raw, {name: [value] for name, value in raw.items()}, [raw]):
+        with pytest.raises(calculon.SpecError, match=r"micro_batch_size: .*'microbatch_size'\?"):
+            calculon.evaluate("megatron-1T", "a100_80g", form)
 
 
 def test_labels_of_rows_are_no_columns_of_their_own(tmp_path):

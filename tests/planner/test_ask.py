@@ -4,13 +4,16 @@ import pytest
 
 from calculon import inputs
 from calculon.errors import Infeasible, SpecError
+from calculon.planner.answer import BEST, own_plan, space_of
 from calculon.planner.ask import (
     LONGEST_UNASKED,
     TOKENS_PER_BATCH,
     TOKENS_PER_PROCESSOR,
     ask,
 )
-from calculon.planner.planning import plan
+from calculon.search.driver import run
+from calculon.search.ranking import Best
+from tests.cases import for_each
 
 
 def test_a_batch_has_4_mi_tokens_or_1_ki_for_each_processor():
@@ -51,6 +54,7 @@ def test_long_sequences_are_not_assumed():
 def test_half_and_twice_as_many_are_planned_beside_one_count():
     assert ask("llama3-8B", 64, "h100_80g_sxm").counts == (32, 64, 128)
     assert ask("llama3-8B", 1, "h100_80g_sxm").counts == (1, 2)
+    assert ask("llama3-8B", 65536, "h100_80g_sxm").counts == (32768, 65536)  # all that there are
     assert ask("llama3-8B", (8, 64), "h100_80g_sxm").counts == (8, 64)
     assert ask("llama3-8B", "8,64", "h100_80g_sxm").counts == (8, 64)
 
@@ -74,36 +78,30 @@ def test_a_precision_that_a_system_lacks_is_refused_in_the_same_word(system, dty
         ask("llama3-8B", 64, system, dtype=dtype)
 
 
-def test_published_forms_are_no_framework():
-    with pytest.raises(SpecError, match="framework"):
-        ask("llama3-8B", 64, "h100_80g_sxm", preset="published")
+@for_each(
+    ("procs", "options", "words"),
+    [
+        (64, {"preset": "published"}, "framework"),
+        (64, {"batch": 4194304}, "did you mean 4194304tok"),
+        ((), {}, "1 to 100 processor counts"),
+        (65537, {}, "join 65,536 processors, 1 fewer than 65,537"),
+    ],
+)
+def test_what_cannot_be_planned_is_told_at_once(procs, options, words):
+    with pytest.raises(Infeasible if procs == 65537 else SpecError, match=words):
+        ask("llama3-8B", procs, "h100_80g_sxm", **options)
 
 
-def test_more_processors_than_the_networks_join_are_told_at_once():
-    with pytest.raises(Infeasible, match="join 65,536 processors, 1 fewer than 65,537"):
-        ask("llama3-8B", 65537, "h100_80g_sxm")
-    assert ask("llama3-8B", 65536, "h100_80g_sxm").counts == (32768, 65536)
-
-
-def test_a_large_number_alone_is_no_batch():
-    with pytest.raises(SpecError, match="did you mean 4194304tok"):
-        ask("llama3-8B", 64, "h100_80g_sxm", batch=4194304)
-
-
-def test_a_preset_of_a_file_is_searched_and_estimated(tmp_path):
+def test_a_preset_of_a_file_is_that_of_the_plans(tmp_path):
     own = tmp_path / "mine.json"
     own.write_text(
         '{"title": "Ours", "base": "megatron-lm", '
         '"fields": {"ce_impl": {"value": "fused", "why": "Ours."}}}'
     )
-    found = plan("llama3.2-1B", 8, "h100_80g_sxm", batch=32, preset=str(own), mine="tp=2")
-    assert found.best.execution.ce_impl == found.mine.estimate.execution.ce_impl == "fused"
-    assert found.question.preset.name == "mine"
-
-
-def test_no_count_is_an_error():
-    with pytest.raises(SpecError, match="1 to 100 processor counts"):
-        ask("llama3-8B", (), "h100_80g_sxm")
+    question = ask("llama3.2-1B", 8, "h100_80g_sxm", batch=32, preset=str(own), mine="tp=2")
+    assert question.preset.name == "mine"
+    assert own_plan(question).estimate.execution.ce_impl == "fused"
+    assert run(space_of(question, 8), Best(BEST, 1)).best.execution.ce_impl == "fused"
 
 
 @pytest.mark.parametrize("name", ["h100_80g_sxm", "mi300x", "tpu_v5p"])

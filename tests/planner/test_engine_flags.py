@@ -35,12 +35,6 @@ def test_a_result_says_batch_model_and_machine(served):
     assert read["memory_fraction"] == served.deployment.memory_fraction
 
 
-def test_a_file_says_what_the_result_says(served, tmp_path):
-    file = tmp_path / "served.json"
-    file.write_text(json.dumps(served.to_dict()))
-    assert engine_text(VLLM, str(file)) == engine_text(VLLM, served)
-
-
 def test_a_rate_bounds_no_batch():
     served = calculon.serve("llama3-8B", 1, "h100_80g_sxm", prompt=500, output=100, rate=2)
     assert served.cut == "rate"

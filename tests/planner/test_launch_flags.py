@@ -5,12 +5,16 @@ from pathlib import Path
 import pytest
 
 import calculon
+from calculon import inputs
 from calculon.errors import SpecError
-from calculon.launch.dialect import nearest_settings
+from calculon.launch.dialect import nearest_settings, read
 from calculon.launch.dialects import DIALECTS
+from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.plan.plan import NAMES
 from calculon.planner.ask import ask
-from calculon.planner.launch_flags import launch_in, settings_between
+from calculon.planner.launch_flags import launch_in
+from calculon.planner.launch_text import launch_text, with_listed_stages
+from calculon.spec.lists_of_counts import ListsOfCounts
 
 PLAN = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 4, "pipeline_par": 2}
 PLAN |= {"batch_size": 128, "activation_recompute": "full"}
@@ -27,34 +31,7 @@ def _script(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module", name="answer")
 def _answer(script):
-    return calculon.plan(MODEL, 64, "h100", mine=str(script))
-
-
-def test_what_is_exported_is_imported_again(script):
-    launch = calculon.import_flags(script)
-    assert launch.dialect.name == "megatron-lm"
-    mine = calculon.estimate(launch.model, launch.execution, SYSTEM)
-    again = calculon.estimate(MODEL, PLAN, SYSTEM)
-    assert {**mine.stats} == {**again.stats}
-    assert launch.unknown == ()
-    assert repr(launch) == f"<Launch megatron-lm: {len(launch.stated)} settings, 0 not read>"
-    assert set(launch.to_dict()) >= {"format", "execution", "model", "used", "ignored"}
-
-
-def test_an_estimate_is_exported_with_its_model():
-    estimate = calculon.estimate(MODEL, PLAN, SYSTEM)
-    text = calculon.export_flags(estimate, "megatron-bridge", tokens=1e9)
-    assert f"num_layers: {estimate.model.num_blocks}" in text
-    assert f"train_samples: {-(-(10**9) // estimate.model.seq_size)}" in text
-
-
-def test_an_execution_alone_has_no_settings_of_a_model():
-    assert "hidden_size" not in calculon.export_flags(PLAN, "megatron-bridge")
-
-
-def test_a_launcher_that_is_not_known_is_refused():
-    with pytest.raises(SpecError, match=r"expected one of megatron-lm.*did you mean 'megatron-lm'"):
-        calculon.export_flags(PLAN, "megatron-ml")
+    return calculon.plan(MODEL, (64,), "h100", mine=str(script))
 
 
 def test_other_sources_of_executions_are_no_launch_files(tmp_path):
@@ -101,16 +78,39 @@ def test_the_answer_says_the_changes_to_the_best_plan(answer):
     }
 
 
-def test_without_a_launch_file_there_are_no_settings():
-    answer = calculon.plan("llama3.2-1B", 2, "h100", batch=8, mine="tp=2 mbs=1")
-    assert answer.settings is None
-    assert "settings" not in answer.to_dict()
+STAGES = {
+    "base": "megatron-lm",
+    "num_procs": 32,
+    "tensor_par": 2,
+    "pipeline_par": 4,
+    "batch_size": 64,
+}
 
 
-def test_settings_in_another_dialect(answer):
-    mine, best = answer.mine.execution, answer.best.execution
-    model = answer.question.model
-    found = settings_between(mine, best, model, answer.mine.launch, "megatron-bridge")
-    assert found.dialect.name == "megatron-bridge"
-    assert not any(one.place for one in found.changes)
-    assert any(one.name.startswith("model.") for one in found.changes)
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_balanced_stages_are_listed_and_cost_the_same(chunks, recompute):
+    model = inputs.model("llama3-8B")
+    fields = {"pipeline_interleaving": chunks, "activation_recompute": recompute}
+    balanced = inputs.execution({**STAGES, **fields, "pp_layout": "balanced"})
+    listed = with_listed_stages(balanced, model)
+    counts = ListsOfCounts.counts(listed.stage_blocks)
+    assert (len(counts), sum(counts)) == (STAGES["pipeline_par"] * chunks, model.num_blocks)
+    before, after = (calculon.estimate(model, one, "h100").stats for one in (balanced, listed))
+    assert before == after
+
+
+def test_other_stages_stay():
+    model = inputs.model("llama3-8B")
+    for fields in ({}, {"pp_layout": "balanced", "pipeline_par": 1, "data_par": 16}):
+        execution = inputs.execution({**STAGES, **fields})
+        assert with_listed_stages(execution, model) == execution
+
+
+def test_a_script_has_the_stages_that_the_plan_balances():
+    model = inputs.model("llama3-8B")
+    execution = inputs.execution({**STAGES, "pp_layout": "balanced"})
+    launch = read(MEGATRON_LM, launch_text(MEGATRON_LM, execution, model), "run.sh")
+    assert launch.execution["stage_blocks"] == with_listed_stages(execution, model).stage_blocks
+    with pytest.raises(SpecError, match="pp_layout"):
+        launch_text(MEGATRON_LM, execution)  # of no model

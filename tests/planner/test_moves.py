@@ -88,10 +88,3 @@ def test_other_batches_and_processors_come_nearest_first():
     assert {m.value for m in of_processors(execution, fewer=False)} == {
         16 << k for k in range(1, 7)
     }
-
-
-def test_multiples_of_what_the_degrees_need_are_tried():
-    """TP 2 and PP 3 need 6 processors: no multiple of 16 by a power of two divides by that."""
-    execution, _ = _moves("llama3-8B", "common", pipeline_par=3, data_par=1)
-    found = {move.value for move in of_processors(execution, fewer=False)}
-    assert found == {16 << k for k in range(1, 7)} | {6 << k for k in range(7)}

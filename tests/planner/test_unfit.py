@@ -1,6 +1,5 @@
 """Why nothing fits, and what would mend it: every proposal is legal, and figures are the least that do."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -24,17 +23,12 @@ from calculon.statistics import OFFLOADS
 from calculon.units import GIB
 from tests.store import cache
 
-SMALL = {"base": "a100_80g_pcie", "mem1": {"GiB": 24}}
-"""Processors with the memory of a card for a desk."""
-
 CASES = {
-    "8B on four small ones": ("llama3-8B", SMALL, 4, 64, {}),
     "175B on a box": ("gpt3-175B", "a100_80g_sxm", 8, 64, {}),
     "8B in large microbatches": ("llama3-8B", "h100_80g_sxm", 8, 64, {"microbatch_size": 64}),
     "70B on a thousand": ("llama3-70B", "h100_80g_sxm", 1000, 1024, {"batch_size": 1024}),
 }
 KINDS = {
-    "8B on four small ones": ["options", "memory", "product", "processors"],
     "175B on a box": ["memory", "processors"],
     "8B in large microbatches": [
         *("freed", "options", "options", "sequence", "memory", "product", "processors"),
@@ -55,12 +49,12 @@ def _found(name):
 
 @cache
 def _searched():
-    """Return the space of the first case, and the counts of a search of it."""
-    space = _space(*CASES["8B on four small ones"])
+    """Return a space in which memory is too small for everything, and the counts of a search of it."""
+    space = _space("llama3-8B", {"base": "a100_80g_pcie", "mem1": {"GiB": 24}}, 4, 64, {})
     return space, search_space(space, Best(Objective.parse("sample_rate"), 1))
 
 
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=[pytest.param("175B on a box", marks=pytest.mark.large), *[*CASES][1:]])
 def case(request):
     """Why nothing of a space fits, and its name."""
     return request.param, _found(request.param)
@@ -69,16 +63,8 @@ def case(request):
 def test_the_kinds_of_remedies_follow_from_the_case(case):
     name, found = case
     assert [one.kind for one in found.remedies] == KINDS[name]
-
-
-def test_settings_come_before_machines_and_the_fastest_of_them_first(case):
-    _, found = case
-    machines = [one.kind in ("memory", "product", "processors") for one in found.remedies]
-    assert machines == sorted(machines) or not found.misses
-    times = [
-        one.found.stats["total_time"] for one in found.remedies if one.kind in ("freed", "options")
-    ]
-    assert times == sorted(times)
+    times = [one.found.stats["total_time"] for one in found.remedies if one.kind == "options"]
+    assert times == sorted(times)  # the fastest settings first
 
 
 def test_every_remedy_is_a_plan_that_runs(case):
@@ -128,6 +114,7 @@ def test_a_product_is_the_smallest_that_is_enough(case):
         assert sizes["memory"] > max(PRODUCTS)
 
 
+@pytest.mark.large
 def test_no_smaller_multiple_of_the_processors_does():
     found = _found("175B on a box")
     (more,) = (one for one in found.remedies if one.kind == "processors")
@@ -171,26 +158,23 @@ def test_the_nearest_miss_is_that_of_the_counts():
     assert miss.over == counts.nearest_miss["mem1_capacity"]
 
 
-def test_both_tiers_may_be_too_small():
+@pytest.mark.large
+def test_each_tier_may_be_too_small_alone():
     """In the published edition offloading is always tried: what either tier lacks is a miss of its own."""
-    space = make_space("turing-530B", "a100_80g", 8, 8, "float16")
-    found = unfit(space)
+    found = unfit(make_space("turing-530B", "a100_80g", 8, 8, "float16"))
     assert [miss.tier for miss in found.misses] == [1, 2]
-    assert [list(one.change) for one in found.remedies if one.kind == "memory"] == [
-        ["mem1"],
-        ["mem2"],
-    ]
-    tiny = {"base": "a100_80g", "mem1": {"GiB": 8}}
-    held = unfit(
-        make_space("turing-530B", tiny, 8, 8, "float16", fix=dict.fromkeys(OFFLOADS, True))
-    )
-    assert [miss.tier for miss in held.misses] == [1, 2]
-    assert held.misses[0].estimate.execution == held.misses[1].estimate.execution
-    assert list(held.remedies[0].change) == ["mem1", "mem2"]
-    text = change_in_words(held.remedies[0], held.space)
-    assert re.fullmatch(
-        r"[\d.]+ GiB of tier-1 memory and [\d.]+ GiB of tier-2 memory per processor", text
-    )
+    memory = [[*one.change] for one in found.remedies if one.kind == "memory"]
+    assert memory == [["mem1"], ["mem2"]]
+
+
+def test_both_tiers_may_be_too_small():
+    tiny, fix = {"base": "a100_80g", "mem1": {"GiB": 8}}, dict.fromkeys(OFFLOADS, True)
+    found = unfit(make_space("turing-530B", tiny, 8, 8, "float16", fix=fix))
+    assert [miss.tier for miss in found.misses] == [1, 2]
+    assert found.misses[0].estimate.execution == found.misses[1].estimate.execution
+    assert list(found.remedies[0].change) == ["mem1", "mem2"]
+    words = r"[\d.]+ GiB of tier-1 memory and [\d.]+ GiB of tier-2 memory per processor"
+    assert re.fullmatch(words, change_in_words(found.remedies[0], found.space))
 
 
 def test_memory_that_is_asked_for_is_there():
@@ -201,32 +185,33 @@ def test_memory_that_is_asked_for_is_there():
             assert size <= larger.usable[tier - 1] < size + 2
 
 
+@pytest.mark.large
 def test_options_are_those_that_the_framework_has():
     """TorchTitan has no offloading, Megatron-LM has."""
-    without = unfit(_space("llama3-8B", SMALL, 4, 64, {}, preset="torchtitan"))
-    found = _found("8B on four small ones")
+    large = CASES["8B in large microbatches"]
+    without, found = unfit(_space(*large, preset="torchtitan")), _found("8B in large microbatches")
     options = [[o.change for o in one.remedies if o.kind == "options"] for one in (without, found)]
-    assert options[0] == []
-    assert {"optimizer_offload": True} in options[1]
+    assert {"activations_offload": True} not in options[0]
+    assert {"activations_offload": True} in options[1]
 
 
 def test_options_are_written_as_they_are_asked_for():
-    found = _found("8B on four small ones")
-    one = next(one for one in found.remedies if one.kind == "options")
-    assert change_in_words(one, found.space) == "optimizer_offload=true"
+    found = _found("8B in large microbatches")
+    _, one = (one for one in found.remedies if one.kind == "options")
+    assert change_in_words(one, found.space) == "activations_offload=true"
     text = change_in_words(one, found.space, COMMAND_LINE)
-    assert text == "--add optimizer_offload=true"
-    added = _space("llama3-8B", SMALL, 4, 64, {}, add={"optimizer_offload": True})
+    assert text == "--add activations_offload=true"
+    added = _space(*CASES["8B in large microbatches"], add={"activations_offload": True})
     again = run(added, Best(Objective.parse("sample_rate"), 1))
     assert again.best.execution == one.found.execution
 
 
 def test_reasons_are_in_words_the_most_frequent_first():
-    found = _found("8B on four small ones")
+    found = _found("8B in large microbatches")
     times = [one.executions for one in found.reasons]
     assert times == sorted(times, reverse=True)
     assert sum(times) == found.executions
-    assert found.reasons[0].words == REASONS["mem1_capacity"]
+    assert [one.words for one in found.reasons] == [REASONS[one.reason] for one in found.reasons]
 
 
 def test_every_reason_of_a_search_has_words():
@@ -252,17 +237,6 @@ def test_a_condition_that_nothing_meets_is_the_reason():
     (more,) = (one for one in found.remedies if one.kind == "processors")
     assert more.found.stats["total_time"] < 4
     assert {one.reason for one in reasons_of(counts)} >= {"", "mem1_capacity"}
-
-
-def test_plain_data_say_what_the_lines_say(case):
-    _, found = case
-    document = json.loads(json.dumps(found.to_dict()))
-    assert document["executions"] == found.executions
-    assert document["lines"] == found.lines()
-    assert [one["kind"] for one in document["remedies"]] == [one.kind for one in found.remedies]
-    assert all(
-        one["needed"] - one["available"] == one["over"] for one in document["nearest_misses"]
-    )
 
 
 def test_a_line_says_why_nothing_was_found():

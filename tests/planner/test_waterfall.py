@@ -2,8 +2,6 @@
 
 import math
 from itertools import combinations, pairwise
-from math import prod
-from random import Random
 
 import numpy as np
 import pytest
@@ -17,10 +15,9 @@ from calculon.plan.rules.check import check
 from calculon.planner.differences import changes_between
 from calculon.planner.nearest_miss import unlimited
 from calculon.planner.waterfall import waterfall
-from calculon.spec.axes import MESH_AXES
 from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.draws import draws, some
-from tests.planner import by_hand
+from tests.store import cache
 from tests.strategies import every_table, tables
 
 H100 = "h100_80g_sxm"
@@ -51,9 +48,14 @@ def _fields(execution):
     return {name: getattr(execution, name) for name in NAMES}
 
 
-def _laws(model, system, mine, best):
+@cache
+def to_the_best():
+    return waterfall("llama3-70B", MINE, BEST, H100)
+
+
+def _laws(model, system, mine, best, found=None):
     """Check what is true of every way from one plan to another; return it."""
-    found = waterfall(model, mine, best, system)
+    found = found or waterfall(model, mine, best, system)
     ends = _fields(inputs.execution(mine)), _fields(inputs.execution(best))
     points = [found.mine, *(step.after for step in found.steps)]
     assert points[0].execution == ends[0]
@@ -88,7 +90,7 @@ def _laws(model, system, mine, best):
 
 
 def test_one_change_at_a_time_the_largest_first():
-    found = _laws(inputs.model("llama3-70B"), inputs.system(H100), MINE, BEST)
+    found = _laws(inputs.model("llama3-70B"), inputs.system(H100), MINE, BEST, to_the_best())
     assert [step.words for step in found.steps] == [
         "full recompute -> no recompute",
         "chunks 1 -> 20",
@@ -96,18 +98,21 @@ def test_one_change_at_a_time_the_largest_first():
     ]
     saved = [step.seconds for step in found.steps]
     assert saved == sorted(saved)  # here no change makes a later one larger
+    frame = found.to_frame()
+    assert frame["change"].tolist() == [step.words for step in found.steps]
+    assert frame["seconds"].tolist() == saved
 
 
 def test_each_step_saves_most_of_what_could_be_done():
-    model, system = inputs.model("llama3-70B"), inputs.system(H100)
-    first = waterfall(model, MINE, BEST, system).steps[0]
+    first = to_the_best().steps[0]
     changes = [
         {"activation_recompute": "none"},
         {"pipeline_interleaving": 20},
         {"tensor_par": 4, "data_par": 64},
     ]
     times = [
-        calculon.estimate(model, {**MINE, **one}, system).stats["total_time"] for one in changes
+        calculon.estimate("llama3-70B", {**MINE, **one}, H100).stats["total_time"]
+        for one in changes
     ]
     assert first.after.seconds == min(times) == times[0]
 
@@ -115,7 +120,7 @@ def test_each_step_saves_most_of_what_could_be_done():
 def test_estimates_say_the_same_as_executions():
     mine, best = (calculon.estimate("llama3-70B", one, H100) for one in (MINE, BEST))
     found = calculon.waterfall(mine, best)
-    assert found.to_dict() == waterfall("llama3-70B", MINE, BEST, H100).to_dict()
+    assert found.to_dict() == to_the_best().to_dict()
     assert found.mine.seconds == mine.stats["total_time"]
     assert found.best.seconds == best.stats["total_time"]
     assert found.best.memory[0] == best.stats["proc_mem_tier1_cap_req"]
@@ -127,13 +132,6 @@ def test_equal_plans_have_no_steps():
     assert found.steps == ()
     assert found.seconds == 0
     assert len(found.to_frame()) == 0
-
-
-def test_a_frame_has_a_row_for_each_step():
-    found = waterfall("llama3-70B", MINE, BEST, H100)
-    frame = found.to_frame()
-    assert frame["change"].tolist() == [step.words for step in found.steps]
-    assert frame["seconds"].sum() == pytest.approx(found.seconds)
 
 
 def test_memory_that_does_not_suffice_stops_nothing():
@@ -158,9 +156,7 @@ def test_replicas_follow_each_degree():
     changes = changes_between(_fields(inputs.execution(MINE)), _fields(inputs.execution(other)))
     degrees = [one for one in changes if one.moves_replicas]
     assert [one.names for one in degrees] == [("tensor_par",), ("pipeline_par",)]
-    for step in _laws(inputs.model("llama3-70B"), inputs.system(H100), MINE, other).steps:
-        after = step.after.execution
-        assert after["num_procs"] == prod(after[axis.degree] for axis in MESH_AXES)
+    _laws(inputs.model("llama3-70B"), inputs.system(H100), MINE, other)
 
 
 def test_degrees_are_exchanged_together_where_the_replicas_stay():
@@ -214,27 +210,11 @@ def test_an_execution_that_breaks_a_rule_says_which():
         waterfall("llama3-70B", MINE, {**MINE, "tensor_par": 4}, H100)
 
 
-PRESETS = ("torchtitan", "deepspeed", "llm-foundry")
 UNDER = {"num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "data_par": 64}
 UNDER |= {"batch_size": 256, "microbatch_size": 1, "datatype": "bfloat16", "edition": "corrected"}
 
 
-@pytest.mark.parametrize("preset", some(["megatron-lm", *PRESETS[:2]], 2))
-def test_laws_hold_between_plans_of_searches(preset):
-    model, system = inputs.model("llama3-8B"), inputs.system(H100)
-    tables = calculon.executions(
-        model, system, 8, 32, "bfloat16", preset=preset, fix={"batch_size": 32}
-    )
-    plans = Plan.concatenate([one.plan for one in tables])
-    random = np.random.default_rng(1)
-    mine, best = (plans.row(int(i)) for i in random.choice(len(plans), 2, replace=False))
-    one = _laws(model, system, mine, best)
-    assert one.to_dict() == waterfall(model, mine, best, system).to_dict()
-
-
-@pytest.mark.parametrize(
-    "preset", [PRESETS[0], *(pytest.param(one, marks=pytest.mark.large) for one in PRESETS[1:])]
-)
+@pytest.mark.parametrize("preset", some(["deepspeed", "torchtitan", "llm-foundry"], 1))
 def test_laws_hold_between_frameworks(preset):
     """One change names the preset and each field that is not changed by itself."""
     model, system = inputs.model("llama3-8B"), inputs.system(H100)
@@ -243,27 +223,6 @@ def test_laws_hold_between_frameworks(preset):
     (step,) = (step for step in found.steps if "preset" in step.fields)
     assert ("recompute_modules" in step.fields) == ("selective recompute" in step.words)
     assert len(step.fields) == 1 or ", with " in step.words
-
-
-def test_laws_hold_between_random_changes_of_a_plan():
-    """Two fields are changed at each end, of those changes that run alone."""
-    model, system = inputs.model("mixtral-8x7B"), inputs.system(H100)
-    execution, random = inputs.execution("mixtral-8x7B_h100x64"), Random(2)
-
-    def sound(changes):
-        rows = [(one, by_hand.followed(model, execution, one)) for one in changes]
-        rows = [(one, row) for one, row in rows if row is not None]
-        faults = check(model, system, Plan.from_records([row for _, row in rows]))
-        return [pair for pair, fault in zip(rows, faults, strict=True) if not fault]
-
-    singles = some(by_hand.single_changes(model, execution, system), 100)
-    alone = [one for one, _ in sound({name: value} for name, value in singles)]
-    pairs = sound([random.choice(alone) | random.choice(alone) for _ in range(draws(20))])
-    rows = [row for _, row in pairs][: draws(6)]
-    assert len(rows) > 3
-    for mine, best in zip(rows[::2], rows[1::2], strict=False):
-        found = _laws(model, system, mine, best)
-        assert set(found.mine.parts) <= set(ALL_PARTS_OF_TIME)
 
 
 @settings(max_examples=draws(2))

@@ -1,6 +1,5 @@
 """Why executions cannot run, what would mend them, and what options of those that run are worth."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,17 +8,20 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.errors import Infeasible
-from calculon.plan.plan import NAMES
 from calculon.plan.rules.failures import failures
+from calculon.planner.contributions import contributions
+from calculon.planner.moves import QUESTION
+from calculon.planner.stage_needs import stage_needs
+from tests.draws import some
 from tests.helpers import document
-from tests.plan.rules.test_all_rules import BASE, MODEL, SHAPES, SYSTEMS
+from tests.plan.rules.test_all_rules import BASE, INFEASIBLE, MALFORMED, MODEL, SHAPES, SYSTEMS
 from tests.planner import by_hand
-from tests.planner.infeasible import SPECIAL
 
 PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
-RUNNING = ("llama3.2-1B", PLAN | {"batch_size": 32, "microbatch_size": 1}, "h100_80g_sxm")
+RUNNING = ("gpt2-124M", PLAN | {"batch_size": 32, "microbatch_size": 1}, "h100_80g_sxm")
 LARGE = ("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")
-RULES = ("batch_split", "attn_heads_split", "network_size", "interleaving_size", "dp_shard_split")
+SPECIAL = {**MALFORMED, **INFEASIBLE}
+"""A case for every rule."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def large():
     return calculon.why(*LARGE)
 
 
-@pytest.mark.parametrize("reason", RULES)
+@pytest.mark.parametrize("reason", some(sorted(SPECIAL), 3))
 def test_every_rule_is_told_and_the_proposals_run(reason):
     model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
     found = calculon.why(model, BASE | SPECIAL[reason][0], system)
@@ -42,6 +44,7 @@ def test_every_rule_is_told_and_the_proposals_run(reason):
     assert found.proposals
     for one in found.proposals:
         assert by_hand.runs(model, one.execution, system)
+        assert {*one.changes} & {*QUESTION} == ({one.asks_for_another} - {""})
 
 
 def test_memory_is_told_by_stage_and_tier(large):
@@ -79,6 +82,7 @@ def test_what_runs_as_it_is_read_says_so():
     assert proposal.total_time == right.stats["total_time"]
 
 
+@pytest.mark.large
 def test_replicas_that_are_left_out_follow():
     mine = {"base": "megatron-lm", "num_procs": 64, "pipeline_par": 1, "batch_size": 512}
     found = calculon.why("llama3-8B", mine | {"tensor_par": 3}, "h100_80g_sxm")
@@ -128,24 +132,59 @@ def test_published_executions_know_published_options_only():
     assert all({*one.changes} <= published for one in found.better)
 
 
-@pytest.mark.parametrize("which", ["running", "large"])
-def test_it_is_plain_data(which, request):
-    found = request.getfixturevalue(which)
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["runs"] is found.runs
-    rows = told["better"] if found.runs else told["proposals"]
-    assert [row["total_time"] for row in rows] == [
-        one.total_time for one in (found.better if found.runs else found.proposals)
-    ]
-    fastest = min(row["total_time"] for row in rows)
-    against = told["stats"]["total_time"] if found.runs else fastest
-    for row in rows:
-        assert row["longer"] == pytest.approx(row["total_time"] / against - 1)
-        assert {*row["execution"]} <= {*NAMES}
-
-
 def test_proposals_are_a_frame(large):
     frame = large.to_frame()
     assert frame["total_time"].tolist() == [one.total_time for one in large.proposals]
     assert frame["changes"].tolist() == [dict(one.changes) for one in large.proposals]
     assert "5 proposals" in repr(large)
+
+
+def test_options_are_worth_what_an_estimate_says_without_them():
+    now = calculon.estimate("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+    time, memory = now.stats["total_time"], now.stats["proc_mem_tier1_cap_req"]
+    found = contributions(now.model, now.execution, now.system)
+    assert {"tp_async", "data_par_overlap", "microbatch_size"} <= {one.field for one in found}
+    for one in found:
+        assert one.value == getattr(now.execution, one.field) != one.without
+        row = by_hand.followed(now.model, now.execution, {one.field: one.without})
+        if one.gain is None:
+            assert not by_hand.runs(now.model, row, now.system)
+            continue
+        without = calculon.estimate(now.model, row, now.system).stats
+        assert one.gain == pytest.approx(time / without["total_time"] - 1)
+        assert one.memory == pytest.approx(memory - without["proc_mem_tier1_cap_req"])
+    gains = [one.gain for one in found if one.gain is not None]
+    assert gains == sorted(gains)
+
+
+def test_an_option_that_the_preset_has_otherwise_is_set_back_to_that():
+    changes = {"activation_recompute": "full", "ce_impl": "fused"}
+    execution = inputs.execution("llama3-8B_h100x64", changes=changes)
+    found = contributions(inputs.model("llama3-8B"), execution, inputs.system("h100_80g_sxm"))
+    back = {one.field: (one.of, one.without) for one in found}
+    assert back["activation_recompute"] == ("preset", "none")
+    assert back["ce_impl"] == ("preset", "megatron")
+    assert back["data_par_overlap"] == ("field", False)
+
+
+LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+
+
+@pytest.mark.parametrize(
+    ("model", "execution", "system"),
+    [
+        LLAMA,
+        ("llama3.1-405B", "llama3.1-405B_h100x16384", "h100_80g_sxm"),
+        ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"),
+        ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp", "a100_80g_sxm"),
+    ],
+)
+def test_the_fullest_stage_is_what_an_estimate_needs(model, execution, system):
+    found = calculon.estimate(model, execution, system)
+    stages = stage_needs(found.model, found.execution, found.system)
+    assert len(stages) == found.execution.pipeline_par
+    for tier in (0, 1):
+        needed = found.stats[f"proc_mem_tier{tier + 1}_cap_req"]
+        assert max(one.needed[tier] for one in stages) == pytest.approx(needed, rel=1e-9)
+    for one in stages:
+        assert sum(one.parts[0].values()) == pytest.approx(one.needed[0], rel=1e-6)

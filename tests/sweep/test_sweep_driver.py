@@ -1,6 +1,5 @@
 """Sweeps: every row is the estimate of its specs, in the order that was asked for."""
 
-import json
 import re
 from itertools import product
 
@@ -12,6 +11,7 @@ from calculon import inputs
 from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.sweep.sweep_driver import sweep
+from tests.draws import some
 
 MODEL, SYSTEM, EXECUTION = "llama3-8B", "h100_80g_sxm", "llama3-8B_h100x64"
 
@@ -30,10 +30,10 @@ def alone(model, execution, system, changes):
 
 
 def check(swept, models, systems, executions, values):
-    """Assert that the rows are all combinations in order, each as it is alone."""
+    """Assert that there is a row for each combination, and that those of a sample are as each is alone."""
     combinations = list(product(models, systems, executions, *values.values()))
     assert len(swept) == len(combinations)
-    for row, (model, system, execution, *own) in enumerate(combinations):
+    for row, (model, system, execution, *own) in some(enumerate(combinations), 5):
         changes = dict(zip(values, own, strict=True))
         stats, reason = alone(model, execution, system, changes)
         assert swept["reason"][row] == reason, changes
@@ -60,41 +60,19 @@ def test_every_row_is_the_estimate_of_its_specs():
     assert swept["model"].tolist()[:: len(swept) // 2] == models
 
 
-def test_published_executions_are_swept_too():
-    one = "3072_t4_p64_d12_mbs4_full"
-    values = {"microbatch_size": [1, 2, 4], "mem1.GiB": [40, 80], "mem1.GBps": [2039.0]}
-    swept = sweep("megatron-1T", "a100_80g", one, set=values)
-    check(swept, ["megatron-1T"], ["a100_80g"], [one], values)
-    assert {"", "mem1_capacity"} <= set(swept["reason"].tolist())
-
-
 def test_what_a_preset_fills_in_follows_what_is_changed():
     """Degrees and framework change what is left out: each row as the file would be completed."""
     stated = {"num_procs": 64, "tensor_par": 2, "pipeline_par": 1, "microbatch_size": 1}
     stated |= {"batch_size": 512, "datatype": "bfloat16", "edition": "corrected"}
-    values = {
-        "preset": ["megatron-lm", "torchtitan"],
-        "tensor_par": [1, 2, 8],
-        "pipeline_par": [1, 4],
-    }
+    values = {"preset": ["megatron-lm", "torchtitan"], "tensor_par": [1, 8], "pipeline_par": [1, 4]}
     check(sweep(MODEL, SYSTEM, stated, set=values), [MODEL], [SYSTEM], [stated], values)
 
 
-def test_values_that_go_together_are_one_axis():
-    pairs = [(1, 64), (2, 32), (4, 16)]
-    swept = sweep(
-        MODEL, SYSTEM, EXECUTION, set={("tensor_par", "data_par"): pairs, "mem1.GBps": [3350.0]}
-    )
-    assert list(zip(swept["tensor_par"].tolist(), swept["data_par"].tolist(), strict=True)) == pairs
-    for row, (tensor, data) in enumerate(pairs):
-        stats, _ = alone(MODEL, EXECUTION, SYSTEM, {"tensor_par": tensor, "data_par": data})
-        assert stats is None or swept["total_time"][row] == pytest.approx(stats["total_time"])
-
-
 def test_specs_of_two_kinds_go_together():
-    paths = ("execution.microbatch_size", "system.mem1.GBps", "model.seq_size")
-    rows = [(1, 2000.0, 4096), (2, 3000.0, 2048)]
-    swept = sweep(MODEL, SYSTEM, EXECUTION, set={paths: rows})
+    paths = ("execution.tensor_par", "data_par", "system.mem1.GBps", "model.seq_size")
+    rows = [(2, 32, 2000.0, 4096), (4, 16, 3000.0, 2048)]
+    swept = sweep(MODEL, SYSTEM, EXECUTION, set={paths: rows, "mem1.GiB": [80]})
+    assert len(swept) == len(rows)
     for row, values in enumerate(rows):
         stats, _ = alone(MODEL, EXECUTION, SYSTEM, dict(zip(paths, values, strict=True)))
         assert swept["total_time"][row] == pytest.approx(stats["total_time"], rel=1e-12)
@@ -124,22 +102,6 @@ def test_executions_come_in_any_form():
     winners = sweep(MODEL, SYSTEM, found)
     assert winners["total_time"].tolist() == found.evaluation["total_time"].tolist()
     assert winners["execution"].tolist() == ["0", "1", "2"]
-
-
-def test_records_made_by_hand_can_be_changed_as_files_can():
-    model, system = inputs.model(MODEL), inputs.system(SYSTEM)
-    values = {"model.seq_size": [4096], "system.mem1.GBps": [2000.0]}
-    of_records = sweep(model, system, EXECUTION, set=values)
-    of_names = sweep(MODEL, SYSTEM, EXECUTION, set=values)
-    by_hand = sweep(calculon.Model(**_fields(model)), system, EXECUTION, set=values)
-    for one in (of_records, by_hand):
-        assert one["total_time"].tolist() == of_names["total_time"].tolist()
-
-
-def _fields(model):
-    import dataclasses
-
-    return {f.name: getattr(model, f.name) for f in dataclasses.fields(model) if f.init}
 
 
 def test_an_edition_and_a_preset_are_for_all_rows():
@@ -173,38 +135,6 @@ def test_a_frame_has_what_was_asked_and_what_differs():
     fields = sweep("megatron-126M", "a100_80g", found).fields
     plan = found.plan
     assert set(fields) == {name for name in plan.names if len(set(plan.values(name).tolist())) > 1}
-
-
-def test_plain_data_has_units_and_no_numbers_that_json_lacks():
-    swept = sweep(
-        MODEL,
-        SYSTEM,
-        EXECUTION,
-        set={"microbatch_size": [1, 3], "mem1.GBps": [3350.0]},
-        stats="total_time",
-    )
-    told = json.loads(json.dumps(swept.to_dict(), allow_nan=False))
-    assert told["total_time"]["unit"] == "s"
-    assert told["mem1.GBps"] == {"unit": "GB/s", "values": [3350.0, 3350.0]}
-    assert told["total_time"]["values"][1] is None
-    assert told["reason"]["values"][1] != ""
-
-
-def test_ranges_of_numpy_are_values():
-    swept = sweep(
-        MODEL,
-        SYSTEM,
-        EXECUTION,
-        set={"mem1.GBps": np.linspace(1000, 4000, 4), "microbatch_size": np.array([1, 2])},
-    )
-    assert swept["mem1.GBps"].tolist() == [1000, 1000, 2000, 2000, 3000, 3000, 4000, 4000]
-    assert swept["microbatch_size"].tolist() == [1, 2] * 4
-
-
-def test_faster_memory_is_never_slower():
-    rates = np.geomspace(500, 8000, 40)
-    swept = sweep(MODEL, SYSTEM, EXECUTION, set={"mem1.GBps": rates})
-    assert (np.diff(swept["total_time"]) <= 0).all()
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,6 @@ def _latent_heads(run: Run) -> list[Layer]:
         moved=(size * (read + written), size * (read + written), 0),
         inputs=read,
         outputs=written,
-        output_space=size * written,
         grads=size * written,
     )
     return [rotary(run, "AttnBlock_Rotary", turned, again), joined]

@@ -289,10 +289,9 @@ class Batch:
 
     def _exchange(self) -> None:
         """Collectives over groups of experts; those of modules in the head run by themselves."""
-        block, m, none = self.block, self.run.microbatches, [0.0]
+        block, m = self.block, self.run.microbatches
         exposed: ByKind = {kind: sum(block.ep_exposed[kind]) for kind in KINDS}
-        head = none if self.embedding_head is None else self.embedding_head.head.ep
-        modules = m * self._at_ends(0, sum(head))
+        modules = self._of_modules("ep")
         self.ep_time = self.busy_blocks * m * sum(block.ep) + modules
         sent = [0.0, 0.0] if self.embedding_head is None else self.embedding_head.head.ep_bytes
         self.ep_bytes = [
@@ -301,21 +300,19 @@ class Batch:
         ]
         paired = self.busy_pairs * self.busy_blocks * block.paired
         self.ep_exposed_time = self._batch_sum(exposed) - paired + modules
-        head = none if self.embedding_head is None else self.embedding_head.head.cp
-        self.cp_time = self.busy_blocks * m * sum(block.cp) + m * self._at_ends(0, sum(head))
-        head = none if self.embedding_head is None else self.embedding_head.head.cp_exposed
-        modules = m * self._at_ends(0, sum(head))
+        self.cp_time = self.busy_blocks * m * sum(block.cp) + self._of_modules("cp")
+        modules = self._of_modules("cp_exposed")
         self.cp_exposed_time = self.busy_blocks * m * sum(block.cp_exposed) + modules
+
+    def _of_modules(self, name: str) -> float:
+        """Seconds of collectives of modules in the head, in all microbatches."""
+        times = [0.0] if self.embedding_head is None else getattr(self.embedding_head.head, name)
+        return self.run.microbatches * self._at_ends(0, sum(times))
 
     def _compute(self) -> None:
         """Arithmetic and TP communication."""
-        block, run, embedding_head, m = (
-            self.block,
-            self.run,
-            self.embedding_head,
-            self.run.microbatches,
-        )
-        passes, ex = self.busy_blocks * m, self.execution
+        block, run, embedding_head = self.block, self.run, self.embedding_head
+        m, ex, passes = run.microbatches, self.execution, self.busy_blocks * run.microbatches
         self.fw_time = passes * block.fw.time
         self.bw_time = passes * block.agrad.time + passes * block.wgrad.time
         layout = run.layout or [run.blocks]
@@ -355,20 +352,14 @@ class Batch:
             self.recompute_time += m * self._at_ends(0, head.re.time)
             self.recomm_link_time += m * self._at_ends(0, head.recomm.time["base"])
             self.recomm_exposed_time += m * self._at_ends(0, head.recomm.exposed["base"])
-            first, last, both = (
-                x.step_time
-                for x in (embedding_head.first, embedding_head.last, embedding_head.both)
-            )
+            ends = embedding_head.first, embedding_head.last, embedding_head.both
+            first, last, both = (end.step_time for end in ends)
             self.optim_step_time += max(first, last) if run.ends_apart else both
             if run.layout is not None and self.piped:
                 steps[0] += both if run.folded else first
                 steps[-1] += 0 if run.folded else last
                 self.optim_step_time = max(steps)
-            gradients = (
-                run.system.move(embedding_head.first.weight_grad * moved),
-                run.system.move(embedding_head.last.weight_grad * moved),
-            )
-            read_again += self._at_ends(*gradients)
+            read_again += self._at_ends(*(run.system.move(x.weight_grad * moved) for x in ends[:2]))
         if run.rules.optimizer_fields and ex.grad_dtype != "auto":
             apart = ex.grad_sums or not ex.grad_fusion
             self.bw_time += (m if apart else m - 1) * read_again  # the first has none yet

@@ -420,12 +420,8 @@ def _check_packed(run: Run) -> None:
 
 def _check_overlap(run: Run) -> None:
     """Check what hides the exchange of experts."""
-    model, ex, v, p = (
-        run.model,
-        run.execution,
-        run.execution.pipeline_interleaving,
-        run.execution.pipeline_par,
-    )
+    model, ex = run.model, run.execution
+    v, p = ex.pipeline_interleaving, ex.pipeline_par
     exchanged = ex.expert_par > 1 and ex.moe_dispatcher != "allgather"
     beside = ex.ep_overlap != "none"
     require(36, exchanged or not (beside or ex.moe_shared_overlap), "nothing is exchanged")

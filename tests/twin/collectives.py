@@ -6,7 +6,7 @@ that each hold `below` ranks, and every rank has a port.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log2, prod
 from typing import Any
 
@@ -126,6 +126,14 @@ class Axes:
     hops: int
 
 
+def _blocks(sides: Sequence[int], ranks: int) -> list[tuple[int, ...]]:
+    """Return the blocks of a torus that have so many processors, by their sides."""
+    blocks: list[tuple[int, ...]] = [()]
+    for side in sides:
+        blocks = [(*block, m) for block in blocks for m in range(1, min(side, ranks) + 1)]
+    return [block for block in blocks if prod(block) == ranks]
+
+
 def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
     """Lay a group out as the block with the least sum of sides; a line if there is none.
 
@@ -133,10 +141,7 @@ def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
     close no ring for a group between whose processors others sit.
     """
     sides, cube = torus["sides"], None if strided else torus.get("cube")
-    blocks: list[tuple[int, ...]] = [()]
-    for side in sides:
-        blocks = [(*block, m) for block in blocks for m in range(1, min(side, ranks) + 1)]
-    blocks = [block for block in blocks if prod(block) == ranks]
+    blocks = _blocks(sides, ranks)
     if not blocks:
         return Axes(1, ranks - 1)
     found = []
@@ -221,11 +226,8 @@ def _torus_exchange(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> f
     if ranks == 1:
         return 1
     sides, cube = torus["sides"], None if strided else torus.get("cube")
-    blocks: list[tuple[int, ...]] = [()]
-    for side in sides:
-        blocks = [(*block, m) for block in blocks for m in range(1, min(side, ranks) + 1)]
+    blocks = _blocks(sides, ranks)
     found = []
-    blocks = [block for block in blocks if prod(block) == ranks]
     for block in blocks or [(ranks,)]:  # a line if there is none
         switched = cube is not None and all(m % cube == 0 for m in block)
         slowest, whole = 0.0, 0

@@ -127,7 +127,6 @@ class Exchange(Layer):
             moved=(2 * there, 2 * back if operations[1] else 0, 0),
             inputs=count / team.ranks,
             outputs=count,
-            output_space=run.result_bytes * count,
             saved=saved,
             grads=run.result_bytes * count if grads is None else grads,
         )
@@ -242,7 +241,6 @@ class OverlappedLinear(Layer):
             inputs=m * n,
             outputs=m * k,
             weights=plain.weights,
-            output_space=wrote * m * k,
             saved=read * saved,
             grads=wrote * grads,
         )

@@ -42,7 +42,6 @@ class Parts(Layer):
             moved=(moved[0], moved[1], 0),
             inputs=count / c if inputs is None else inputs,
             outputs=count,
-            output_space=size * count,
             saved=space,
             grads=grads,
         )
@@ -222,7 +221,6 @@ def _sums(run: Run, outputs: float, own: int) -> Layer:
         moved=(passes * outputs, passes * gradients, 0),
         inputs=outputs,
         outputs=outputs,
-        output_space=size * outputs,
     )
     layer.rounds = 1 + others + 1
     return layer

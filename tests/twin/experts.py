@@ -332,7 +332,6 @@ def _order(run: Run, name: str) -> Layer:
         moved=(2 * run.result_bytes * count, 2 * run.result_bytes * count, 0),
         inputs=count,
         outputs=count,
-        output_space=run.result_bytes * count,
     )
     if some:
         kernels = 1 if run.execution.fusion in ("compile", "max") else 2
@@ -393,7 +392,6 @@ def _copies(run: Run, name: str, tokens: float, count: float, *, widens: bool) -
         moved=(moved, moved, 0),
         inputs=tokens if widens else rows,
         outputs=result,
-        output_space=size * result,
         grads=size * result,
     )
     kernels = 3 if run.execution.fusion in ("compile", "max") else 6
@@ -438,7 +436,6 @@ def grouped(
         inputs=rows * n,
         outputs=rows * k,
         weights=weights,
-        output_space=wrote * rows * k,
         saved=read * rows * n,
         grads=wrote * rows * k,
     )
@@ -463,7 +460,6 @@ def gate(run: Run) -> list[Layer]:
                 inputs=2 * count,
                 outputs=count,
                 weights=weights,
-                output_space=size * count,
                 saved=size * count,
                 grads=size * count,
             )
@@ -482,5 +478,4 @@ def shared_sum(run: Run) -> Layer:
         moved=(3 * size * count, 0, 0),
         inputs=2 * count,
         outputs=count,
-        output_space=size * count,
     )

@@ -173,19 +173,7 @@ class Model:
         return found[: self.num_blocks]
 
     def _without_experts(self) -> Model:
-        return replace(
-            self,
-            num_experts=0,
-            experts_per_token=1,
-            expert_feedforward=0,
-            shared_feedforward=0,
-            shared_gate=False,
-            router_bias=False,
-            expert_bias=False,
-            moe_latent=0,
-            router_groups=0,
-            router_group_topk=0,
-        )
+        return self._without("num_experts", "expert", "shared_", "router_", "moe_latent")
 
     @property
     def row_width(self) -> int:

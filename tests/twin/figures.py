@@ -19,27 +19,25 @@ def parameters(model: Model) -> int:
     if model.plain:  # biases everywhere, two norms, 51200 words and learned positions
         block = 2 * h * f + f + h + 4 * h * width + 3 * width + h + 2 * 2 * h
         return model.num_blocks * block + (51200 + model.seq_size) * h
-    blocks = sum(_of_block(kind) for kind in model.kinds())
-    norm = _of_norm(model)
-    embedding_head = 0
-    if model.vocab:
-        embedding_head = (model.vocab + model.positions) * h + norm * model.embedding_norm
-        embedding_head += (
-            norm + (0 if model.tied else model.vocab * h) + model.vocab * model.head_bias
-        )
-    return blocks + embedding_head
+    blocks = sum(block_parameters(kind) for kind in model.kinds())
+    norm = norm_parameters(model)
+    if not model.vocab:
+        return blocks
+    embedding = (model.vocab + model.positions) * h + norm * model.embedding_norm
+    head = norm + (0 if model.tied else model.vocab * h) + model.vocab * model.head_bias
+    return blocks + embedding + head
 
 
-def _of_norm(model: Model) -> int:
+def norm_parameters(model: Model) -> int:
     """Count the gains and biases of a norm of the stream."""
     return {"layernorm": 2, "layernorm_plain": 0}.get(model.norm, 1) * model.hidden
 
 
-def _of_block(model: Model) -> int:
+def block_parameters(model: Model) -> int:
     """Count the parameters of one of equal blocks."""
     h, f = model.hidden, model.feedforward
     width, keys = model.attn_heads * model.attn_size, model.key_heads * model.attn_size
-    norm = _of_norm(model)
+    norm = norm_parameters(model)
     inner = width + 2 * keys
     gains = {"none": 0, "head": 2 * model.attn_size, "full": width + keys}[model.qk_norm]
     attention = h * inner + inner * model.qkv_bias + width * h + h * model.out_bias + gains
@@ -127,12 +125,10 @@ def figures(batch: Batch) -> dict[str, float]:
     seen = flops_per_token(model, model.mean_keys(run.document), training=ex.training)
     executed: float = model.num_blocks * block.matrix_flops
     of_embedding_head, modules = (0.0, 0.0), 0.0
-    if batch.embedding_head is not None:
-        executed += (
-            batch.embedding_head.embedding.matrix_flops + batch.embedding_head.head.matrix_flops
-        )
-        of_embedding_head = batch.embedding_head.whole
-        modules = batch.embedding_head.module_time
+    ends = batch.embedding_head
+    if ends is not None:
+        executed += ends.embedding.matrix_flops + ends.head.matrix_flops
+        of_embedding_head, modules = ends.whole, ends.module_time
     executed *= run.microbatches / run.ranks
     return {
         "parameters": parameters(model),

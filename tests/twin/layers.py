@@ -70,7 +70,7 @@ class Layer:
         inputs: float = 0,
         outputs: float = 0,
         weights: int = 0,
-        output_space: float = 0,
+        output_space: float | None = None,
         saved: float = 0,
         grads: float = 0,
     ) -> None:
@@ -79,7 +79,9 @@ class Layer:
         self.vector = run.system.vector[run.execution.datatype]
         self.inputs, self.outputs, self.weights = inputs, outputs, weights
         self.weight_space = run.element_bytes * weights
-        self.output_space, self.activation_space = output_space, saved
+        results = run.result_bytes * outputs
+        self.output_space = results if output_space is None else output_space
+        self.activation_space = saved
         self.activation_grad_space = grads
         self.work: dict[Stage, float] = dict(zip(PASSES, flops, strict=True))
         self.traffic: dict[Stage, float] = dict(zip(PASSES, moved, strict=True))
@@ -298,9 +300,8 @@ class Layer:
             return None
         if stage == "wgrad":
             return self.collective("fw", kind) if self.flags.recomm else None
-        if (
-            self.side == "spread"
-        ):  # of what is gathered each rank takes its tokens, if it has its own
+        # Of what is gathered each rank takes its tokens, if it has its own.
+        if self.side == "spread":
             return "all_gather" if stage == "fw" or self.run.sequence_par else None
         if self.side in ("total", "collect", "join"):
             forward = "all_reduce" if self.side == "total" else "all_gather"

@@ -103,7 +103,6 @@ def _convolution(run: Run, name: str, flags: Flags) -> Layer:
         inputs=count,
         outputs=count,
         weights=weights,
-        output_space=size * count,
         saved=size * count,
         grads=size * count,
     )
@@ -137,7 +136,6 @@ def _state(
         inputs=n * read,
         outputs=n * written,
         weights=weights,
-        output_space=size * n * written,
         saved=n * saved,
         grads=size * n * written,
     )
@@ -216,7 +214,6 @@ def _norm(run: Run, name: str) -> Layer:
         inputs=2 * count,
         outputs=count,
         weights=gains,
-        output_space=size * count,
         saved=2 * size * count,
         grads=size * count,
     )

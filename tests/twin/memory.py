@@ -258,9 +258,8 @@ def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
     p, embedding, head = run.execution.pipeline_par, embedding_head.embedding, embedding_head.head
     stored = embedding.act_storage if run.execution.training else 0
     waiting = 0.0
-    if (
-        run.model.mtp_layers
-    ):  # the last stage begins with a backward pass at once, or has others first
+    # The last stage begins with a backward pass at once, or has others first.
+    if run.model.mtp_layers:
         waiting = head.weight_copies
         if run.execution.pp_schedule != "1f1b" and not run.folded:
             waiting += head.act_storage * (microbatches_held(run, p - 1) - 1)

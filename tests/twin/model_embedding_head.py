@@ -78,10 +78,8 @@ class EmbeddingHead:
     @property
     def link(self) -> tuple[float, float]:
         """Time of their collectives."""
-        embedding_head = self.embedding, self.head
-        embedding, head = (
-            end.fw_tp.time["base"] + end.agrad_tp.time["base"] for end in embedding_head
-        )
+        ends = self.embedding, self.head
+        embedding, head = (end.fw_tp.time["base"] + end.agrad_tp.time["base"] for end in ends)
         return embedding, head
 
     @property

@@ -52,7 +52,6 @@ def linear(
         inputs=m * n,
         outputs=m * k,
         weights=weights,
-        output_space=wrote * m * k,
         saved=read * m * n,
         grads=wrote * m * k,
     )
@@ -77,7 +76,6 @@ def batch_matmul(
         moved=(size * (operands + outputs), size * (operands + outputs + unwritten), 0),
         inputs=operands,
         outputs=outputs,
-        output_space=size * outputs,
         saved=size * operands,
         grads=size * outputs,
     )
@@ -145,7 +143,6 @@ def activation(
         moved=(forward, backward, 0),
         inputs=inputs,
         outputs=count,
-        output_space=size * count,
         saved=size * (inputs - count if fused else inputs),
         grads=0 if fused else size * count,
     )
@@ -164,7 +161,6 @@ def softmax(run: Run, name: str, count: int, flags: Flags) -> Layer:
         moved=(2 * size * count, backward, 0),
         inputs=count,
         outputs=count,
-        output_space=size * count,
         saved=size * count,
         grads=size * count,
     )
@@ -234,7 +230,6 @@ def late_bias(run: Run, name: str, flags: Flags) -> Layer:
         moved=(2 * size * count, 0, 0),
         inputs=count,
         outputs=count,
-        output_space=size * count,
     )
 
 
@@ -250,7 +245,6 @@ def rotary(run: Run, name: str, count: float, flags: Flags) -> Layer:
         moved=(2 * size * count, 2 * size * count, 0),
         inputs=count,
         outputs=count,
-        output_space=size * count,
         grads=size * count,
     )
 
@@ -267,7 +261,6 @@ def sigmoid(run: Run, name: str, count: float, flags: Flags) -> Layer:
         moved=(3 * size * count, 5 * size * count, 0),
         inputs=2 * count,
         outputs=count,
-        output_space=size * count,
         saved=2 * size * count,
         grads=size * count,
     )
@@ -308,7 +301,6 @@ def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Laye
         ),
         inputs=queries + others,
         outputs=results,
-        output_space=size * results,
         saved=size * (queries + own) + statistic,
         grads=size * results,
     )

@@ -18,9 +18,7 @@ class Recipe:
     size: float  # of activations and gradients
     weight: float
     both: bool  # layouts are made of the same 16 bits, each with scales of its own ...
-    turned: bool = (
-        False  # ... but those of squares of weights, of which one is the other transposed
-    )
+    turned: bool = False  # ... but squares of weights, of which one is the other transposed
     looks: bool = False  # for the largest value, before
     rotates: bool = False  # the second layout, by a kernel of its own
     promotes: bool = False  # sums of forward products, too

@@ -100,9 +100,8 @@ class Run:
         self.microbatches = ex.batch_size // ex.data_par // ex.microbatch_size  # per pipeline
         self.ranks, self.chunks = ex.pipeline_par, ex.pipeline_interleaving
         self.mirrored = ex.pp_schedule == "dualpipe"
-        if (
-            self.mirrored
-        ):  # half of the ranks, of the way there and back; half of the microbatches, each way
+        # Half of the ranks, of the way there and back; half of the microbatches, each way.
+        if self.mirrored:
             self.microbatches, self.ranks, self.chunks = self.microbatches // 2, self.ranks // 2, 2
         self.folded = ex.pp_schedule in FOLDED
         self.ends_apart = ex.pipeline_par > 1 and not self.folded

@@ -7,6 +7,7 @@ from dataclasses import replace
 from .attention import attention_core, latent_projections, projected_widths
 from .communication import OverlappedLinear, TPComm, copied, hide_input_gradients
 from .counted_states import inner
+from .experts import NAMES as FUNCTIONS
 from .experts import again_as_a_whole, gate, routed, router, shared_sum
 from .fusion import fused
 from .layers import Flags, Layer
@@ -22,14 +23,6 @@ from .operators import (
     residual_norm,
 )
 from .run import Run
-
-FUNCTIONS = {
-    "gelu": "GeLU",
-    "relu": "ReLU",
-    "squared_relu": "ReLU2",
-    "swiglu": "SwiGLU",
-    "geglu": "GeGLU",
-}
 
 
 def block_layers(run: Run) -> list[Layer]:

@@ -7,14 +7,14 @@ from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT, Widths
 from calculon.architecture.layers import (
     Flags,
     When,
-    activation,
     batched_matmul,
     dropout,
     fork,
+    gate,
     linear,
-    norm,
     overlapped_linear,
     residual_sum,
+    rotary,
     softmax,
 )
 from calculon.editions.edition import OverlappedSpace
@@ -42,12 +42,6 @@ def _layers(beta):
             (operands, R * M * K, 0),
             (beta * operands, beta * R * M * K),
         ),
-        "layer norm": (
-            norm("x", "layernorm", E, 5, **common),
-            (9 * E, 14 * E, 7 * E),
-            (E, E, 2 * 5),
-            (beta * E, beta * E),
-        ),
         "dropout": (
             dropout("x", E, grad_bytes=1, **common),
             (E, E, 0),
@@ -60,17 +54,11 @@ def _layers(beta):
             (E, E, 0),
             (E, beta * E),
         ),
-        "GeLU": (
-            activation("x", "gelu", E, fused=False, **common),
-            (8 * E, 13 * E, 0),
+        "rotary": (  # of each pair four products and two sums
+            rotary("x", E, **common),
+            (2 * (4 + 2) * E / 2, 2 * (4 + 2) * E / 2, 0),
             (E, E, 0),
-            (beta * E, beta * E),
-        ),
-        "fused GeLU": (
-            activation("x", "gelu", E, fused=True, **common),
-            (8 * E, 13 * E, 0),
-            (E, E, 0),
-            (0, 0),
+            (0, beta * E),
         ),
         "softmax": (
             softmax("x", E, **common),
@@ -107,8 +95,7 @@ NAMES = list(_layers(1))
 SAME_BOTH_WAYS = {
     "dropout",
     "dropout with gradients of the datatype",
-    "GeLU",
-    "fused GeLU",
+    "rotary",
     "softmax",
 }
 BYTES = (1, 2, 4)
@@ -151,6 +138,18 @@ def test_memory_traffic_of(name):
             expected = (forward, backward, backward * (np.asarray(weights) > 0))
         for found, wanted in zip(layer.accessed, expected, strict=True):
             np.testing.assert_array_equal(np.broadcast_to(found, 2), np.broadcast_to(wanted, 2))
+
+
+def test_a_gate_saves_and_reads_both_factors_and_writes_both_gradients():
+    layer = gate("x", E, dtype_bytes=2, flags=FLAGS)
+    sigmoid, product = 4, 1  # negation, exponential, sum, quotient
+    np.testing.assert_array_equal(layer.flops[0], (sigmoid + product) * E)
+    np.testing.assert_array_equal(layer.flops[1], (sigmoid + 1 + 3 * product) * E)
+    np.testing.assert_array_equal(layer.accessed[0], 2 * (2 * E + E))
+    np.testing.assert_array_equal(layer.accessed[1], 2 * (3 * E + 2 * E))
+    np.testing.assert_array_equal(layer.activation, 2 * 2 * E)
+    assert layer.engine == "vector"
+    assert layer.weights == 0
 
 
 def test_products_run_on_the_matrix_engine_and_nothing_else_does():

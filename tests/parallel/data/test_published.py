@@ -7,19 +7,18 @@ from calculon.parallel.data.published_laws import published_sync
 from calculon.parallel.data.synced import BackwardPass, SyncedBlock, SyncedBytes
 from calculon.parallel.process_groups import CollectiveCost
 from calculon.plan.plan import Plan
-from tests.helpers import document, schedule_of
+from tests.helpers import PLAIN, document, schedule_of
 
-RAW = document("examples", "3072_t4_p64_d12_mbs4_full") | {
+RAW = PLAIN | {
     "pipeline_par": 4,
     "data_par": 8,
-    "tensor_par_net": 0,
-    "pipeline_par_net": 0,
     "data_par_net": 1,
     "batch_size": 256,
-    "microbatch_size": 1,
-    "data_par_overlap": False,
-    "optimizer_sharding": False,
-    "training": True,
+    "num_procs": 3072,
+    "tensor_par": 4,
+    "fused_activation": True,
+    "activation_recompute": "full",
+    "tensor_par_comm_type": "rs_ag",
 }
 SYSTEM = inputs.system("a100_80g")
 MODEL = inputs.model(document("models", "megatron-126M") | {"num_blocks": 24})

@@ -71,16 +71,3 @@ def test_gradients_reduced_once_wait_for_the_stage_that_has_most():
     once = _each("reduce_scatter", "all_gather", system=SLOW)
     assert found["dp_comm_exposed_time"] == pytest.approx((BLOCKS - 2) * once, rel=1e-9)
     assert found["bubble_time"] == pytest.approx(_pass(found, 2), rel=1e-9)
-
-
-def test_the_stage_that_is_slowest_with_its_stalls_counts():
-    """Passes of the last stage take longer, with the head; stalls of the first, which gathers one block more."""
-    model = MODEL | {"vocab": VOCAB}
-    half = BLOCKS // 2 + 1
-    stages = [_stats(system, model, first_stage_blocks=half) for system in (SLOW, FAST)]
-    each = _each("all_gather", "all_gather", "reduce_scatter", system=SLOW)
-    table = 2 * VOCAB * MODEL["hidden"]
-    ends = _time("all_gather", table, system=SLOW) + _time("reduce_scatter", table, system=SLOW)
-    slow = MICROBATCHES * (half * each + ends)
-    assert stages[0]["dp_comm_exposed_time"] == pytest.approx(slow, rel=1e-9)
-    assert stages[0]["fw_time"] / half < stages[1]["fw_time"] / (BLOCKS - half)

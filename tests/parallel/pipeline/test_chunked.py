@@ -14,7 +14,7 @@ from tests.cases import for_each
 from tests.draws import draws
 from tests.store import cache
 
-FEW = settings(max_examples=draws(25), deadline=None)
+FEW = settings(max_examples=draws(15), deadline=None)
 TIMES = st.integers(1, 6)
 SIMULATED = ("zb_h2", "zbv", "dualpipev")
 FOUR = (*SIMULATED, "dualpipe")

@@ -2,104 +2,70 @@
 
 SPLIT = {
     "edition": "corrected",
-    "preset": "published",
     "attn_impl": "flash",
     "tensor_par": 1,
     "context_par": 4,
 }
-WHOLE = {"edition": "corrected", "preset": "published"}
+WHOLE = {"edition": "corrected"}
 BY_HEADS = SPLIT | {"cp_comm": "a2a"}
 
 MALFORMED = {
     "context_par_net_used": (
         WHOLE | {"context_par_net": 1},
-        "context_par_net",
-        "0, since context_par is 1",
-        "1",
+        "context_par_net: 0, since context_par is 1",
     ),
     "context_par_net_number": (
         SPLIT | {"context_par_net": 7},
-        "context_par_net",
-        "one of the 2 networks",
-        "7",
+        "context_par_net: one of the 2 networks",
     ),
     "cp_comm_needs_parts": (
         WHOLE | {"cp_comm": "all_gather"},
-        "cp_comm",
-        "p2p, since context_par is 1: nothing is exchanged",
-        "all_gather",
+        "cp_comm: p2p, since context_par is 1: nothing is exchanged",
     ),
     "cp_a2a_size_needs_exchange": (
         BY_HEADS | {"cp_a2a_size": 2},
-        "cp_a2a_size",
-        "0, since cp_comm is a2a",
-        "2",
+        "cp_a2a_size: 0, since cp_comm is a2a",
     ),
     "cp_kv_replicate_needs_exchange": (
         SPLIT | {"cp_kv_replicate": True},
-        "cp_kv_replicate",
-        "false, since cp_comm is p2p",
-        "true",
+        "cp_kv_replicate: false, since cp_comm is p2p",
     ),
     "cp_balance_needs_exchange": (
         BY_HEADS | {"cp_balance": "contiguous"},
-        "cp_balance",
-        "zigzag, since cp_comm is a2a",
-        "contiguous",
+        "cp_balance: zigzag, since cp_comm is a2a",
     ),
-    "cp_skip_needs_exchange": (
-        WHOLE | {"cp_skip": True},
-        "cp_skip",
-        "false, since context_par is 1",
-        "true",
-    ),
+    "cp_skip_needs_exchange": (WHOLE | {"cp_skip": True}, "cp_skip: false, since context_par is 1"),
     "cp_skip_window": (
         SPLIT | {"cp_skip": True},
-        "cp_skip",
-        "false, since every part has keys that some query attends to",
-        "true",
+        "cp_skip: false, since every part has keys that some query attends to",
     ),
     "cp_sequence": (
         SPLIT | {"seq_length": 2052},
-        "context_par",
-        "such that 2 x context_par divides seq_length=2052",
-        "4",
+        "context_par: such that 2 x context_par divides seq_length=2052",
     ),
     "cp_heads": (
         BY_HEADS | {"num_procs": 32, "context_par": 8},
-        "context_par",
-        "such that tensor_par x context_par divides the model's attn_heads=12",
-        "8",
+        "context_par: such that tensor_par x context_par divides the model's attn_heads=12",
     ),
     "cp_a2a_inner": (
         SPLIT | {"cp_comm": "a2a_p2p", "cp_a2a_size": 3},
-        "cp_a2a_size",
-        "a divisor of context_par=4",
-        "3",
+        "cp_a2a_size: a divisor of context_par=4",
     ),
     "cp_kv_heads": (
         BY_HEADS,
-        "context_par",
-        "such that tensor_par x context_par divides the 2 key and value heads",
-        "4",
+        "context_par: such that tensor_par x context_par divides the 2 key and value heads",
     ),
     "cp_kv_copies": (
         BY_HEADS | {"cp_kv_replicate": True},
-        "cp_kv_replicate",
-        "false, since there are key and value heads for every rank",
-        "true",
+        "cp_kv_replicate: false, since there are key and value heads for every rank",
     ),
     "cp_kept_heads": (
         BY_HEADS | {"recompute_modules": "ops"},
-        "recompute_modules",
-        "without ops and mla_up_proj with cp_comm: a2a",
-        "ops",
+        "recompute_modules: without ops and mla_up_proj with cp_comm: a2a",
     ),
     "cp_fused_attention": (
         SPLIT | {"attn_impl": "eager"},
-        "attn_impl",
-        "flash, since cp_comm: p2p adds results for parts of the keys up",
-        "eager",
+        "attn_impl: flash, since cp_comm: p2p adds results for parts of the keys up",
     ),
 }
 

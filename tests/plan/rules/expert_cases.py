@@ -10,7 +10,7 @@ MODEL = {
     "num_experts": 8,
     "experts_per_token": 2,
 }
-_EDITION = {"edition": "corrected", "preset": "published"}
+_EDITION = {"edition": "corrected"}
 _SPREAD = _EDITION | {"tensor_par_comm_type": "rs_ag", "coll_algo": "auto", "expert_par": 2}
 
 _LACKING = {
@@ -25,35 +25,22 @@ MALFORMED = {
     **{
         f"{name}_needs_experts": (
             _EDITION | {name: value},
-            name,
-            f"{_PLAIN.get(name, 0)}, since blocks of model do not have several experts",
-            str(value),
+            f"{name}: {_PLAIN.get(name, 0)}, since blocks of model do not have several experts",
         )
         for name, value in _LACKING.items()
     },
     "expert_par_net_used": (
         _EDITION | {"expert_par_net": 1},
-        "expert_par_net",
-        "0, since expert_par is 1",
-        "1",
+        "expert_par_net: 0, since expert_par is 1",
     ),
-    "expert_par_net_number": (
-        _SPREAD | {"expert_par_net": 2},
-        "expert_par_net",
-        "numbered 0 to 1",
-        "2",
-    ),
+    "expert_par_net_number": (_SPREAD | {"expert_par_net": 2}, "expert_par_net: numbered 0 to 1"),
     "imbalance_needs_ranks": (
         _EDITION | {"moe_imbalance_percent": 130},
-        "moe_imbalance_percent",
-        "100, since expert_par is 1",
-        "130",
+        "moe_imbalance_percent: 100, since expert_par is 1",
     ),
     "padding_needs_capacity": (
         _EDITION | {"moe_pad_to_capacity": True},
-        "moe_pad_to_capacity",
-        "false, unless moe_capacity_percent is above 0",
-        "true",
+        "moe_pad_to_capacity: false, unless moe_capacity_percent is above 0",
     ),
     "padding_has_no_imbalance": (
         _SPREAD
@@ -62,38 +49,29 @@ MALFORMED = {
             "moe_capacity_percent": 125,
             "moe_imbalance_percent": 130,
         },
-        "moe_imbalance_percent",
-        "100, since moe_pad_to_capacity gives all as many rows",
-        "130",
+        "moe_imbalance_percent: 100, since moe_pad_to_capacity gives all as many rows",
     ),
     **{
         f"{name}_needs_exchange": (
             _SPREAD | {"moe_dispatcher": "allgather", name: "float8"},
-            name,
-            "same, unless expert_par is above 1 and moe_dispatcher is not allgather",
-            "float8",
+            f"{name}: same, unless expert_par is above 1 and moe_dispatcher is not allgather",
         )
         for name in ("dispatch_dtype", "combine_dtype")
     },
     **{
         f"{name}_narrower": (
             _SPREAD | {name: "bfloat16"},
-            name,
-            "same, or a type of fewer bytes",
-            "bfloat16",
+            f"{name}: same, or a type of fewer bytes",
         )
         for name in ("dispatch_dtype", "combine_dtype")
     },
     "library_needs_ranks": (
         _EDITION | {"moe_dispatcher": "deepep"},
-        "moe_dispatcher",
-        "alltoall or allgather, since expert_par is 1",
-        "deepep",
+        "moe_dispatcher: alltoall or allgather, since expert_par is 1",
     ),
     "library_needs_whole_experts": (
         _SPREAD | {"moe_dispatcher": "hybridep"},
-        "expert_tensor_par",
-        "1 with moe_dispatcher=hybridep, which is modelled for ranks that have whole experts",
+        "expert_tensor_par: 1 with moe_dispatcher=hybridep, which is modelled for ranks that have whole experts",
         "0",
     ),
     "library_does_not_pad": (
@@ -104,39 +82,27 @@ MALFORMED = {
             "moe_capacity_percent": 125,
             "moe_pad_to_capacity": True,
         },
-        "moe_pad_to_capacity",
-        "false with moe_dispatcher=deepep, which sends copies of tokens and no empty rows",
-        "true",
+        "moe_pad_to_capacity: false with moe_dispatcher=deepep, which sends copies of tokens and no empty rows",
     ),
     "library_needs_ports": (
         _SPREAD | {"expert_tensor_par": 1, "moe_dispatcher": "deepep"},
-        "moe_dispatcher",
-        "alltoall or allgather on system: libraries of experts need a port to each network",
-        "deepep",
+        "moe_dispatcher: alltoall or allgather on system: libraries of experts need a port to each network",
     ),
     "experts_split": (
         _SPREAD | {"expert_par": 3, "expert_tensor_par": 1},
-        "expert_par",
-        "a divisor of the model's num_experts=8",
-        "3",
+        "expert_par: a divisor of the model's num_experts=8",
     ),
     "experts_width_inside": (
         _EDITION | {"expert_tensor_par": 3},
-        "expert_tensor_par",
-        "a divisor of tensor_par=4, or 0 for all of it",
-        "3",
+        "expert_tensor_par: a divisor of tensor_par=4, or 0 for all of it",
     ),
     "experts_width": (
         _EDITION | {"tensor_par_comm_type": "rs_ag", "expert_tensor_par": 4},
-        "expert_tensor_par",
-        "a divisor of the model's expert_feedforward=6",
-        "4",
+        "expert_tensor_par: a divisor of the model's expert_feedforward=6",
     ),
     "expert_groups": (
         _SPREAD | {"expert_par": 4, "expert_par_net": 1},
-        "expert_par",
-        "4 x 4 = 16 divides tensor_par x data_par = 8",
-        "4",
+        "expert_par: 4 x 4 = 16 divides tensor_par x data_par = 8",
     ),
     "expert_mesh": (
         _SPREAD
@@ -148,15 +114,11 @@ MALFORMED = {
             "expert_tensor_par": 2,
             "mesh_order": "tp-dp-pp",
         },
-        "expert_par",
-        "= 6 is a multiple or a divisor of tensor_par=4",
-        "3",
+        "expert_par: = 6 is a multiple or a divisor of tensor_par=4",
     ),
     "experts_split_sequences": (
         _SPREAD | {"tensor_par_comm_type": "ar"},
-        "tensor_par_comm_type",
-        "rs_ag, since experts are spread otherwise than tensor_par=4",
-        "ar",
+        "tensor_par_comm_type: rs_ag, since experts are spread otherwise than tensor_par=4",
     ),
 }
 

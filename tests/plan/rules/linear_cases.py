@@ -2,38 +2,25 @@
 
 from typing import Any
 
-CORRECTED = {"edition": "corrected", "preset": "published"}
+CORRECTED = {"edition": "corrected"}
 
 MALFORMED = {
-    "linear_heads_split": (
-        CORRECTED,
-        "tensor_par",
-        "a divisor of the model's ssm_heads=6",
-        "4",
-    ),
+    "linear_heads_split": (CORRECTED, "tensor_par: a divisor of the model's ssm_heads=6"),
     "linear_groups_split": (
         CORRECTED,
-        "tensor_par",
-        "a divisor or a multiple of the model's ssm_groups=3",
-        "4",
+        "tensor_par: a divisor or a multiple of the model's ssm_groups=3",
     ),
     "cp_linear": (
         CORRECTED | {"num_procs": 32, "context_par": 2},
-        "context_par",
-        "such that tensor_par x context_par divides linear_key_heads=4",
-        "2",
+        "context_par: such that tensor_par x context_par divides linear_key_heads=4",
     ),
     "pattern_comm": (
         CORRECTED | {"tensor_par_comm_type": "p2p_rs_ag"},
-        "tensor_par_comm_type",
-        "ar or rs_ag, since blocks of model are parts",
-        "p2p_rs_ag",
+        "tensor_par_comm_type: ar or rs_ag, since blocks of model are parts",
     ),
     "pattern_ep_overlap": (
         CORRECTED | {"expert_par": 2, "tensor_par_comm_type": "rs_ag", "ep_overlap": "two_batch"},
-        "ep_overlap",
-        "none, since blocks of model are parts",
-        "two_batch",
+        "ep_overlap: none, since blocks of model are parts",
     ),
 }
 

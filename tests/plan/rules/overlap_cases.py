@@ -1,16 +1,8 @@
 """Executions that break each rule on what hides the exchange of experts; changes to a valid one."""
 
-MODEL = {
-    "hidden": 6144,
-    "feedforward": 24576,
-    "seq_size": 2048,
-    "attn_heads": 64,
-    "attn_size": 96,
-    "num_blocks": 12,
-    "num_experts": 8,
-    "experts_per_token": 2,
-}
-_WITHOUT = {"edition": "corrected", "preset": "published", "coll_algo": "auto"}
+from tests.plan.rules.expert_cases import MODEL
+
+_WITHOUT = {"edition": "corrected", "coll_algo": "auto"}
 _WITHOUT |= {"tensor_par_comm_type": "rs_ag"}
 _SPREAD = _WITHOUT | {"expert_par": 2}
 PAIRED = _SPREAD | {"ep_overlap": "1f1b", "pipeline_interleaving": 2}
@@ -18,111 +10,69 @@ PAIRED = _SPREAD | {"ep_overlap": "1f1b", "pipeline_interleaving": 2}
 MALFORMED = {
     "ep_overlap_needs_exchange": (
         _SPREAD | {"ep_overlap": "two_batch", "moe_dispatcher": "allgather"},
-        "ep_overlap",
-        "none, unless expert_par is above 1 and moe_dispatcher is not allgather",
-        "two_batch",
+        "ep_overlap: none, unless expert_par is above 1 and moe_dispatcher is not allgather",
     ),
     "shared_overlap_needs_exchange": (
         _WITHOUT | {"moe_shared_overlap": True},
-        "moe_shared_overlap",
-        "false, unless expert_par is above 1",
-        "true",
+        "moe_shared_overlap: false, unless expert_par is above 1",
     ),
     "shared_overlap_needs_experts": (
         _SPREAD | {"moe_shared_overlap": True},
-        "moe_shared_overlap",
-        "false, since model has no shared experts",
-        "true",
+        "moe_shared_overlap: false, since model has no shared experts",
     ),
     "shared_overlap_alone": (
         PAIRED | {"moe_shared_overlap": True},
-        "moe_shared_overlap",
-        "false with ep_overlap=1f1b",
-        "true",
+        "moe_shared_overlap: false with ep_overlap=1f1b",
     ),
     "shared_overlap_stores": (
         _SPREAD | {"moe_shared_overlap": True, "recompute_modules": "shared_experts"},
-        "moe_shared_overlap",
-        "false with recompute_modules=shared_experts",
-        "true",
+        "moe_shared_overlap: false with recompute_modules=shared_experts",
     ),
     "shared_overlap_latents": (
         _SPREAD | {"moe_shared_overlap": True},
-        "moe_shared_overlap",
-        "false, since moe_latent=512: latents are made between router and dispatch",
-        "true",
+        "moe_shared_overlap: false, since moe_latent=512: latents are made between router and dispatch",
     ),
-    "pairs_predict": (
-        PAIRED,
-        "ep_overlap",
-        "none, since model has mtp_layers=2",
-        "1f1b",
-    ),
+    "pairs_predict": (PAIRED, "ep_overlap: none, since model has mtp_layers=2"),
     "delay_needs_pairs": (
         _SPREAD | {"delay_wgrad": True},
-        "delay_wgrad",
-        "false, unless ep_overlap is 1f1b",
-        "true",
+        "delay_wgrad: false, unless ep_overlap is 1f1b",
     ),
     "halves_of_microbatch": (
         _SPREAD | {"ep_overlap": "two_batch", "microbatch_size": 1},
-        "ep_overlap",
-        "none or 1f1b with microbatch_size=1, which has no two halves",
-        "two_batch",
+        "ep_overlap: none or 1f1b with microbatch_size=1, which has no two halves",
     ),
     "halves_split": (
         _SPREAD | {"ep_overlap": "two_batch", "seq_length": 2046, "microbatch_size": 2},
-        "ep_overlap",
-        "none or 1f1b, since tokens of half a microbatch are no multiple of tensor_par=4",
-        "two_batch",
+        "ep_overlap: none or 1f1b, since tokens of half a microbatch are no multiple of tensor_par=4",
     ),
     "pairs_train": (
         PAIRED | {"training": False},
-        "ep_overlap",
-        "none, since inference has no backward passes",
-        "1f1b",
+        "ep_overlap: none, since inference has no backward passes",
     ),
-    "pairs_datatype": (
-        PAIRED | {"datatype": "float32"},
-        "ep_overlap",
-        "none with datatype=float32",
-        "1f1b",
-    ),
+    "pairs_datatype": (PAIRED | {"datatype": "float32"}, "ep_overlap: none with datatype=float32"),
     "pairs_store": (
         PAIRED | {"activation_recompute": "full"},
-        "ep_overlap",
-        "none with activation_recompute=full",
-        "1f1b",
+        "ep_overlap: none with activation_recompute=full",
     ),
     "pairs_schedule": (
         PAIRED | {"pipeline_interleaving": 1},
-        "ep_overlap",
-        "none, unless pipeline_par is 1 or pipeline_interleaving above 1",
-        "1f1b",
+        "ep_overlap: none, unless pipeline_par is 1 or pipeline_interleaving above 1",
     ),
     "schedule_has_pairs": (
         PAIRED | {"pp_schedule": "dualpipev", "ep_overlap": "none"},
-        "ep_overlap",
-        "1f1b with pp_schedule=dualpipev, whose pairs of passes hide the exchange of experts",
-        "none",
+        "ep_overlap: 1f1b with pp_schedule=dualpipev, whose pairs of passes hide the exchange of experts",
     ),
     "pairs_stay": (
         PAIRED | {"activations_offload": True},
-        "ep_overlap",
-        "none with offloaded weights or activations",
-        "1f1b",
+        "ep_overlap: none with offloaded weights or activations",
     ),
     "pairs_synchronise_once": (
         PAIRED | {"zero_stage": "2", "optimizer_sharding": True},
-        "ep_overlap",
-        "none with zero_stage=2",
-        "1f1b",
+        "ep_overlap: none with zero_stage=2",
     ),
     "pairs_need_microbatches": (
         PAIRED | {"batch_size": 8},
-        "ep_overlap",
-        "none, since there are no more microbatches than fill the pipeline",
-        "1f1b",
+        "ep_overlap: none, since there are no more microbatches than fill the pipeline",
     ),
 }
 

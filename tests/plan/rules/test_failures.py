@@ -10,32 +10,25 @@ from calculon import inputs
 from calculon.plan.rules.failures import failures
 from tests.draws import SEED, draws
 from tests.helpers import document
-from tests.plan.rules.test_all_rules import BASE, INFEASIBLE, MALFORMED, MODEL, SHAPES, SYSTEMS
+from tests.plan.rules.test_all_rules import (
+    BASE,
+    INFEASIBLE,
+    MALFORMED,
+    MODEL,
+    SHAPES,
+    SYSTEM,
+    SYSTEMS,
+)
 
 CASES = {**MALFORMED, **INFEASIBLE}
 
 
-def _failures(changes, reason="", base=BASE):
-    model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
-    execution = inputs.execution(base | changes)
-    return failures(inputs.model(model), execution, inputs.system(system))
+def _failures(changes, base=BASE):
+    return failures(inputs.model(MODEL), inputs.execution(base | changes), SYSTEM)
 
 
 def test_what_breaks_no_rule_has_none():
     assert _failures({}) == ()
-
-
-def test_the_first_is_what_an_estimate_raises():
-    wrong = []
-    for reason, (changes, *_) in CASES.items():
-        model, system = SHAPES.get(reason, MODEL), SYSTEMS.get(reason, "a100_80g")
-        with pytest.raises((calculon.SpecError, calculon.Infeasible)) as error:
-            calculon.estimate(model, BASE | changes, system)
-        first = _failures(changes, reason)[0]
-        same = first.malformed is isinstance(error.value, calculon.SpecError)
-        if first.reason != reason or str(first) not in str(error.value) or not same:
-            wrong.append(f"{reason}: {first}, {error.value}")
-    assert not wrong
 
 
 def test_each_of_several_independent_ones_is_named():
@@ -62,15 +55,15 @@ def test_what_breaks_a_rule_twice_is_told_twice():
 def test_pairs_of_broken_rules_are_told_without_an_error():
     """What the explanations of later rules take for granted may not hold; the first never is in doubt."""
     plain = sorted({*CASES} - {*SHAPES} - {*SYSTEMS})
-    pairs = Random(SEED).sample([*combinations(plain, 2)], draws(100))
+    pairs = Random(SEED).sample([*combinations(plain, 2)], draws(40))
     for pair in pairs:
         changes = CASES[pair[0]][0] | CASES[pair[1]][0]
         try:
             execution = inputs.execution(BASE | changes)
         except calculon.SpecError:
             continue
-        found = failures(inputs.model(MODEL), execution, inputs.system("a100_80g"))
+        found = failures(inputs.model(MODEL), execution, SYSTEM)
         with pytest.raises((calculon.SpecError, calculon.Infeasible)) as error:
-            calculon.estimate(MODEL, execution, "a100_80g")
+            calculon.estimate(MODEL, execution, SYSTEM)
         assert str(found[0]) in str(error.value)
         assert len({str(one) for one in found}) == len(found)

@@ -46,13 +46,6 @@ def test_goodput_is_that_of_the_exact_law(run):
     assert np.all(np.abs(curve.whole.checkpoint_interval - shortest) <= run.main.step_time)
 
 
-def test_fewer_failures_and_fewer_processors_are_better(run):
-    found = goodput_by_size(run, "64:65536:x2", ["25000h", 50_000, "100000h"])
-    shares = np.array([one.whole.goodput for one in found.curves])
-    assert np.all(np.diff(shares, axis=0) > 0)
-    assert np.all(np.diff(shares, axis=1) < 0)
-
-
 def test_half_once_and_twice_the_time_between_failures_where_none_is_asked_for(run):
     found = goodput_by_size(run)
     own = run.campaign.reliability.mtbf_processor / HOUR

@@ -1,6 +1,5 @@
 """The largest model that a fleet trains: on the optimum, at the rate of a model of its size."""
 
-import json
 import math
 import re
 
@@ -53,15 +52,6 @@ def test_the_nearest_model_is_that_of_the_catalog(found):
         assert own <= other, name
 
 
-def test_twice_the_days_are_twice_the_compute(found):
-    """Of the rule, then, a model larger by a factor of √2; the rate is that of another model, about as efficient."""
-    twice = calculon.largest_model(SYSTEM, 64, 60)
-    assert twice.compute / twice.rate == pytest.approx(2 * found.compute / found.rate)
-    assert twice.optima[0].parameters == pytest.approx(
-        math.sqrt(2 * twice.rate / found.rate) * found.optima[0].parameters
-    )
-
-
 def test_failures_of_the_campaign_count(found):
     often = calculon.largest_model(SYSTEM, 64, 30, reliability__mtbf_processor="500h")
     assert often.compute < found.compute
@@ -79,20 +69,10 @@ def test_what_does_not_fit_gives_way_to_a_smaller_one():
             calculon.campaign(name, 8, "rtx4090", tokens="chinchilla")
 
 
-def test_it_is_plain_data(found):
-    document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert document["compute"] == found.compute
-    assert document["nearest"]["run"]["tokens"] == found.nearest.tokens
-    assert "nearest" in repr(found)
-
-
 @for_each("days", [None, 0, "soon", -1])
 def test_it_takes_some_days(days):
     with pytest.raises(SpecError):
         calculon.largest_model(SYSTEM, 64, days)
-
-
-def test_it_has_no_tokens_of_a_run():
     with pytest.raises(SpecError, match="tokens: expected a run of one model"):
         calculon.largest_model(SYSTEM, 64, 30, tokens="1T")
 

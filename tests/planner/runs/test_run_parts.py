@@ -10,6 +10,7 @@ import calculon
 from calculon.errors import Infeasible, SpecError
 from calculon.planner.runs.run_parts import quickest
 from calculon.spec.packing import packed_percent_of
+from tests.cases import for_each
 from tests.helpers import LLAMA_X64_P4
 
 MODEL, SYSTEM = "llama3-8B", "h100_80g_sxm"
@@ -101,24 +102,17 @@ def test_options_of_a_search_are_kept():
     assert (part.estimate.execution.tensor_par, part.estimate.execution.pipeline_par) == (2, 1)
 
 
-def test_a_phase_with_an_execution_runs_it():
-    other = {**PLAN, "batch_size": 2 * PLAN["batch_size"]}
-    run = _run(phases=[{"tokens": "1B"}, {"tokens": "1B", "execution": other}])
-    assert [one.rung.batch_size for one in run.parts] == [PLAN["batch_size"], other["batch_size"]]
-    assert run.pauses == 0
-
-
-def test_a_phase_runs_on_the_processors_of_the_run():
-    other = {**PLAN, "num_procs": 2 * PLAN["num_procs"], "data_par": 2 * PLAN["data_par"]}
+@for_each(
+    ("field", "changes"),
+    [
+        ("tensor_par", {"tensor_par": 0}),
+        ("num_procs", {"num_procs": 2 * PLAN["num_procs"], "data_par": 2 * PLAN["data_par"]}),
+    ],
+)
+def test_what_is_wrong_with_an_execution_of_a_phase_is_told_in_its_campaign(field, changes):
     with pytest.raises(SpecError) as error:
-        _run(phases=[{"tokens": "1B", "execution": other}])
-    assert error.value.field == "phases[0].execution.num_procs"
-
-
-def test_what_is_wrong_with_an_execution_of_a_phase_is_told_in_its_campaign():
-    with pytest.raises(SpecError) as error:
-        _run(phases=[{"tokens": "1B", "execution": {**PLAN, "tensor_par": 0}}])
-    assert error.value.field == "phases[0].execution.tensor_par"
+        _run(phases=[{"tokens": "1B", "execution": PLAN | changes}])
+    assert error.value.field == f"phases[0].execution.{field}"
 
 
 def test_documents_say_how_sequences_are_packed():

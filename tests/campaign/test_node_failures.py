@@ -1,4 +1,4 @@
-"""Nodes away for repair: the Poisson law, waiting, and how many spares it takes."""
+"""Failures of the nodes of a job: the time between them, nodes away for repair, and how many spares it takes."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
+from calculon.campaign.job_mtbf import (
+    SMALL_JOB,
+    combined,
+    job_mtbf,
+    rate_among_published,
+    small_job_warning,
+)
+from calculon.campaign.published import published_failures
 from calculon.campaign.spares import (
     ENOUGH,
     away,
@@ -17,6 +25,46 @@ from calculon.campaign.spares import (
 )
 from tests.campaign.simulation import share_waiting
 from tests.cases import for_each
+
+PER_PROCESSOR = {one.run: one.mtbf_processor for one in published_failures()}
+HOURS = st.floats(1e-3, 1e9)
+
+
+@given(st.lists(HOURS, min_size=1, max_size=5))
+def test_rates_add(hours):
+    assert 1 / combined(*hours) == pytest.approx(sum(1 / h for h in hours), rel=1e-12)
+    assert combined(*hours) <= min(hours) * (1 + 1e-12)
+    assert combined(*hours, np.inf) == combined(*hours)
+
+
+def test_failures_of_rsc_1_and_llama_3():
+    hours = job_mtbf(np.array([16384, 131072]), PER_PROCESSOR["RSC-1"]) / 3600
+    assert hours == pytest.approx([1.80, 0.225], rel=0.01)
+    both = job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"], 54 * 24 / 47)
+    assert 54 * 24 * 3600 / both == pytest.approx(419 + 47)
+
+
+def test_nothing_fails():
+    assert job_mtbf(10**5, np.inf) == np.inf
+    assert job_mtbf(10**5, np.inf, 2.0) == 7200
+    assert job_mtbf(0, 100.0) == np.inf
+
+
+def test_small_jobs_are_warned_of():
+    assert small_job_warning(SMALL_JOB) == ""
+    expected = job_mtbf(1024, PER_PROCESSOR["RSC-1"]) / 3600
+    assert f"7.9 h between failures, where the rate of its nodes says {expected:.1f} h" in (
+        small_job_warning(SMALL_JOB - 1)
+    )
+
+
+def test_a_rate_is_set_among_those_that_are_published():
+    hours = sorted(one for one in PER_PROCESSOR.values() if one)
+    said = rate_among_published(2 * hours[-1])
+    assert f"of {len(hours)} that are published {len(hours)} are higher" in said
+    assert f"up to {2 * hours[-1] / hours[0]:.2g} times" in said
+    assert rate_among_published(hours[0]) == ""
+
 
 MEANS = st.one_of(st.floats(1e-6, 3.0), st.floats(3.0, 1000.0))
 
@@ -88,10 +136,3 @@ def test_the_cheapest_spares_are_found(mean, nodes):
     paid = (nodes + every) / (1 - share_of_time_waiting(mean, every))
     number = int(cheapest_spares(mean, float(nodes)))
     assert paid[number] == paid.min()
-
-
-def test_a_small_job_pays_for_no_spare_and_a_large_one_for_some():
-    nodes = np.array([1.0, 8.0, 2048.0])
-    numbers = cheapest_spares(nodes * 8 * 0.78 * 24 / 50_677, nodes)
-    assert numbers[0] == 0
-    assert numbers[2] > nodes[2] * 8 * 0.78 * 24 / 50_677

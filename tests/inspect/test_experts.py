@@ -1,4 +1,4 @@
-"""Where the time of a block with experts goes: the parts add up to what the operators take."""
+"""Blocks with experts: where their time goes, and the imbalance at which tier 1 is full (memory is linear in it)."""
 
 import dataclasses
 
@@ -32,18 +32,11 @@ CHANGES = [
 ]
 
 
-def _room(name):
-    machine = inputs.system(name)
-    return dataclasses.replace(machine, mem1=dataclasses.replace(machine.mem1, capacity=1e13))
-
-
-SYSTEM = _room("h100_80g_sxm")
-
-
+SYSTEM = inputs.system({"base": "h100_80g_sxm", "mem1": {"GiB": 10_000}})
 CASES = [(model, changes) for model in MODELS for changes in CHANGES]
 
 
-@pytest.mark.parametrize(("model", "changes"), some(CASES, 9), ids=str)
+@pytest.mark.parametrize(("model", "changes"), some(CASES, 4), ids=str)
 def test_parts_are_sums_over_the_operators_of_a_block_with_experts(model, changes):
     asked = MODELS[model], EXECUTION | changes, SYSTEM
     told = calculon.estimate(*asked).expert_parts
@@ -74,3 +67,61 @@ def test_a_dense_model_has_no_parts():
     assert found.expert_parts == {}
     dense = block("llama3-8B", document("examples", "llama3-8B_h100x64"), SYSTEM)
     assert all("part" not in one for one in dense.operators)
+
+
+RUN = {
+    "num_procs": 64,
+    "tensor_par": 2,
+    "pipeline_par": 4,
+    "data_par": 8,
+    "expert_par": 8,
+    "expert_tensor_par": 1,
+    "batch_size": 256,
+    "microbatch_size": 1,
+    "seq_length": 4096,
+    "datatype": "bfloat16",
+    "edition": "corrected",
+    "preset": "megatron-lm",
+    "tensor_par_comm_type": "rs_ag",
+}
+
+
+def _estimate(model="mixtral-8x7B", system="h100_80g_sxm", **changes):
+    return calculon.estimate(model, RUN | changes, system)
+
+
+def _needed(percent):
+    return _estimate(moe_imbalance_percent=percent).stats["proc_mem_tier1_cap_req"]
+
+
+def test_it_is_where_the_line_of_memory_over_the_imbalance_meets_the_capacity():
+    """Rows that are saved, at work and on both sides of the dispatch are proportional to it."""
+    found = _estimate().imbalance_headroom
+    one, two, three = (_needed(percent) for percent in (100, 150, 200))
+    assert three - two == pytest.approx(two - one, rel=1e-9)
+    capacity = inputs.system("h100_80g_sxm").usable[0]
+    assert found == int(100 + 100 * (capacity - one) / (three - one)) / 100
+    assert _needed(round(100 * found)) <= capacity
+    with pytest.raises(calculon.Infeasible, match="tier-1 memory"):
+        _estimate(moe_imbalance_percent=round(100 * found) + 1)
+
+
+def test_it_does_not_depend_on_the_imbalance_that_is_stated():
+    assert _estimate(moe_imbalance_percent=250).imbalance_headroom == _estimate().imbalance_headroom
+
+
+def test_no_rank_has_more_than_all_rows_or_than_the_capacity():
+    large = inputs.system({"base": "h100_80g_sxm", "mem1": {"GiB": 10_000}})
+    assert _estimate(system=large).imbalance_headroom == RUN["expert_par"]
+    assert _estimate(moe_capacity_percent=150).imbalance_headroom == 1.5
+
+
+def test_there_is_none_where_all_ranks_have_as_many_rows():
+    dense = {"expert_par": 1, "expert_tensor_par": 0}
+    assert _estimate("llama2-7B", **dense).imbalance_headroom is None
+    assert (
+        _estimate(expert_par=1, expert_tensor_par=1, pipeline_par=8, data_par=4).imbalance_headroom
+        is None
+    )
+    padded = {"moe_capacity_percent": 150, "moe_pad_to_capacity": True}
+    assert _estimate(**padded).imbalance_headroom is None
