@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -42,6 +43,21 @@ def run(capsys, monkeypatch, tmp_path):
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def refuses(run):
+    """Check that each call, a command with some words, prints nothing and ends with one message of one line."""
+
+    def check(command: tuple[object, ...], rows: Iterable[tuple], code: int = 2) -> None:
+        wrong = []
+        for words, message in rows:
+            done = run(*command, *(words.split() if isinstance(words, str) else words))
+            if done[:2] != (code, "") or done.err.count("\n") != 1 or message not in done.err:
+                wrong.append((words, message, done))
+        assert wrong == []
+
+    return check
 
 
 @stored
