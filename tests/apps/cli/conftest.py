@@ -94,6 +94,18 @@ def without_help(monkeypatch):
 
 
 @pytest.fixture
+def unrendered(monkeypatch):
+    """Build pictures and write blank ones: drawing takes most of their time, and tests of each picture draw it."""
+    figure = pytest.importorskip("matplotlib.figure", reason="pictures need the extra plot")
+    savefig = figure.Figure.savefig
+
+    def blank(_, target, **options):
+        savefig(figure.Figure((0.1, 0.1)), target, **options)
+
+    monkeypatch.setattr(figure.Figure, "savefig", blank)
+
+
+@pytest.fixture
 def process(tmp_path):
     """Call the program as a process in an empty folder."""
 

@@ -7,18 +7,6 @@ import calculon
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 
-def test_a_missed_limit_is_told_after_the_page_with_exit_code_1(run):
-    options = ("--tokens", "1T", "--deadline", "10d", "--budget-usd", "50k")
-    code, out, err = run("campaign", *LLAMA, *options)
-    figures = calculon.campaign(*LLAMA, tokens="1T").figures
-    assert code == 1
-    assert "Assumed" in out
-    over = f"{figures['days'] - 10:.3g} d"
-    assert err.startswith(
-        f"calculon: infeasible: the run misses its deadline of 10 d by {over} and its budget"
-    )
-
-
 def test_json_is_all_of_it(run, tmp_path):
     found = calculon.campaign(*LLAMA, tokens="1T", fleet__price=2.0).to_dict()
     plain = json.loads(json.dumps(found))

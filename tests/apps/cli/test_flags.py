@@ -29,14 +29,6 @@ def test_execution_and_model_are_written_and_are_specs(run):
     assert times[0] == times[1]
 
 
-def test_variables_and_processors_are_given(run):
-    out = run("import-flags", SCRIPT, "--env", "TP=2", "--procs", 128, "-f", "json").out
-    document = json.loads(out)
-    assert document["execution"]["tensor_par"] == 2
-    assert document["execution"]["data_par"] == 128 // (2 * 2)
-    assert document["file"] == str(SCRIPT)
-
-
 def test_an_execution_is_printed_with_the_page_on_standard_error(run):
     code, out, err = run("import-flags", SCRIPT, "-o", "-")
     assert code == 0
