@@ -120,8 +120,8 @@ def steps(tmp_path):
     return ("calibrate", "h100_80g_sxm", "--training", "steps.csv")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_training_steps_are_fitted_and_told_one_by_one(run, steps, tmp_path):
-    pytest.importorskip("matplotlib")
     code, out, err = run(*steps, "--fit", "matrix", "-o", "mine.json", "--plot", "fit.svg")
     assert (code, err) == (0, "")
     lines = out.splitlines()

@@ -272,6 +272,7 @@ def folder(tmp_path):
     return str(tmp_path / "tables")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_file_is_written_again_as_it_is(run, folder):
     call = ("calibrate", "--kernels", folder, "h100_80g_sxm", "-o", "mine.json")
     code, out, err = run(*call, "--plot", "fit.png")
@@ -280,7 +281,7 @@ def test_a_file_is_written_again_as_it_is(run, folder):
     assert lines[0].split()[:3] == ["kernels", "rows", "n"]
     assert lines[1].startswith("16-bit products, m, n, k from 1,024  fitted")
     assert lines[-2:] == ["Output: fit.png", "Output: mine.json"]
-    assert Path("fit.png").stat().st_size > 10_000
+    assert Path("fit.png").exists()
     first = Path("mine.json").read_text()
     assert run("calibrate", "--kernels", folder, "mine.json", "-o", "mine.json").code == 0
     assert Path("mine.json").read_text() == first

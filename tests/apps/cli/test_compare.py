@@ -222,10 +222,3 @@ def test_what_shares_no_machine_is_not_compared_with_more_than_its_interval(run)
     both = json.loads(run("compare", A, B, "-f", "json").out)
     assert both["told_apart"] == [None]
     assert [one["interval"] for one in both["results"]] == [None, None]
-
-
-def test_files_of_results_keep_their_interval(run):
-    assert run("llm", *TODAY.split(","), "stats.json").code == 0
-    found = json.loads(run("compare", "stats.json", TODAY, "-f", "json").out)
-    one, other = (one["interval"] for one in found["results"])
-    assert one == pytest.approx(other)

@@ -55,12 +55,14 @@ def test_where_nothing_meets_the_limits_the_page_comes_with_code_1(run):
     assert "its budget of 100 USD by" in err
 
 
+@pytest.mark.large
 def test_several_systems_stand_side_by_side(run):
     code, out, _ = run("plan", "gpt2-124M", "4", "h100,gaudi3", *ASKED[4:])
     assert code == 0
     assert "No price is known of gaudi3: told by days" in out.replace("\n  ", " ")
 
 
+@pytest.mark.large
 def test_a_launch_file_is_that_of_the_best_fleet(run):
     code, out, err = run(*ASKED, "--deadline", "60d", "--emit", "megatron-lm")
     assert code == 0, err

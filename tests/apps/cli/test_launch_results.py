@@ -87,6 +87,7 @@ def test_a_launch_file_as_mine_and_what_is_lost_of_it(run, files, tmp_path):
     assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
 
 
+@pytest.mark.large
 def test_another_model_than_that_of_mine_is_told(run, files):
     own = files[0].partition("=")[2]
     code, _, err = run("plan", "gpt2-355M", *QUESTION[2:], "--mine", own)

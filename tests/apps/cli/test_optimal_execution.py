@@ -143,6 +143,7 @@ def test_a_narrow_terminal_shows_every_number_whole(run):
     assert [word for word in numbers if word not in words] == []
 
 
+@pytest.mark.large
 def test_the_file_is_there_when_the_report_is_cut_short(tmp_path):
     output = tmp_path / "best.json"
     command = [sys.executable, "-m", "calculon", "loe", *map(str, SPACE), str(output)]
@@ -180,6 +181,7 @@ def test_the_edition_is_the_one_that_the_model_needs(run, command):
     assert "expected corrected, which llama3-8B: " in refused.err
 
 
+@pytest.mark.large
 def test_naming_the_default_beside_an_added_value_is_fine(run):
     common = ("loe", *SPACE, "-", "--edition", "corrected", *NARROW, "-q", "-v")
     both = run(*common, "--add", "attn_impl=eager,flash").out

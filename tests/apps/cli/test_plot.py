@@ -97,16 +97,9 @@ def test_every_kind_writes_a_picture(run, request, tmp_path, kind):
     assert (tmp_path / name).read_bytes().startswith(BEGINS[name[1:]])
 
 
-DRAWN_TWICE = [
-    pytest.param(
-        kind, suffix, marks=[] if (kind, suffix) == ("schedule", ".svg") else [pytest.mark.large]
-    )
-    for kind in ALL
-    for suffix in (BEGINS if kind in ("breakdown", "heatmap", "surface", "schedule") else [".png"])
-]
-
-
-@pytest.mark.parametrize(("kind", "suffix"), DRAWN_TWICE)
+@pytest.mark.large
+@pytest.mark.parametrize("suffix", BEGINS)
+@pytest.mark.parametrize("kind", ALL)
 def test_every_kind_writes_the_same_file_every_time(run, tmp_path, kind, suffix):
     for name in ("one", "two"):
         assert run("plot", kind, *ALL[kind], "-o", name + suffix).code == 0

@@ -213,10 +213,7 @@ def test_results_are_estimated_with_changes(run, best):
 def test_a_schedule_needs_the_result_alone(run, best):
     pytest.importorskip("matplotlib")
     assert run("plot", "schedule", f"{best}#1", "-o", "x.svg").code == 0
-    assert run("plot", "schedule", MODEL, f"{best}#1", SYSTEM, "-o", "y.svg").code == 0
-    text = Path("x.svg").read_text()
-    assert text == Path("y.svg").read_text()
-    assert f"best#1, {SYSTEM}" in text
+    assert f"best#1, {SYSTEM}" in Path("x.svg").read_text()
 
 
 def test_a_schedule_needs_one_or_three(refuses):

@@ -176,7 +176,7 @@ def test_an_interval_that_is_none_is_left_out(run, made):
 @pytest.fixture(params=["found.json", "found.parquet"])
 def corrected(made, request):
     """A search of the corrected edition with a flash kernel, as JSON and as a table."""
-    fix = ("--fix", "attn_impl=flash", "--fix", "tensor_par=4")
+    fix = ("--fix", "attn_impl=flash", "--fix", "tensor_par=4", "--fix", "pipeline_par=1")
     options = ("-t", 3, "--quiet", "--edition", "corrected", *fix)
     made(("loe", *FLASH, request.param, *options))
     return request.param

@@ -47,27 +47,23 @@ def test_break_even_with_another_machine(run):
 
 
 def test_searched_again_the_page_says_what_more_memory_is_worth(run):
-    small = ("sensitivity", "mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm", "--replan")
-    out = run(*small).out
+    small = ("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm", "--replan")
+    out = run("sensitivity", *small, "--against-system", "h100_80g_sxm").out
     assert "Searched again" in out
     assert "Memory: 80 GiB, of which plans get" in out
     assert "81 GiB (+1)" in out
-    found = json.loads(run(*small, "--against-system", "h100_80g_sxm", "-f", "json").out)
-    best, compared = found["replanned"]["now"], found["break_even"]["compared"]
-    assert ("not the best here" in compared) is (best["value"] < found["value"])
-    assert compared.startswith("this plan")
+    compared = " ".join(out.split()).partition("Compared: this plan")[2].partition(".")[0]
     assert compared.endswith("against the best plan of h100_80g_sxm")
 
 
 def test_errors_of_the_other_plan_have_its_name(run, tmp_path):
-    other = calculon.estimate(*TODAY).execution.to_dict()
-    for size, code, text in ((3, 2, "expected a divisor"), (16, 1, "tier-1 memory")):
-        (tmp_path / "other.json").write_text(json.dumps(other | {"microbatch_size": size}))
-        done = run("sensitivity", *TODAY, "--against", "other.json")
-        assert (done.code, done.out) == (code, "")
-        assert "other.json: " in done.err
-        assert text in done.err
-        assert TODAY[1] not in done.err
+    other = calculon.estimate(*TODAY).execution.to_dict() | {"microbatch_size": 3}
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    done = run("sensitivity", *TODAY, "--against", "other.json")
+    assert (done.code, done.out) == (2, "")
+    assert "other.json: " in done.err
+    assert "expected a divisor" in done.err
+    assert TODAY[1] not in done.err
 
 
 def test_changes_hold_for_this_call(run, found):

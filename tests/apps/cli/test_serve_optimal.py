@@ -79,6 +79,7 @@ def test_a_frontier_to_a_table(run, tmp_path):
     assert next(csv.DictReader(io.StringIO(out)))["batch"] == rows[0]["batch"]
 
 
+@pytest.mark.large
 def test_types_are_tried_where_they_are_asked_for(run):
     options = ("--add", "weights_dtype=float8,int4_g128", "--format", "json", "-t", "99")
     code, out, _ = run("sop", *ASKED, *FEW, *options)

@@ -229,6 +229,7 @@ def test_goes_on_without_the_damaged_lines_of_a_journal(run, finished, tmp_path)
     assert (tmp_path / "r.csv").read_bytes() == whole
 
 
+@pytest.mark.large
 def test_a_summary_may_have_structures_in_its_rows_or_no_rows(run, tmp_path):
     base = STUDY.partition("summary:")[0]
     (tmp_path / "study.yaml").write_text(base)

@@ -83,7 +83,7 @@ def test_a_strict_value_of_a_file_names_the_one_that_was_meant(run, tmp_path):
         "block llama3-8B llama3-8B_h100x64 h100",
         "campaign llama3-8B llama3-8B_h100x64 h100 --tokens 1T",
         "loe gpt2-124M 2 8 bf16 h100 - -q --fix tensor_par=1",
-        "plan gpt2-124M 2 h100 --batch 8 --fix tensor_par=1",
+        pytest.param("plan gpt2-124M 2 h100 --batch 8", marks=pytest.mark.large),
         "serve llama3-8B 1 h100 --prompt 1k --output 200 --rate 1",
     ],
     ids=lambda call: call.split()[0],
@@ -118,10 +118,10 @@ def test_an_execution_with_all_published_fields_names_no_framework(run):
 
 
 def test_a_plan_of_ones_own_is_completed_as_by_other_commands(tmp_path):
-    fields = {"edition": "corrected", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
-    fields |= {"data_par": 4, "batch_size": 64, "microbatch_size": 1, "datatype": "bfloat16"}
+    fields = {"edition": "corrected", "num_procs": 2, "tensor_par": 2, "pipeline_par": 1}
+    fields |= {"data_par": 1, "batch_size": 8, "microbatch_size": 1, "datatype": "bfloat16"}
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(fields))
-    answer = calculon.plan("llama3-8B", 8, "h100_80g_sxm", mine=file, fix={"tensor_par": 2})
-    estimate = calculon.estimate("llama3-8B", file, "h100_80g_sxm")
+    answer = calculon.plan("gpt2-124M", 2, "h100_80g_sxm", mine=file, fix={"tensor_par": 2})
+    estimate = calculon.estimate("gpt2-124M", file, "h100_80g_sxm")
     assert answer.mine.execution == estimate.execution
