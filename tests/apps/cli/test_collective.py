@@ -82,11 +82,6 @@ def test_an_algorithm_can_be_asked_for(run):
     (row,) = json.loads(found)
     assert row["algorithm"] == "tree"
     assert row["seconds"] == row["tree_seconds"] > row["nvls_seconds"]
-    found = run("collective", "all_reduce", "1GiB", 16, SYSTEM, "-a", "hierarchical", "-f", "json")
-    (row,) = json.loads(found.out)
-    assert row["seconds"] == row["hierarchical_seconds"] > row["pipelined_seconds"]
-    code, _, error = run("collective", "all_reduce", "1GiB", 8, SYSTEM, "-a", "hierarchical")
-    assert (code, "hierarchical needs a group in several networks" in error) == (1, True)
 
 
 def test_ranks_per_node_can_be_stated(run):
@@ -166,6 +161,7 @@ def test_says_what_is_wrong(refuses, tmp_path):
     refuses(("collective",), wrong)
     impossible = [
         ("all_reduce 1GB 100000 h100_80g_sxm", "networks[1], 65,536"),
+        ("all_reduce 1GB 8 h100_80g_sxm -a hierarchical", "needs a group in several networks"),
         ("all_reduce 1GB 16 h100_80g_sxm -g 16", "the 8 of networks[0]"),
         ("all_reduce 1GB 16 h100_80g_sxm -a nvls", "nvls needs a group in one network"),
         ("all_reduce 1GB 16 h100_80g_sxm -a collnet", "ext.networks[1].in_network_reduction"),

@@ -137,14 +137,6 @@ def test_an_execution_that_fits_in_one_edition_only(run, execution):
     assert "a100_80g in edition sc23: tier-1 memory" in found.err
 
 
-def test_results_without_inputs(run):
-    run("llm", *ARGUMENTS, "one.json")
-    run("llm", *B.split(","), "two.json")
-    out = run("compare", "one.json", "two.json").out
-    assert "Asked differently" not in out
-    assert "Memory, tier 1: A 79.55 GiB, B 79.55 GiB (+0.0 %)" in out
-
-
 def test_says_what_is_wrong(refuses):
     rows = [
         ((A,), "expected 2 to 26 results to compare, found 1"),

@@ -8,9 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import calculon
 from calculon import inputs
-from calculon.errors import SpecError
 from calculon.serving.records.asked import read_deployment
 from tests.helpers import ROOT
 
@@ -112,12 +110,6 @@ def test_a_command_of_an_engine_is_a_deployment(run):
     assert 0.9 < found.memory_fraction < 1
 
 
-def test_a_page_of_an_engine_fits(run):
-    out = run("import-flags", ENGINE, "--env", "TP=8", "--env", "CONC=64").out
-    assert "64 sequences at most, passes of 8,192 tokens" in out
-    assert all(len(line) <= 80 or "/" in line for line in out.splitlines())
-
-
 @pytest.mark.usefixtures("without_help")
 def test_what_serves_becomes_a_command_with_the_batch_that_keeps_the_limits(run):
     asked = ("llama3-8B", 1, "h100", "--prompt", 2000, "--output", 500, "--tpot", "20ms")
@@ -130,16 +122,6 @@ def test_what_serves_becomes_a_command_with_the_batch_that_keeps_the_limits(run)
     code, out, _ = run("serve", "llama3-8B", "run.sh", *asked[2:])
     assert code == 0
     assert f"{batch} sequences in each replica: as many as max_batch allows" in out
-
-
-@pytest.mark.usefixtures("without_help")
-def test_an_engine_is_asked_of_python():
-    served = calculon.serve("llama3-8B", 1, "h100", prompt=500, output=100, tpot_limit=0.02)
-    text = calculon.export_flags(served, "sglang")
-    assert f"--max-running-requests {served.batch}" in text
-    assert "--mem-fraction-static" in text
-    with pytest.raises(SpecError, match="calculon serve takes it"):
-        calculon.estimate("llama3-8B", str(ENGINE), "h100")
 
 
 @pytest.mark.usefixtures("without_help")

@@ -45,16 +45,6 @@ def test_the_file_has_what_the_call_returns(run, tmp_path):
     assert json.loads(path.read_text()) == json.loads(json.dumps(same.to_dict()))
 
 
-def test_a_deployment_and_a_workload_of_the_catalog(run):
-    asked = ("llama3-70B", "llama3.1-70B_h100x8_fp8", "h100_80g_sxm", "--workload", "chat")
-    code, out, _ = run("serve", *asked, "--format", "json", "--output", "100")
-    found = json.loads(out)
-    assert code == 0
-    assert found["deployment"]["replicas"] == 2
-    assert found["workload"]["output"] == 100
-    assert found["workload"]["tpot_limit"] == 0.05
-
-
 def test_a_missed_limit_is_told_with_exit_code_1(run):
     code, out, err = run("serve", *ASKED, *LENGTHS, "--tpot", "1ms")
     assert code == 1
@@ -191,30 +181,15 @@ def test_a_missing_workload_says_how_it_is_stated(run):
     assert (code, "prompt: " in err, "output: " in err) == (2, False, True)
 
 
-@pytest.fixture
-def served_file(made):
-    asked = ("llama3-8B", "1", "h100", "--prompt", "900", "--output", "300", "--tpot", "20ms")
-    made(("serve", *asked, "-o", "served.json"))
-    return "served.json"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("llama3-8B", "served.json", "h100"),
-        ("llama3-8B", "1", "h100", "--workload", "served.json"),
-    ],
-)
-def test_a_result_says_its_workload(run, served_file, arguments):
-    code, out, _ = run("serve", *arguments, "--format", "json", "--users", "4")
-    assert code == 0
-    found = json.loads(out)["workload"]
-    assert found == json.loads(Path(served_file).read_text())["workload"] | {"users": 4}
-
-
-def test_a_prompt_and_an_output_are_a_workload_of_their_own(run, served_file):
-    asked = ("llama3-8B", served_file, "h100", "--prompt", "800", "--output", "100")
-    found = json.loads(run("serve", *asked, "--format", "json").out)["workload"]
+def test_a_result_says_its_deployment_and_its_workload(run, made):
+    asked = (*SMALL, "--prompt", "900", "--output", "300", "--tpot", "20ms")
+    made((*asked, "-o", "served.json"))
+    known = json.loads(Path("served.json").read_text())["workload"]
+    for words in ("served.json h100", "1 h100 --workload served.json"):
+        code, out, _ = run("serve", "llama3-8B", *words.split(), "-f", "json", "--users", "4")
+        assert (code, json.loads(out)["workload"]) == (0, known | {"users": 4})
+    own = ("served.json", "h100", "--prompt", "800", "--output", "100")
+    found = json.loads(run("serve", "llama3-8B", *own, "-f", "json").out)["workload"]
     assert (found["prompt"], found["output"]) == (800, 100)
     assert "tpot_limit" not in found
 

@@ -218,17 +218,6 @@ def test_says_that_a_journal_cannot_be_written(run, finished, monkeypatch):
     assert (code, err) == (2, "calculon: error: r.csv.journal: no space left on device\n")
 
 
-def test_goes_on_without_the_damaged_lines_of_a_journal(run, finished, tmp_path):
-    whole, journal = (tmp_path / "r.csv").read_bytes(), tmp_path / "r.csv.journal"
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join([*lines[:3], lines[3][:40], *lines[4:]]))  # glued
-    code, out, err = study(run, "r.csv")
-    assert code == 0
-    assert "Finished before: 6" in out
-    assert err.startswith("calculon: warning: r.csv.journal: 1 damaged lines, the first in line 4;")
-    assert (tmp_path / "r.csv").read_bytes() == whole
-
-
 @pytest.mark.large
 def test_a_summary_may_have_structures_in_its_rows_or_no_rows(run, tmp_path):
     base = STUDY.partition("summary:")[0]
@@ -324,15 +313,6 @@ def test_a_table_of_a_study_can_be_evaluated_again(searched):
     assert again["sample_rate"].tolist() == rows["sample_rate"].tolist()
     one = calculon.estimate("megatron-22B", rows.iloc[0], "a100_80g")
     assert one.stats["sample_rate"] == rows["sample_rate"].iloc[0]
-
-
-def test_columns_of_a_study_are_known_one_by_one(finished):
-    table = pd.read_csv("r.csv").drop(columns=["search", "mem1.GiB", "name", "cost"])
-    rows = table[table["rank"] >= 0]
-    with pytest.raises(calculon.SpecError, match=r"^plan: price: "):
-        calculon.evaluate("megatron-22B", "a100_80g", rows)
-    rows = rows.drop(columns="price")
-    assert len(calculon.evaluate("megatron-22B", "a100_80g", rows)) == len(rows)
 
 
 def test_a_figure_that_divides_by_zero_is_undefined_in_its_summary(run, tmp_path):

@@ -112,11 +112,6 @@ def test_every_command_takes_and_names_the_same_preset(run, tmp_path):
     assert ask("gpt2-124M", 4, machine).preset.name == usual  # that of explore, too
 
 
-def test_an_execution_with_all_published_fields_names_no_framework(run):
-    call = ("llm", "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g", "-")
-    assert "edition corrected, common" in run(*call, "--edition", "corrected").out
-
-
 def test_a_plan_of_ones_own_is_completed_as_by_other_commands(tmp_path):
     fields = {"edition": "corrected", "num_procs": 2, "tensor_par": 2, "pipeline_par": 1}
     fields |= {"data_par": 1, "batch_size": 8, "microbatch_size": 1, "datatype": "bfloat16"}
