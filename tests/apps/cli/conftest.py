@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +45,21 @@ def run(capsys, monkeypatch, tmp_path):
     return call
 
 
+@pytest.fixture
+def refuses(run):
+    """Check that each call, a command with some words, prints nothing and ends with one message of one line."""
+
+    def check(command: tuple[object, ...], rows: Iterable[tuple], code: int = 2) -> None:
+        wrong = []
+        for words, message in rows:
+            done = run(*command, *(words.split() if isinstance(words, str) else words))
+            if done[:2] != (code, "") or done.err.count("\n") != 1 or message not in done.err:
+                wrong.append((words, message, done))
+        assert wrong == []
+
+    return check
+
+
 @stored
 def files_of(*calls: tuple[object, ...]) -> dict[str, bytes]:
     """Return the files that successful calls of the program write in an empty folder, by name."""
@@ -75,6 +91,18 @@ def unvalidated(monkeypatch):
 def without_help(monkeypatch):
     """Leave out what would help a deployment, which takes most of the time of an answer."""
     monkeypatch.setattr("calculon.serving.serve.helps", lambda system, figure: ())
+
+
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Build pictures and write blank ones: drawing takes most of their time, and tests of each picture draw it."""
+    figure = pytest.importorskip("matplotlib.figure", reason="pictures need the extra plot")
+    savefig = figure.Figure.savefig
+
+    def blank(_, target, **options):
+        savefig(figure.Figure((0.1, 0.1)), target, **options)
+
+    monkeypatch.setattr(figure.Figure, "savefig", blank)
 
 
 @pytest.fixture

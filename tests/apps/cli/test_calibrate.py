@@ -1,8 +1,6 @@
 """``calculon calibrate``: measured times in, a system file and its residuals out."""
 
-import csv
 import dataclasses
-import io
 import json
 import sys
 from pathlib import Path
@@ -14,7 +12,7 @@ from calculon import inputs
 from calculon.hardware.kernels.tiles import Gemm, Processor
 from calculon.spec.catalog import load
 from tests.fuzzing import printed
-from tests.helpers import ROOT
+from tests.helpers import ROOT, document
 
 EXAMPLE = str(ROOT / "examples" / "measurements" / "h100_sxm_all_reduce.csv")
 CALL = ("calibrate", "h100_80g_sxm", "--collectives", EXAMPLE)
@@ -57,7 +55,6 @@ def test_a_calibrated_file_gives_an_interval_of_the_iteration_time(run, mine):
     interval = json.loads(Path("stats.json").read_text())["total_time_interval"]
     assert {one["part"] for one in interval["parts"]} == {"networks[0]"}
     assert "matrix.bfloat16" in interval["unknown"]
-    assert run("compare", "stats.json", "mine=stats.json").code == 0
 
 
 def test_damaged_residuals_are_a_warning(run, mine):
@@ -69,104 +66,70 @@ def test_damaged_residuals_are_a_warning(run, mine):
     assert err.startswith(f"calculon: warning: {wanted}")
 
 
-def test_the_shipped_measurements_are_predicted_above_a_mebibyte(run):
-    code, out, _ = run(*CALL, "--hold-out", 0.5, "-o", "mine.json", "--format", "json")
-    assert code == 0
-    found = {record["rows"]: record for record in json.loads(out)}["held out, above 1 MiB"]
-    assert (found["n"], found["mape"] < 10) == (8, True)
-    assert inputs.system("mine.json").ext.networks[0].ramp > 0
-
-
 def test_a_file_for_the_published_edition_has_no_ramp(run):
-    # what one latency and one bandwidth can do, on half of the sizes, for those that it did not see
     call = (*CALL, "--no-ramp", "--above", 2**20, "--hold-out", 0.5, "-o", "mine.json")
     code, out, err = run(*call, "--format", "json")
-    assert (code, "18 rows of at most 1,048,576 bytes are left out" in err) == (0, True)
-    assert "ramp" not in err
+    assert (code, "ramp" in err) == (0, False)
     records = {record["rows"]: record for record in json.loads(out)}
     assert records["held out"]["n"] == records["fitted"]["n"] == 7
     assert records["held out"]["mape"] < 10
     assert inputs.system("mine.json").fabric.ramp is None
 
 
-def test_residuals_as_csv(run):
-    out = run(*CALL, "-o", "mine.json", "--format", "csv").out
-    rows = list(csv.DictReader(io.StringIO(out)))
-    assert len(rows) == 5  # fitted and held out, also of large messages; left out
-
-
 def test_a_dash_prints_the_file(run, tmp_path):
     code, out, err = run(*CALL, "-o", "-", "--above", 2**20)
     assert code == 0
-    first, second, header, _, *table = err.splitlines()
-    assert header.startswith("| part | rows |")
-    assert table[0].startswith("| networks[0] | fitted | ")
+    first, _, header, *_ = err.splitlines()
     assert first == "calculon: note: 18 rows of at most 1,048,576 bytes are left out: --above"
-    assert second.startswith(
-        "calculon: note: networks[0]: fitted by latency, efficiency and ramp; "
-    )
-    document = json.loads(out)
-    assert document["calibration"]["fits"][0]["part"] == "networks[0]"
+    assert header.startswith("| part | rows |")
+    found = json.loads(out)
+    assert found["calibration"]["fits"][0]["part"] == "networks[0]"
     (tmp_path / "mine.json").write_text(out)
-    assert inputs.system("mine.json").networks[0].latency == document["networks"][0]["latency"]
+    assert inputs.system("mine.json").networks[0].latency == found["networks"][0]["latency"]
 
 
-def test_all_kinds_at_once_and_a_picture(run, tmp_path):
-    pytest.importorskip("matplotlib")
+def test_all_kinds_at_once(run, tmp_path):
     lines = [f"{2**i},4096,4096,bfloat16,{2.0 ** (i + 25) / 5e14}" for i in range(5, 15)]
     (tmp_path / "g.csv").write_text("\n".join(["m,n,k,datatype,seconds", *lines]))
     lines = [f"{2**i},{2**i / 2e12 + 1e-6}" for i in range(12, 30)]
     (tmp_path / "m.csv").write_text("\n".join(["bytes,seconds", *lines]))
-    files = ("--gemm", "g.csv", "--memory", "m.csv", "--plot", "fit.svg")
+    files = ("--gemm", "g.csv", "--memory", "m.csv")
     code, out, err = run(*CALL, *files, "-o", "mine.json")
     assert (code, err) == (0, "")
     assert out.startswith(
         "calculon: note: matrix.bfloat16: its rows are one group, so none is held out\n"
     )
-    assert out.endswith("Output: fit.svg\nOutput: mine.json\n")
-    assert (tmp_path / "fit.svg").read_text().startswith("<?xml")
+    assert out.endswith("Output: mine.json\n")
     new = inputs.system("mine.json")
-    assert new.matrix["bfloat16"].efficiency.efficiencies == pytest.approx(
-        [5e14 / 989e12], rel=1e-3
-    )
-    parts = [
-        fit["part"]
-        for fit in json.loads((tmp_path / "mine.json").read_text())["calibration"]["fits"]
-    ]
-    assert parts == ["matrix.bfloat16", "mem1", "networks[0]"]
+    (efficiency,) = new.matrix["bfloat16"].efficiency.efficiencies
+    assert efficiency == pytest.approx(5e14 / 989e12, rel=1e-3)
+    fits = json.loads((tmp_path / "mine.json").read_text())["calibration"]["fits"]
+    assert [fit["part"] for fit in fits] == ["matrix.bfloat16", "mem1", "networks[0]"]
 
 
 @pytest.fixture
 def steps(tmp_path):
     """Write a log of three runs."""
-    run = json.loads((ROOT / "examples" / "llama3-8B_h100x64.json").read_text())
+    plan = document("examples", "llama3-8B_h100x64")
     lines = []
     for size, seconds in ((1, 6.5), (2, 6.4), (4, 6.1)):
-        (tmp_path / f"mbs{size}.json").write_text(json.dumps(run | {"microbatch_size": size}))
+        (tmp_path / f"mbs{size}.json").write_text(json.dumps(plan | {"microbatch_size": size}))
         lines.append(f"llama3-8B,mbs{size}.json,{seconds},7e10,{size}")
     header = "model,execution,seconds,memory_bytes,group"
     (tmp_path / "steps.csv").write_text("\n".join([header, *lines]))
     return ("calibrate", "h100_80g_sxm", "--training", "steps.csv")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_training_steps_are_fitted_and_told_one_by_one(run, steps, tmp_path):
-    pytest.importorskip("matplotlib")
     code, out, err = run(*steps, "--fit", "matrix", "-o", "mine.json", "--plot", "fit.svg")
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert "1 of 3 steps need more memory than h100_80g_sxm has, by the model" in lines.pop(0)
     assert lines[0].startswith("calculon: note: training: matrix x ")
-    assert [line.split()[:2] for line in lines[2:5]] == [
-        ["training", "fitted"],
-        ["training", "held"],
-        ["training", "peak"],
-    ]
-    assert lines[6].split()[:4] == ["step", "rows", "measured", "s"]
-    assert [line.split()[:3] for line in lines[7:10]] == [
-        ["llama3-8B", "mbs1", "fitted"],
-        ["llama3-8B", "mbs2", "fitted"],
-        ["llama3-8B", "mbs4", "held"],
-    ]
+    assert [line.split()[1] for line in lines[2:5]] == ["fitted", "held", "peak"]
+    told = [line.split()[1:3] for line in lines[7:10]]
+    assert told == [["mbs1", "fitted"], ["mbs2", "fitted"], ["mbs4", "held"]]
     assert lines[-2:] == ["Output: fit.svg", "Output: mine.json"]
     assert (tmp_path / "fit.svg").read_text().startswith("<?xml")
     fit = json.loads((tmp_path / "mine.json").read_text())["calibration"]["fits"][0]
@@ -175,60 +138,39 @@ def test_training_steps_are_fitted_and_told_one_by_one(run, steps, tmp_path):
     assert (code, "residuals of whole iterations" in out) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "expected --training FILE and --fit NAMES together"),
-        (("--fit", "mem3"), "--fit: expected parameters of h100_80g_sxm: mem1, matrix, "),
-        (("--fit", "mem1,matrix,vector"), "expected at least 3 fitted steps"),
-        (("--fit", "mem1", "--training", "steps.csv"), "expected each file once"),
-        (("--fit", "mem1", "--training", "none.csv"), "none.csv: expected a readable file"),
-    ],
-)
-def test_steps_that_cannot_be_fitted_write_nothing(run, steps, tmp_path, arguments, message):
+def test_steps_that_cannot_be_fitted_write_nothing(refuses, steps, tmp_path):
     before = sorted(tmp_path.iterdir())
-    code, out, err = run(*steps, *arguments, "-o", "x.json")
-    assert (code, out, message in err, "Traceback" in err) == (2, "", True, False)
+    rows = [
+        ("", "expected --training FILE and --fit NAMES together"),
+        ("--fit mem3", "--fit: expected parameters of h100_80g_sxm: mem1, matrix, "),
+        ("--fit mem1,matrix,vector", "expected at least 3 fitted steps"),
+        ("--fit mem1 --training steps.csv", "expected each file once"),
+        ("--fit mem1 --training none.csv", "none.csv: expected a readable file"),
+    ]
+    refuses((*steps, "-o", "x.json"), rows)
     assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize(
-    "base", [pytest.param("h100_80g_sxm", marks=pytest.mark.large), "own/base.json"]
-)
-def test_an_overlay_says_only_what_was_fitted(run, tmp_path, base):
-    (tmp_path / "own").mkdir()
-    (tmp_path / "new").mkdir()
-    raw = json.loads((ROOT / "systems" / "h100_80g_sxm.json").read_text())
+def test_an_overlay_says_only_what_was_fitted(run, tmp_path):
+    for folder in ("own", "new"):
+        (tmp_path / folder).mkdir()
+    raw = document("systems", "h100_80g_sxm")
     (tmp_path / "own" / "base.json").write_text(json.dumps(raw))
-    call = ("calibrate", base, *CALL[2:])
+    call = ("calibrate", "own/base.json", *CALL[2:])
     assert run(*call, "-o", "whole.json").code == 0
     assert run(*call, "-o", "new/overlay.json", "--overlay").code == 0
     overlay = json.loads((tmp_path / "new" / "overlay.json").read_text())
     assert list(overlay) == ["base", "networks", "ext", "calibration"]
-    assert overlay["base"] == (base if "/" not in base else "../own/base.json")
-    assert list(overlay["ext"]) == ["networks"]
-    whole = json.loads((tmp_path / "whole.json").read_text())
-    assert load("system", "new/overlay.json")[1] == whole
-    pages = [
-        run("llm", "llama3-8B", "llama3-8B_h100x64", one, "-").out.replace(name, "")
-        for one, name in (("whole.json", "whole"), ("new/overlay.json", "overlay"))
-    ]
-    assert "interval" in pages[0]
-    assert pages[0].split() == pages[1].split()
-    assert (
-        run("calibrate", "new/overlay.json", *CALL[2:], "-o", "again.json", "--overlay").code == 0
-    )
-    again = json.loads((tmp_path / "again.json").read_text())
-    assert (again["base"], set(again) <= {"base", "calibration"}) == ("new/overlay.json", True)
+    assert (overlay["base"], list(overlay["ext"])) == ("../own/base.json", ["networks"])
+    assert load("system", "new/overlay.json")[1] == json.loads(Path("whole.json").read_text())
+    again = ("calibrate", "new/overlay.json", *CALL[2:], "-o", "again.json", "--overlay")
+    assert run(*again).code == 0
+    fitted_again = json.loads(Path("again.json").read_text())
+    assert fitted_again["base"] == "new/overlay.json"
+    assert set(fitted_again) <= {"base", "calibration"}
 
 
-def test_an_overlay_needs_a_base_with_a_name(run, tmp_path, monkeypatch):
-    code, out, err = run("calibrate", "-", *CALL[2:], "-o", "x.json", "--overlay")
-    assert (code, out, list(tmp_path.iterdir())) == (2, "", [])
-    assert "expected a system of the catalog or a file, for --overlay to name" in err
-
-
-def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, tmp_path):
+def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, refuses, tmp_path):
     gemm = Gemm(max_efficiency=0.8, multiprocessors=132)
     shapes = [(m, 4096, k) for m in (2048, 8192) for k in (512, 1024, 4096)]
     sizes = np.array(shapes, dtype=float).T
@@ -240,18 +182,17 @@ def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, tmp_path):
         for (m, n, k), time in zip(shapes, times.tolist(), strict=True)
     ]
     (tmp_path / "g.csv").write_text("\n".join(["m,n,k,datatype,seconds", *lines]))
-    base = load("system", "h100_80g_sxm")[1]
+    base = document("systems", "h100_80g_sxm")
     del base["ext"]["kernels"]
     (tmp_path / "base.json").write_text(json.dumps(base))
     call = ("calibrate", "base.json", "--gemm", "g.csv", "--hold-out", 0, "-o", "x.json")
-    for options, message in (
-        (("--shapes",), "expected --multiprocessors N, or ext.gemm in the system"),
-        (("--multiprocessors", "132"), "--multiprocessors: expected a number above 0, beside"),
-        (("--shapes", "--multiprocessors", "0"), "--multiprocessors: expected a number above 0"),
-    ):
-        code, out, err = run(*call, *options)
-        assert (code, out, message in err) == (2, "", True)
-        assert not (tmp_path / "x.json").exists()
+    rows = [
+        ("--shapes", "expected --multiprocessors N, or ext.gemm in the system"),
+        ("--multiprocessors 132", "--multiprocessors: expected a number above 0, beside"),
+        ("--shapes --multiprocessors 0", "--multiprocessors: expected a number above 0"),
+    ]
+    refuses(call, rows)
+    assert not (tmp_path / "x.json").exists()
     code, out, err = run(*call, "--shapes", "--multiprocessors", "132")
     assert (code, err, "predicted s" in out) == (0, "", False)
     found = json.loads((tmp_path / "x.json").read_text())["ext"]["gemm"]["bfloat16"]
@@ -292,36 +233,25 @@ def test_the_picture_shows_rows_and_curve():
     assert list(left.axes[1].lines[3].get_ydata()) == [4]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["calibrate", "h100_80g_sxm", "-o", "x.json"],
-            "expected measurements: --kernels, --collectives",
-        ),
-        ([*CALL, "-o", "x.txt"], "expected an output name that ends in .json"),
-        ([*CALL, "-o", "no/x.json"], "expected a folder that exists"),
-        ([*CALL, "--collectives", EXAMPLE, "-o", "x.json"], "expected each file once, found twice"),
-        ([*CALL, "-o", "x.json", "--plot", "x.txt"], "expected an output name that ends in .png"),
-        (
-            [*CALL, "-o", "x.json", "--hold-out", "1"],
-            "expected a number from 0 to below 1, found '1'",
-        ),
-        (
-            [*CALL, "-o", "x.json", "--network", "7"],
-            "expected a network of h100_80g_sxm: 0 to 1, found 7",
-        ),
-        ([*CALL, "-o", "x.json", "--network", "1"], "1.05 times the peak of networks[1], 50 GB/s"),
-        ([*CALL, "-o", "x.json", "--above", "10000000000"], "expected at least 3 different sizes"),
-        (["calibrate", "h10", *CALL[2:], "-o", "x.json"], "h10: expected a system file"),
-        ([*CALL[:3], "none.csv", "-o", "x.json"], "none.csv: expected a readable file"),
-    ],
-)
-def test_a_wrong_argument_is_one_message_and_nothing_is_written(run, tmp_path, arguments, message):
-    code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert "Traceback" not in err
+def test_a_wrong_argument_is_one_message_and_nothing_is_written(refuses, tmp_path):
+    rows = [
+        ("-o x.txt", "expected an output name that ends in .json"),
+        ("-o no/x.json", "expected a folder that exists"),
+        (f"--collectives {EXAMPLE} -o x.json", "expected each file once, found twice"),
+        ("-o x.json --plot x.txt", "expected an output name that ends in .png"),
+        ("-o x.json --hold-out 1", "expected a number from 0 to below 1, found '1'"),
+        ("-o x.json --network 7", "expected a network of h100_80g_sxm: 0 to 1, found 7"),
+        ("-o x.json --network 1", "1.05 times the peak of networks[1], 50 GB/s"),
+        ("-o x.json --above 10000000000", "expected at least 3 different sizes"),
+    ]
+    refuses(CALL, rows)
+    rows = [
+        ("h100_80g_sxm", "expected measurements: --kernels, --collectives"),
+        (("h10", *CALL[2:]), "h10: expected a system file"),
+        ("h100_80g_sxm --collectives none.csv", "none.csv: expected a readable file"),
+        (("-", *CALL[2:], "--overlay"), "expected a system of the catalog or a file, for --over"),
+    ]
+    refuses(("calibrate", "-o", "x.json"), rows)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -333,20 +263,10 @@ def test_a_missing_library_is_named_with_the_way_to_install_it(run, monkeypatch,
     assert "pip install '.[fit]'" in err
 
 
-def test_quiet_prints_nothing(run):
-    assert run("-v", "warning", *CALL, "--above", 2**20, "-o", "mine.json") == (0, "", "")
-    assert inputs.system("mine.json").networks[0] != inputs.system("h100_80g_sxm").networks[0]
-
-
 def test_an_input_is_not_overwritten(run, tmp_path):
-    (tmp_path / "base.json").write_text((ROOT / "systems" / "h100_80g_sxm.json").read_text())
-    before = (tmp_path / "base.json").read_text()
+    before = (ROOT / "systems" / "h100_80g_sxm.json").read_text()
+    (tmp_path / "base.json").write_text(before)
     code, _, err = run("calibrate", "base.json", *CALL[2:], "-o", "base.json")
     assert code == 2
     assert "expected a file of its own, found an input of that name" in err
     assert (tmp_path / "base.json").read_text() == before
-
-
-def test_the_same_call_gives_the_same_file(run, fitted):
-    run(*CALL, "-o", "again.json")
-    assert Path("again.json").read_text() == fitted[0]

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -72,17 +73,12 @@ def test_constants_of_products_come_back(part):
     assert error.median() < 0.01
 
 
-def test_rows_are_held_out_by_the_shape_of_their_weights(part, tables):
-    gemm = tables["gemm"]
-    sure = gemm[(gemm.source == "sure") & (gemm.kernel == "cuBLAS")]
-    assert part.rows.held_out.sum() == held_out(sure[["n", "k"]]).sum()
-    assert 0.1 < part.rows.held_out.mean() < 0.5
-
-
 def test_held_out_times_change_nothing(tables, part):
     changed = {**tables, "gemm": tables["gemm"].copy()}
     hidden = held_out(changed["gemm"][["n", "k"]]) & (changed["gemm"].kernel == "cuBLAS")
     changed["gemm"].loc[hidden, "time_s"] *= 2
+    assert part.rows.held_out.sum() == (hidden & (changed["gemm"].source == "sure")).sum()
+    assert 0.1 < part.rows.held_out.mean() < 0.5
     found = products.fit(changed, GPU, inputs.system("h100_80g_sxm"))
     assert found.fragment == part.fragment
 
@@ -136,12 +132,10 @@ def test_short_ones_of_them_do_not_count_and_sources_weigh_the_same(lasting):
 def test_another_processor_has_no_such_source(tables, part):
     source = next(iter(products.CONTINUOUS.values()))
     more = tables["gemm"][-20:].assign(source=source, layout="TN", kernel="cuBLAS", time_s=1.0)
-    known = tables["sources"]
+    known = pd.DataFrame({"source": [source], "certainty": ["medium"]})
     both = {
         "gemm": pd.concat([tables["gemm"], more], ignore_index=True),
-        "sources": pd.concat(
-            [known, pd.DataFrame({"source": [source], "certainty": ["medium"]})], ignore_index=True
-        ),
+        "sources": pd.concat([tables["sources"], known], ignore_index=True),
     }
     found = products.fit(both, GPU, inputs.system("h100_80g_sxm"))
     assert found.fragment == part.fragment
@@ -271,15 +265,14 @@ def test_products_of_the_catalog_are_as_far_off_as_promised():
 def folder(tmp_path):
     """A folder with a part of the measured tables."""
     gemm = pd.read_csv(MEASURED / "gemm.csv")
-    own = gemm[(gemm.gpu == GPU) & gemm.dtype.isin(("bfloat16",)) & (gemm.id.str[-1] == "0")]
-    some = pd.concat([own, gemm[gemm.kernel == "TE"]])
+    own = gemm[(gemm.gpu == GPU) & (gemm.dtype == "bfloat16") & (gemm.id.str[-1] == "0")]
     (tmp_path / "tables").mkdir()
-    some.to_csv(tmp_path / "tables" / "gemm.csv", index=False)
-    sources = (MEASURED / "sources.csv").read_text()
-    (tmp_path / "tables" / "sources.csv").write_text(sources)
+    own.to_csv(tmp_path / "tables" / "gemm.csv", index=False)
+    shutil.copy(MEASURED / "sources.csv", tmp_path / "tables")
     return str(tmp_path / "tables")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_a_file_is_written_again_as_it_is(run, folder):
     call = ("calibrate", "--kernels", folder, "h100_80g_sxm", "-o", "mine.json")
     code, out, err = run(*call, "--plot", "fit.png")
@@ -288,90 +281,64 @@ def test_a_file_is_written_again_as_it_is(run, folder):
     assert lines[0].split()[:3] == ["kernels", "rows", "n"]
     assert lines[1].startswith("16-bit products, m, n, k from 1,024  fitted")
     assert lines[-2:] == ["Output: fit.png", "Output: mine.json"]
-    assert Path("fit.png").stat().st_size > 10_000
+    assert Path("fit.png").exists()
     first = Path("mine.json").read_text()
     assert run("calibrate", "--kernels", folder, "mine.json", "-o", "mine.json").code == 0
     assert Path("mine.json").read_text() == first
     assert inputs.system("mine.json").mode == "roofline"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("h100_80g_sxm", "--processor", "H101"), "--processor: expected one of A100-SXM4-80GB"),
-        (("a100_80e",), "about.processor: expected one of A100-SXM4-80GB"),
-        (("h100_80g_sxm", "--shapes"), "expected --kernels alone, found with --shapes"),
-        (("h100_80g_sxm", "--hold-out", 0), "expected --kernels alone, found with --hold-out"),
-        (("h100_80g_sxm", "--network", 0, "--no-ramp"), "alone, found with --network, --no-ramp"),
-    ],
-)
-def test_what_cannot_be_fitted_is_said(run, folder, options, message):
-    code, _, err = run("calibrate", "--kernels", folder, *options, "-o", "x.json")
-    assert code == 2
-    assert message in err
+def test_what_cannot_be_fitted_is_said(refuses, folder, tmp_path):
+    alone = "expected --kernels alone, found with"
+    rows = [
+        (f"{folder} h100_80g_sxm --processor H101", "--processor: expected one of A100-SXM4-80GB"),
+        (f"{folder} a100_80e", "about.processor: expected one of A100-SXM4-80GB"),
+        (f"{folder} h100_80g_sxm --shapes", f"{alone} --shapes"),
+        (f"{folder} h100_80g_sxm --hold-out 0", f"{alone} --hold-out"),
+        (f"{folder} h100_80g_sxm --network 0 --no-ramp", f"{alone} --network, --no-ramp"),
+        (f"{tmp_path} h100_80g_sxm", "expected a folder with tables of measured kernels"),
+    ]
+    refuses(("calibrate", "-o", "x.json", "--kernels"), rows)
+    refuses(("calibrate", "-o", "x.json", "h100_80g_sxm"), [(f"--processor {GPU}", "--kernels, ")])
     assert not Path("x.json").exists()
 
 
-def test_a_folder_without_tables_is_refused(run, tmp_path):
-    code, _, err = run("calibrate", "--kernels", str(tmp_path), "h100_80g_sxm", "-o", "x.json")
-    assert code == 2
-    assert "expected a folder with tables of measured kernels" in err
-
-
-def test_a_processor_alone_is_refused(run):
-    code, _, err = run("calibrate", "h100_80g_sxm", "--processor", GPU, "-o", "x.json")
-    assert (code, "--kernels, --collectives" in err) == (2, True)
-
-
-def test_without_the_library_of_fits_it_is_said_what_to_install(run, folder, monkeypatch):
+def test_without_the_library_of_fits_it_is_said_what_to_install(refuses, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     monkeypatch.setattr("calculon.apps.cli.calibrate_kernels.find_spec", lambda _: None)
-    code, _, err = run("calibrate", "--kernels", folder, "h100_80g_sxm", "-o", "x.json")
-    assert code == 2
-    assert "pip install '.[fit]'" in err
+    refuses(
+        ("calibrate", "--kernels", folder, "h100_80g_sxm"), [("-o x.json", "pip install '.[fit]'")]
+    )
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "gemm.csv: expected a CSV table with a header"),
-        ("a,b\n1,2\n", "gemm.csv: expected the columns source, gpu, dtype"),
-        (
-            "source,gpu,dtype,kernel,batch,m,n,k,layout,time_s,tflops\ns,g,d,k,1,1,1,1,TN,abc,1\n",
-            "gemm.csv: [0].time_s: expected seconds above 0, found abc",
-        ),
-        (
-            "source,gpu,dtype,kernel,batch,m,n,k,layout,time_s,tflops\ns,g,d,k,1,1,1,1,TN,-1,1\n",
-            "gemm.csv: [0].time_s: expected seconds above 0, found -1",
-        ),
-    ],
-)
-def test_a_damaged_table_is_told_by_its_place(run, tmp_path, text, message):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "gemm.csv").write_text(text)
-    code, _, err = run("calibrate", "--kernels", "mine", "h100_80g_sxm", "-o", "new.json")
-    assert (code, message in err) == (2, True)
-    assert not (tmp_path / "new.json").exists()
-
-
-LAUNCHES = "gpu,what,time_s\nH100-SXM5-80GB,smallest bf16 product,1e-6\n"
-ONE_LAUNCH = (
-    "gpu,what,time_s\nH100-SXM5-80GB,smallest bf16 product in a CUDA graph: 5th percentile,1e-6\n"
-)
+HEADER = "source,gpu,dtype,kernel,batch,m,n,k,layout,time_s,tflops\n"
+LAUNCHES = f"gpu,what,time_s\n{GPU},smallest bf16 product,1e-6\n"
+ONE_LAUNCH = LAUNCHES.replace("product", "product in a CUDA graph: 5th percentile")
 COLLECTIVES = "id,source,gpu,op,nodes,num_gpus,link,bytes,time_s,libary\n"
+DAMAGED = [
+    ("gemm", "", "gemm.csv: expected a CSV table with a header"),
+    ("gemm", "a,b\n1,2\n", "gemm.csv: expected the columns source, gpu, dtype"),
+    *(
+        (
+            "gemm",
+            f"{HEADER}s,g,d,k,1,1,1,1,TN,{time},1\n",
+            f"[0].time_s: expected seconds above 0, found {time}",
+        )
+        for time in ("abc", "-1")
+    ),
+    ("launches", LAUNCHES, "in gemm.csv with sources.csv or attention.csv or"),
+    ("launches", LAUNCHES, "found none in launches.csv"),
+    ("launches", ONE_LAUNCH, "launches.csv: what: expected a row of each time of the host"),
+    ("collectives", COLLECTIVES, "collectives.csv: expected the columns source, gpu, op"),
+    ("collectives", COLLECTIVES, "library"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("launches", LAUNCHES, "in gemm.csv with sources.csv or attention.csv or"),
-        ("launches", LAUNCHES, "found none in launches.csv"),
-        ("launches", ONE_LAUNCH, "launches.csv: what: expected a row of each time of the host"),
-        ("collectives", COLLECTIVES, "collectives.csv: expected the columns source, gpu, op"),
-        ("collectives", COLLECTIVES, "library"),
-    ],
-)
-def test_missing_tables_and_columns_are_named(run, tmp_path, name, text, message):
-    (tmp_path / f"{name}.csv").write_text(text)
-    code, _, err = run("calibrate", "--kernels", str(tmp_path), "h100_80g_sxm", "-o", "new.json")
-    assert (code, message in " ".join(err.split())) == (2, True), err
+def test_damaged_tables_are_told_by_their_place(refuses, tmp_path):
+    for number, (name, text, message) in enumerate(DAMAGED):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / f"{name}.csv").write_text(text)
+        call = ("calibrate", "--kernels", folder, "h100_80g_sxm", "-o", "new.json")
+        refuses(call, [("", message)])
+    assert not (tmp_path / "new.json").exists()

@@ -7,24 +7,6 @@ import calculon
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
 
-def test_a_run_is_told_with_exit_code_0(run):
-    code, out, err = run("campaign", *LLAMA, "--tokens", "1T")
-    assert (code, err) == (0, "")
-    assert out.startswith("Training run of llama3-8B on 64 x h100_80g_sxm")
-
-
-def test_a_missed_limit_is_told_after_the_page_with_exit_code_1(run):
-    options = ("--tokens", "1T", "--deadline", "10d", "--budget-usd", "50k")
-    code, out, err = run("campaign", *LLAMA, *options)
-    figures = calculon.campaign(*LLAMA, tokens="1T").figures
-    assert code == 1
-    assert "Assumed" in out
-    over = f"{figures['days'] - 10:.3g} d"
-    assert err.startswith(
-        f"calculon: infeasible: the run misses its deadline of 10 d by {over} and its budget"
-    )
-
-
 def test_json_is_all_of_it(run, tmp_path):
     found = calculon.campaign(*LLAMA, tokens="1T", fleet__price=2.0).to_dict()
     plain = json.loads(json.dumps(found))
@@ -32,7 +14,6 @@ def test_json_is_all_of_it(run, tmp_path):
     code, out, _ = run("campaign", *LLAMA, *options, "-f", "json")
     told = json.loads(out)
     assert (code, told["figures"], told["money"]) == (0, plain["figures"], plain["money"])
-    assert json.loads(run("campaign", *LLAMA, *options, "-o", "-").out) == told
     code, out, _ = run("campaign", *LLAMA, *options, "-o", "run.json")
     assert (code, out) == (0, "Output: run.json\n")
     assert json.loads((tmp_path / "run.json").read_text()) == told
@@ -49,29 +30,19 @@ def test_options_count_more_than_the_file(run, tmp_path):
 
 
 def test_a_number_of_processors_is_planned(run):
-    out = run("campaign", "llama3-8B", "64", "h100_80g_sxm", "--tokens", "1T", "-f", "json").out
-    planned = calculon.campaign("llama3-8B", 64, "h100_80g_sxm", tokens="1T")
+    out = run("campaign", "gpt2-124M", "2", "h100_80g_sxm", "--tokens", "1T", "-f", "json").out
+    planned = calculon.campaign("gpt2-124M", 2, "h100_80g_sxm", tokens="1T")
     assert json.loads(out)["figures"] == json.loads(json.dumps(planned.figures))
 
 
-def test_campaigns_of_the_catalog_run(run):
-    code, out, err = run("campaign", *LLAMA, "--campaign", "llama3-70B_15T")
-    assert (code, err) == (0, "")
-    assert "15 T tokens" in out
-
-
-def test_bad_input_is_one_message_with_exit_code_2(run):
+def test_bad_input_is_one_message_with_exit_code_2(refuses):
     rows = [
-        ((), "campaign: tokens: expected the length of the run"),
-        (("--tokens", "many"), "--tokens: "),
-        (("--tokens", "1T", "--campaign", "nothere"), "nothere: expected a campaign file"),
-        (("--tokens", "1T", "--budget-mwh", "-1"), "budget"),
-        (("--tokens", "1T", "--set", "campaign.reliability.restrt=5"), "did you mean 'restart'"),
-        (("--tokens", "1T", "--carbon", "atlantis"), "--carbon: "),
-        (("--tokens", "1T", "-o", "run.csv"), "run.csv"),
+        ("", "campaign: tokens: expected the length of the run"),
+        ("--tokens many", "--tokens: "),
+        ("--tokens 1T --campaign nothere", "nothere: expected a campaign file"),
+        ("--tokens 1T --budget-mwh -1", "budget"),
+        ("--tokens 1T --set campaign.reliability.restrt=5", "did you mean 'restart'"),
+        ("--tokens 1T --carbon atlantis", "--carbon: "),
+        ("--tokens 1T -o run.csv", "run.csv"),
     ]
-    for options, message in rows:
-        code, out, err = run("campaign", *LLAMA, *options)
-        assert (code, out) == (2, ""), options
-        assert message in err
-        assert err.count("\n") == 1
+    refuses(("campaign", *LLAMA), rows)

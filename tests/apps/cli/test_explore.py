@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -12,24 +11,26 @@ from urllib.request import urlopen
 
 import pytest
 
+import calculon
 from calculon.apps.cli.commands import explore
-from calculon.apps.cli.main import complete_parser
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.web import listening
-from tests.apps.cli.test_main import examples
 from tests.helpers import ROOT, document, take_signals
-
-NOTHING = "calculon: {}: the page is no longer served\n"
 
 
 @pytest.fixture
-def shown(run, monkeypatch):
+def unserved(monkeypatch):
+    """Let the command end where it would serve its page."""
+    monkeypatch.setattr(listening, "serve", lambda page, listener, endings: listener.close())
+
+
+@pytest.fixture
+def shown(run, unserved):
     """Call the command without serving; return the state of its first page."""
 
     def call(*arguments: object, model: str | None = None) -> State:
-        monkeypatch.setattr(listening, "serve", lambda page, listener, endings: listener.close())
         code, out, err = run("explore", "--no-browser", "--port", "0", *arguments)
         assert (code, err) == (0, "")
         pairs = parse_qsl(urlsplit(out.split()[0]).query)
@@ -38,16 +39,10 @@ def shown(run, monkeypatch):
     return call
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        *("llama3-8B h100_80g_sxm 64", "llama3-8B 64 h100_80g_sxm", "llama-3-8b 64 h100"),
-        "llama-3-8b h100 64",
-    ],
-)
-def test_the_machine_and_its_count_come_in_both_orders(shown, arguments):
-    found = shown(*arguments.split())
-    assert (found.model, found.system, found.procs) == ("llama3-8B", "h100_80g_sxm", 64)
+def test_the_machine_and_its_count_come_in_both_orders(shown):
+    for arguments in ("llama3-8B 64 h100_80g_sxm", "llama-3-8b h100 64"):
+        found = shown(*arguments.split())
+        assert (found.model, found.system, found.procs) == ("llama3-8B", "h100_80g_sxm", 64)
 
 
 def test_what_is_left_out_is_as_the_help_says(shown):
@@ -73,20 +68,18 @@ def test_a_plan_of_ones_own_is_that_of_the_page(shown):
     assert found.plan == plan
 
 
-@pytest.mark.parametrize("file", ["run.sh", pytest.param("plan.json", marks=pytest.mark.large)])
-def test_a_file_of_ones_own_is_shown_as_the_command_plans_it(shown, run, tmp_path, file):
-    if file == "run.sh":
-        exported = ("export-flags", "megatron-lm", "llama3-8B_h100x64", "llama3-8B", "-o", file)
-        assert run(*exported).code == 0
-    else:
-        (tmp_path / file).write_text(json.dumps(document("examples", "llama3-8B_h100x64_p4")))
-    question = ("llama3-8B", "64", "h100_80g_sxm", "--mine", file)
-    assert run("plan", *question, "-o", "answer.json").code == 0
-    mine = json.loads((tmp_path / "answer.json").read_text())["mine"]
+def test_a_file_of_ones_own_is_shown_as_it_is_estimated(shown, tmp_path):
+    file = tmp_path / "run.sh"
+    own = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
+    script = calculon.export_flags(own | {"batch_size": 32}, "megatron-lm", model="gpt2-124M")
+    file.write_text(script)
+    question = ("gpt2-124M", "8", "h100_80g_sxm", "--mine", file)
+    mine = calculon.estimate("gpt2-124M", str(file), "h100_80g_sxm")
+    fields = mine.execution.to_dict() | {"seq_length": 0}  # that of the model, which scripts state
     found = Answers(Offer()).plan(shown(*question))
     assert found.estimate is not None
-    assert found.estimate.stats["total_time"] == mine["stats"]["total_time"]
-    assert {name: found.fields[name] for name in mine["execution"]} == mine["execution"]
+    assert found.estimate.stats["total_time"] == mine.stats["total_time"]
+    assert {name: found.fields[name] for name in fields} == fields
 
 
 def test_a_model_of_ones_own_has_a_name_on_the_page(shown, tmp_path):
@@ -97,54 +90,44 @@ def test_a_model_of_ones_own_has_a_name_on_the_page(shown, tmp_path):
     assert Answers(Offer("small.json")).question(found).model.num_blocks == 30
 
 
-def test_what_means_nothing_is_said_before_anything_is_served(run, monkeypatch):
-    rows = [
-        ("llama3-8B 64 h100 --set system.name=x", "expected a number"),
-        ("llama3-8B 64 h100 --set system.name=4", "no such field"),
-        ("llama3-8B 64 h100 --mine datatype=float16", "--dtype"),
-        ("llama3-8B 64 h100 --mine tp=8 --mine tp=4", "one plan"),
-        ("llama3-8B 64 h100 --preset nothing", "expected one of"),
-        ("llama3-8B 64 h100 --batch some", "some"),
-        ("llama3-8B 64 h100 --host nowhere.invalid", "--host"),
-        ("llama3-8B 64 h100 --port 99999", "65535"),
-        ("llama9 64 h100", "llama9"),
-        ("llama3-8B many h100", "many"),
-    ]
+def test_what_means_nothing_is_said_before_anything_is_served(refuses, monkeypatch):
     monkeypatch.setattr(listening, "serve", lambda *_: pytest.fail("served"))
-    for arguments, message in rows:
-        code, out, err = run("explore", "--no-browser", *arguments.split())
-        assert (code, out) == (2, ""), arguments
-        assert message in err
+    options = [
+        ("--set system.name=x", "expected a number"),
+        ("--set system.name=4", "no such field"),
+        ("--mine datatype=float16", "--dtype"),
+        ("--mine tp=8 --mine tp=4", "one plan"),
+        ("--preset nothing", "expected one of"),
+        ("--batch some", "some"),
+        ("--host nowhere.invalid", "--host"),
+        ("--port 99999", "65535"),
+    ]
+    refuses(("explore", "--no-browser", "llama3-8B", "64", "h100"), options)
+    words = [("llama9 64 h100", "llama9"), ("llama3-8B many h100", "many")]
+    refuses(("explore", "--no-browser"), words)
 
 
-def test_a_port_that_is_taken_is_refused_where_it_is_asked_for(run):
+def test_a_port_that_is_taken_is_refused_where_it_is_asked_for(refuses):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        code, _, err = run("explore", "--no-browser", "--port", port)
-    assert code == 2
-    assert err.count("\n") == 1
-    assert f"{port} in use" in err
+        refuses(("explore", "--no-browser"), [(f"--port {port}", f"{port} in use")])
 
 
-def test_a_missing_package_is_told_with_the_cure(run, monkeypatch):
+def test_a_missing_package_is_told_with_the_cure(refuses, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    code, _, err = run("explore")
-    assert code == 2
-    assert err.count("\n") == 1
-    assert "the extra web, found no uvicorn" in err
-    assert "pip install '.[web]'" in err
+    refuses(("explore",), [("", "the extra web, found no uvicorn"), ("", "pip install '.[web]'")])
 
 
-def test_the_network_is_warned_of(run, monkeypatch):
-    monkeypatch.setattr(listening, "serve", lambda page, listener, endings: listener.close())
+@pytest.mark.usefixtures("unserved")
+def test_the_network_is_warned_of(run):
     _, out, err = run("explore", "--no-browser", "--port", "0", "--host", "0.0.0.0")
     assert "warning: everybody" in err
     assert out.split("/?")[0] in err
 
 
+@pytest.mark.usefixtures("unserved")
 def test_a_browser_is_opened_where_there_is_a_screen(run, monkeypatch):
     opened = []
-    monkeypatch.setattr(listening, "serve", lambda page, listener, endings: listener.close())
     monkeypatch.setattr(listening, "open_browser", opened.append)
     for name in ("BROWSER", "WAYLAND_DISPLAY", "DISPLAY"):
         monkeypatch.delenv(name, raising=False)
@@ -158,19 +141,7 @@ def test_a_browser_is_opened_where_there_is_a_screen(run, monkeypatch):
     assert opened == [out.split()[0]]
 
 
-def test_the_examples_are_understood(run):
-    for line in examples("explore", run):
-        assert complete_parser().parse_args(shlex.split(line)[1:]).command == "explore"
-
-
-@pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [
-        pytest.param(signal.SIGINT, 130, "interrupted", marks=pytest.mark.large),
-        (signal.SIGTERM, 143, "terminated"),
-    ],
-)
-def test_a_signal_ends_it_at_once_also_while_it_searches(number, code, word):
+def test_a_signal_ends_it_at_once_also_while_it_searches():
     command = [sys.executable, "-m", "calculon", "explore", "deepseek-v3", "h100", "2048"]
     with subprocess.Popen(
         [*command, "--no-browser", "--port", "0"],
@@ -183,7 +154,7 @@ def test_a_signal_ends_it_at_once_also_while_it_searches(number, code, word):
         address = child.stdout.readline().split()[0]
         with urlopen(address, timeout=60) as page:
             assert b"part-searching" in page.read()
-        child.send_signal(number)
+        child.send_signal(signal.SIGTERM)
         err = child.stderr.read()
-    assert child.returncode == code
-    assert err == NOTHING.format(word)
+    assert child.returncode == 143
+    assert err == "calculon: terminated: the page is no longer served\n"

@@ -7,9 +7,9 @@ from calculon.apps.cli.question_options import set_in_order
 
 
 def test_a_plan_takes_the_machine_before_the_processors(run):
-    words = ("plan", "gpt2-124M", "h100", "8", "--batch", "64", "--seq", "1k", "-o", "-")
+    words = ("plan", "gpt2-124M", "h100", "2", "--batch", "8", "--fix", "tensor_par=1", "-o", "-")
     question = json.loads(run(*words).out)["question"]
-    assert (question["system"]["name"], question["num_procs"]) == ("h100_80g_sxm", [8])
+    assert (question["system"]["name"], question["num_procs"]) == ("h100_80g_sxm", [2])
 
 
 def _in_order(*words):

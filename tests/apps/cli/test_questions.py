@@ -1,6 +1,5 @@
 """Results that carry their question: what they say, what is found by it, and what is said of specs that changed."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.helpers import ROOT
 MODEL, SYSTEM = "megatron-126M", "a100_80g_sxm"
 SPACE = (MODEL, 8, 8, "bfloat16", SYSTEM)
 FIX = ("--quiet", "--fix", "tensor_par=1,2", "--fix", "weight_offload=false")
+FEW = (*FIX, "--fix", "microbatch_size=1", "--fix", "activation_recompute=none")
 SHORT = {"tensor_par": 2, "pipeline_par": 2, "data_par": 2, "batch_size": 8}
 
 
@@ -34,7 +34,7 @@ def own(run):
     _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 90}})
     _write("plan.json", {"base": "megatron-lm", **SHORT})
     space = ("shape.json", *SPACE[1:4], "node.json")
-    assert run("loe", *space, "best.json", "-t", 2, *FIX, "--edition", "corrected").code == 0
+    assert run("loe", *space, "best.json", "-t", 2, *FEW, "--edition", "corrected").code == 0
     assert run("llm", "shape.json", "plan.json", "node.json", "one.json").code == 0
     return "best.json"
 
@@ -94,8 +94,8 @@ def test_a_hash_is_that_of_the_content(run, own):
 
 
 def test_the_published_files_are_as_they_were(run):
-    run("loe", *SPACE[:3], "float16", SYSTEM, "old.json", *FIX, "--edition", "sc23")
-    run("loe", *SPACE[:3], "float16", SYSTEM, "old.csv", *FIX, "--edition", "sc23")
+    for name in ("old.json", "old.csv"):
+        run("loe", *SPACE[:3], "float16", SYSTEM, name, *FEW, "--edition", "sc23")
     run("llm", "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g", "one.json")
     assert set(_read("old.json")["0"]) == {"execution", "stats"}
     assert "question" not in _read("one.json")
@@ -105,18 +105,13 @@ def test_the_published_files_are_as_they_were(run):
 @pytest.mark.parametrize(("command", "suffix"), [("loe", "parquet"), ("lae", "csv")])
 def test_tables_say_model_system_edition_and_preset(run, command, suffix):
     _write("mine.json", {"title": "Ours", "base": "megatron-lm", "fields": {}})
-    assert run(command, *SPACE, f"t.{suffix}", *FIX, "--preset", "mine.json").code == 0
+    assert run(command, *SPACE, f"t.{suffix}", *FEW, "--preset", "mine.json").code == 0
     table = pd.read_csv("t.csv") if suffix == "csv" else pd.read_parquet("t.parquet")
     names = ("model", "system", "edition", "preset", "asked_preset")
     told = [set(table[name].astype(str)) for name in names]
     assert told == [{MODEL}, {SYSTEM}, {"corrected"}, {"megatron-lm"}, {"mine"}]
     again = calculon.evaluate(MODEL, SYSTEM, table)
     assert again["total_time"] == pytest.approx(table["total_time"].to_numpy())
-    if command == "lae":
-        few = (*FIX, "--preset", "mine.json", "--columns", "model,tensor_par")
-        assert run(command, *SPACE, "few.csv", *few).code == 0
-        with open("few.csv", newline="") as stream:  # noqa: PTH123
-            assert next(csv.reader(stream)) == ["model", "tensor_par"]
 
 
 def test_a_result_is_read_as_an_execution(run, best):
@@ -128,7 +123,7 @@ def test_a_result_is_read_as_an_execution(run, best):
     assert run("block", MODEL, "best.json#1", SYSTEM).code == 0
 
 
-@pytest.mark.usefixtures("unvalidated")
+@pytest.mark.usefixtures("unvalidated", "unrendered")
 def test_specs_of_results_are_found(run, best):
     one, other = read_results(["a=best.json", "b=best.json#2"])
     assert one.inputs.name == MODEL
@@ -150,7 +145,7 @@ def test_specs_of_results_are_found_beside_them(run, own, monkeypatch, tmp_path)
 
 
 def test_what_was_set_is_set_again(run):
-    options = (*FIX, "--edition", "corrected", "--set", "mem1.GiB=90", "--set", "seq_size=1024")
+    options = (*FEW, "--edition", "corrected", "--set", "mem1.GiB=90", "--set", "seq_size=1024")
     run("loe", *SPACE, "best.json", *options)
     (one,) = read_results(["best.json"])
     assert one.inputs.machine.capacities[0] == 90 * 2**30
@@ -158,6 +153,10 @@ def test_what_was_set_is_set_again(run):
 
 
 def test_a_spec_that_changed_is_told(run, own):
+    _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 89}})  # without effect
+    with pytest.warns(SpecWarning, match="the system node is another"):
+        (one,) = read_results([own])
+    assert one.inputs is not None
     _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 90, "GBps": 1000}})
     with pytest.warns(
         SpecWarning, match=r"best#0: the system node is another than node with which"
@@ -171,13 +170,6 @@ def test_a_spec_that_changed_is_told(run, own):
     assert run("llm", "shape.json", own, "node.json", "-", "--set", "mem1.GBps=1500").err == ""
 
 
-def test_a_change_without_effect_is_told_and_the_result_is_whole(run, own):
-    _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 89}})
-    with pytest.warns(SpecWarning, match="the system node is another"):
-        (one,) = read_results([own])
-    assert one.inputs is not None
-
-
 def test_a_spec_that_is_gone_is_told(run, own):
     Path("node.json").unlink()
     with pytest.warns(SpecWarning, match=r"best#0: its system node.json is not there; --system"):
@@ -189,33 +181,24 @@ def test_a_spec_that_is_gone_is_told(run, own):
     assert "best.json: expected a result that says its system, and where to find" in err
 
 
-def test_another_version_is_told(run, best):
-    found = _read(best)
-    found["0"]["question"]["calculon"] = "0.9"
-    stats = found["0"]["stats"]
-    stats["fw_time"], stats["total_time"] = (
-        stats["fw_time"] * 2,
-        stats["total_time"] + stats["fw_time"],
-    )
-    _write(best, found)
-    with pytest.warns(SpecWarning, match=rf"best#0: calculon {__version__} computes .*, 0.9 had "):
-        (one,) = read_results([best])
-    assert one.stats == {name: stats[name] for name in one.stats}
-
-
-def test_a_result_of_this_version_that_differs_is_of_another_model(run, best):
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("0.9", rf"best#0: calculon {__version__} computes .*, 0.9 had "),
+        (__version__, "best#0: it is of another model or system than .*the file"),
+    ],
+)
+def test_a_result_that_differs_is_of_another_version_or_model(best, version, told):
     found = _read(best)
     assert found["0"]["question"]["calculon"] == __version__
+    found["0"]["question"]["calculon"] = version
     stats = found["0"]["stats"]
-    stats["fw_time"], stats["total_time"] = (
-        stats["fw_time"] * 2,
-        stats["total_time"] + stats["fw_time"],
-    )
+    stats["total_time"] += stats["fw_time"]
+    stats["fw_time"] *= 2
     _write(best, found)
-    with pytest.warns(
-        SpecWarning, match="best#0: it is of another model or system than .*the file"
-    ):
-        read_results([best])
+    with pytest.warns(SpecWarning, match=told):
+        (one,) = read_results([best])
+    assert one.stats == {name: stats[name] for name in one.stats}
 
 
 def test_results_are_estimated_with_changes(run, best):
@@ -225,25 +208,17 @@ def test_results_are_estimated_with_changes(run, best):
     )
     assert changed.stats["total_time"] >= plain.stats["total_time"]
     assert changed.inputs.machine.name == f"{SYSTEM} (networks[0].bandwidth=10)"
-    code, _, err = run("compare", "--set", "mem1.GiB=3", "x=best.json", "y=best.json#1")
-    assert code in (0, 1)
-    assert "Traceback" not in err
 
 
 def test_a_schedule_needs_the_result_alone(run, best):
     pytest.importorskip("matplotlib")
     assert run("plot", "schedule", f"{best}#1", "-o", "x.svg").code == 0
-    assert run("plot", "schedule", MODEL, f"{best}#1", SYSTEM, "-o", "y.svg").code == 0
-    text = Path("x.svg").read_text()
-    assert text == Path("y.svg").read_text()
-    assert f"best#1, {SYSTEM}" in text
+    assert f"best#1, {SYSTEM}" in Path("x.svg").read_text()
 
 
-def test_a_schedule_needs_one_or_three(run):
-    for count in (2, 4):
-        code, _, err = run("plot", "schedule", *[MODEL] * count, "-o", "x.png")
-        assert code == 2
-        assert "expected APP EXE SYS, or one result of loe or llm" in err
+def test_a_schedule_needs_one_or_three(refuses):
+    message = "expected APP EXE SYS, or one result of loe or llm"
+    refuses(("plot", "schedule", "-o", "x.png"), [([MODEL] * count, message) for count in (2, 4)])
 
 
 def test_a_preset_of_a_file_keeps_its_name(run):

@@ -50,7 +50,7 @@ def screen(command: str, capsys) -> str:
 
 
 WIDE = ("llm", "llm_today", "why", "why_misfit", "block", "search", "compare", "sensitivity")
-WIDE += ("campaign", "serve", "collective")
+WIDE += ("campaign", "serve_at_a_rate", "collective")
 """Screens whose layout depends on the width of the terminal."""
 
 

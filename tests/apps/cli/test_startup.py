@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-
-import pytest
+from pathlib import Path
 
 from tests.apps.cli.conftest import ARGUMENTS
 from tests.helpers import ROOT
@@ -12,54 +11,53 @@ HEAVY = {"rich", "yaml", "pandas", "shtab", "psutil", "matplotlib", "numpy.ma"}
 """Modules that take long to load, and that few commands need."""
 
 
-def modules(code: str, folder: object) -> set[str]:
-    """Return the modules that are loaded after some code."""
+def modules(folder: Path, *codes: str) -> list[set[str]]:
+    """Return the modules that are loaded after each of some pieces of code, which a process runs in their order."""
+    marked = "".join(f"{code}\nprint(end='\\nmodules:'); print(*sys.modules)\n" for code in codes)
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"],
+        [sys.executable, "-c", f"import sys\n{marked}"],
         capture_output=True,
         text=True,
         check=True,
         cwd=folder,
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
     )
-    return set(done.stdout.splitlines()[-1].split())
+    lines = (line.partition("modules:") for line in done.stdout.splitlines())
+    return [
+        set(names.split()) for before, mark, names in lines if (before, mark) == ("", "modules:")
+    ]
 
 
-@pytest.mark.parametrize(
-    ("code", "needed"),
-    [("import calculon", set()), ("import calculon; calculon.estimate", {"numpy"})],
-    ids=["the package", "a function of it"],
+def test_the_package_loads_the_standard_library_and_numpy_when_used(tmp_path):
+    codes = ("", "import calculon", "calculon.estimate")
+    bare, package, function = modules(
+        tmp_path, *codes
+    )  # the first: what this environment loads by itself
+    for found, needed in ((package, set()), (function, {"numpy"})):
+        names = {name.partition(".")[0] for name in found - bare} - sys.stdlib_module_names
+        assert {name for name in names if not name.startswith("_")} == {"calculon"} | needed
+
+
+CALLS = (
+    ["llm", *ARGUMENTS, "stats.json.gz", "-l", "-p", "peers.json"],
+    ["lpc", "megatron-1T"],
+    ["--help"],
+    ["describe", "stats"],
+    ["catalog", "systems"],
+    ["loe", "megatron-22B", "8", "4", "float16", "a100_80g", "best.json", "--fix", "tensor_par=8"],
+    ["llm", *ARGUMENTS, "-"],
+    ["completion", "bash"],
 )
-def test_the_package_loads_the_standard_library_and_numpy_when_used(tmp_path, code, needed):
-    bare = modules("", tmp_path)  # what this environment loads by itself
-    found = {name.partition(".")[0] for name in modules(code, tmp_path) - bare}
-    others = {name for name in found - sys.stdlib_module_names if not name.startswith("_")}
-    assert others == {"calculon"} | needed
+"""In an order in which each loads no less than those before it."""
 
 
-SEARCH = ("loe", "megatron-22B", "8", "16", "float16", "a100_80g")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "allowed"),
-    [
-        (["lpc", "megatron-1T"], set()),
-        (["--help"], set()),
-        (["llm", *ARGUMENTS, "-"], {"rich"}),
-        ([*SEARCH, "best.json"], set()),
-        (["describe", "stats"], set()),
-        (["catalog", "systems"], set()),
-        pytest.param(["completion", "bash"], {"rich", "shtab"}, marks=pytest.mark.large),
-    ],
-    ids=lambda value: " ".join(value[:1]) if isinstance(value, list) else "",
-)
-def test_a_command_loads_what_it_uses(tmp_path, arguments, allowed):
-    found = modules(f"from calculon.apps.cli.main import main; main({arguments!r})", tmp_path)
-    assert found & HEAVY <= allowed
-
-
-def test_an_estimate_loads_no_search(tmp_path):
-    call = ["llm", *ARGUMENTS, "stats.json.gz", "-l", "-p", "peers.json"]
-    found = modules(f"from calculon.apps.cli.main import main; main({call!r})", tmp_path)
+def test_a_command_loads_what_it_uses(tmp_path):
+    start = "from calculon.apps.cli.main import main"
+    found = modules(tmp_path, start, *(f"main({call!r})" for call in CALLS))[1:]
+    heavy = [names & HEAVY for names in found]
+    assert len(heavy) == len(CALLS)
+    assert heavy[:6] == [set()] * 6
+    assert heavy[6] <= {"rich"}
+    assert heavy[7] <= {"rich", "shtab"}
     searches = ("calculon.search", "calculon.apps.study")
-    assert not [name for name in found if name.startswith(searches) or name in HEAVY]
+    assert not [name for name in found[0] if name.startswith(searches)]
