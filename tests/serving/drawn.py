@@ -1,8 +1,10 @@
 """Hypothesis strategies of serving: models that are served, machines with floors, deployments and workloads."""
 
 import math
+from copy import deepcopy
 from typing import Any
 
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calculon.errors import Infeasible
@@ -10,10 +12,15 @@ from calculon.serving.passes.expert_load import ROUTINGS
 from calculon.serving.records.deployment import ADMISSIONS, OVERLAPS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.serve import Served, serve
+from tests.draws import draws
+from tests.store import stored
 from tests.strategies import Document, divisors, extended_models, extensions, systems
 
 MOST_RANKS = 64
 """Ranks of tensor parallelism up to which deployments are drawn."""
+
+MACHINES = 16
+"""Machines in a list from which tests choose."""
 
 SENT = ("same", "bfloat16", "float8")
 """Types in which tokens are sent to their experts."""
@@ -30,8 +37,28 @@ def served_models(draw: st.DrawFn) -> Document:
     return {"vocab": draw(st.integers(1, 150_000)), **found, "causal": True}
 
 
+def machines(*, steps: bool = True, tiles: bool = True) -> st.SearchStrategy[Document]:
+    """Machines of a list that is drawn once, as they take longer to draw than most deployments to evaluate."""
+    numbers = st.integers(0, draws(MACHINES) - 1)
+    return numbers.map(lambda number: deepcopy(listed_machines(steps, tiles)[number]))
+
+
+@stored
+def listed_machines(steps: bool, tiles: bool) -> list[Document]:
+    """Draw the machines that tests choose from."""
+    found = []
+
+    @settings(max_examples=draws(MACHINES), deadline=None, suppress_health_check=[*HealthCheck])
+    @given(drawn_machines(steps=steps, tiles=tiles))
+    def collect(machine: Document) -> None:
+        found.append(machine)
+
+    collect()
+    return (found * MACHINES)[: draws(MACHINES)]
+
+
 @st.composite
-def machines(draw: st.DrawFn, *, steps: bool = True, tiles: bool = True) -> Document:
+def drawn_machines(draw: st.DrawFn, *, steps: bool, tiles: bool) -> Document:
     """Machines with constants of serving; without `steps` whose efficiencies do not depend on the size of operations.
 
     Without `tiles` no product is timed by its shape.

@@ -14,7 +14,10 @@ import calculon
 from calculon import inputs
 from calculon.hardware.curve import Curve
 from calculon.serving.caches.cache import CachedBlocks, cached_width
+from calculon.serving.passes.pass_rows import ROWS
+from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.number_types import WEIGHT_TYPES
+from calculon.serving.serve import loaded
 from calculon.serving_figures import SERVING_FIGURES
 from tests.draws import draws
 from tests.helpers import PLAIN as ONE_PROCESSOR
@@ -29,6 +32,8 @@ from tests.serving.drawn import (
 )
 from tests.serving.given import PLAIN, rising, timed
 from tests.strategies import divisors
+
+pytestmark = pytest.mark.usefixtures("machine_lists")
 
 BATCHES = np.array([1.0, 2, 7, 40, 41, 300, 2500])
 RATES = {"output_rate", "request_rate", "capacity_rate", "run_output_rate"}
@@ -161,8 +166,9 @@ def test_more_of_a_request_leaves_room_for_fewer(data):
 
 def room(*case):
     """Return the most sequences that memory has room for."""
-    found = served(*case)
-    return found["max_concurrency"] if found else 0
+    model, deployment, system, load = case
+    asked = read_deployment(deployment), read_workload(load)
+    return loaded(read(model), read(system), *asked).room[0]
 
 
 def better_machines(system):
@@ -218,45 +224,6 @@ def test_replicas_multiply_rates_and_nothing_else(case, replicas):
     for name in SERVING_FIGURES:
         factor = replicas if name in RATES else 1
         assert many[name] == pytest.approx(factor * alone[name], rel=1e-12, nan_ok=True), name
-
-
-@settings(max_examples=draws(8))
-@given(
-    model=served_models().filter(lambda one: one.get("num_experts", 1) == 1).map(read),
-    system=machines(steps=False, tiles=False),
-    load=workloads(prefix_hit=0.0),
-    batch=st.integers(1, 200),
-)
-def test_mixed_passes_save_the_fixed_part(model, system, load, batch):
-    """With ``A + c T`` for a pass of T tokens, and the prompt in one chunk, a request takes A less.
-
-    A is the reading of weights, floors and the host; attention and its floors come for both, of each alone.
-    """
-    system["processing_mode"] = "no_overlap"  # and so times are linear in tokens
-    load["output"] = max(load["output"], batch + 1)  # not more than a prompt in a pass
-    deployment = {"num_procs": 1, "max_batch": batch}
-    budget = batch + load["prompt"] * (1 + batch)
-    own, mixed = (
-        served(model, deployment | {"token_budget": budget}, system, load) for budget in (0, budget)
-    )
-    assume(own and mixed and own.batch == mixed.batch == batch)
-    machine = read(system)
-    fixed = machine.ext.serving.step_host
-    for row in own.prefill.rows:
-        if row.name not in ("attention", "host"):
-            weights = row.count * (row.weights / row.count) / own_bandwidth(machine)
-            fixed += weights[0] + row.floor[0]
-    saved = 1 / own["request_rate"] - 1 / mixed["request_rate"]
-    assert saved == pytest.approx(fixed, rel=1e-6, abs=1e-9 / own["request_rate"])
-    passes = mixed["request_rate"] * mixed["itl_max"]
-    without = (1 - passes) / mixed["decode_time"]
-    made = (mixed["request_rate"] + without) * batch
-    assert made == pytest.approx(mixed["request_rate"] * (load["output"] - 1), rel=1e-9)
-
-
-def own_bandwidth(system):
-    """Return the bandwidth that a machine without steps reaches."""
-    return system.mem1.bandwidth * system.mem1.efficiency.efficiencies[0]
 
 
 # Equal limits: what is the same in a limit is the same.
@@ -406,6 +373,8 @@ def test_rows_and_causes_sum_up(model, system, number, graphs):
     np.testing.assert_allclose(found.blocks + found.first + found.last, found.time, rtol=1e-12)
     np.testing.assert_allclose(sum(found.causes().values()), found.time, rtol=1e-9)
     assert all(np.all(value >= -1e-12 * found.time) for value in found.causes().values())
+    names = [row.name for row in found.rows]
+    assert names == sorted(names, key=ROWS.index)
 
 
 # Columns: one pass of a column is the pass alone, bit for bit.

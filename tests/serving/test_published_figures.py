@@ -12,9 +12,7 @@ from calculon.hardware.serving import Serving
 from calculon.serving.passes.expert_load import touched_experts
 from calculon.serving.records.asked import read_workload
 from calculon.serving.records.number_types import WEIGHT_TYPES
-from calculon.serving.serve import serve
 from calculon.serving.states.all_replicas import AllReplicas
-from calculon.serving.states.steady import own_passes, saturated
 from tests.serving.given import H100, LLAMA_70B, rows_of, timed
 
 DEEPSEEK = inputs.model("deepseek-v3")
@@ -24,22 +22,6 @@ def decode_row(model, **given):
     """Return decode attention of a pass."""
     (row,) = [row for row in rows_of(model, **given) if row.name == "decode attention"]
     return row
-
-
-@pytest.mark.parametrize(("cache", "intensity"), [("bfloat16", 8), ("float8", 16)])
-def test_flops_of_attention_for_each_cached_byte(cache, intensity):
-    """Twice the heads over the key/value heads and the bytes of an element: far below the ridge of 295."""
-    row = decode_row(LLAMA_70B, decoded=5, context=1000, cache=cache)
-    assert row.flops[0] / row.cache[0] == intensity
-    assert 2 * 64 / (8 * {"bfloat16": 2, "float8": 1}[cache]) == intensity
-    assert round(H100.matrix["bfloat16"].peak / H100.mem1.bandwidth) == 295
-
-
-def test_absorbed_latents_are_near_the_ridge():
-    row = decode_row(DEEPSEEK, decoded=5, context=1000)
-    intensity = row.flops[0] / row.cache[0]
-    assert intensity == 128 * 2 * (2 * 512 + 64) / ((512 + 64) * 2)
-    assert round(intensity) == 242
 
 
 def test_kernels_of_old_read_the_cache_for_each_head():
@@ -82,15 +64,6 @@ def test_floors_of_a_70b_model_are_longer_than_its_weights_are_read():
     assert round(1e3 * (floors + 160 * 3.5e-6), 1) == 3.0
 
 
-def test_caches_that_deepseek_v3_reads_in_a_pass():
-    """88 users of a processor, about 5,000 tokens each: 30.9 GB, or 9.2 ms of the 3.35 TB/s of an H800."""
-    row = decode_row(DEEPSEEK, decoded=88, context=5000)
-    read = row.times * row.cache[0]
-    assert read == 88 * 5000 * 61 * (512 + 64) * 2
-    assert round(read / 1e9, 1) == 30.9
-    assert round(1e3 * read / 3.35e12, 1) == 9.2
-
-
 def test_price_of_a_million_tokens():
     """An H800 at 2 dollars an hour and 1,850 tokens a second: 0.30 dollars."""
     load = read_workload(None, {"prompt": 1000, "output": 100})
@@ -101,19 +74,3 @@ def test_price_of_a_million_tokens():
     assert round(found.usd_per_mtoken[0], 2) == 0.30
     tokens = (load.prompt + load.output) / load.output
     assert found.usd_per_mtoken_blended[0] * tokens == pytest.approx(found.usd_per_mtoken[0])
-
-
-def test_caches_as_large_as_the_weights():
-    """From this context on caches are read for longer than weights: those over the bytes of a token of the batch."""
-    served = serve(LLAMA_70B, 8, H100, prompt=2000, output=500, changes={"max_batch": 40})
-    weights = served.decode.total("weights")[0]
-    cache = served.decode.total("cache")[0]
-    context = weights / (40 * 327_680 / 8)
-    assert cache / weights == pytest.approx(2250 / context)
-
-
-def test_tokens_wait_for_the_prompts_of_all_that_follow():
-    """In one answer every other sequence of the batch is prefilled once: ``t_d + B t_pf / (o - 1)``."""
-    batch, output, decode, prefill = np.full(1, 64.0), 500.0, np.full(1, 0.02), np.full(1, 0.3)
-    state = saturated(batch, decode, own_passes(prefill, prefill, decode), output)
-    assert state.tpot[0] == pytest.approx(0.02 + 64 * 0.3 / 499, rel=1e-12)

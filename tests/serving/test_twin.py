@@ -9,6 +9,8 @@ from tests.serving.drawn import deployments, machines, served, workloads
 from tests.serving.twin import Twin
 from tests.strategies import divisors, models
 
+pytestmark = pytest.mark.usefixtures("machine_lists")
+
 
 @st.composite
 def decoders(draw):
@@ -74,7 +76,7 @@ def questions(draw):
     return model, draw(deployments(model, **PLAIN)), system, draw(workloads())
 
 
-@settings(max_examples=draws(20))
+@settings(max_examples=draws(16))
 @given(questions())
 def test_figures(question):
     found = served(*question)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from tests.draws import draws
 from tests.properties.test_homogeneity import Units
 from tests.serving.drawn import FLOORS, deployments, machines, served_models, workloads
 from tests.serving.given import types
+
+pytestmark = pytest.mark.usefixtures("machine_lists")
 
 PLAIN_MACHINES = machines(tiles=False)
 EXPONENTS = st.integers(-20, 20)

@@ -21,7 +21,6 @@ from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import serve
 from calculon.serving.states.operating_point import Load
-from calculon.serving_figures import SERVING_FIGURES
 from tests.cases import for_each
 from tests.draws import draws
 from tests.serving.given import H100, PLAIN, SMALL, rows_of, types
@@ -91,14 +90,6 @@ def test_drafts_of_which_none_is_accepted_are_never_faster(
     assert drafted.most()[0] <= plain.most()[0]
     if batch <= drafted.most()[0][0]:
         assert drafted.state(size)[0].tpot >= plain.state(size)[0].tpot * (1 - 1e-12)
-
-
-@FEW
-def test_more_accepted_tokens_are_faster(model, draft):
-    found = [answer(model, {"max_batch": 24} | drafting(draft, 3, a)) for a in (0, 0.3, 1)]
-    assert np.all(np.diff([one["tpot"] for one in found]) < 0)
-    assert len({one["decode_time"] for one in found}) == 1
-    assert found[-1]["spec_tokens"] == 4
 
 
 def row(rows, name):
@@ -258,22 +249,6 @@ def test_no_speculation_has_no_break_even():
     assert found["spec_break_even"] is None
     assert found["spec_speedup"] is None
     assert found["spec_tokens"] == 1
-
-
-@pytest.mark.parametrize("load", [{}, {"users": 40}], ids=str)
-def test_one_deployment_with_drafts_is_the_same_among_many(load):
-    asked = read_workload(None, LOAD | load)
-    records = [
-        read_deployment({"num_procs": 4, "tensor_par": t, "pipeline_par": p, "max_batch": 64}
-                        | drafting({"draft": "mtp"}, 2, 0.5))
-        for t, p in ((1, 1), (2, 2))
-    ]  # fmt: skip
-    many = Load(Replica(PREDICTS, H100, Deployments.of_records(records), asked)).solve()
-    for place, record in enumerate(records):
-        alone = Load(Replica(PREDICTS, H100, Deployments.of(record), asked)).solve()
-        for one in SERVING_FIGURES.values():
-            values = one.of(many.figures)[place], one.of(alone.figures)[0]
-            np.testing.assert_allclose(*values, rtol=1e-12, err_msg=one.name)
 
 
 def test_a_stage_that_drafts_may_be_the_slowest():

@@ -79,12 +79,6 @@ def test_an_only_expert_is_always_touched():
     assert few[0] == pytest.approx(8 / 64)
 
 
-@pytest.mark.parametrize(("tokens", "expected"), [(16, 102), (128, 252)])
-def test_touched_experts_of_an_example(tokens, expected):
-    """256 experts, 8 of a token: by the formula of independent routing."""
-    assert round(float(touched_experts(of_experts(256, 8), 1, 0, np.array(tokens)))) == expected
-
-
 @for_each("routing", ROUTINGS)
 def test_copies_are_touched_by_tokens_of_their_own(routing):
     """One token passes `k` of all ranks' experts, whatever copies there are; many tokens pass all of them."""

@@ -1,7 +1,5 @@
 """Rows of passes: FLOP and bytes as formulas."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -73,13 +71,6 @@ def test_seen_keys_are_counted_token_by_token(window, chunked, cached):
     expected = sum(of_token(cached + j) for j in range(1, 12))
     found = seen_keys(np.array([float(cached)]), np.array([11.0]), window, chunked=chunked)
     assert found[0] == pytest.approx(expected)
-
-
-def test_one_expert_is_an_mlp():
-    expert = replace(SMALL, num_experts=1, name="one")
-    dense, mixture = (rows_of(model, decoded=9, context=9) for model in (SMALL, expert))
-    for quantity in ("flops", "weights"):
-        assert total(dense, "mlp", quantity) == total(mixture, "mlp", quantity)
 
 
 def test_experts_that_no_token_passes_are_not_read():

@@ -16,16 +16,21 @@ from calculon.serving_figures import SERVING_FIGURES
 from tests.draws import SEED, draws
 from tests.serving.given import H100, SMALL
 
-MODELS = (SMALL, inputs.model("mixtral-8x7B"), inputs.model("gpt-oss-20b"))
+MODELS = (replace(SMALL, mtp_layers=2), inputs.model("mixtral-8x7B"))
 
 LOADS = (
-    {},
     {"ttft_limit": 1.0, "tpot_limit": 0.02},
     {"rate": 3.0, "ttft_limit": 1.0},
     {"users": 50},
-    {"requests": 1000},
-    {"prefix_hit": 0.5, "rate": 40.0},
+    {"requests": 1000, "prefix_hit": 0.5},
 )
+
+
+def drafting(record, draft):
+    """Return a deployment without other processors that prefill, which drafts two tokens in a step."""
+    own = {name: value for name, value in record.to_dict().items() if name != "prefill"}
+    drafts = {"batching": "continuous", "draft": draft, "draft_tokens": 2, "acceptance": 0.5}
+    return read_deployment(own | {"num_procs": record.own_procs} | drafts)
 
 
 def drawn(random):
@@ -69,9 +74,10 @@ def test_one_is_the_same_among_many():
     random = Random(SEED)
     for stated, _ in product(LOADS, range(draws(1))):
         load = read_workload(None, {"prompt": 900, "output": 300, **stated})
-        some = [drawn(random) for _ in range(2)]
-        records = [*some, replace(some[0], kv_block=64, max_batch=20)]
-        model, seen = random.choice(MODELS), []
+        plain, other, model, seen = drawn(random), drawn(random), random.choice(MODELS), []
+        draft = drafting(other, "mtp" if model.mtp_layers else "ngram")
+        records = [plain, replace(plain, kv_block=64, max_batch=20)]
+        records += [draft, replace(draft, max_batch=20)]
         for group, places in grouped(records):
             seen += places
             many = Load(Replica(model, H100, group, load)).solve()
@@ -84,7 +90,7 @@ def test_one_is_the_same_among_many():
                 for one in SERVING_FIGURES.values():
                     values = one.of(many.figures)[row], one.of(alone.figures)[0]
                     np.testing.assert_array_equal(*values, err_msg=f"{one.name}: {records[place]}")
-        assert sorted(seen) == [0, 1, 2]
+        assert sorted(seen) == [0, 1, 2, 3]
 
 
 def test_schedulers_with_and_without_a_budget_are_apart():

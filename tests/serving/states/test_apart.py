@@ -83,14 +83,6 @@ def test_requests_at_a_rate_wait_for_the_processors_that_prefill():
     assert beyond["ttft"] == np.inf
 
 
-def test_users_wait_where_prefill_does_not_keep_up():
-    beyond = apart(users=4000)
-    assert beyond.cut == "prefill"
-    assert beyond["request_rate"] == pytest.approx(apart()["request_rate"])
-    whole = beyond["ttft"] + 299 * beyond["tpot"]
-    assert 4000 / whole == pytest.approx(beyond["request_rate"], rel=1e-9)
-
-
 def test_users_queue_for_the_processors_that_prefill():
     """More of them wait longer and get no less; one never waits; all are somewhere, and a pool is at most busy."""
     found = [apart(users=users) for users in (1, 2, 5, 60, 1000)]

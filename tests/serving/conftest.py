@@ -1,0 +1,12 @@
+"""Machines that tests of random deployments choose from, drawn before the first of these tests."""
+
+import pytest
+
+from tests.serving.drawn import listed_machines
+
+
+@pytest.fixture(scope="session")
+def machine_lists():
+    """Draw the lists of machines: a random test cannot, as one test of Hypothesis may not run another."""
+    for steps, tiles in ((True, True), (True, False), (False, False)):
+        listed_machines(steps, tiles)
