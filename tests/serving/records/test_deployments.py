@@ -70,27 +70,35 @@ def test_all_sizes_are_columns():
 
 
 def test_one_is_the_same_among_many():
-    """For each load, of one or several deployments that share their choices."""
+    """For each load, of deployments that share their choices; every other load has drafts."""
     random = Random(SEED)
-    for stated, _ in product(LOADS, range(draws(1))):
+    for number, (stated, _) in enumerate(product(LOADS, range(draws(1)))):
         load = read_workload(None, {"prompt": 900, "output": 300, **stated})
-        plain, other, model, seen = drawn(random), drawn(random), random.choice(MODELS), []
-        draft = drafting(other, "mtp" if model.mtp_layers else "ngram")
-        records = [plain, replace(plain, kv_block=64, max_batch=20)]
-        records += [draft, replace(draft, max_batch=20)]
-        for group, places in grouped(records):
-            seen += places
-            many = Load(Replica(model, H100, group, load)).solve()
-            for row, place in enumerate(places):
-                assert group.one(row) == records[place]
-                alone = Load(Replica(model, H100, Deployments.of(records[place]), load)).solve()
-                assert many.batch[row] == alone.batch[0]
-                assert many.cut[row] == alone.cut[0]
-                assert many.feasible[row] == alone.feasible[0]
-                for one in SERVING_FIGURES.values():
-                    values = one.of(many.figures)[row], one.of(alone.figures)[0]
-                    np.testing.assert_array_equal(*values, err_msg=f"{one.name}: {records[place]}")
-        assert sorted(seen) == [0, 1, 2, 3]
+        record, model = drawn(random), random.choice(MODELS)
+        if number % 2:
+            record = drafting(record, "mtp" if model.mtp_layers else "ngram")
+        records = [record, replace(record, kv_block=64, max_batch=20)]
+        many = Load(Replica(model, H100, Deployments.of_records(records), load)).solve()
+        for row, one in enumerate(records):
+            alone = Load(Replica(model, H100, Deployments.of(one), load)).solve()
+            assert many.batch[row] == alone.batch[0]
+            assert many.cut[row] == alone.cut[0]
+            assert many.feasible[row] == alone.feasible[0]
+            for figure in SERVING_FIGURES.values():
+                values = figure.of(many.figures)[row], figure.of(alone.figures)[0]
+                np.testing.assert_array_equal(*values, err_msg=f"{figure.name}: {one}")
+
+
+def test_deployments_are_grouped_by_their_choices():
+    random = Random(SEED)
+    first, *others = (drawn(random) for _ in range(6))
+    records = [first, *others, replace(first, kv_block=64, max_batch=20)]
+    seen = []
+    for group, places in grouped(records):
+        seen += places
+        assert [group.one(row) for row in range(len(places))] == [records[n] for n in places]
+        assert (0 in places) == (6 in places)
+    assert sorted(seen) == [*range(7)]
 
 
 def test_schedulers_with_and_without_a_budget_are_apart():
