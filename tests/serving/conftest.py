@@ -6,7 +6,6 @@ from tests.serving.drawn import listed_machines
 
 
 @pytest.fixture(scope="session")
-def machine_lists():
-    """Draw the lists of machines: a random test cannot, as one test of Hypothesis may not run another."""
-    for steps, tiles in ((True, True), (True, False), (False, False)):
-        listed_machines(steps, tiles)
+def machine_list():
+    """Draw the list of machines: a random test cannot, as one test of Hypothesis may not run another."""
+    listed_machines()

@@ -4,7 +4,7 @@ import math
 from copy import deepcopy
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon.errors import Infeasible
@@ -38,45 +38,45 @@ def served_models(draw: st.DrawFn) -> Document:
 
 
 def machines(*, steps: bool = True, tiles: bool = True) -> st.SearchStrategy[Document]:
-    """Machines of a list that is drawn once, as they take longer to draw than most deployments to evaluate."""
+    """Machines with constants of serving, of a list that is drawn once: most take longer to draw than to use.
+
+    Without ``steps`` efficiencies do not depend on the size of operations; without ``tiles`` no product is timed by its
+    shape.
+    """
     numbers = st.integers(0, draws(MACHINES) - 1)
-    return numbers.map(lambda number: deepcopy(listed_machines(steps, tiles)[number]))
+    return numbers.map(lambda number: _plainer(listed_machines()[number], steps, tiles))
+
+
+def _plainer(machine: Document, steps: bool, tiles: bool) -> Document:
+    found = deepcopy(machine)
+    if not tiles:
+        found["ext"] = {"serving": found["ext"]["serving"]}
+    if not steps:
+        for engine in (*found["matrix"].values(), *found["vector"].values()):
+            engine["gflops_efficiency"] = engine["gflops_efficiency"][-1:]
+        for tier in ("mem1", "mem2"):
+            found[tier]["MB_efficiency"] = found[tier]["MB_efficiency"][-1:]
+    return found
 
 
 @stored
-def listed_machines(steps: bool, tiles: bool) -> list[Document]:
-    """Draw the machines that tests choose from."""
-    found = []
+def listed_machines() -> list[Document]:
+    """Draw the machines that tests choose from, which no random test can do while it runs."""
+    found: list[Document] = []
 
-    @settings(max_examples=draws(MACHINES), deadline=None, suppress_health_check=[*HealthCheck])
-    @given(drawn_machines(steps=steps, tiles=tiles))
+    @settings(max_examples=draws(MACHINES), deadline=None)
+    @given(systems().flatmap(with_extensions))
     def collect(machine: Document) -> None:
         found.append(machine)
 
     collect()
-    return (found * MACHINES)[: draws(MACHINES)]
+    return [found[number % len(found)] for number in range(draws(MACHINES))]
 
 
 @st.composite
-def drawn_machines(draw: st.DrawFn, *, steps: bool, tiles: bool) -> Document:
-    """Machines with constants of serving; without `steps` whose efficiencies do not depend on the size of operations.
-
-    Without `tiles` no product is timed by its shape.
-    """
-    system = draw(systems())
-    ext = draw(extensions(system)) if tiles else {}
-    if not steps:
-        ext = {key: ext[key] for key in ("gemm", "traffic", "launch") if key in ext}
-        one = draw(st.floats(0.1, 1))
-        for engines in (system["matrix"], system["vector"]):
-            for engine in engines.values():
-                engine["gflops_efficiency"] = [[0, one]]
-        for tier in ("mem1", "mem2"):
-            system[tier]["MB_efficiency"] = [[0, one]]
-        for law in ext.get("gemm", {}).values():
-            law.pop("alignment", None)
-    system["ext"] = ext | {"serving": draw(constants())}
-    return system
+def with_extensions(draw: st.DrawFn, system: Document) -> Document:
+    """A machine with rates of kernels, links and constants of serving."""
+    return system | {"ext": draw(extensions(system)) | {"serving": draw(constants())}}
 
 
 @st.composite

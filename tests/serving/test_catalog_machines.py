@@ -12,7 +12,7 @@ SYSTEMS = [inputs.system(name) for name in catalog.names("system")]
 MACHINES = list({repr((one.matrix, one.mem1, one.ext.rates)): one for one in SYSTEMS}.values())
 """One of several with the same processors."""
 
-BATCHES = np.unique(np.round(np.geomspace(1, 5000, 100)))
+BATCHES = np.unique(np.round(np.geomspace(1, 5000, 50)))
 MODELS = ("llama3-70B", "gpt-oss-20b", "deepseek-v3")
 
 
@@ -20,7 +20,7 @@ MODELS = ("llama3-70B", "gpt-oss-20b", "deepseek-v3")
 @for_each(("weights", "cache"), [("bfloat16", "bfloat16"), ("nvfp4", "float8")])
 def test_decoding(name, weights, cache):
     model = inputs.model(name)
-    for system in some(MACHINES, 8):
+    for system in some(MACHINES, 5):
         split = float(min(8, system.networks[0].size))
         sizes = {"decoded": BATCHES, "context": 1000.0, "tensor_par": split}
         found = timed(model, system, weights=weights, cache=cache, **sizes)
@@ -33,7 +33,7 @@ def test_decoding(name, weights, cache):
 def test_prefill(name):
     model = inputs.model(name)
     chunks = np.array([1.0, 64, 500, 4000])
-    for system in some(MACHINES, 8):
+    for system in some(MACHINES, 5):
         found = timed(model, system, prompts=1, chunk=chunks)
         assert np.all(found.time > found.total("weights") / system.mem1.bandwidth), system.name
         engines = (*system.matrix.values(), *(system.ext.matrix or {}).values())

@@ -16,7 +16,7 @@ from calculon.serving.serve import loaded, serve
 from calculon.serving.states.operating_point import Load
 from tests.draws import draws
 
-MOST = 3000
+MOST = 1500
 MODELS = [inputs.model(name) for name in ("llama3-8B", "gpt-oss-20b", "deepseek-v2-lite")]
 SYSTEMS = [
     inputs.system(name)

@@ -33,7 +33,7 @@ from tests.serving.drawn import (
 from tests.serving.given import PLAIN, rising, timed
 from tests.strategies import divisors
 
-pytestmark = pytest.mark.usefixtures("machine_lists")
+pytestmark = pytest.mark.usefixtures("machine_list")
 
 BATCHES = np.array([1.0, 2, 7, 40, 41, 300, 2500])
 RATES = {"output_rate", "request_rate", "capacity_rate", "run_output_rate"}
@@ -62,7 +62,7 @@ MODELS, MACHINES = served_models().map(read), machines().map(read)
 # Bounds: no pass is faster than its bytes at the bandwidth, nor a token than its pass.
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(6))
 @given(model=MODELS, system=MACHINES, number=SPLITS, cache=st.sampled_from(("int8", "float16")))
 def test_decoding_reads_weights_and_caches(model, system, number, cache):
     found = decoding(model, system, number, cache=cache)
@@ -75,7 +75,7 @@ def test_decoding_reads_weights_and_caches(model, system, number, cache):
     assert np.all(found.time >= bytes_read / system.mem1.bandwidth * (1 - 1e-12))
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(6))
 @given(model=MODELS, system=MACHINES, number=SPLITS, chunk=st.integers(1, 5000))
 def test_prefill_reads_weights_and_computes(model, system, number, chunk):
     found = timed(model, system, prompts=1, chunk=chunk, tensor_par=split_of(model, number))
@@ -87,7 +87,7 @@ def test_prefill_reads_weights_and_computes(model, system, number, chunk):
     assert np.all(found.time >= flops / fastest * (1 - 1e-12))
 
 
-@settings(max_examples=draws(10))
+@settings(max_examples=draws(6))
 @given(case=cases())
 def test_one_deployment(case):
     """A token takes its pass at least, memory adds up, and Little's law holds."""
@@ -135,7 +135,7 @@ def test_wider_numbers_take_no_less(model, system, number):
         assert np.all(less.time <= more.time * (1 + 1e-12))
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=machines(steps=False, tiles=False).map(read), number=SPLITS)
 def test_a_sequence_more_costs_no_more_than_the_mean_before(model, system, number):
     """Of products without tiles, of which another row may open a wave."""
@@ -229,7 +229,7 @@ def test_replicas_multiply_rates_and_nothing_else(case, replicas):
 # Equal limits: what is the same in a limit is the same.
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS, tokens=st.integers(1, 3000))
 def test_decoding_without_context_is_prefill_without_attention(model, system, number, tokens):
     split = split_of(model, number)
@@ -239,7 +239,7 @@ def test_decoding_without_context_is_prefill_without_attention(model, system, nu
     np.testing.assert_allclose(first.time, last.time - attention, rtol=1e-9)
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(model=served_models(), tokens=st.integers(1, 3000))
 def test_prefill_is_the_inference_of_training(model, tokens):
     """One chunk of a prompt has the blocks of an inference of as many tokens, where no kernel has a floor.
@@ -259,7 +259,7 @@ def test_prefill_is_the_inference_of_training(model, tokens):
     assert one.flops[0] * tokens == every_row.flops[0] == 2 * tokens * asked.hidden * asked.vocab
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(model=served_models(), system=MACHINES, window=st.integers(1000, 10**6))
 def test_wide_windows_are_full_attention(model, system, window):
     plain = {key: value for key, value in model.items() if key not in WINDOWS}
@@ -272,7 +272,7 @@ def test_wide_windows_are_full_attention(model, system, window):
         np.testing.assert_allclose(windowed, full, rtol=1e-12)
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(model=served_models(), system=MACHINES)
 def test_as_many_key_value_heads_as_heads_are_attention_of_old(model, system):
     plain = {key: value for key, value in model.items() if key != "kv_heads"}
@@ -305,7 +305,7 @@ def test_neutral_settings_change_nothing(case):
         np.testing.assert_equal(again[name], plain[name], err_msg=name)
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(case=cases(weights_dtype="bfloat16"))
 def test_one_expert_is_a_dense_model_but_for_routing(case):
     model, _, system, _ = case
@@ -363,7 +363,7 @@ EXPERTS = (
 # Sums: a pass is the sum of its rows, and of what they are due to.
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(model=MODELS, system=MACHINES, number=SPLITS, graphs=st.booleans())
 def test_rows_and_causes_sum_up(model, system, number, graphs):
     sizes = {"decoded": BATCHES, "context": 300.0, "prompts": 1, "chunk": 100.0}

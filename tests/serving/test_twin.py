@@ -9,7 +9,7 @@ from tests.serving.drawn import deployments, machines, served, workloads
 from tests.serving.twin import Twin
 from tests.strategies import divisors, models
 
-pytestmark = pytest.mark.usefixtures("machine_lists")
+pytestmark = pytest.mark.usefixtures("machine_list")
 
 
 @st.composite

@@ -42,11 +42,11 @@ EACH = pytest.mark.parametrize(("model", "draft"), DRAFTS.values(), ids=DRAFTS)
 FEW = pytest.mark.parametrize(
     ("model", "draft"),
     [
-        pytest.param(*one, id=name, marks=() if name in ("mixture", "model") else pytest.mark.large)
+        pytest.param(*one, id=name, marks=() if name == "mixture" else pytest.mark.large)
         for name, one in DRAFTS.items()
     ],
 )
-"""For tests of many answers: a module of the model itself and a model of its own."""
+"""For tests of many answers: a module of the model itself, and the others under ``--large``."""
 
 
 def replica(model, system=H100, **deployment):
