@@ -11,41 +11,45 @@ class Case(NamedTuple):
     catalog: str = ""
 
 
+def shape(
+    model_type: str, *, hidden: int, inner: int, blocks: int, heads: int, vocab: int, longest: int
+) -> dict[str, Any]:
+    """Return the keys of sizes that most configurations have."""
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "max_position_embeddings": longest,
+        "model_type": model_type,
+        "num_attention_heads": heads,
+        "num_hidden_layers": blocks,
+        "vocab_size": vocab,
+    }
+
+
+def decoder(model_type: str, **sizes: int) -> dict[str, Any]:
+    """Return the keys of sizes, of a model with SiLU and a head of its own."""
+    return shape(model_type, **sizes) | {"hidden_act": "silu", "tie_word_embeddings": False}
+
+
 def llama(**changes: Any) -> dict[str, Any]:
     """Return the configuration of Llama 3 8B, changed."""
     return {
+        **decoder(
+            "llama", hidden=4096, inner=14336, blocks=32, heads=32, vocab=128256, longest=8192
+        ),
         "architectures": ["LlamaForCausalLM"],
         "attention_bias": False,
         "attention_dropout": 0.0,
-        "hidden_act": "silu",
-        "hidden_size": 4096,
-        "intermediate_size": 14336,
-        "max_position_embeddings": 8192,
-        "model_type": "llama",
-        "num_attention_heads": 32,
-        "num_hidden_layers": 32,
         "num_key_value_heads": 8,
-        "pretraining_tp": 1,
         "rms_norm_eps": 1e-05,
         "rope_scaling": None,
-        "rope_theta": 500000.0,
-        "tie_word_embeddings": False,
-        "torch_dtype": "bfloat16",
-        "vocab_size": 128256,
     } | changes
 
 
 LLAMA2_7B = {
+    **decoder("llama", hidden=4096, inner=11008, blocks=32, heads=32, vocab=32000, longest=4096),
     "_name_or_path": "meta-llama/Llama-2-7b-hf",
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 4096,
-    "model_type": "llama",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
     "num_key_value_heads": 32,
-    "vocab_size": 32000,
 }
 LLAMA32_1B = llama(
     head_dim=64,
@@ -58,109 +62,52 @@ LLAMA32_1B = llama(
     tie_word_embeddings=True,
 )
 MISTRAL_7B = {
-    "architectures": ["MistralForCausalLM"],
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 32768,
-    "model_type": "mistral",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
+    **decoder("mistral", hidden=4096, inner=14336, blocks=32, heads=32, vocab=32000, longest=32768),
     "num_key_value_heads": 8,
     "sliding_window": 4096,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
 }
 QWEN25_05B = {
-    "architectures": ["Qwen2ForCausalLM"],
-    "attention_dropout": 0.0,
-    "hidden_act": "silu",
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "max_position_embeddings": 32768,
+    **decoder("qwen2", hidden=896, inner=4864, blocks=24, heads=14, vocab=151936, longest=32768),
     "max_window_layers": 24,
-    "model_type": "qwen2",
-    "num_attention_heads": 14,
-    "num_hidden_layers": 24,
     "num_key_value_heads": 2,
     "sliding_window": 32768,
     "tie_word_embeddings": True,
-    "use_mrope": False,
     "use_sliding_window": False,
-    "vocab_size": 151936,
 }
 QWEN3_32B = {
-    "architectures": ["Qwen3ForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
+    **decoder("qwen3", hidden=5120, inner=25600, blocks=64, heads=64, vocab=151936, longest=40960),
     "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 5120,
-    "intermediate_size": 25600,
-    "max_position_embeddings": 40960,
     "max_window_layers": 64,
-    "model_type": "qwen3",
-    "num_attention_heads": 64,
-    "num_hidden_layers": 64,
     "num_key_value_heads": 8,
     "sliding_window": None,
-    "tie_word_embeddings": False,
     "use_sliding_window": False,
-    "vocab_size": 151936,
 }
 GEMMA_2B = {
-    "architectures": ["GemmaForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
+    **shape("gemma", hidden=2048, inner=16384, blocks=18, heads=8, vocab=256000, longest=8192),
     "head_dim": 256,
     "hidden_act": "gelu",
     "hidden_activation": "gelu_pytorch_tanh",
-    "hidden_size": 2048,
-    "intermediate_size": 16384,
-    "max_position_embeddings": 8192,
-    "model_type": "gemma",
-    "num_attention_heads": 8,
-    "num_hidden_layers": 18,
     "num_key_value_heads": 1,
-    "vocab_size": 256000,
 }
 GEMMA2_27B = {
-    "architectures": ["Gemma2ForCausalLM"],
-    "attn_logit_softcapping": 50.0,
-    "final_logit_softcapping": 30.0,
+    **shape("gemma2", hidden=4608, inner=36864, blocks=46, heads=32, vocab=256000, longest=8192),
     "head_dim": 128,
     "hidden_act": "gelu_pytorch_tanh",
     "hidden_activation": "gelu_pytorch_tanh",
-    "hidden_size": 4608,
-    "intermediate_size": 36864,
-    "max_position_embeddings": 8192,
-    "model_type": "gemma2",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 46,
     "num_key_value_heads": 16,
-    "query_pre_attn_scalar": 144,
     "sliding_window": 4096,
-    "vocab_size": 256000,
 }
 GEMMA3_1B = {
-    "architectures": ["Gemma3ForCausalLM"],
-    "attention_bias": False,
+    **shape(
+        "gemma3_text", hidden=1152, inner=6912, blocks=26, heads=4, vocab=262144, longest=32768
+    ),
     "head_dim": 256,
     "hidden_activation": "gelu_pytorch_tanh",
-    "hidden_size": 1152,
-    "intermediate_size": 6912,
-    "max_position_embeddings": 32768,
-    "model_type": "gemma3_text",
-    "num_attention_heads": 4,
-    "num_hidden_layers": 26,
     "num_key_value_heads": 1,
     "sliding_window": 512,
     "sliding_window_pattern": 6,
-    "vocab_size": 262144,
 }
 GEMMA3_4B = {
-    "architectures": ["Gemma3ForConditionalGeneration"],
-    "image_token_index": 262144,
     "model_type": "gemma3",
     "text_config": {
         "hidden_size": 2560,
@@ -173,23 +120,9 @@ GEMMA3_4B = {
     "vision_config": {"hidden_size": 1152, "model_type": "siglip_vision_model"},
 }
 PHI3_MEDIUM = {
-    "architectures": ["Phi3ForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "embd_pdrop": 0.0,
-    "hidden_act": "silu",
-    "hidden_size": 5120,
-    "intermediate_size": 17920,
-    "max_position_embeddings": 4096,
-    "model_type": "phi3",
-    "num_attention_heads": 40,
-    "num_hidden_layers": 40,
+    **decoder("phi3", hidden=5120, inner=17920, blocks=40, heads=40, vocab=32064, longest=4096),
     "num_key_value_heads": 10,
-    "original_max_position_embeddings": 4096,
-    "resid_pdrop": 0.0,
     "sliding_window": 2047,
-    "tie_word_embeddings": False,
-    "vocab_size": 32064,
 }
 PHI4 = PHI3_MEDIUM | {
     "max_position_embeddings": 16384,
@@ -197,37 +130,15 @@ PHI4 = PHI3_MEDIUM | {
     "vocab_size": 100352,
 }
 OLMO_7B = {
-    "architectures": ["OlmoForCausalLM"],
-    "attention_bias": False,
-    "clip_qkv": None,
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "max_position_embeddings": 2048,
-    "model_type": "olmo",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
+    **decoder("olmo", hidden=4096, inner=11008, blocks=32, heads=32, vocab=50304, longest=2048),
     "num_key_value_heads": 32,
-    "tie_word_embeddings": False,
-    "vocab_size": 50304,
 }
 OLMO2_32B = {
-    "architectures": ["Olmo2ForCausalLM"],
-    "attention_bias": False,
-    "hidden_act": "silu",
-    "hidden_size": 5120,
-    "intermediate_size": 27648,
-    "max_position_embeddings": 4096,
-    "model_type": "olmo2",
-    "num_attention_heads": 40,
-    "num_hidden_layers": 64,
+    **decoder("olmo2", hidden=5120, inner=27648, blocks=64, heads=40, vocab=100352, longest=4096),
     "num_key_value_heads": 8,
-    "tie_word_embeddings": False,
-    "vocab_size": 100352,
 }
 GPT2 = {
     "activation_function": "gelu_new",
-    "architectures": ["GPT2LMHeadModel"],
     "attn_pdrop": 0.1,
     "embd_pdrop": 0.1,
     "model_type": "gpt2",
@@ -240,9 +151,7 @@ GPT2 = {
     "vocab_size": 50257,
 }
 OPT_125M = {
-    "activation_dropout": 0.0,
     "activation_function": "relu",
-    "architectures": ["OPTForCausalLM"],
     "attention_dropout": 0.0,
     "do_layer_norm_before": True,
     "dropout": 0.1,
@@ -263,9 +172,6 @@ OPT_175B = OPT_125M | {
     "word_embed_proj_dim": 12288,
 }
 BLOOM = {
-    "architectures": ["BloomForCausalLM"],
-    "attention_dropout": 0.0,
-    "hidden_dropout": 0.0,
     "model_type": "bloom",
     "n_embed": 14336,
     "n_layer": 70,
@@ -275,10 +181,7 @@ BLOOM = {
 }
 FALCON_7B = {
     "alibi": False,
-    "architectures": ["FalconForCausalLM"],
-    "attention_dropout": 0.0,
     "bias": False,
-    "hidden_dropout": 0.0,
     "hidden_size": 4544,
     "model_type": "falcon",
     "multi_query": True,
@@ -297,14 +200,10 @@ FALCON_180B = FALCON_7B | {
     "tie_word_embeddings": False,
 }
 MPT_7B = {
-    "architectures": ["MPTForCausalLM"],
     "attn_config": {
         "alibi": True,
-        "alibi_bias_max": 8,
-        "attn_impl": "torch",
         "attn_pdrop": 0,
         "attn_type": "multihead_attention",
-        "prefix_lm": False,
         "qk_ln": False,
     },
     "d_model": 4096,
@@ -321,151 +220,77 @@ MPT_7B = {
     "vocab_size": 50432,
 }
 PHI2 = {
-    "architectures": ["PhiForCausalLM"],
+    **decoder("phi", hidden=2560, inner=10240, blocks=32, heads=32, vocab=51200, longest=2048),
     "attention_dropout": 0.0,
     "embd_pdrop": 0.0,
     "hidden_act": "gelu_new",
-    "hidden_size": 2560,
-    "intermediate_size": 10240,
-    "max_position_embeddings": 2048,
-    "model_type": "phi",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
     "num_key_value_heads": 32,
     "partial_rotary_factor": 0.4,
     "qk_layernorm": False,
     "resid_pdrop": 0.1,
-    "tie_word_embeddings": False,
-    "vocab_size": 51200,
 }
 PYTHIA_69B = {
-    "architectures": ["GPTNeoXForCausalLM"],
+    **decoder("gpt_neox", hidden=4096, inner=16384, blocks=32, heads=32, vocab=50432, longest=2048),
     "hidden_act": "gelu",
-    "hidden_size": 4096,
-    "intermediate_size": 16384,
-    "max_position_embeddings": 2048,
-    "model_type": "gpt_neox",
-    "num_attention_heads": 32,
-    "num_hidden_layers": 32,
     "rotary_pct": 0.25,
-    "tie_word_embeddings": False,
     "use_parallel_residual": True,
-    "vocab_size": 50432,
 }
 NEMOTRON_15B = {
-    "architectures": ["NemotronForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
+    **decoder(
+        "nemotron", hidden=6144, inner=24576, blocks=32, heads=48, vocab=256000, longest=4096
+    ),
     "head_dim": None,
     "hidden_act": "relu2",
-    "hidden_size": 6144,
-    "intermediate_size": 24576,
-    "max_position_embeddings": 4096,
-    "mlp_bias": False,
-    "model_type": "nemotron",
-    "num_attention_heads": 48,
-    "num_hidden_layers": 32,
     "num_key_value_heads": 8,
     "partial_rotary_factor": 0.5,
-    "tie_word_embeddings": False,
-    "vocab_size": 256000,
 }
 MINICPM3_4B = {
-    "architectures": ["MiniCPM3ForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
+    **shape("minicpm3", hidden=2560, inner=6400, blocks=62, heads=40, vocab=73448, longest=32768),
     "hidden_act": "silu",
-    "hidden_size": 2560,
-    "intermediate_size": 6400,
     "kv_lora_rank": 256,
-    "max_position_embeddings": 32768,
-    "model_type": "minicpm3",
-    "num_attention_heads": 40,
-    "num_hidden_layers": 62,
     "num_key_value_heads": 40,
     "q_lora_rank": 768,
     "qk_nope_head_dim": 64,
     "qk_rope_head_dim": 32,
-    "vocab_size": 73448,
 }
 MIXTRAL_8X7B = {
-    "architectures": ["MixtralForCausalLM"],
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "max_position_embeddings": 32768,
-    "model_type": "mixtral",
-    "num_attention_heads": 32,
+    **decoder("mixtral", hidden=4096, inner=14336, blocks=32, heads=32, vocab=32000, longest=32768),
     "num_experts_per_tok": 2,
-    "num_hidden_layers": 32,
     "num_key_value_heads": 8,
     "num_local_experts": 8,
     "sliding_window": None,
-    "tie_word_embeddings": False,
-    "vocab_size": 32000,
 }
 PHI35_MOE = {
-    "architectures": ["PhiMoEForCausalLM"],
+    **decoder("phimoe", hidden=4096, inner=6400, blocks=32, heads=32, vocab=32064, longest=131072),
     "attention_bias": True,
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 6400,
     "lm_head_bias": True,
-    "max_position_embeddings": 131072,
-    "model_type": "phimoe",
-    "num_attention_heads": 32,
     "num_experts_per_tok": 2,
-    "num_hidden_layers": 32,
     "num_key_value_heads": 8,
     "num_local_experts": 16,
     "sliding_window": 131072,
-    "tie_word_embeddings": False,
-    "vocab_size": 32064,
 }
 GRANITE_1B = {
-    "architectures": ["GraniteMoeForCausalLM"],
-    "attention_bias": False,
-    "hidden_act": "silu",
-    "hidden_size": 1024,
-    "intermediate_size": 512,
-    "max_position_embeddings": 131072,
-    "model_type": "granitemoe",
-    "num_attention_heads": 16,
+    **decoder(
+        "granitemoe", hidden=1024, inner=512, blocks=24, heads=16, vocab=49155, longest=131072
+    ),
     "num_experts_per_tok": 8,
-    "num_hidden_layers": 24,
     "num_key_value_heads": 8,
     "num_local_experts": 32,
     "tie_word_embeddings": True,
-    "vocab_size": 49155,
 }
 OLMOE_7B = {
-    "architectures": ["OlmoeForCausalLM"],
-    "attention_bias": False,
-    "clip_qkv": None,
-    "hidden_act": "silu",
-    "hidden_size": 2048,
-    "intermediate_size": 1024,
-    "max_position_embeddings": 4096,
-    "model_type": "olmoe",
-    "num_attention_heads": 16,
+    **decoder("olmoe", hidden=2048, inner=1024, blocks=16, heads=16, vocab=50304, longest=4096),
     "num_experts": 64,
     "num_experts_per_tok": 8,
-    "num_hidden_layers": 16,
     "num_key_value_heads": 16,
-    "tie_word_embeddings": False,
-    "vocab_size": 50304,
 }
 DBRX = {
-    "architectures": ["DbrxForCausalLM"],
     "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000},
-    "attn_pdrop": 0.0,
     "d_model": 6144,
     "emb_pdrop": 0.0,
     "ffn_config": {
         "ffn_act_fn": {"name": "silu"},
         "ffn_hidden_size": 10752,
-        "moe_jitter_eps": 0.01,
-        "moe_loss_weight": 0.05,
         "moe_num_experts": 16,
         "moe_top_k": 4,
     },
@@ -473,139 +298,93 @@ DBRX = {
     "model_type": "dbrx",
     "n_heads": 48,
     "n_layers": 40,
-    "resid_pdrop": 0.0,
     "tie_word_embeddings": False,
     "vocab_size": 100352,
 }
 GROK_1 = {
-    "architectures": ["Grok1ModelForCausalLM"],
-    "hidden_size": 6144,
-    "intermediate_size": 32768,
-    "max_position_embeddings": 8192,
-    "model_type": "grok-1",
-    "num_attention_heads": 48,
+    **shape("grok-1", hidden=6144, inner=32768, blocks=64, heads=48, vocab=131072, longest=8192),
     "num_experts": 8,
     "num_experts_per_tok": 2,
-    "num_hidden_layers": 64,
     "num_key_value_heads": 8,
     "tie_word_embeddings": True,
-    "vocab_size": 131072,
 }
 QWEN2_57B = {
-    "architectures": ["Qwen2MoeForCausalLM"],
+    **decoder(
+        "qwen2_moe", hidden=3584, inner=18944, blocks=28, heads=28, vocab=151936, longest=131072
+    ),
     "decoder_sparse_step": 1,
-    "hidden_act": "silu",
-    "hidden_size": 3584,
-    "intermediate_size": 18944,
-    "max_position_embeddings": 131072,
     "max_window_layers": 28,
     "mlp_only_layers": [],
-    "model_type": "qwen2_moe",
     "moe_intermediate_size": 2560,
-    "num_attention_heads": 28,
     "num_experts": 64,
     "num_experts_per_tok": 8,
-    "num_hidden_layers": 28,
     "num_key_value_heads": 4,
     "shared_expert_intermediate_size": 20480,
     "sliding_window": 65536,
-    "tie_word_embeddings": False,
     "use_sliding_window": False,
-    "vocab_size": 151936,
 }
 QWEN3_30B = {
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "attention_bias": False,
+    **decoder(
+        "qwen3_moe", hidden=2048, inner=6144, blocks=48, heads=32, vocab=151936, longest=40960
+    ),
     "decoder_sparse_step": 1,
     "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 2048,
-    "intermediate_size": 6144,
-    "max_position_embeddings": 40960,
     "max_window_layers": 48,
     "mlp_only_layers": [],
-    "model_type": "qwen3_moe",
     "moe_intermediate_size": 768,
-    "num_attention_heads": 32,
     "num_experts": 128,
     "num_experts_per_tok": 8,
-    "num_hidden_layers": 48,
     "num_key_value_heads": 4,
     "sliding_window": None,
-    "tie_word_embeddings": False,
     "use_sliding_window": False,
-    "vocab_size": 151936,
 }
 GPT_OSS_20B = {
-    "architectures": ["GptOssForCausalLM"],
+    **decoder(
+        "gpt_oss", hidden=2880, inner=2880, blocks=24, heads=64, vocab=201088, longest=131072
+    ),
     "attention_bias": True,
     "head_dim": 64,
-    "hidden_act": "silu",
-    "hidden_size": 2880,
-    "intermediate_size": 2880,
     "layer_types": 12 * ["sliding_attention", "full_attention"],
-    "max_position_embeddings": 131072,
-    "model_type": "gpt_oss",
-    "num_attention_heads": 64,
     "num_experts_per_tok": 4,
-    "num_hidden_layers": 24,
     "num_key_value_heads": 8,
     "num_local_experts": 32,
     "quantization_config": {"quant_method": "mxfp4"},
     "sliding_window": 128,
-    "tie_word_embeddings": False,
-    "vocab_size": 201088,
 }
 MINIMAX_M2 = {
-    "architectures": ["MiniMaxM2ForCausalLM"],
+    **decoder(
+        "minimax_m2", hidden=3072, inner=1536, blocks=62, heads=48, vocab=200064, longest=196608
+    ),
     "attn_type_list": 62 * [1],
     "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 3072,
-    "intermediate_size": 1536,
-    "max_position_embeddings": 196608,
-    "model_type": "minimax_m2",
-    "num_attention_heads": 48,
     "num_experts_per_tok": 8,
-    "num_hidden_layers": 62,
     "num_key_value_heads": 8,
     "num_local_experts": 256,
     "num_mtp_modules": 3,
     "quantization_config": {"quant_method": "fp8"},
     "rotary_dim": 64,
-    "tie_word_embeddings": False,
     "use_qk_norm": True,
     "use_routing_bias": True,
-    "vocab_size": 200064,
 }
 DEEPSEEK_V2_LITE = {
-    "architectures": ["DeepseekV2ForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
+    **decoder(
+        "deepseek_v2", hidden=2048, inner=10944, blocks=27, heads=16, vocab=102400, longest=163840
+    ),
     "first_k_dense_replace": 1,
-    "hidden_act": "silu",
-    "hidden_size": 2048,
-    "intermediate_size": 10944,
     "kv_lora_rank": 512,
-    "max_position_embeddings": 163840,
-    "model_type": "deepseek_v2",
     "moe_intermediate_size": 1408,
     "moe_layer_freq": 1,
     "n_group": 1,
     "n_routed_experts": 64,
     "n_shared_experts": 2,
-    "num_attention_heads": 16,
     "num_experts_per_tok": 6,
-    "num_hidden_layers": 27,
     "num_key_value_heads": 16,
     "q_lora_rank": None,
     "qk_nope_head_dim": 128,
     "qk_rope_head_dim": 64,
-    "tie_word_embeddings": False,
     "topk_group": 1,
     "topk_method": "greedy",
     "v_head_dim": 128,
-    "vocab_size": 102400,
 }
 DEEPSEEK_V2 = DEEPSEEK_V2_LITE | {
     "hidden_size": 5120,
@@ -621,7 +400,6 @@ DEEPSEEK_V2 = DEEPSEEK_V2_LITE | {
     "topk_method": "group_limited_greedy",
 }
 DEEPSEEK_V3 = DEEPSEEK_V2 | {
-    "architectures": ["DeepseekV3ForCausalLM"],
     "first_k_dense_replace": 3,
     "hidden_size": 7168,
     "intermediate_size": 18432,
@@ -650,7 +428,6 @@ KIMI_K2 = DEEPSEEK_V3 | {
     "vocab_size": 163840,
 }
 MOONLIGHT = DEEPSEEK_V2_LITE | {
-    "architectures": ["DeepseekV3ForCausalLM"],
     "intermediate_size": 11264,
     "max_position_embeddings": 8192,
     "model_type": "deepseek_v3",
@@ -658,30 +435,22 @@ MOONLIGHT = DEEPSEEK_V2_LITE | {
     "vocab_size": 163840,
 }
 GLM45_AIR = {
-    "architectures": ["Glm4MoeForCausalLM"],
+    **decoder(
+        "glm4_moe", hidden=4096, inner=10944, blocks=46, heads=96, vocab=151552, longest=131072
+    ),
     "attention_bias": True,
-    "attention_dropout": 0.0,
     "first_k_dense_replace": 1,
     "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 10944,
-    "max_position_embeddings": 131072,
-    "model_type": "glm4_moe",
     "moe_intermediate_size": 1408,
     "n_group": 1,
     "n_routed_experts": 128,
     "n_shared_experts": 1,
-    "num_attention_heads": 96,
     "num_experts_per_tok": 8,
-    "num_hidden_layers": 46,
     "num_key_value_heads": 8,
     "num_nextn_predict_layers": 1,
     "partial_rotary_factor": 0.5,
-    "tie_word_embeddings": False,
     "topk_group": 1,
     "use_qk_norm": False,
-    "vocab_size": 151552,
 }
 GLM45 = GLM45_AIR | {
     "first_k_dense_replace": 3,
@@ -693,28 +462,21 @@ GLM45 = GLM45_AIR | {
     "use_qk_norm": True,
 }
 LLAMA4_SCOUT_TEXT = {
-    "attention_bias": False,
+    **shape(
+        "llama4_text", hidden=5120, inner=8192, blocks=48, heads=40, vocab=202048, longest=10485760
+    ),
     "attention_chunk_size": 8192,
-    "attention_dropout": 0.0,
     "head_dim": 128,
     "hidden_act": "silu",
-    "hidden_size": 5120,
     "interleave_moe_layer_step": 1,
-    "intermediate_size": 8192,
     "intermediate_size_mlp": 16384,
-    "max_position_embeddings": 10485760,
-    "model_type": "llama4_text",
     "no_rope_layers": [],
-    "num_attention_heads": 40,
     "num_experts_per_tok": 1,
-    "num_hidden_layers": 48,
     "num_key_value_heads": 8,
     "num_local_experts": 16,
     "use_qk_norm": True,
-    "vocab_size": 202048,
 }
 LLAMA4_MAVERICK = {
-    "architectures": ["Llama4ForConditionalGeneration"],
     "model_type": "llama4",
     "text_config": LLAMA4_SCOUT_TEXT
     | {
@@ -727,36 +489,26 @@ LLAMA4_MAVERICK = {
     "vision_config": {"hidden_size": 1408, "model_type": "llama4_vision_model"},
 }
 QWEN3_NEXT = {
-    "architectures": ["Qwen3NextForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
+    **decoder(
+        "qwen3_next", hidden=2048, inner=5120, blocks=48, heads=16, vocab=151936, longest=262144
+    ),
     "decoder_sparse_step": 1,
     "full_attention_interval": 4,
     "head_dim": 256,
-    "hidden_act": "silu",
-    "hidden_size": 2048,
-    "intermediate_size": 5120,
     "linear_conv_kernel_dim": 4,
     "linear_key_head_dim": 128,
     "linear_num_key_heads": 16,
     "linear_num_value_heads": 32,
     "linear_value_head_dim": 128,
-    "max_position_embeddings": 262144,
     "mlp_only_layers": [],
-    "model_type": "qwen3_next",
     "moe_intermediate_size": 512,
-    "num_attention_heads": 16,
     "num_experts": 512,
     "num_experts_per_tok": 10,
-    "num_hidden_layers": 48,
     "num_key_value_heads": 2,
     "partial_rotary_factor": 0.25,
     "shared_expert_intermediate_size": 512,
-    "tie_word_embeddings": False,
-    "vocab_size": 151936,
 }
 QWEN35_397B_TEXT = {
-    "attention_bias": False,
     "attn_output_gate": True,
     "head_dim": 256,
     "hidden_act": "silu",
@@ -782,50 +534,49 @@ QWEN35_397B_TEXT = {
     "vocab_size": 248320,
 }
 QWEN35_397B = {
-    "architectures": ["Qwen3_5MoeForConditionalGeneration"],
     "model_type": "qwen3_5_moe",
     "text_config": QWEN35_397B_TEXT,
     "vision_config": {"hidden_size": 1152},
 }
 MINIMAX_TEXT_01 = {
-    "architectures": ["MiniMaxText01ForCausalLM"],
-    "attention_dropout": 0.0,
+    **decoder(
+        "minimax_text_01",
+        hidden=6144,
+        inner=9216,
+        blocks=80,
+        heads=64,
+        vocab=200064,
+        longest=10240000,
+    ),
     "attn_type_list": 10 * [*7 * [0], 1],
     "head_dim": 128,
-    "hidden_act": "silu",
-    "hidden_size": 6144,
-    "intermediate_size": 9216,
-    "max_position_embeddings": 10240000,
-    "model_type": "minimax_text_01",
-    "num_attention_heads": 64,
     "num_experts_per_tok": 2,
-    "num_hidden_layers": 80,
     "num_key_value_heads": 8,
     "num_local_experts": 32,
     "postnorm": True,
     "rotary_dim": 64,
     "shared_intermediate_size": 0,
-    "tie_word_embeddings": False,
-    "vocab_size": 200064,
 }
 MINIMAX_HF = {key: MINIMAX_TEXT_01[key] for key in MINIMAX_TEXT_01 if key != "attn_type_list"} | {
     "layer_types": 10 * [*7 * ["linear_attention"], "full_attention"],
     "model_type": "minimax",
 }
 GRANITE4_H_SMALL = {
-    "architectures": ["GraniteMoeHybridForCausalLM"],
-    "attention_bias": False,
-    "attention_dropout": 0.0,
-    "hidden_act": "silu",
-    "hidden_size": 4096,
-    "intermediate_size": 768,
+    **decoder(
+        "granitemoehybrid",
+        hidden=4096,
+        inner=768,
+        blocks=40,
+        heads=32,
+        vocab=100352,
+        longest=131072,
+    ),
     "layer_types": [
         *5 * ["mamba"],
         *3 * ["attention", *9 * ["mamba"]],
         "attention",
         *4 * ["mamba"],
     ],
-    "mamba_chunk_size": 256,
     "mamba_conv_bias": True,
     "mamba_d_conv": 4,
     "mamba_d_head": 64,
@@ -833,50 +584,40 @@ GRANITE4_H_SMALL = {
     "mamba_expand": 2,
     "mamba_n_groups": 1,
     "mamba_n_heads": 128,
-    "mamba_proj_bias": False,
-    "max_position_embeddings": 131072,
-    "model_type": "granitemoehybrid",
-    "num_attention_heads": 32,
     "num_experts_per_tok": 10,
-    "num_hidden_layers": 40,
     "num_key_value_heads": 8,
     "num_local_experts": 72,
     "position_embedding_type": "nope",
     "shared_intermediate_size": 1536,
     "tie_word_embeddings": True,
-    "vocab_size": 100352,
 }
 
 
 def nemotron_h(pattern: str, **changes: Any) -> dict[str, Any]:
     """Return a configuration of Nemotron-H: that of the 56B model, changed."""
     return {
-        "architectures": ["NemotronHForCausalLM"],
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "chunk_size": 128,
+        **shape(
+            "nemotron_h",
+            hidden=8192,
+            inner=32768,
+            blocks=len(pattern),
+            heads=64,
+            vocab=131072,
+            longest=8192,
+        ),
         "conv_kernel": 4,
         "expand": 2,
         "head_dim": 128,
-        "hidden_size": 8192,
         "hybrid_override_pattern": pattern,
-        "intermediate_size": 32768,
         "mamba_head_dim": 64,
         "mamba_num_heads": 256,
-        "mamba_proj_bias": False,
-        "max_position_embeddings": 8192,
-        "mlp_bias": False,
         "mlp_hidden_act": "relu2",
-        "model_type": "nemotron_h",
         "n_groups": 8,
-        "num_attention_heads": 64,
-        "num_hidden_layers": len(pattern),
         "num_key_value_heads": 8,
         "ssm_state_size": 256,
         "tie_word_embeddings": False,
         "use_bias": False,
         "use_conv_bias": True,
-        "vocab_size": 131072,
     } | changes
 
 
@@ -915,7 +656,10 @@ NEMOTRON_SUPER = NEMOTRON_NANO | nemotron_h(
     num_nextn_predict_layers=1,
     ssm_state_size=128,
 )
-DEEPSEEK_V32 = DEEPSEEK_V3 | {"model_type": "deepseek_v32", "index_topk": 2048}
+DEEPSEEK_V32 = DEEPSEEK_V3 | {
+    "model_type": "deepseek_v32",
+    "index_topk": 2048,
+}
 GLM5 = DEEPSEEK_V32 | {
     "hidden_size": 6144,
     "intermediate_size": 12288,

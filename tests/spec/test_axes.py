@@ -76,8 +76,9 @@ CHANGES = {
 def package(tmp_path):
     """Copy the package, and return a function that changes some of its files and runs something with it."""
     for name in ("calculon", "models", "systems", "examples"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+        shutil.copytree(
+            ROOT / name, tmp_path / name
+        )  # compiled files too: they need not be made again
 
     def run(files, *command):
         for name in files:

@@ -181,12 +181,6 @@ def test_what_a_killed_process_left_is_removed_at_the_next_write(tmp_path):
     assert [path.exists() for path in left] == [False, True, True]
 
 
-def test_unfinished_files_name_their_process(tmp_path):
-    with files.replacing(str(tmp_path / "stats.json")):
-        (beside,) = tmp_path.iterdir()
-    assert f"-{os.getpid()}." in beside.name
-
-
 def test_parquet_is_not_compressed_again(tmp_path):
     with pytest.raises(SpecError, match="Hint: Parquet is compressed by itself"):
         files.check_output(str(tmp_path / "x.parquet.gz"), (".csv", ".parquet"))

@@ -117,10 +117,6 @@ def test_a_sequence_fits_the_learned_positions():
         assert str(longest) in error.expected, longest
 
 
-def test_a_model_has_the_name_that_is_given():
-    assert from_huggingface(llama(), "file", name="mine").name == "mine"
-
-
 def test_the_source_names_the_model_if_the_configuration_does():
     assert source_of(LLAMA2_7B) == (
         "Hugging Face config.json of meta-llama/Llama-2-7b-hf, model_type llama"
@@ -536,12 +532,6 @@ def test_exactly_what_has_no_certain_default_is_needed():
                 assert refused(less).found == "nothing (the key is missing)", key
             else:
                 assert from_huggingface(less, "config.json"), key
-
-
-def test_null_groups_are_as_many_as_heads():
-    for config in [MISTRAL_7B, QWEN25_05B, llama()]:
-        model = from_huggingface(config | {"num_key_value_heads": None}, "file")
-        assert model.key_value_heads == model.attn_heads, config["model_type"]
 
 
 def test_every_missing_key_is_told_at_once():
