@@ -6,7 +6,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.cli.main import main
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.spec import catalog
 from tests.helpers import document
@@ -81,13 +80,6 @@ def test_what_is_wrong_is_named():
     ]:
         with pytest.raises(calculon.SpecError, match=message):
             with_ext(**ext)
-
-
-def test_they_are_described(capsys):
-    assert main(["describe", "system"]) == 0
-    page = capsys.readouterr().out
-    for path in ("ext.power.tdp", "ext.price.on_demand.usd", "ext.price.own.node_usd"):
-        assert path in page
 
 
 NO_TDP = {

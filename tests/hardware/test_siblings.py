@@ -13,6 +13,7 @@ from tests.store import cache
 
 SLOWER = (
     ("a100_40g_pcie", "a100_80g_pcie"),
+    ("a100_80g_ethernet", "a100_80g_pcie"),
     ("a100_80g_pcie", "a100_80g_sxm"),
     ("a800_80g_sxm", "a100_80g_sxm"),
     ("h20_96g_sxm", "h100_80g_sxm"),

@@ -24,13 +24,6 @@ def decode_row(model, **given):
     return row
 
 
-def test_kernels_of_old_read_the_cache_for_each_head():
-    """Llama 2 and 3 70B have 64 heads for 8 of keys and values."""
-    shared = decode_row(LLAMA_70B, decoded=5, context=1000, tensor_par=8)
-    own = decode_row(LLAMA_70B, decoded=5, context=1000, tensor_par=8, shared_heads=False)
-    assert own.cache[0] == 8 * shared.cache[0]
-
-
 def test_touched_experts_of_deepseek_v3():
     tokens = np.array([16.0, 128])
     touched = touched_experts(DEEPSEEK, np.ones(2), np.zeros(2), tokens, "balanced")

@@ -10,9 +10,7 @@ from calculon.serving.plain_deployment import deployment_of
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
-from calculon.serving.records.load import Workload
 from calculon.serving.serve import serve
-from calculon.serving_figures import SERVING_FIGURES
 from calculon.spec import catalog
 from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, SMALL
@@ -134,13 +132,6 @@ def test_records_are_read_as_they_are_written():
     assert read_workload({"prompt": 10, "output": 10, "think": "0s"}).think == 0
     with pytest.raises(SpecError, match="tpot_limit: expected"):
         read_workload({"prompt": 10, "output": 10, "tpot_limit": "0s"})
-
-
-def test_the_answer_as_plain_values():
-    found = small({"max_batch": 4})
-    assert set(found.to_dict()["figures"]) == set(SERVING_FIGURES)
-    assert calculon.serve is serve
-    assert Workload(prompt=8, output=8).kind == "saturated"
 
 
 def test_a_frame_of_one_row_as_that_of_a_search():

@@ -2,7 +2,6 @@ import copy
 import time
 import warnings
 
-import numpy as np
 import pytest
 
 from calculon import inputs
@@ -29,18 +28,6 @@ def _changed(raw, path, value):
     else:
         holder[path[-1]] = value
     return result
-
-
-def test_numbers_of_a_system_become_si_units():
-    system = inputs.system(SYSTEM)
-    assert system.matrix["float16"].peak == 312e12
-    assert system.mem1.capacity == 80 * 2**30
-    assert system.mem1.bandwidth == 2048e9
-    assert system.networks[0].bandwidth == 300e9
-    assert system.networks[0].ops.p2p.offset == 0
-    assert system.networks[0].ops.all_reduce.offset == -1
-    np.testing.assert_array_equal(system.matrix["float16"].efficiency.sizes, [0, 1e9, 16e9, 128e9])
-    np.testing.assert_array_equal(system.mem2.efficiency.sizes, [0, 1e6, 10e6, 100e6])
 
 
 def test_a_record_goes_out_as_it_came_in():

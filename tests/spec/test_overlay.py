@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import calculon
 from calculon import inputs
 from calculon.apps.study.points import plan
 from calculon.apps.study.study_file import Study
@@ -155,12 +154,6 @@ def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_pa
         1e12,
         70 * 2**30,
     )
-
-
-def test_an_overlay_that_changes_nothing_changes_nothing(write):
-    path = write("mine.json", base="h100_80g_sxm")
-    found = calculon.estimate(*RUN, path).stats
-    assert found == calculon.estimate(*RUN, "h100_80g_sxm").stats
 
 
 def test_what_is_no_overlay_says_why(write, tmp_path):

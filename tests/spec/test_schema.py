@@ -148,11 +148,6 @@ def test_an_overlay_may_leave_anything_out():
     assert schema(KINDS["system"])["then"]["properties"]["base"]["description"]
 
 
-def test_editors_are_told_what_a_field_is():
-    described = schema(Model)["properties"]["seq_size"]["description"]
-    assert described == "sequence length [tokens]"
-
-
 def test_an_execution_that_a_preset_completes_may_leave_fields_out():
     short = {"tensor_par": 4, "pipeline_par": 4, "data_par": 64, "batch_size": 512}
     assert valid("execution", short | {"edition": "corrected"})

@@ -1,7 +1,5 @@
 """Collectives as a system file states them by measurement."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -140,14 +138,6 @@ def test_the_same_laws_are_equal():
     assert stated().ext.networks == SYSTEM.ext.networks
     faster = LAWS | {"p2p": LAWS["p2p"] | {"latency": 6e-6}}
     assert stated(faster).ext.networks != SYSTEM.ext.networks
-
-
-def test_pods_are_a_third_network_of_what_the_base_has():
-    base, pods = (inputs.system(name) for name in ("h100_80g_sxm", "h100_80g_sxm_24k"))
-    assert pods.networks[0] == base.networks[0]
-    assert pods.networks[1] == dataclasses.replace(base.networks[1], size=3072)
-    assert pods.networks[2].bandwidth == pytest.approx(50e9 / 7, rel=1e-4)
-    assert pods.ext.networks == (*base.ext.networks, base.ext.networks[1])
 
 
 @pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "all_to_all", "scatter"])

@@ -209,6 +209,7 @@ def test_the_published_edition_sees_no_kernels():
     system = document("systems", "a100_80g")
     slow = {"curve": [[0, 0.01]], "over": "bytes"}
     changed = system | {"ext": {"kernels": {kind: {"float16": slow} for kind in KINDS}}}
+    changed["ext"]["traffic"] = {"efficiency": 0.01, "start": 2e-6}
     names = ("megatron-1T", "3072_t4_p64_d12_mbs4_full")
     assert calculon.estimate(*names, changed).stats == calculon.estimate(*names, system).stats
 

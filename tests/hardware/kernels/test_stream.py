@@ -10,7 +10,6 @@ from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
 from tests.hardware.kernels.layers import layer, times
 from tests.hardware.kernels.test_kernels import NORM, SOFTMAX, TYPE, raw_system, stated
-from tests.helpers import document
 
 LAW = {"law": "stream", "efficiency": 0.8, "start": 3e-6}
 TRAFFIC = {"efficiency": 0.9, "start": 2e-6}
@@ -85,29 +84,12 @@ def test_a_slower_memory_slows_all_that_is_a_share_of_it():
     assert small.move_time(size)[0] == pytest.approx(system.move_time(size)[0] + 2e-6)
 
 
-def test_the_published_edition_sees_none_of_it():
-    plain = document("systems", "h100_80g_sxm")
-    changed = plain | {"ext": {"traffic": TRAFFIC, "kernels": {"norm": {"any": LAW}}}}
-    model, execution = (
-        document("models", "megatron-1T"),
-        document("examples", "3072_t4_p64_d12_mbs4_full"),
-    )
-    found, expected = (
-        calculon.estimate(model, execution, system).stats for system in (changed, plain)
-    )
-    assert found == expected
-
-
 def test_a_share_above_one_is_refused():
     with pytest.raises(calculon.SpecError, match=r"ext\.kernels\.norm\.any\.efficiency"):
         inputs.system(raw_system(kernels={"norm": {"any": LAW | {"efficiency": 1.2}}}))
-    with pytest.raises(calculon.SpecError, match=r"ext\.traffic\.start"):
-        inputs.system(raw_system(traffic=TRAFFIC | {"start": -1}))
-
-
-def test_a_start_that_is_none_is_refused():
-    with pytest.raises(calculon.SpecError, match=r"ext\.traffic\.start: expected a number of at"):
-        inputs.system(raw_system(traffic=TRAFFIC | {"start": 1e30}))
+    for start in (-1, 1e30):
+        with pytest.raises(calculon.SpecError, match=r"ext\.traffic\.start: expected a number"):
+            inputs.system(raw_system(traffic=TRAFFIC | {"start": start}))
     inputs.system(raw_system(traffic=TRAFFIC | {"start": LONGEST_START}))
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from calculon.serving.states.steady import (
-    Prompts,
     at_rate,
     budget_batch,
     chunks,
@@ -145,11 +144,6 @@ def test_a_pass_has_room_for_tokens_and_prompts(budget, prompt, output):
     several = together > 1
     used = batch + together * prompt / count
     assert np.all(used[several] <= budget * (1 + 1e-12))
-
-
-def test_prompts_add_up():
-    prompts = Prompts(np.full(1, 3.0), np.full(1, 0.2), np.ones(1), np.ones(1))
-    assert prompts.busy == pytest.approx(0.6)
 
 
 def test_kinds_of_prompts_mix_by_their_time():
