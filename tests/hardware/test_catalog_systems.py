@@ -134,20 +134,6 @@ def test_eight_bit_attention_runs_in_sixteen():
         assert eight == pytest.approx(sixteen, rel=0.02)
 
 
-def test_curves_step_at_the_same_durations(name):
-    raw = document("systems", name)
-    for kind, (section, rate, curve) in {
-        "matrix": (PUBLISHED["matrix"]["float16"], "tflops", "gflops_efficiency"),
-        "vector": (PUBLISHED["vector"]["float16"], "tflops", "gflops_efficiency"),
-    }.items():
-        steps = {threshold / section[rate] for threshold, _ in section[curve]}
-        for datatype, engine in raw[kind].items():
-            if f"{kind}.{datatype}.{curve}" in raw["about"]["sources"]:
-                continue  # a curve of measured products has steps of its own
-            for threshold, _ in engine[curve]:
-                assert any(threshold / engine[rate] == pytest.approx(s, rel=0.05) for s in steps)
-
-
 @pytest.mark.parametrize("name", RINGS)
 def test_ring_collectives_move_what_a_ring_moves(name):
     system, size, peers = inputs.system(name), 1e9, 8
@@ -162,19 +148,6 @@ def test_ring_collectives_move_what_a_ring_moves(name):
         reduced = size * (1 + 1 / peers) if switched else 2 * share
         expected = {"reduce_scatter": share, "all_gather": share, "all_reduce": reduced}
         assert moved == pytest.approx(expected), network
-
-
-def test_a_pair_of_the_cube_mesh_has_two_of_six_links():
-    fabric = inputs.system("v100_sxm2_32g").fabric
-    time = fabric.time(0, "p2p", 1e9, 2) - fabric.latency[0]
-    assert time * fabric.bandwidth[0] == pytest.approx(6 / 2 * 1e9)
-
-
-def test_latency_of_a_step_is_that_of_nccl():
-    for name in NAMES:
-        system = inputs.system(name)
-        assert [link.kind for link in system.ext.networks] == ["nvlink", "net"], name
-        np.testing.assert_array_equal(system.fabric.step_latency, [3.4e-6, 14e-6])
 
 
 def leaves(value, path=""):
@@ -240,28 +213,12 @@ def test_every_path_of_about_is_one_of_the_file():
     assert not wrong
 
 
-def spelled(name):
-    """Return a name as everybody spells it: small letters and digits alone."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
 def test_files_have_their_family_and_other_names():
     for name in OWN_NAMES:
         about = document("systems", name)["about"]
         assert about["family"].split()[0] in ("NVIDIA", "AMD", "Google", "Intel", "AWS"), name
         assert about["aliases"], name
         assert all(alias == alias.lower() for alias in about["aliases"]), name
-
-
-def test_no_other_name_has_two_meanings():
-    meanings = {}
-    for name in catalog.names("system"):
-        about = document("systems", name).get("about") or {}
-        for one in {spelled(name), *map(spelled, about.get("aliases", []))}:
-            meanings.setdefault(one, []).append(name)
-    several = {one: names for one, names in meanings.items() if len(names) > 1}
-    both = ["a100_40g_sxm", "a100_80g_sxm"]  # of which the second is the usual one
-    assert several == dict.fromkeys(("a100", "dgxa100", "hgxa100"), both)
 
 
 TABLE = re.compile(r"systems/measured/\w+\.csv")
@@ -292,22 +249,3 @@ def test_tables_and_sources_that_files_name_are_there():
                 assert (ROOT / table).is_file(), name
             for source in SOURCE.findall(text):
                 assert source in SOURCES, name
-
-
-def test_pods_of_the_24k_cluster_have_the_nodes_of_the_h100():
-    pods, node = document("systems", "h100_80g_sxm_24k"), document("systems", "h100_80g_sxm")
-    assert pods["networks"][0] == node["networks"][0]
-    assert pods["ext"]["networks"][0] == node["ext"]["networks"][0]
-
-
-def test_every_curve_is_called_assumed():
-    curves = {
-        *("matrix.*.gflops_efficiency", "vector.*.gflops_efficiency", "processing_mode"),
-        *("mem1.MB_efficiency", "mem2.MB_efficiency"),
-        *("networks[0].efficiency", "networks[1].efficiency"),
-    }
-    attention = {"ext.kernels.attention.float32.*", "ext.attention.*.efficiency"}
-    for name in NAMES:
-        assumed = set(patterns({"assumed": document("systems", name)["about"]["assumed"]}))
-        assert curves <= assumed, name
-        assert attention & assumed, name

@@ -141,11 +141,3 @@ def test_instances_of_clouds_have_their_own_price_and_that_of_storage_there():
             short = about["instance"].removeprefix("Standard_")
             assert [one for one in sources if short not in one] == []
             assert "storage" in price
-
-
-def test_prices_of_h800_and_aws():
-    assert inputs.system("h800").ext.price.on_demand.usd == 2
-    aws = inputs.system("aws_p5").ext.price
-    assert aws.kinds == ("on_demand", "reserved")
-    assert aws.reserved.usd < aws.on_demand.usd
-    assert inputs.system("gcp_a4x").ext.price is None

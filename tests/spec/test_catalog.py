@@ -78,11 +78,6 @@ def test_an_existing_file_is_read_whatever_its_name(name, monkeypatch, tmp_path)
     assert catalog.load("model", name)[0] == name
 
 
-def test_a_directory_is_no_spec(tmp_path):
-    with pytest.raises(SpecError, match="found a directory"):
-        catalog.load("model", str(tmp_path))
-
-
 def test_a_name_of_another_kind_is_recognized():
     with pytest.raises(SpecError) as error:
         catalog.load("execution", "a100_80g")

@@ -9,9 +9,12 @@ import sys
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from calculon.errors import SpecError
 from calculon.spec import files
+from calculon.spec.files import indented
 
 DOCUMENT = {"hidden": 768, "latency": 1e-5, "names": ["a", None, True]}
 JSON = json.dumps(DOCUMENT).encode()
@@ -245,3 +248,26 @@ def test_an_error_while_writing_names_its_file(tmp_path):
     with pytest.raises(OSError, match="No space") as error:
         fail()
     assert error.value.filename == str(tmp_path / "stats.json")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(document=VALUES)
+def test_it_says_the_same(document):
+    assert json.loads(indented(document)) == document
+
+
+def test_lists_of_plain_values_are_on_one_line():
+    text = indented({"a": [1, None, "b, [c]"], "d": [[2, 3.5], []]})
+    assert text.splitlines()[1:-1] == [
+        '  "a": [1, null, "b, [c]"],',
+        '  "d": [',
+        "    [2, 3.5],",
+        "    []",
+        "  ]",
+    ]

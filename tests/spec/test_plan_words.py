@@ -2,7 +2,6 @@
 
 import pytest
 
-from calculon.estimate import estimate
 from calculon.presets import find_preset
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
@@ -108,14 +107,6 @@ def test_a_preset_says_what_is_usual():
     none = {"recompute_modules": "none", "reshard_after_forward": False}
     assert _words("torchtitan", **alone, **none) == (
         "DP 8, microbatch 1, FSDP, no recompute, kept weights"
-    )
-
-
-def test_published_executions_have_words():
-    found = estimate("megatron-22B", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-    assert plan_words(found.execution.to_dict()) == (
-        "TP 4, PP 64, DP 12, microbatch 4, ZeRO-1, sequence parallel, full recompute, "
-        "fused activation"
     )
 
 

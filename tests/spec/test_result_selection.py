@@ -118,12 +118,6 @@ def test_a_number_sign_needs_a_number(write):
     assert result_selection.split("odd.json#") == ("odd.json#", "")
 
 
-def test_only_an_execution_is_a_result(write):
-    write("best.json", WINNERS)
-    with pytest.raises(SpecError, match="expected a model, found the results of a search"):
-        inputs.model("best.json")
-
-
 def test_an_estimate_of_a_result_is_that_of_its_execution(write):
     document = calculon.estimate("megatron-126M", RUNS[0] | {"preset": "published"}, "b200_sxm")
     write("one.json", document.to_dict())

@@ -102,6 +102,7 @@ def test_switches_across_see_a_message_once():
     )
     assert numbers(found.shares) == (plain.shares[0], (1 + 1 / 16) / 8)
     assert numbers(found.steps) == (plain.steps[0], 0)
+    assert "collnet" in candidates(system, "all_reduce", place(system, 128))
 
 
 def test_switches_inside_and_trees_across():
@@ -115,11 +116,6 @@ def test_switches_inside_and_trees_across():
 def test_in_switches_half_of_an_all_reduce_moves_the_array():
     assert numbers(schedule("all_gather", "nvls", 8).shares) == (1, 0)
     assert numbers(schedule("reduce_scatter", "nvls", 8).shares) == (1, 0)
-
-
-def test_switches_across_are_a_candidate():
-    system = reducing_across()
-    assert "collnet" in candidates(system, "all_reduce", place(system, 128))
 
 
 def test_a_point_to_point_transfer_moves_what_the_network_says():

@@ -91,14 +91,6 @@ def test_parts_that_cut_groups_have_no_limit():
         assert distinct_parts(limited, parts) == distinct_parts(Routing(24, 3), parts)
 
 
-def test_limits_never_add_copies():
-    for limit in range(1, 8):
-        each = Routing(256, 8, 8, limit), Routing(256, 8, 8, limit + 1 if limit < 7 else 0)
-        parts = np.array([1, 2, 4, 8, 16, 64, 256])
-        less, more = (distinct_parts(one, parts) for one in each)
-        assert np.all(less <= more * (1 + 1e-12))
-
-
 def test_deepseek_v3_on_8_nodes():
     group = place(IDEAL, 64)
     inside, between = copies(IDEAL, DEEPSEEK, group)

@@ -61,18 +61,6 @@ def test_a_small_group_has_the_rate_of_the_smallest_measured():
     np.testing.assert_allclose(found, 5e-6 + SIZES / 2 / (0.6 * PORT), rtol=1e-14)
 
 
-@pytest.mark.parametrize("operation", LAWS)
-def test_more_bytes_are_never_faster_and_more_bandwidth_never_slower(operation):
-    ranks = 2 if operation == "p2p" else 8
-    slow = group_time(SYSTEM, operation, SIZES, place(SYSTEM, ranks), AUTO)
-    wide = stated(bandwidth=900)
-    fast = group_time(wide, operation, SIZES, place(wide, ranks), AUTO)
-    assert (np.diff(slow) > 0).all()
-    assert (fast < slow).all()
-    large = group_time(wide, operation, 2 * SIZES, place(wide, ranks), AUTO)
-    np.testing.assert_allclose(large, slow, rtol=1e-14)  # shares of the port, not rates
-
-
 def test_a_transfer_is_between_two_of_any_group():
     four = Group.on_network(SYSTEM, np.array(0), np.array(4))
     found = group_time(SYSTEM, "p2p", SIZES, four, AUTO)

@@ -8,7 +8,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.architecture.layer import Layer
 from calculon.errors import SpecError
 from calculon.hardware.kernels.all_kernels import KERNELS
 from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
@@ -56,11 +55,6 @@ def shares(one, curve, sizes):
 def test_every_kind_has_a_kernel_an_engine_and_a_family():
     kinds = {kind for part in get_args(KernelKind) for kind in get_args(part)}
     assert set(KERNELS) == set(ENGINES) == set(FAMILY) == kinds
-
-
-def test_the_engine_of_a_layer_is_that_of_its_kernel():
-    assert [one.engine for one in LAYERS] == ["matrix", "matrix", "attention", "vector", "vector"]
-    assert "engine" not in Layer._fields
 
 
 OF_EXPERTS = ("grouped_product", "router")  # tests/architecture/test_experts.py has theirs
@@ -216,8 +210,6 @@ def test_the_published_edition_sees_no_kernels():
 
 # -- malformed statements ---------------------------------------------------------------------------------------------
 
-HERE = f"ext.kernels.product.{TYPE}"
-
 
 def refused(kernels, field, text):
     """Check that a statement is one problem of a field."""
@@ -227,7 +219,11 @@ def refused(kernels, field, text):
     assert text in str(caught.value)
 
 
-def test_a_malformed_statement_of_products_is_told_in_one_message():
+def test_a_malformed_statement_is_told_in_one_message():
+    product, attention = f"ext.kernels.product.{TYPE}", f"ext.kernels.attention.{TYPE}"
+    norm = f"ext.kernels.norm.{TYPE}"
+    seconds = {"table": [[512, 64, 1e-3]], "values": "seconds"}
+    every = "at least one of product, router, batched_product, grouped_product, attention"
     for rate, field, text in [
         (0.5, "", "an object with one of law, curve, table, found 0.5"),
         ({}, "", "found an empty object"),
@@ -239,27 +235,14 @@ def test_a_malformed_statement_of_products_is_told_in_one_message():
         ({"curve": [[0, 1]], "over": "keys"}, ".over", "one of flops, bytes, found 'keys'"),
         ({"curve": [[1, 1]], "over": "flops"}, ".curve[0][0]", "0 as the last threshold"),
         ({"table": [[1, 1, 1, 0.7]]}, ".values", "share, seconds"),
+        (shares_of([]), ".table", "a list of rows"),
+        (shares_of([[1, 1, 1, 0.5], [2, 2, 0.5]]), ".table[1]", "a row of 4 numbers"),
+        (shares_of([[64, 0.5]]), ".table[0]", "[m, n, k, share], found a row of 2 numbers"),
+        (shares_of([[0, 1, 1, 0.5]]), ".table[0][0]", "above 0"),
+        (shares_of([[1, 1, 1, 70]]), ".table[0][3]", "write 0.7 for 70 %"),
+        (shares_of([[1, 1, 1, 0.7]] * 2), ".table[1]", "[m, n, k] once, found the same as row 0"),
     ]:
-        refused({"product": {TYPE: rate}}, f"{HERE}{field}", text)
-
-
-def test_a_malformed_table_of_products_is_told_in_one_message():
-    for table, field, text in [
-        ([], "", "a list of rows"),
-        ([[1, 1, 1, 0.5], [2, 2, 0.5]], "[1]", "a row of 4 numbers"),
-        ([[64, 0.5]], "[0]", "a row [m, n, k, share], found a row of 2 numbers"),
-        ([[0, 1, 1, 0.5]], "[0][0]", "above 0"),
-        ([[1, 1, 1, 70]], "[0][3]", "write 0.7 for 70 %"),
-        ([[1, 1, 1, 0.7]] * 2, "[1]", "each [m, n, k] once, found the same as row 0"),
-    ]:
-        rate = {"table": table, "values": "share"}
-        refused({"product": {TYPE: rate}}, f"{HERE}.table{field}", text)
-
-
-def test_a_malformed_statement_of_kernels_is_told_in_one_message():
-    norm, attention = f"ext.kernels.norm.{TYPE}", f"ext.kernels.attention.{TYPE}"
-    seconds = {"table": [[512, 64, 1e-3]], "values": "seconds"}
-    every = "at least one of product, router, batched_product, grouped_product, attention"
+        refused({"product": {TYPE: rate}}, f"{product}{field}", text)
     for kernels, field, text in [
         ({}, "ext.kernels", every),
         ({"prodcut": {}}, "ext.kernels.prodcut", "did you mean 'product'"),
@@ -270,6 +253,11 @@ def test_a_malformed_statement_of_kernels_is_told_in_one_message():
         ({"attention": {TYPE: seconds}}, f"{attention}.values", "share for attention"),
     ]:
         refused(kernels, field, text)
+
+
+def shares_of(table):
+    """Return the statement of a table of shares."""
+    return {"table": table, "values": "share"}
 
 
 @pytest.mark.parametrize(

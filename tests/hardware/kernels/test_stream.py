@@ -34,11 +34,6 @@ def test_each_kernel_of_a_chain_has_a_start():
     np.testing.assert_allclose(memory, starts + np.array(NORM.accessed) / (0.8 * BANDWIDTH))
 
 
-def test_nothing_to_move_takes_no_time():
-    _, memory = times(stated("softmax", LAW), SOFTMAX, TYPE)
-    assert memory[2] == 0 < memory[0]
-
-
 def test_arithmetic_beside_traffic_is_at_the_rate_of_long_operations():
     system = stated("norm", LAW)
     arithmetic, _ = times(system, NORM, TYPE)

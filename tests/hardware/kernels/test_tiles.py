@@ -163,15 +163,8 @@ SIZES = st.integers(1, 20_000)
     tiles=st.sampled_from((ONE, DEFAULT_TILES)),
 )
 def test_more_work_is_never_faster(m, n, depth, batch, more, overlap, half_depth, memory, tiles):
-    gemm = Gemm(
-        max_efficiency=0.8,
-        multiprocessors=SMS,
-        half_depth=half_depth,
-        wave_overlap=overlap,
-        start=2e-6,
-        memory_efficiency=memory,
-        tiles=tiles,
-    )
+    law = {"max_efficiency": 0.8, "wave_overlap": overlap, "memory_efficiency": memory}
+    gemm = _gemm(**law, half_depth=half_depth, start=2e-6, tiles=tiles)
     least = _seconds(gemm, m, n, depth, batch)
     for larger in (
         (m + more, n, depth, batch),

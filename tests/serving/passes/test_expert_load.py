@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from calculon import inputs
 from calculon.serving.passes.expert_load import (
     LARGEST,
     ROUTINGS,
@@ -13,7 +14,7 @@ from calculon.serving.passes.expert_load import (
     touched_experts,
 )
 from tests.cases import for_each
-from tests.serving.given import SMALL
+from tests.serving.given import SMALL, rows_of
 
 UNEVEN = [name for name, exponent in ROUTINGS.items() if exponent]
 
@@ -88,3 +89,17 @@ def test_copies_are_touched_by_tokens_of_their_own(routing):
     assert one == pytest.approx(4 / 16)
     many = touched_experts(model, groups, copies, np.full(2, 1e6), routing)
     assert many == pytest.approx([64 / 16, 80 / 16])
+
+
+DEEPSEEK = inputs.model("deepseek-v3")
+
+
+def test_touched_experts_of_deepseek_v3():
+    tokens = np.array([16.0, 128])
+    touched = touched_experts(DEEPSEEK, np.ones(2), np.zeros(2), tokens, "balanced")
+    assert np.round(touched).tolist() == [102, 252]
+    rows = rows_of(DEEPSEEK, decoded=tokens, context=10)
+    each = 3 * 7168 * 2048 * 2
+    read = sum(row.times * row.weights for row in rows if row.name == "experts" and row.times == 58)
+    expected = 58 * each * 256 * (1 - (1 - 8 / 256) ** tokens)
+    np.testing.assert_allclose(read, expected, rtol=1e-12)

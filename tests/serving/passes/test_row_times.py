@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from calculon.hardware.extension import Extension
+from calculon.hardware.serving import Serving
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import pass_times
 from calculon.serving.records.deployment import Deployment
@@ -81,3 +83,16 @@ def test_products_of_experts_reach_a_share_of_the_rate_of_others():
             times = 2 if before.name == "experts" else 1
             np.testing.assert_allclose(after.arithmetic, times * before.arithmetic)
             assert after.time > before.time or times == 1
+
+
+def test_floors_of_a_70b_model_are_longer_than_its_weights_are_read():
+    """80 blocks of 4 products, attention, 4 small kernels and 2 reductions: 37 us each, with weights of 2.63 ms."""
+    machine = replace(H100, ext=Extension(serving=Serving(), networks=H100.ext.networks))
+    found = timed(LLAMA_70B, machine, decoded=1, context=1, tensor_par=8)
+    blocks = [row for row in found.rows if row.stage == "block"]
+    floors = sum(row.floor[0] for row in blocks)
+    assert floors == pytest.approx(80 * (4 * 3 + 10 + 4 * 2) * 1e-6)
+    reductions = sum(row.network[0] for row in blocks)
+    wire = 8192 * 2 * 7 / (0.5 * H100.networks[0].bandwidth)  # in one shot
+    assert reductions == pytest.approx(160 * (3.5e-6 + wire), rel=1e-9)
+    assert round(1e3 * (floors + 160 * 3.5e-6), 1) == 3.0

@@ -63,14 +63,6 @@ def test_the_slower_pool_decides():
     assert many["balanced_prefill"] < 64
 
 
-def test_more_processors_that_prefill_never_answer_less():
-    rates = [
-        apart({"num_procs": 8 + n, "prefill": {"num_procs": n}})["request_rate"]
-        for n in (1, 2, 8, 64)
-    ]
-    assert rates == sorted(rates)
-
-
 def test_requests_at_a_rate_wait_for_the_processors_that_prefill():
     most = apart()["capacity_rate"]
     found = [apart(rate=share * most) for share in (0.3, 0.6, 0.9)]

@@ -10,6 +10,8 @@ from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import PromptLength
 from calculon.serving.serve import serve
+from calculon.serving.states.served_points import Limit
+from tests.cases import for_each
 from tests.serving.given import H100, SMALL
 
 LOAD = {"prompt": 900, "output": 300}
@@ -101,3 +103,17 @@ def test_a_run_of_users_ends_with_the_answer_to_the_last():
     one = small(rate=0.1, requests=1)
     assert one.run_time == pytest.approx(one["request_latency"])
     assert small(rate=0.1, requests=11).run_time == pytest.approx(100 + one["request_latency"])
+
+
+@for_each(
+    ("found", "most", "words"),
+    [
+        (3.0, 2.0, "ttft: 3 of 2 s, 1.5 times as much"),
+        (7.6, 7.57, "ttft: 7.6 of 7.57 s, 0.4 % more"),
+        (7.5701, 7.57, "ttft: 7.5701 of 7.57 s, 0.0013 % more"),
+        (1.0, 2.0, "ttft: 1 of 2 s"),
+        (float("inf"), 2.0, "ttft: without end, of 2 s"),
+    ],
+)
+def test_a_limit_in_words(found, most, words):
+    assert Limit(name="ttft", unit="s", most=most, found=found).in_words.lower() == words

@@ -39,16 +39,6 @@ def test_one_server_with_exponential_and_with_equal_times():
     assert np.all(np.minimum(left, 0.01) == pytest.approx(left))
 
 
-def test_more_load_waits_longer_and_more_servers_less():
-    rates = np.linspace(0.1, 9.9, 30)
-    found = wait(rates, np.full(30, 0.1), np.ones(30), 1.0, 0.0, 0.99)
-    assert np.all(np.diff(found.mean) > 0)
-    assert np.all(np.diff(found.percentile) >= 0)
-    servers = np.array([1.0, 2, 8])
-    means = wait(9.0 * servers, np.full(3, 0.1), servers, 1, 1, 0.99).mean
-    assert means[0] > means[1] > means[2]
-
-
 def test_a_queue_that_is_not_served_has_no_end():
     found = wait(np.array([10.0, 11.0]), np.full(2, 0.1), np.ones(2), 1.0, 0.0, 0.9)
     assert np.all(np.isinf(found.mean))

@@ -3,12 +3,16 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import calculon
 from calculon import inputs
 from calculon.campaign.energy import OVERHEAD_SHARE, STEPPING_SHARE, WAITING_SHARE
+from calculon.campaign.money import quote
 from calculon.hardware.power import Power
+from calculon.serving.records.asked import read_workload
+from calculon.serving.states.all_replicas import AllReplicas
 from calculon.serving.states.served_energy import DECODING_SHARE, energy_words
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -78,3 +82,15 @@ def test_what_decoding_draws_is_called_an_assumption():
         words = energy_words(_system(power))
         assert "assumption" in words
         assert words.endswith(f"decoding draws {DECODING_SHARE:g} of what steps of training draw")
+
+
+def test_price_of_a_million_tokens():
+    """An H800 at 2 dollars an hour and 1,850 tokens a second: 0.30 dollars."""
+    load = read_workload(None, {"prompt": 1000, "output": 100})
+    rate = np.full(1, 1850 / 100)
+    one = np.ones(1)
+    found = AllReplicas.of(load, rate, rate, one, one, quote(None, given=2.0), None)
+    assert found.usd_per_mtoken[0] == pytest.approx(2 / 3600 / 1850 * 1e6)
+    assert round(found.usd_per_mtoken[0], 2) == 0.30
+    tokens = (load.prompt + load.output) / load.output
+    assert found.usd_per_mtoken_blended[0] * tokens == pytest.approx(found.usd_per_mtoken[0])
