@@ -56,19 +56,6 @@ def test_a_slice_has_the_links_of_its_block():
         assert found == pytest.approx(share, rel=0.01), (torus, ranks)
 
 
-def test_instances_of_an_ultra_server_are_joined_by_rings():
-    one, four = inputs.system("trainium2"), inputs.system("trainium2_ultra")
-    assert four.networks[0] == one.networks[0]
-    assert four.networks[2] == one.networks[1]
-    inside, across = _seconds(four, 16), _seconds(four, 64)
-    ring = 2 * 3 / 4 * LARGE / 16 / (four.networks[1].bandwidth * four.networks[1].efficiency)
-    assert across - inside == pytest.approx(ring, rel=0.01)
-
-
-def _seconds(system, ranks):
-    return float(group_time(system, "all_reduce", LARGE, place(system, ranks), AUTO))
-
-
 def test_products_are_at_best_as_fast_as_the_best_measured():
     # ml-engineering (S. Bekman, 2025): TFLOP/s in bfloat16
     best = {"mi300x": 668.4, "mi325x": 784.9, "mi355x": 1565, "gaudi2": 418.7, "gaudi3": 1243}

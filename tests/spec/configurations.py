@@ -51,16 +51,6 @@ LLAMA2_7B = {
     "_name_or_path": "meta-llama/Llama-2-7b-hf",
     "num_key_value_heads": 32,
 }
-LLAMA32_1B = llama(
-    head_dim=64,
-    hidden_size=2048,
-    intermediate_size=8192,
-    max_position_embeddings=131072,
-    mlp_bias=False,
-    num_hidden_layers=16,
-    rope_scaling={"factor": 32.0, "rope_type": "llama3"},
-    tie_word_embeddings=True,
-)
 MISTRAL_7B = {
     **decoder("mistral", hidden=4096, inner=14336, blocks=32, heads=32, vocab=32000, longest=32768),
     "num_key_value_heads": 8,
@@ -653,7 +643,6 @@ CASES = {
     "glm-5": Case(GLM5, None, "glm-5"),
     "llama2-7B": Case(LLAMA2_7B, 6_738_415_616, "llama2-7B"),
     "llama3-8B": Case(llama(), 8_030_261_248, "llama3-8B"),
-    "llama3.2-1B": Case(LLAMA32_1B, 1_235_814_400, "llama3.2-1B"),
     "minicpm3-4B": Case(MINICPM3_4B, 4_073_875_968, "minicpm3-4B"),
     "mistral-7B": Case(MISTRAL_7B, 7_241_732_096, "mistral-7B"),
     "qwen2.5-0.5B": Case(QWEN25_05B, 494_032_768, "qwen2.5-0.5B"),

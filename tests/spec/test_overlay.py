@@ -134,12 +134,6 @@ def test_members_inside_others_are_no_paths(write):
     assert catalog.load("system", path)[1]["about"]["sources"] == sources
 
 
-def test_an_overlay_of_an_overlay_changes_its_figures(write):
-    write("one.json", base="a100_80g", **{"networks[0].size": 16})
-    system = inputs.system(write("two.json", base="one.json", **{"networks[0].latency": 2e-6}))
-    assert (system.networks[0].size, system.networks[0].latency) == (16, 2e-6)
-
-
 def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_path):
     write("mine.json", base="h100_80g_sxm", mem1={"GiB": 94})
     study = {

@@ -105,9 +105,6 @@ def test_a_number_sign_may_be_in_the_name_of_a_file(write):
     assert inputs.execution("a#1.json").tensor_par == 1
     assert result_selection.split("best.json#2") == ("best.json", "2")
     assert result_selection.split("best.json") == ("best.json", "")
-
-
-def test_a_number_sign_needs_a_number(write):
     write("best.json", WINNERS)
     with pytest.raises(
         SpecError, match=r"best\.json#: expected a rank or a row after #, such as best\.json#0"

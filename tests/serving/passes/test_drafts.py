@@ -36,14 +36,6 @@ DRAFTS = {
     "model": (LLAMA_8B, {"draft": DRAFT}),
 }
 EACH = pytest.mark.parametrize(("model", "draft"), DRAFTS.values(), ids=DRAFTS)
-FEW = pytest.mark.parametrize(
-    ("model", "draft"),
-    [
-        pytest.param(*one, id=name, marks=() if name == "mixture" else pytest.mark.large)
-        for name, one in DRAFTS.items()
-    ],
-)
-"""For tests of many answers: a module of the model itself, and the others under ``--large``."""
 
 
 def replica(model, system=H100, **deployment):
@@ -173,10 +165,10 @@ def test_what_drafts_is_on_the_last_stage():
     )
 
 
-@FEW
 @pytest.mark.parametrize("budget", [0, 512])
-def test_littles_law_holds(model, draft, budget):
-    found = answer(model, {"max_batch": 24, "token_budget": budget} | drafting(draft, 3, 0.6))
+def test_littles_law_holds(budget):
+    drafts = drafting({"draft": "mtp"}, 3, 0.6)
+    found = answer(MIXTURE, {"max_batch": 24, "token_budget": budget} | drafts)
     assert found.cut == "max_batch"
     assert found["request_rate"] * 299 * found["tpot"] == pytest.approx(24, rel=1e-12)
     assert found["tpot"] * found["spec_tokens"] >= found["decode_time"]
@@ -190,7 +182,9 @@ def test_a_token_takes_a_step_over_what_it_yields_where_others_prefill():
     assert found["itl_max"] == found["decode_time"]
 
 
-@FEW
+@pytest.mark.parametrize(
+    ("model", "draft"), [DRAFTS["mixture"], pytest.param(*DRAFTS["model"], marks=pytest.mark.large)]
+)
 def test_drafts_pay_up_to_the_break_even_batch(model, draft):
     changes = {"memory_fraction": 0.1} | drafting(draft, 4, 0.35)
     found = answer(model, changes)

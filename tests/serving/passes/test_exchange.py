@@ -90,17 +90,6 @@ def test_a_prompt_alone_is_one_prompt_for_experts():
     assert total(apart, "output", "flops") == 8 * total(whole, "output", "flops")
 
 
-def test_columns_are_single_passes():
-    groups, experts, copies = [1, 2, 8, 8], [1, 8, 8, 4], [0, 0, 16, 4]
-    choices = {"routing": "power_law:1.2", "overlap": "two_batches", **DECODE}
-    together = times_of(attn_data_par=groups, expert_par=experts, copies=copies, **choices)
-    alone = [
-        times_of(attn_data_par=d, expert_par=e, copies=c, **choices).time[0]
-        for d, e, c in zip(groups, experts, copies, strict=True)
-    ]
-    assert together.time.tolist() == alone
-
-
 # -- the exchange ---------------------------------------------------------------------------------
 
 

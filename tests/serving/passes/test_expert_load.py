@@ -61,16 +61,6 @@ def test_copies_even_out(routing):
     assert np.all(found[1:] < 1 + (found[0] - 1) / 10)
 
 
-def test_columns_are_single_calls():
-    groups, copies = np.array([8.0, 16, 8]), np.array([0.0, 16, 8])
-    found = imbalance("power_law:1.2", 64, groups, copies)
-    alone = [
-        imbalance("power_law:1.2", 64, g, c)[0]
-        for g, c in zip(groups[:, None], copies[:, None], strict=True)
-    ]
-    assert found.tolist() == alone
-
-
 def test_an_only_expert_is_always_touched():
     tokens = np.array([1.0, 5, 100])
     for experts in (1, 64):

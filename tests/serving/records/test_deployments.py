@@ -77,7 +77,9 @@ def test_one_is_the_same_among_many():
         record, model = drawn(random), random.choice(MODELS)
         if number % 2:
             record = drafting(record, "mtp" if model.mtp_layers else "ngram")
-        records = [record, replace(record, kv_block=64, max_batch=20)]
+        split = {"tensor_par": 4, "attn_data_par": 2, "context_par": 1, "expert_par": 4}
+        procs = record.num_procs - record.own_procs + 4 * record.pipeline_par
+        records = [record, replace(record, num_procs=procs, **split, kv_block=64, max_batch=20)]
         many = Load(Replica(model, H100, Deployments.of_records(records), load)).solve()
         for row, one in enumerate(records):
             alone = Load(Replica(model, H100, Deployments.of(one), load)).solve()
