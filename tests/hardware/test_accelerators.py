@@ -56,15 +56,6 @@ def test_a_slice_has_the_links_of_its_block():
         assert found == pytest.approx(share, rel=0.01), (torus, ranks)
 
 
-def test_products_are_at_best_as_fast_as_the_best_measured():
-    # ml-engineering (S. Bekman, 2025): TFLOP/s in bfloat16
-    best = {"mi300x": 668.4, "mi325x": 784.9, "mi355x": 1565, "gaudi2": 418.7, "gaudi3": 1243}
-    for one, rate in best.items():
-        engine = inputs.system(one).matrix["bfloat16"]
-        reached = engine.peak * np.max(engine.efficiency.efficiencies)
-        assert reached == pytest.approx(rate * 1e12, rel=2e-3)
-
-
 def test_float32_products_of_a_v100_are_those_measured():
     with (ROOT / "systems" / "measured" / "gemm.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["gpu"] == "V100-PCIe-32GB"]

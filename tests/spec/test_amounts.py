@@ -22,8 +22,8 @@ K, M = 2**10, 2**20
 DAY, HOUR = 24 * 3600, 3600
 
 
-def test_tokens_of_a_run_are_counted_in_powers_of_1000():
-    for text, expected in [
+READ = {
+    tokens: [
         ("15T", 15 * 10**12),
         ("15.6T", 156 * 10**11),
         ("15T tokens", 15 * 10**12),
@@ -37,12 +37,8 @@ def test_tokens_of_a_run_are_counted_in_powers_of_1000():
         ("500k", 500 * 10**3),
         ("2_000_000", 2 * 10**6),
         ("2,000,000", 2 * 10**6),
-    ]:
-        assert tokens(text) == expected
-
-
-def test_lengths_of_sequences_are_counted_in_powers_of_1024():
-    for text, expected in [
+    ],
+    sequence_length: [
         ("8192", 8192),
         ("8,192", 8192),
         ("8k", 8 * K),
@@ -50,8 +46,51 @@ def test_lengths_of_sequences_are_counted_in_powers_of_1024():
         ("128k", 128 * K),
         ("0.5k", 512),
         ("1M", M),
-    ]:
-        assert sequence_length(text) == expected
+    ],
+    duration: [
+        ("60d", 60 * DAY),
+        ("12h", 12 * HOUR),
+        ("90min", 90 * 60),
+        ("2 weeks", 14 * DAY),
+        ("1d12h", 36 * HOUR),
+        ("1 day and 12 hours", 36 * HOUR),
+        ("30s", 30),
+    ],
+    dollars: [
+        ("5M", 5e6),
+        ("$5M", 5e6),
+        ("5 million dollars", 5e6),
+        ("5,000,000 USD", 5e6),
+        ("500k", 500e3),
+        ("1e6", 1e6),
+        ("0.5B usd", 0.5e9),
+    ],
+    processor_counts: [
+        ("1024", (1024,)),
+        ("512,1024", (512, 1024)),
+        ("512, 1024 ", (512, 1024)),
+        ("512:4096:256", tuple(range(512, 4097, 256))),
+        ("8:4096:x2", (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
+        ("10:20:7", (10, 17)),
+        ("8,8:32:8,16", (8, 16, 24, 32)),
+        ("2147483647", (2147483647,)),
+        ("1k", (1024,)),
+        ("1.5k", (1536,)),
+        ("16_384", (16384,)),
+        ("512-2048", (512, 1024, 2048)),
+        ("24-200", (24, 48, 96, 192)),
+        ("1k-4k", (1024, 2048, 4096)),
+        ("1k:2k:512", (1024, 1536, 2048)),
+        ("8-8", (8,)),
+    ],
+}
+"""Texts and what they mean: tokens of a run and money in powers of 1000, lengths of sequences in powers of 1024."""
+
+
+def test_amounts_are_read_as_people_write_them():
+    for read, cases in READ.items():
+        for text, expected in cases:
+            assert read(text) == expected, (read, text)
 
 
 def test_batches_are_given_in_sequences_or_in_tokens():
@@ -75,19 +114,6 @@ def test_batches_are_given_in_sequences_or_in_tokens():
 def test_a_batch_says_both():
     assert global_batch("4M", 8192).words == "512 sequences = 4.19 M tokens"
     assert global_batch("1", 8192).words == "1 sequence = 8.19 k tokens"
-
-
-def test_times():
-    for text, expected in [
-        ("60d", 60 * DAY),
-        ("12h", 12 * HOUR),
-        ("90min", 90 * 60),
-        ("2 weeks", 14 * DAY),
-        ("1d12h", 36 * HOUR),
-        ("1 day and 12 hours", 36 * HOUR),
-        ("30s", 30),
-    ]:
-        assert duration(text) == expected
 
 
 def test_precisions():
@@ -136,45 +162,10 @@ def test_what_means_nothing_or_two_things_is_refused():
         assert message in str(error.value), call
 
 
-def test_money_is_counted_in_powers_of_1000():
-    for text, expected in [
-        ("5M", 5e6),
-        ("$5M", 5e6),
-        ("5 million dollars", 5e6),
-        ("5,000,000 USD", 5e6),
-        ("500k", 500e3),
-        ("1e6", 1e6),
-        ("0.5B usd", 0.5e9),
-    ]:
-        assert dollars(text) == expected
-
-
 def test_what_is_no_money_says_so():
     for text in ["", "M", "5 EUR", "-5M", "5MM", "five", "nan", "inf"]:
         with pytest.raises(SpecError, match="expected US dollars such as 5M"):
             dollars(text)
-
-
-def test_counts_of_processors():
-    for text, counts in [
-        ("1024", (1024,)),
-        ("512,1024", (512, 1024)),
-        ("512, 1024 ", (512, 1024)),
-        ("512:4096:256", tuple(range(512, 4097, 256))),
-        ("8:4096:x2", (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
-        ("10:20:7", (10, 17)),
-        ("8,8:32:8,16", (8, 16, 24, 32)),
-        ("2147483647", (2147483647,)),
-        ("1k", (1024,)),
-        ("1.5k", (1536,)),
-        ("16_384", (16384,)),
-        ("512-2048", (512, 1024, 2048)),
-        ("24-200", (24, 48, 96, 192)),
-        ("1k-4k", (1024, 2048, 4096)),
-        ("1k:2k:512", (1024, 1536, 2048)),
-        ("8-8", (8,)),
-    ]:
-        assert processor_counts(text) == counts
 
 
 def test_what_is_no_count_of_processors_is_refused():

@@ -37,13 +37,6 @@ def test_shipped_specs_load_by_path_and_as_a_mapping_too():
             assert by_name == by_path == by_text == by_mapping, name
 
 
-def test_a_spec_is_named_after_its_file(tmp_path):
-    path = tmp_path / "mine.json"
-    shutil.copy(ROOT / "models" / "megatron-1T.json", path)
-    assert inputs.model(path).name == "mine"
-    assert inputs.model("megatron-1T").name == "megatron-1T"
-
-
 def test_an_unknown_name_is_refused_with_the_nearest_one(monkeypatch, tmp_path):
     for kind, source, hint in [
         ("model", "megatron-2T", "did you mean 'megatron-1T'?"),
@@ -78,21 +71,20 @@ def test_an_existing_file_is_read_whatever_its_name(name, monkeypatch, tmp_path)
     assert catalog.load("model", name)[0] == name
 
 
-def test_a_name_of_another_kind_is_recognized():
+def test_a_name_or_a_document_of_another_kind_is_one_problem():
     with pytest.raises(SpecError) as error:
         catalog.load("execution", "a100_80g")
     assert error.value.found == "a system of the catalog"
     assert error.value.hint == "are execution and system swapped?"
-
-
-@pytest.mark.parametrize(("kind", "other"), [("model", "system"), ("system", "execution")])
-def test_a_document_of_another_kind_is_one_problem(kind, other):
-    names = catalog.names(other)
-    path = names["a100_80g"] if other == "system" else next(iter(names.values()))
-    with pytest.raises(SpecError) as error:
-        catalog.load(kind, str(path))
-    assert len(error.value.problems) == 1
-    assert error.value.hint == f"are {kind} and {other} swapped?"
+    execution = next(iter(catalog.names("execution").values()))
+    for kind, other, path in (
+        ("model", "system", catalog.names("system")["a100_80g"]),
+        ("system", "execution", execution),
+    ):
+        with pytest.raises(SpecError) as error:
+            catalog.load(kind, str(path))
+        assert len(error.value.problems) == 1
+        assert error.value.hint == f"are {kind} and {other} swapped?"
 
 
 def test_a_name_as_people_write_it_is_that_of_the_catalog(monkeypatch, tmp_path):

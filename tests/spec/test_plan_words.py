@@ -96,11 +96,6 @@ def test_what_is_not_usual_has_its_word():
         assert expected not in usual, fields
 
 
-def test_what_does_nothing_has_no_word():
-    one = _words(tensor_par=1, pipeline_par=1, data_par=1, pipeline_interleaving=1)
-    assert one == "one processor, microbatch 1"
-
-
 def test_a_preset_says_what_is_usual():
     alone = {"tensor_par": 1, "pipeline_par": 1, "data_par": 8, "pipeline_interleaving": 1}
     assert _words("torchtitan", **alone) == "DP 8, microbatch 1, FSDP, selective recompute"

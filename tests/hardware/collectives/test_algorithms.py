@@ -106,16 +106,13 @@ def test_switches_across_see_a_message_once():
 
 
 def test_switches_inside_and_trees_across():
+    for half in ("all_gather", "reduce_scatter"):  # of an all-reduce moves the array
+        assert numbers(schedule(half, "nvls", 8).shares) == (1, 0)
     inside, across = schedule("all_reduce", "nvls", 8), schedule("all_reduce", "tree", 128)
     found = schedule("all_reduce", "nvls_tree", 128)
     assert numbers(found.shares) == (inside.shares[0], across.shares[1])
     assert numbers(found.steps) == (0, across.steps[1])
     assert "nvls_tree" in candidates(SYSTEM, "all_reduce", place(SYSTEM, 128))
-
-
-def test_in_switches_half_of_an_all_reduce_moves_the_array():
-    assert numbers(schedule("all_gather", "nvls", 8).shares) == (1, 0)
-    assert numbers(schedule("reduce_scatter", "nvls", 8).shares) == (1, 0)
 
 
 def test_a_point_to_point_transfer_moves_what_the_network_says():

@@ -48,7 +48,7 @@ def test_a_row_is_that_group_alone():
         Group.in_mesh(SYSTEM, int(ranks), int(stride))
         for ranks, stride in zip(RANKS, STRIDE, strict=True)
     ]
-    for case in some(itertools.product(OPERATIONS, CHOICES), 50):
+    for case in some(itertools.product(OPERATIONS, CHOICES), 30):
         operation, algorithm = case
         found = group_time(SYSTEM, operation, SIZES, COLUMN, algorithm)
         moved = group_volume(SYSTEM, operation, SIZES, COLUMN, algorithm)
@@ -133,7 +133,7 @@ def test_no_operation_takes_less_than_its_launch():
 def test_no_algorithm_of_a_library_is_faster_than_its_own_choice():
     """Of machines, operations, group sizes, strides and message sizes; one network has no phases of its own."""
     sizes, slower = 2.0 ** np.arange(0, 36, 3), {}
-    for name in some(catalog.names("system"), 16):
+    for name in some(catalog.names("system"), 8):
         system = inputs.system(name)
         largest = max(network.size for network in system.networks)
         ranks, strides = np.meshgrid([2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64, 72, 512], [1, 2, 4, 8])

@@ -34,7 +34,7 @@ def tiers(group):
 
 
 def test_ranks_fill_networks_from_the_inside(nodes):
-    """Consecutive ranks a node first, unless ranks of a node are stated; a network no larger than another is not used."""
+    """Consecutive ranks a node first, unless ranks of a node are stated; one no larger than another is not used."""
     three, alike = nested(8, 32, 1024), nested(8, 8, 64)
     for system, ranks, per_node, expected in (
         (nodes, 1, None, []),

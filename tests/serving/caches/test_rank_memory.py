@@ -6,7 +6,7 @@ import pytest
 from calculon import inputs
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
-from calculon.serving.caches.cache import CachedBlocks, cached_width, sequence_bytes, token_bytes
+from calculon.serving.caches.cache import CachedBlocks, cached_width, token_bytes
 from calculon.serving.caches.rank_memory import cached_bytes, logit_bytes, rank_memory, weight_bytes
 from calculon.serving.caches.sequence_room import SequenceRoom
 from calculon.serving.passes.pass_sizes import PassSizes
@@ -66,13 +66,6 @@ def test_heads_are_copied_to_ranks_beyond_them():
     width = cached_width(SMALL, splits) * splits
     whole = 2 * SMALL.kv_heads * SMALL.attn_size
     assert (width / whole).tolist() == [1, 1, 1, 2, 4]
-
-
-def test_windows_end_the_growth_of_a_cache():
-    model = inputs.model("gpt-oss-20b")
-    assert CachedBlocks.of(model).tokens(np.array([100.0, 1000])).tolist() == [2400, 12 * 1128]
-    grown = np.diff(sequence_bytes(model, np.array([1000.0, 2000, 3000]), np.ones(3), 2.0))
-    assert grown[0] == grown[1] == 12 * 1000 * 2 * 8 * 64 * 2
 
 
 def fitting(model=LLAMA_70B, system=H100, prompt=2000, output=500, hit=0.0, **fields):

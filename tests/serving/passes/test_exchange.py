@@ -218,24 +218,25 @@ def test_copies_of_experts_take_their_memory():
     assert copied["mem_weights"] - plain["mem_weights"] == pytest.approx(each)
 
 
-@for_each(
-    ("split", "field", "words"),
-    [
-        ({"attn_data_par": 3}, "attn_data_par", "a divisor of tensor_par=8"),
-        ({"expert_par": 3}, "expert_par", "a divisor of tensor_par=8"),
-        ({"redundant_experts": 8}, "redundant_experts", "0"),
-        (
-            {"expert_par": 8, "redundant_experts": 4},
-            "expert_par",
-            "num_experts + redundant_experts = 12",
-        ),
-        ({"expert_par": 8, "redundant_experts": 16}, "redundant_experts", "at most num_experts=8"),
-    ],
-)
-def test_splits_that_do_not_go_say_why(split, field, words):
-    with pytest.raises(SpecError) as found:
-        served(split)
-    assert [(one.field, words in one.expected) for one in found.value.problems] == [(field, True)]
+def test_splits_that_do_not_go_say_why():
+    shared = "tensor_par / attn_data_par"
+    for model, split, field, words in (
+        ("mixtral-8x7B", {"attn_data_par": 3}, "attn_data_par", "a divisor of tensor_par=8"),
+        ("mixtral-8x7B", {"expert_par": 3}, "expert_par", "a divisor of tensor_par=8"),
+        ("mixtral-8x7B", {"redundant_experts": 8}, "redundant_experts", "0"),
+        ("mixtral-8x7B", COPIES | {"redundant_experts": 4}, "expert_par", "_experts = 12"),
+        ("mixtral-8x7B", COPIES, "redundant_experts", "at most num_experts=8"),
+        ("llama3-8B", {"context_par": 2}, "context_par", "a divisor of 1"),
+        ("llama3-8B", {"context_par": 3}, "context_par", f"a divisor of {shared} = 8"),
+        ("deepseek-v3", {"context_par": 4, "attn_data_par": 4}, "context_par", f"{shared} = 2"),
+    ):
+        with pytest.raises(SpecError) as found:
+            served(split, model)
+        problems = [(one.field, words in one.expected) for one in found.value.problems]
+        assert problems == [(field, True)], split
+
+
+COPIES = {"expert_par": 8, "redundant_experts": 16}
 
 
 def test_models_without_experts_have_no_groups_of_attention():

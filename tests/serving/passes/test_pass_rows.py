@@ -81,20 +81,6 @@ def test_experts_that_no_token_passes_are_not_read():
     assert total(rows, "experts", "flops") == pytest.approx(32 * 2 * each)
 
 
-@pytest.mark.parametrize("groups", [2, 4])
-def test_groups_of_ranks_have_different_experts(groups):
-    """As many weights and as much work for each rank as where all ranks share each expert."""
-    model = inputs.model("mixtral-8x7B")
-    sizes = {"prompts": 1, "chunk": 2048, "tensor_par": 4}
-    shared, apart = (rows_of(model, **sizes, expert_par=one) for one in (1, groups))
-    for quantity in ("flops", "weights"):
-        assert total(shared, "experts", quantity) == pytest.approx(
-            total(apart, "experts", quantity)
-        )
-    few = rows_of(model, decoded=1, tensor_par=4, expert_par=groups)
-    assert total(few, "experts", "weights") >= total(shared, "experts", "weights") / 8
-
-
 def test_cached_keys_are_read_in_their_type():
     wide, narrow = (
         rows_of(prompts=1, chunk=100, cached=400, cache=one) for one in ("bfloat16", "float8")

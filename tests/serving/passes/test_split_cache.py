@@ -4,11 +4,9 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.split_cache import SplitCache
 from calculon.serving.serve import serve
-from tests.cases import for_each
 from tests.serving.given import SMALL, rows_of, timed, types
 
 DEEPSEEK = inputs.model("deepseek-v3")
@@ -74,19 +72,3 @@ def test_shared_caches_have_room_for_more():
     whole, parts = (served("deepseek-v3", context_par=one, **narrow) for one in (1, 8))
     assert parts["mem_cache"] == pytest.approx(whole["mem_cache"] / 8)
     assert parts["max_context"] > 7 * whole["max_context"]
-
-
-@for_each(
-    ("model", "split", "words"),
-    [
-        ("llama3-8B", {"context_par": 2}, "a divisor of 1"),
-        ("llama3-8B", {"context_par": 3}, "a divisor of tensor_par / attn_data_par = 8"),
-        ("deepseek-v3", {"context_par": 4, "attn_data_par": 4}, "tensor_par / attn_data_par = 2"),
-    ],
-)
-def test_ranks_without_copies_have_nothing_to_share(model, split, words):
-    with pytest.raises(SpecError) as found:
-        served(model, **split)
-    assert [(one.field, words in one.expected) for one in found.value.problems] == [
-        ("context_par", True)
-    ]

@@ -52,13 +52,6 @@ def test_measured_power_of_nodes_counts_for_each_processor():
     assert more == pytest.approx(800 / SYSTEM.networks[0].size / plain["output_rate"])
 
 
-def test_replicas_need_as_much_each():
-    one, four = (
-        calculon.serve("llama3-8B", n, SYSTEM, changes={"tensor_par": 1}, **LOAD) for n in (1, 4)
-    )
-    assert four["joules_per_token"] == pytest.approx(one["joules_per_token"])
-
-
 def test_processors_that_only_prefill_count():
     together = {"num_procs": 2, "tensor_par": 1}
     apart = {"num_procs": 2, "prefill": {"num_procs": 1}}
@@ -75,13 +68,6 @@ def test_without_a_power_there_is_no_energy():
     assert found.stats["joules_per_token"] is None
     assert energy_words(_system(None)) == ""
     assert found.to_dict()["power"] == ""
-
-
-def test_what_decoding_draws_is_called_an_assumption():
-    for power in (_power(), _power(idle=80, load=600, spin=300, overhead=10)):
-        words = energy_words(_system(power))
-        assert "assumption" in words
-        assert words.endswith(f"decoding draws {DECODING_SHARE:g} of what steps of training draw")
 
 
 def test_price_of_a_million_tokens():
