@@ -41,13 +41,6 @@ def test_a_limit_that_nothing_keeps():
     assert "times as much" in found.limits[0].in_words
 
 
-def test_a_rate_beyond_what_can_be_answered():
-    found = small({"max_batch": 8}, rate=1e4)
-    missed = [one.name for one in found.limits if not one.met]
-    assert "rate" in missed
-    assert found["ttft"] == np.inf
-
-
 def test_users_beyond_the_batch_wait():
     within, beyond = (small({"max_batch": 16}, users=users) for users in (16, 40))
     assert within.cut == "users"

@@ -191,13 +191,6 @@ def test_aliases_are_no_names_and_one_meaning_each_but_for_those_of_two():
             assert _name(kind, alias) == name, alias
 
 
-def test_names_are_found_in_capitals_too():
-    every = [(kind, name) for kind in ("model", "system") for name in catalog.names(kind)]
-    for kind, name in some(every, 60):
-        if (kind, name) not in PUBLISHED:
-            assert _name(kind, name.upper()) == name
-
-
 def test_a_reason_may_stand_beside_an_alias():
     stated = document("models", "llama3-70B")["about"]["aliases"]
     assert aliases(catalog.names("model")["llama3-70B"]) == stated

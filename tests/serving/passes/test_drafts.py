@@ -1,7 +1,7 @@
 """Deployments with drafts: passes, memory, steady state, and when they pay."""
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -241,12 +241,7 @@ def test_an_unknown_draft_is_no_model():
 
 def test_a_draft_may_be_a_file(tmp_path):
     file = tmp_path / "draft.json"
-    stated = {
-        one.name: getattr(SMALL, one.name)
-        for one in fields(SMALL)
-        if one.name not in ("name", "origin") and getattr(SMALL, one.name) != one.default
-    }
-    file.write_text(json.dumps(stated))
+    file.write_text(json.dumps(SMALL.to_dict()))
     changes = {"max_batch": 8} | drafting({"draft": f"model:{file}"}, 2, 0.5)
     found = answer(replace(SMALL, num_blocks=12), changes)
     assert found["spec_tokens"] == 1 + 0.5 + 0.25

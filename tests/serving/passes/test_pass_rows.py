@@ -5,7 +5,7 @@ import pytest
 
 from calculon import inputs
 from calculon.serving.caches.cache import CachedBlocks
-from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
+from calculon.serving.passes.pass_sizes import seen_keys
 from tests.cases import for_each
 from tests.serving.given import SMALL, rows_of
 
@@ -97,9 +97,3 @@ def test_windowed_blocks_are_counted():
     rows = rows_of(model, decoded=1, context=1000)
     width = 2 * model.key_value_heads * model.attn_size * 2
     assert total(rows, "decode attention", "cache") == 12 * (1000 + 128) * width
-
-
-def test_tokens_of_a_mixed_pass():
-    sizes = PassSizes.of(tensor_par=2, decoded=[3, 4], prompts=2, chunk=10)
-    assert sizes.tokens.tolist() == [23, 24]
-    assert sizes.logits.tolist() == [5, 6]

@@ -53,14 +53,6 @@ def test_results_are_joined_in_four_bytes():
     assert SplitCache.of(SMALL, types(), sizes, 30).keys[0] == 2 * 30 * 2 * SMALL.attn_size * 2
 
 
-def test_long_contexts_gain():
-    """Reading of the cache of a long context is worth the exchange; of a short one it is not."""
-    sizes = {"tensor_par": 8, "context_par": [1, 8], "decoded": 8}
-    short, long = (timed(DEEPSEEK, context=one, **sizes).time for one in (10, 500_000))
-    assert short[1] > short[0]
-    assert long[1] < long[0]
-
-
 def served(model, **split):
     return serve(
         model, {"num_procs": 8, "tensor_par": 8, **split}, "h200_141g_sxm", prompt=2000, output=200

@@ -55,17 +55,6 @@ def test_mixed_passes_save_the_fixed_part():
     np.testing.assert_allclose(difference, fixed, rtol=1e-9)
 
 
-def test_passes_with_and_without_prompts_make_the_tokens():
-    count, mixed = np.full(MANY, 3.0), DECODE + 0.3 * PREFILL
-    prompts = mixed_passes(count, np.ones(MANY), mixed, DECODE, count * mixed)
-    state = saturated(BATCH, DECODE, prompts, OUTPUT)
-    with_prompts = state.rate * prompts.passes
-    without = (1 - with_prompts * mixed) / DECODE
-    np.testing.assert_allclose(
-        (with_prompts + without) * BATCH, state.rate * (OUTPUT - 1), rtol=1e-9
-    )
-
-
 def test_users_are_all_somewhere():
     users = BATCH
     state = of_users(users, DECODE, ALONE, OUTPUT)
