@@ -76,7 +76,7 @@ def questions(draw):
     return model, draw(deployments(model, **PLAIN)), system, draw(workloads())
 
 
-@settings(max_examples=draws(16))
+@settings(max_examples=draws(12))
 @given(questions())
 def test_figures(question):
     found = served(*question)

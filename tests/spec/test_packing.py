@@ -42,7 +42,7 @@ def test_the_imbalance_is_that_of_sequences_that_wait_for_each_other():
     assert _found(apart, sequences=2) == (75, round(100 / mean))
 
 
-@settings(max_examples=draws(20))
+@settings(max_examples=draws(8))
 @given(st.lists(st.integers(1, 3 * S), min_size=2 * S, max_size=2 * S + 40))
 def test_fields_are_sums_of_squares_and_make_a_valid_execution(lengths):
     ends = np.cumsum(lengths)

@@ -187,7 +187,7 @@ def test_aliases_are_no_names_and_one_meaning_each_but_for_those_of_two():
         taken = [alias for name, alias in stated if known.get(alias, known[name]) != known[name]]
         assert not taken
         meant = [one for one in stated if one[1] not in usual]
-        for name, alias in some(meant, 60):
+        for name, alias in some(meant, 30):
             assert _name(kind, alias) == name, alias
 
 

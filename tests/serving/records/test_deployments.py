@@ -70,7 +70,7 @@ def test_all_sizes_are_columns():
 
 
 def test_one_is_the_same_among_many():
-    """For each load, of deployments that share their choices; every other load has drafts."""
+    """For each load, of two deployments that share their choices; every other load has drafts."""
     random = Random(SEED)
     for number, (stated, _) in enumerate(product(LOADS, range(draws(1)))):
         load = read_workload(None, {"prompt": 900, "output": 300, **stated})
@@ -81,14 +81,14 @@ def test_one_is_the_same_among_many():
         procs = record.num_procs - record.own_procs + 4 * record.pipeline_par
         records = [record, replace(record, num_procs=procs, **split, kv_block=64, max_batch=20)]
         many = Load(Replica(model, H100, Deployments.of_records(records), load)).solve()
-        for row, one in enumerate(records):
-            alone = Load(Replica(model, H100, Deployments.of(one), load)).solve()
-            assert many.batch[row] == alone.batch[0]
-            assert many.cut[row] == alone.cut[0]
-            assert many.feasible[row] == alone.feasible[0]
-            for figure in SERVING_FIGURES.values():
-                values = figure.of(many.figures)[row], figure.of(alone.figures)[0]
-                np.testing.assert_array_equal(*values, err_msg=f"{figure.name}: {one}")
+        row = number // 2 % 2
+        alone = Load(Replica(model, H100, Deployments.of(records[row]), load)).solve()
+        assert many.batch[row] == alone.batch[0]
+        assert many.cut[row] == alone.cut[0]
+        assert many.feasible[row] == alone.feasible[0]
+        for figure in SERVING_FIGURES.values():
+            values = figure.of(many.figures)[row], figure.of(alone.figures)[0]
+            np.testing.assert_array_equal(*values, err_msg=f"{figure.name}: {records[row]}")
 
 
 def test_deployments_are_grouped_by_their_choices():
