@@ -48,6 +48,8 @@ def test_users_beyond_the_batch_wait():
     late = (40 - 16) / beyond["request_rate"]
     assert beyond["queue_time"] == pytest.approx(within["queue_time"] + late)
     assert 0 < within["queue_time"] < 15 * within["prefill_time"]
+    static = small({"batching": "static", "max_batch": 16}, users=40)
+    assert static["queue_time"] == pytest.approx((40 - 16) / static["request_rate"])
     few = small({"max_batch": 16}, users=2)
     assert few["tpot"] < within["tpot"]
 
