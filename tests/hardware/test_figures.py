@@ -7,7 +7,6 @@ import calculon
 from calculon import inputs
 from calculon.hardware.figures import figures_of, of_rows, with_figures
 from calculon.inputs import Changed
-from calculon.spec.catalog import names
 from tests.draws import some
 from tests.helpers import document
 
@@ -35,18 +34,10 @@ def test_each_figure_is_that_of_the_file():
 @pytest.mark.parametrize("name", ["a100_80g", "tpu_v5p"])
 def test_systems_with_other_figures_are_those_of_changed_files(name):
     system = inputs.system(name)
-    for path, figure in figures_of(system).items():
+    for path, figure in some(figures_of(system).items(), 25):
         half = max(1, figure.value // 2) if figure.kind is int else figure.value / 2
         changed = inputs.system(Changed.of(name, {path: half}))
         assert figures_of(with_figures(system, {path: half})) == figures_of(changed), path
-
-
-def test_systems_of_the_catalog_state_their_engines_memories_and_networks():
-    for name in some(names("system"), 20):
-        found = calculon.figures(name)
-        assert {"mem1.GiB", "mem1.GBps", "mem2.GiB", "mem2.GBps"} <= found.keys()
-        assert found["networks[0].bandwidth"].unit == "GB/s"
-        assert all(one.name for one in found.values())
 
 
 def test_a_rate_that_stands_for_several_types_is_changed_in_all_of_them():
@@ -81,9 +72,9 @@ def test_machines_of_rows_are_those_of_a_column():
     shares, rates = np.array([0.5, 0.6, 0.7]), np.array([1000.0, 2000.0, 3000.0])
     path = "mem1.MB_efficiency[0][1]"
     column = with_figures(inputs.system("a100_80g"), {path: shares, "mem1.GBps": rates})
-    some = of_rows(column, np.array([2, 0]))
-    assert (column.variants, some.variants) == (3, 2)
-    assert some.mem1.bandwidth.tolist() == [3000e9, 1000e9]
+    chosen = of_rows(column, np.array([2, 0]))
+    assert (column.variants, chosen.variants) == (3, 2)
+    assert chosen.mem1.bandwidth.tolist() == [3000e9, 1000e9]
     size = np.array([1e9, 1e9])
-    assert some.mem1.time(size).tolist() == [1e9 / (3000e9 * 0.7), 1e9 / (1000e9 * 0.5)]
+    assert chosen.mem1.time(size).tolist() == [1e9 / (3000e9 * 0.7), 1e9 / (1000e9 * 0.5)]
     assert of_rows(column, np.arange(3)) is column

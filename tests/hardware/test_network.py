@@ -1,16 +1,13 @@
-import copy
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
 from calculon.hardware.extension import Link
 from calculon.hardware.network import Fabric
-from tests.helpers import LLAMA_X64, document
+from tests.helpers import document
 
 FAST, SLOW = 0, 1
 """Networks of a100_80g: NVLink, with ring collectives, and InfiniBand, in effect."""
@@ -35,12 +32,6 @@ def test_a_collective_moves_its_message_so_many_times(fabric):
             assert time == pytest.approx(1e-5 + passes(members) * size / (300e9 * 0.65), rel=1e-14)
 
 
-def test_an_empty_message_still_costs_the_latency(fabric):
-    networks = np.array([FAST, SLOW])
-    time = fabric.time(networks, "all_reduce", np.zeros(2), np.array([4.0, 4.0]))
-    np.testing.assert_array_equal(time, [1e-5, 2e-5])
-
-
 def test_each_row_uses_its_own_network(fabric):
     networks, size, members = np.array([SLOW, FAST]), np.array([1e6, 1e6]), np.array([2.0, 2.0])
     together = fabric.time(networks, "p2p", size, members)
@@ -49,16 +40,8 @@ def test_each_row_uses_its_own_network(fabric):
     assert together[0] == 2e-5 + 1e6 / (25e9 * 0.9)
 
 
-def test_columns_follow_the_order_of_the_networks(fabric):
-    system = inputs.system("a100_80g")
-    for name in ("latency", "processor_usage", "size", "must_be_filled"):
-        assert getattr(fabric, name).tolist() == [getattr(n, name) for n in system.networks]
-
-
 OPERATIONS = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
 SIZES = np.concatenate([[0.0], 2.0 ** np.arange(0, 40)])
-
-seconds = st.floats(1e-9, 1e-2)
 
 
 def ramped(*ramps):
@@ -91,27 +74,6 @@ def test_no_ramp_is_the_plain_form_to_the_bit(fabric):
             assert (ramped(*links).ramp is None) == (not any(links)), (links, operation)
 
 
-@given(seconds, st.floats(0, 1e12), st.sampled_from(OPERATIONS), st.sampled_from((2.0, 5.0, 8.0)))
-def test_a_ramp_is_monotone_and_continuous(ramp, size, operation, members):
-    def time(ramp, size):
-        return float(ramped(ramp).time(np.array(FAST), operation, np.array(size), members))
-
-    here = time(ramp, size)
-    assert time(ramp, size * 1.01) >= here
-    assert time(ramp * 1.01, size) >= here >= time(0.0, size)
-    assert time(ramp, size + 1e-6) == pytest.approx(here, rel=1e-3, abs=2e-9)
-    assert time(ramp, 0.0) == time(0.0, 0.0) == 1e-5
-
-
-def test_half_of_the_rate_is_reached_where_the_wire_takes_four_ramps():
-    ramp = 1e-4
-    fabric = ramped(ramp)
-    volume = 4 * ramp * fabric.bandwidth[FAST]
-    assert fabric.moving(np.array(FAST), volume) == pytest.approx(
-        2 * volume / fabric.bandwidth[FAST]
-    )
-
-
 def test_a_link_may_say_its_ramp_or_its_step_latency_or_both():
     raw = document("systems", "h100_80g_sxm")
     raw["ext"]["networks"] = [{"ramp": 1e-5}, {"step_latency": 2e-6}]
@@ -128,22 +90,6 @@ def test_a_bad_ramp_is_refused(value):
         calculon.SpecError, match=r"ext\.networks\[0\]\.ramp: expected a number of at least 0"
     ):
         inputs.system(raw)
-
-
-def test_only_the_corrected_edition_knows_a_ramp():
-    plain = document("systems", "h100_80g_sxm")
-    plain["mem1"]["GiB"] = 1000
-    steep = copy.deepcopy(plain)
-    steep["ext"]["networks"][0]["ramp"] = 1e-4
-
-    def time(system, edition):
-        left = ("attn_impl", "ce_impl", "grad_buffer")
-        execution = {name: value for name, value in LLAMA_X64.items() if name not in left}
-        execution |= {"edition": edition}
-        return calculon.estimate("megatron-22B", execution, system).stats["total_time"]
-
-    assert time(steep, "sc23") == time(plain, "sc23")
-    assert time(steep, "corrected") > time(plain, "corrected")
 
 
 def test_no_operation_takes_less_than_its_launch():

@@ -6,7 +6,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.cli.main import main
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.spec import catalog
 from tests.helpers import document
@@ -83,13 +82,6 @@ def test_what_is_wrong_is_named():
             with_ext(**ext)
 
 
-def test_they_are_described(capsys):
-    assert main(["describe", "system"]) == 0
-    page = capsys.readouterr().out
-    for path in ("ext.power.tdp", "ext.price.on_demand.usd", "ext.price.own.node_usd"):
-        assert path in page
-
-
 NO_TDP = {
     "a100_80e": "as published, without additions",
     "a100_80g": "as published, without additions",
@@ -149,11 +141,3 @@ def test_instances_of_clouds_have_their_own_price_and_that_of_storage_there():
             short = about["instance"].removeprefix("Standard_")
             assert [one for one in sources if short not in one] == []
             assert "storage" in price
-
-
-def test_prices_of_h800_and_aws():
-    assert inputs.system("h800").ext.price.on_demand.usd == 2
-    aws = inputs.system("aws_p5").ext.price
-    assert aws.kinds == ("on_demand", "reserved")
-    assert aws.reserved.usd < aws.on_demand.usd
-    assert inputs.system("gcp_a4x").ext.price is None

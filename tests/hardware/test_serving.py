@@ -75,14 +75,6 @@ def test_a_wave_that_is_not_full_costs_at_most_its_tail():
     assert share == pytest.approx([1.5, 1.5, 1.5, 1 + 0.5 / 4, 1 + 0.5 / 1000])
 
 
-def test_more_sequences_take_more_time_and_less_each():
-    law = DecodeAttention(tail=0.7, multiprocessors=108)
-    sequences = np.arange(1, 2000)
-    time = law.reading(sequences, 700, 8, KEY, 0, BANDWIDTH)
-    assert (np.diff(time) > 0).all()
-    assert (np.diff(time / sequences) <= 1e-18).all()
-
-
 def test_small_messages_are_reduced_in_one_shot_and_larger_ones_in_two():
     law = SmallReduce(latency=LatencyByRanks((2, 8), (2e-6, 4e-6)), efficiency=0.5)
     size, port = np.array([1e3, 1e7]), 450e9

@@ -156,67 +156,55 @@ def of_kernels(system):
     }
 
 
-@pytest.mark.parametrize("kind", STATED)
-def test_a_stated_kernel_takes_so_many_times_as_long_and_no_other_changes(kind):
+def stating(**kernels):
+    """Return a system that states rates of kernels and nothing else."""
     raw = document("systems", "h100_80g_sxm")
-    raw["ext"] = {"kernels": {name: {"bfloat16": rate} for name, rate in STATED.items()}}
-    system = inputs.system(raw)
+    stated = {name: {"bfloat16": rate} for name, rate in kernels.items()}
+    return inputs.system(raw | {"ext": {"kernels": stated}})
+
+
+def test_a_stated_kernel_takes_so_many_times_as_long_and_no_other_changes():
+    system = stating(**STATED)
     before = of_kernels(system)
-    after = of_kernels(slowed(system, spread(f"ext.kernels.{kind}.bfloat16"), 1.25))
-    for name, times in after.items():
-        factor = 1.25 if name == kind else 1.0
-        np.testing.assert_allclose(times, before[name] * factor, rtol=1e-14)
+    for kind in STATED:
+        after = of_kernels(slowed(system, spread(f"ext.kernels.{kind}.bfloat16"), 1.25))
+        for name, times in after.items():
+            factor = 1.25 if name == kind else 1.0
+            np.testing.assert_allclose(times, before[name] * factor, rtol=1e-14, err_msg=kind)
 
 
 def test_a_spread_of_a_stated_curve_holds_for_its_sizes():
-    raw = document("systems", "h100_80g_sxm")
-    raw["ext"] = {"kernels": {"norm": {"bfloat16": STATED["norm"]}}}
-    system = inputs.system(raw)
+    system = stating(norm=STATED["norm"])
     small = slowed(system, spread("ext.kernels.norm.bfloat16", end=2e7), 2.0)
     np.testing.assert_allclose(of_kernels(small)["norm"], of_kernels(system)["norm"] * [2, 1, 1])
 
 
+LAW = {"law": "tiles", "max_efficiency": 0.8, "multiprocessors": 132}
+PRODUCTS = {
+    "law": LAW,
+    "kernel": LAW | {"start": 2e-6, "memory_efficiency": 0.8},
+    "curve": {"curve": [[0, 0.5]], "over": "flops"},
+    "table": {"table": [[64, 64, 64, 0.1], [4096, 4096, 4096, 0.7]], "values": "share"},
+    "seconds": {"table": [[64, 64, 64, 1e-6], [4096, 4096, 4096, 1e-3]], "values": "seconds"},
+}
+
+
 def test_stated_products_are_slowed_with_their_engine():
-    for form in ["law", "kernel", "curve", "table", "seconds"]:
-        rates = {
-            "law": {"law": "tiles", "max_efficiency": 0.8, "multiprocessors": 132},
-            "kernel": {
-                "law": "tiles",
-                "max_efficiency": 0.8,
-                "multiprocessors": 132,
-                "start": 2e-6,
-                "memory_efficiency": 0.8,
-            },
-            "curve": {"curve": [[0, 0.5]], "over": "flops"},
-            "table": {"table": [[64, 64, 64, 0.1], [4096, 4096, 4096, 0.7]], "values": "share"},
-            "seconds": {
-                "table": [[64, 64, 64, 1e-6], [4096, 4096, 4096, 1e-3]],
-                "values": "seconds",
-            },
-        }
-        raw = document("systems", "h100_80g_sxm")
-        raw["ext"] = {"kernels": {"product": {"bfloat16": rates[form]}}}
-        system = inputs.system(raw)
+    for form, rate in PRODUCTS.items():
+        system = stating(product=rate)
         before = of_kernels(system)["product"]
         for part in ("ext.kernels.product.bfloat16", "ext.gemm.bfloat16", "matrix.bfloat16"):
             after = of_kernels(slowed(system, spread(part), 2.0))["product"]
             np.testing.assert_allclose(after, before * 2, rtol=1e-14, err_msg=f"{form}")
-        assert slowed(system, spread("ext.kernels.product.bfloat16", end=BOUND), 2.0) is system, (
-            form
-        )
+        small = spread("ext.kernels.product.bfloat16", end=BOUND)
+        assert slowed(system, small, 2.0) is system, form
 
 
 def test_a_part_that_is_not_there_changes_nothing(system):
-    for part in [
-        "networks[7]",
-        "ext.kernels.norm.float32",
-        "ext.kernels.x.y",
-        "matrix.float64",
-        "ext.gemm.x",
-        "mem3",
-        "",
-        "x.y",
-    ]:
+    for part in (
+        *("networks[7]", "ext.kernels.norm.float32", "ext.kernels.x.y", "ext.gemm.x"),
+        *("matrix.float64", "mem3", "", "x.y"),
+    ):
         assert slowed(system, spread(part), 2.0) is system
 
 

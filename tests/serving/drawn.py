@@ -1,8 +1,10 @@
 """Hypothesis strategies of serving: models that are served, machines with floors, deployments and workloads."""
 
 import math
+from copy import deepcopy
 from typing import Any
 
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon.errors import Infeasible
@@ -10,10 +12,15 @@ from calculon.serving.passes.expert_load import ROUTINGS
 from calculon.serving.records.deployment import ADMISSIONS, OVERLAPS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.serve import Served, serve
+from tests.draws import draws
+from tests.store import stored
 from tests.strategies import Document, divisors, extended_models, extensions, systems
 
 MOST_RANKS = 64
 """Ranks of tensor parallelism up to which deployments are drawn."""
+
+MACHINES = 16
+"""Machines in a list from which tests choose."""
 
 SENT = ("same", "bfloat16", "float8")
 """Types in which tokens are sent to their experts."""
@@ -30,26 +37,46 @@ def served_models(draw: st.DrawFn) -> Document:
     return {"vocab": draw(st.integers(1, 150_000)), **found, "causal": True}
 
 
-@st.composite
-def machines(draw: st.DrawFn, *, steps: bool = True, tiles: bool = True) -> Document:
-    """Machines with constants of serving; without `steps` whose efficiencies do not depend on the size of operations.
+def machines(*, steps: bool = True, tiles: bool = True) -> st.SearchStrategy[Document]:
+    """Machines with constants of serving, of a list that is drawn once: most take longer to draw than to use.
 
-    Without `tiles` no product is timed by its shape.
+    Without ``steps`` efficiencies do not depend on the size of operations; without ``tiles`` no product is timed by its
+    shape.
     """
-    system = draw(systems())
-    ext = draw(extensions(system)) if tiles else {}
+    numbers = st.integers(0, draws(MACHINES) - 1)
+    return numbers.map(lambda number: _plainer(listed_machines()[number], steps, tiles))
+
+
+def _plainer(machine: Document, steps: bool, tiles: bool) -> Document:
+    found = deepcopy(machine)
+    if not tiles:
+        found["ext"] = {"serving": found["ext"]["serving"]}
     if not steps:
-        ext = {key: ext[key] for key in ("gemm", "traffic", "launch") if key in ext}
-        one = draw(st.floats(0.1, 1))
-        for engines in (system["matrix"], system["vector"]):
-            for engine in engines.values():
-                engine["gflops_efficiency"] = [[0, one]]
+        for engine in (*found["matrix"].values(), *found["vector"].values()):
+            engine["gflops_efficiency"] = engine["gflops_efficiency"][-1:]
         for tier in ("mem1", "mem2"):
-            system[tier]["MB_efficiency"] = [[0, one]]
-        for law in ext.get("gemm", {}).values():
-            law.pop("alignment", None)
-    system["ext"] = ext | {"serving": draw(constants())}
-    return system
+            found[tier]["MB_efficiency"] = found[tier]["MB_efficiency"][-1:]
+    return found
+
+
+@stored
+def listed_machines() -> list[Document]:
+    """Draw the machines that tests choose from, which no random test can do while it runs."""
+    found: list[Document] = []
+
+    @settings(max_examples=draws(MACHINES), deadline=None)
+    @given(systems().flatmap(with_extensions))
+    def collect(machine: Document) -> None:
+        found.append(machine)
+
+    collect()
+    return [found[number % len(found)] for number in range(draws(MACHINES))]
+
+
+@st.composite
+def with_extensions(draw: st.DrawFn, system: Document) -> Document:
+    """A machine with rates of kernels, links and constants of serving."""
+    return system | {"ext": draw(extensions(system)) | {"serving": draw(constants())}}
 
 
 @st.composite

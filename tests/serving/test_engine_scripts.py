@@ -1,7 +1,6 @@
 """Commands of engines as deployments of a model on a machine: shares of memory are those of its ranks."""
 
 import warnings
-from dataclasses import replace
 
 import pytest
 
@@ -80,11 +79,6 @@ def test_processors_and_fields_are_changed(tmp_path):
     assert (found.deployment.replicas, found.deployment.max_batch) == (2, 16)
     with pytest.raises(SpecError, match="processors: expected a multiple of 2 x 1"):
         calculon.serve(MODEL, file, SYSTEM, changes={"num_procs": 3}, **LOAD)
-
-
-def test_a_record_that_was_changed_is_read_as_it_is():
-    one = replace(read_deployment({"num_procs": 1, "token_budget": 512}), token_budget=1024)
-    assert read_deployment(one, {"max_batch": 4}).token_budget == 1024
 
 
 def test_what_starts_no_engine_is_no_launch(tmp_path):

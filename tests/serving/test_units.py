@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,8 @@ from tests.draws import draws
 from tests.properties.test_homogeneity import Units
 from tests.serving.drawn import FLOORS, deployments, machines, served_models, workloads
 from tests.serving.given import types
+
+pytestmark = pytest.mark.usefixtures("machine_list")
 
 PLAIN_MACHINES = machines(tiles=False)
 EXPONENTS = st.integers(-20, 20)
@@ -84,7 +87,7 @@ def test_rows_of_a_pass(model, system, weights, exponents, graphs):
             np.testing.assert_array_equal(getattr(after, name), expected, err_msg=name)
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(5))
 @given(data=st.data(), exponent=EXPONENTS)
 def test_figures_of_a_slower_machine(data, exponent):
     """As many times as slow in all, with other prices: times and rates are so, and memory is as it was."""

@@ -9,9 +9,12 @@ import sys
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from calculon.errors import SpecError
 from calculon.spec import files
+from calculon.spec.files import indented
 
 DOCUMENT = {"hidden": 768, "latency": 1e-5, "names": ["a", None, True]}
 JSON = json.dumps(DOCUMENT).encode()
@@ -103,17 +106,18 @@ def test_compressed_output_is_the_same_every_time(tmp_path):
     assert gzip.decompress(one.read_bytes()) == gzip.decompress(two.read_bytes())
 
 
-def test_an_error_while_writing_leaves_the_older_file_and_nothing_else(tmp_path):
+def test_an_error_while_writing_names_its_file_and_leaves_the_older_one_and_nothing_else(tmp_path):
     path = tmp_path / "stats.json"
     path.write_text("older")
 
     def interrupted():
         with files.replacing(str(path)) as stream:
             stream.write(b"half")
-            raise ZeroDivisionError
+            raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(OSError, match="No space") as error:
         interrupted()
+    assert error.value.filename == str(path)
     assert path.read_text() == "older"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -130,15 +134,19 @@ def test_writing_through_a_link_replaces_what_it_points_to(tmp_path):
 def test_an_output_name_is_checked_before_any_work(tmp_path):
     (tmp_path / "folder.json").mkdir()
     files.check_output(str(tmp_path / "new.json.gz"), (".json",))
-    for name, message in {
-        "stats.xml": "an output name that ends in .json (also with .gz), found '.xml'",
-        "stats": "found no suffix",
-        "missing/stats.json": "a folder that exists, found no such folder. Hint: create",
-        "folder.json": "a file name, found a directory",
-    }.items():
+    files.check_output("/dev/null", (".json",))  # as there is one format
+    tables = (".csv", ".parquet")
+    for name, suffixes, message in (
+        ("stats.xml", (".json",), "name that ends in .json (also with .gz), found '.xml'"),
+        ("stats", (".json",), "found no suffix"),
+        ("missing/stats.json", (".json",), "a folder that exists, found no such folder. Hint: cre"),
+        ("folder.json", (".json",), "a file name, found a directory"),
+        ("x.parquet.gz", tables, "Hint: Parquet is compressed by itself"),
+        ("/dev/null", tables, "found no suffix"),
+    ):
         with pytest.raises(SpecError) as error:
-            files.check_output(str(tmp_path / name), (".json",))
-        assert message in str(error.value)
+            files.check_output(str(tmp_path / name), suffixes)
+        assert message in str(error.value), name
 
 
 def test_yaml_numbers_are_those_of_json(tmp_path):
@@ -179,23 +187,6 @@ def test_what_a_killed_process_left_is_removed_at_the_next_write(tmp_path):
         left[-1].touch()
     files.write_json(str(tmp_path / "stats.json"), DOCUMENT)
     assert [path.exists() for path in left] == [False, True, True]
-
-
-def test_unfinished_files_name_their_process(tmp_path):
-    with files.replacing(str(tmp_path / "stats.json")):
-        (beside,) = tmp_path.iterdir()
-    assert f"-{os.getpid()}." in beside.name
-
-
-def test_parquet_is_not_compressed_again(tmp_path):
-    with pytest.raises(SpecError, match="Hint: Parquet is compressed by itself"):
-        files.check_output(str(tmp_path / "x.parquet.gz"), (".csv", ".parquet"))
-
-
-def test_a_device_needs_no_suffix_where_there_is_one_format():
-    files.check_output("/dev/null", (".json",))
-    with pytest.raises(SpecError, match="found no suffix"):
-        files.check_output("/dev/null", (".csv", ".parquet"))
 
 
 BIG = files.LARGEST_FILE + 1
@@ -243,11 +234,24 @@ def test_a_pipe_is_read_to_its_end(named, tmp_path):
     writer.join()
 
 
-def test_an_error_while_writing_names_its_file(tmp_path):
-    def fail():
-        with files.replacing(str(tmp_path / "stats.json")):
-            raise OSError(errno.ENOSPC, "No space left on device")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
 
-    with pytest.raises(OSError, match="No space") as error:
-        fail()
-    assert error.value.filename == str(tmp_path / "stats.json")
+
+@given(document=VALUES)
+def test_it_says_the_same(document):
+    assert json.loads(indented(document)) == document
+
+
+def test_lists_of_plain_values_are_on_one_line():
+    text = indented({"a": [1, None, "b, [c]"], "d": [[2, 3.5], []]})
+    assert text.splitlines()[1:-1] == [
+        '  "a": [1, null, "b, [c]"],',
+        '  "d": [',
+        "    [2, 3.5],",
+        "    []",
+        "  ]",
+    ]

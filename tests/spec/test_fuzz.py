@@ -115,25 +115,25 @@ def _answer(specs):
 
 @pytest.mark.parametrize("kind", SHIPPED)
 def test_a_damaged_document_loads_and_answers_or_is_refused(kind):
+    small = {"num_procs": 24, "pipeline_par": 6, "data_par": 1, "batch_size": 32}
+    execution = document("examples", "3072_t4_p64_d12_mbs4_full") | small
+    specs = {
+        "model": inputs.model("megatron-126M"),
+        "execution": inputs.execution(execution),
+        "system": inputs.system("a100_80e"),
+    }
     loaded = []
 
-    @settings(max_examples=draws(150))
+    @settings(max_examples=draws(100))
     @given(raw=damaged(kind))
     def holds(raw):
-        specs = {
-            "model": "megatron-126M",
-            "execution": document("examples", "3072_t4_p64_d12_mbs4_full")
-            | {"num_procs": 24, "pipeline_par": 6, "data_par": 1, "batch_size": 32},
-            "system": "a100_80e",
-        }
-        specs[kind] = raw
-        decoded = {name: _load(name, source) for name, source in specs.items()}
-        loaded.append(decoded[kind] is not None)
-        if loaded[-1]:
-            _answer(decoded)
+        found = _load(kind, raw)
+        loaded.append(found is not None)
+        if found is not None:
+            _answer(specs | {kind: found})
 
     holds()
-    assert 10 < sum(loaded) < len(loaded) - 10
+    assert 0.06 < sum(loaded) / len(loaded) < 0.94
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ SUFFIXES = (".json", ".yaml", ".json.gz", ".yml.gz")
     as_yaml=st.booleans(),
     junk=st.binary(max_size=12),
 )
-@settings(max_examples=draws(100))
+@settings(max_examples=draws(60))
 def test_damaged_bytes_load_or_are_refused(folder, data, suffix, packed, as_yaml, junk):
     path = ROOT / "models" / "megatron-126M.json"
     raw = path.read_bytes()
@@ -172,35 +172,3 @@ def test_random_bytes_load_or_are_refused(folder, raw, suffix):
     target.write_bytes(raw)
     for kind in SHIPPED:
         _load(kind, target)
-
-
-YAML_TRAPS = {
-    "an alias of itself": "&a [*a]",
-    "an unhashable key": "? [1]\n: 2",
-    "a merge of a number": "<<: 1",
-    "a set": "!!set {hidden, seq_size}",
-    "a python object": "!!python/object:os.system x",
-    "a date": "hidden: 2001-01-01",
-    "an impossible date": "hidden: 2001-99-99",
-    "a sexagesimal number": "hidden: 1:30",
-    "a huge number": "hidden: 1" + "0" * 5000,
-    "binary data": "hidden: !!binary gIGC",
-    "bad binary data": "hidden: !!binary '*'",
-    "two documents": "a: 1\n---\nb: 2",
-    "a tab": "\thidden: 1",
-    "deep nesting": "[" * 1500,
-    "deep braces": "{" * 1500,
-    "a null byte": "hidden: \0",
-    "an int that is none": "hidden: !!int x",
-    "a float that is none": "hidden: !!float x",
-    "a list of pairs": "!!omap [a]",
-    "keys of many types": "{1: 2, null: 3, true: 4, 1.5: 6}",
-}
-
-
-@pytest.mark.parametrize("suffix", [".json", ".yaml"])
-def test_a_trap_of_yaml_is_refused(suffix, tmp_path):
-    target = tmp_path / f"trap{suffix}"
-    for name, text in YAML_TRAPS.items():
-        target.write_text(text)
-        assert _load("model", target) is None, name

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import calculon
 from calculon import inputs
 from calculon.apps.study.points import plan
 from calculon.apps.study.study_file import Study
@@ -135,12 +134,6 @@ def test_members_inside_others_are_no_paths(write):
     assert catalog.load("system", path)[1]["about"]["sources"] == sources
 
 
-def test_an_overlay_of_an_overlay_changes_its_figures(write):
-    write("one.json", base="a100_80g", **{"networks[0].size": 16})
-    system = inputs.system(write("two.json", base="one.json", **{"networks[0].latency": 2e-6}))
-    assert (system.networks[0].size, system.networks[0].latency) == (16, 2e-6)
-
-
 def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_path):
     write("mine.json", base="h100_80g_sxm", mem1={"GiB": 94})
     study = {
@@ -157,26 +150,17 @@ def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_pa
     )
 
 
-def test_an_overlay_that_changes_nothing_changes_nothing(write):
-    path = write("mine.json", base="h100_80g_sxm")
-    found = calculon.estimate(*RUN, path).stats
-    assert found == calculon.estimate(*RUN, "h100_80g_sxm").stats
-
-
 def test_what_is_no_overlay_says_why(write, tmp_path):
     for members, message in [
         (
             {"base": "h100_80g_smx"},
             "mine.json: base: expected a system of the catalog, or the path",
         ),
-        ({"base": "none.json"}, "base: expected a system of the catalog"),
         ({"base": "h100_80g_smx"}, "did you mean 'h100_80g_sxm'?"),
         (
             {"base": 3},
             "base: expected a system of the catalog, or the path of one from this file's",
         ),
-        ({"base": ["a100_80g"]}, "base: expected a system"),
-        ({"base": ""}, "base: expected a system"),
         ({"base": "-"}, "base: expected a system"),
         ({"base": "."}, "base: expected a system"),
         ({"base": "mine.json"}, "a base that does not lead back to this file, found mine.json -> "),

@@ -42,7 +42,7 @@ def test_the_imbalance_is_that_of_sequences_that_wait_for_each_other():
     assert _found(apart, sequences=2) == (75, round(100 / mean))
 
 
-@settings(max_examples=draws(20))
+@settings(max_examples=draws(8))
 @given(st.lists(st.integers(1, 3 * S), min_size=2 * S, max_size=2 * S + 40))
 def test_fields_are_sums_of_squares_and_make_a_valid_execution(lengths):
     ends = np.cumsum(lengths)
@@ -81,12 +81,3 @@ def test_documents_of_which_only_the_mean_is_known_have_exponential_lengths(mean
     drawn = np.random.default_rng(3).geometric(1 / mean, size=60_000)
     counted = calculon.packing(drawn, length)["packed_percent"]
     assert packed_percent_of(mean, length) == pytest.approx(counted, abs=1)
-
-
-@given(st.floats(1.0, 1e9), st.integers(1, 10**6))
-def test_longer_documents_fill_more_of_a_sequence(mean, length):
-    found = packed_percent_of(mean, length)
-    assert 1 <= found <= packed_percent_of(2 * mean, length) <= 100
-    assert found <= max(
-        1, round(200 * mean / length)
-    )  # two keys of a document for each of its mean

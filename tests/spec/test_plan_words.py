@@ -1,13 +1,17 @@
-"""A plan in the words of the field."""
+"""A plan in the words of the field, and short names of fields and statistics."""
 
 import pytest
 
-from calculon.estimate import estimate
+from calculon.plan.plan import NAMES
 from calculon.presets import find_preset
+from calculon.records import columns
+from calculon.spec.axes import AXES
 from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.named_values import ZERO_STAGES
 from calculon.spec.plan_words import choices_words, degrees_words, plan_words
+from calculon.spec.short_names import FIELDS, STATISTICS, field_name, field_value, short_of
+from calculon.statistics import CorrectedStats
 
 
 def _execution(preset="megatron-lm", **fields):
@@ -97,25 +101,12 @@ def test_what_is_not_usual_has_its_word():
         assert expected not in usual, fields
 
 
-def test_what_does_nothing_has_no_word():
-    one = _words(tensor_par=1, pipeline_par=1, data_par=1, pipeline_interleaving=1)
-    assert one == "one processor, microbatch 1"
-
-
 def test_a_preset_says_what_is_usual():
     alone = {"tensor_par": 1, "pipeline_par": 1, "data_par": 8, "pipeline_interleaving": 1}
     assert _words("torchtitan", **alone) == "DP 8, microbatch 1, FSDP, selective recompute"
     none = {"recompute_modules": "none", "reshard_after_forward": False}
     assert _words("torchtitan", **alone, **none) == (
         "DP 8, microbatch 1, FSDP, no recompute, kept weights"
-    )
-
-
-def test_published_executions_have_words():
-    found = estimate("megatron-22B", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-    assert plan_words(found.execution.to_dict()) == (
-        "TP 4, PP 64, DP 12, microbatch 4, ZeRO-1, sequence parallel, full recompute, "
-        "fused activation"
     )
 
 
@@ -141,3 +132,28 @@ def test_a_plan_with_experts_says_how_they_are_spread():
     execution = _execution("megatron-lm", expert_par=32, expert_tensor_par=1)
     assert degrees_words(execution) == "TP 4, PP 4 x 5, DP 64, EP 32"
     assert "ETP 1" in choices_words(execution)
+
+
+KNOWN = [one.name for one in columns(CorrectedStats)]
+
+
+def test_short_names_mean_one_field_or_statistic_each():
+    assert {*FIELDS.values()} <= {*NAMES}
+    assert {*STATISTICS.values()} <= {*KNOWN}
+    assert not {*FIELDS} & {*STATISTICS}
+    assert not ({*FIELDS} | {*STATISTICS}) & ({*NAMES} | {*KNOWN})
+
+
+def test_every_axis_has_a_short_name():
+    assert {axis.name: axis.degree for axis in AXES}.items() <= FIELDS.items()
+
+
+def test_short_names_in_capitals_mean_the_same():
+    for short in FIELDS:
+        assert field_name(short.upper()) == FIELDS[short]
+        assert field_name(short_of(FIELDS[short])) == FIELDS[short]
+
+
+def test_values_are_translated_after_their_short_name_alone():
+    assert field_value("recompute", "off") == "none"
+    assert field_value("activation_recompute", "off") == "off"

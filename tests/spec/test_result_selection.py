@@ -105,9 +105,6 @@ def test_a_number_sign_may_be_in_the_name_of_a_file(write):
     assert inputs.execution("a#1.json").tensor_par == 1
     assert result_selection.split("best.json#2") == ("best.json", "2")
     assert result_selection.split("best.json") == ("best.json", "")
-
-
-def test_a_number_sign_needs_a_number(write):
     write("best.json", WINNERS)
     with pytest.raises(
         SpecError, match=r"best\.json#: expected a rank or a row after #, such as best\.json#0"
@@ -116,12 +113,6 @@ def test_a_number_sign_needs_a_number(write):
     assert result_selection.split("nothing.json#") == ("nothing.json#", "")
     write("odd.json#", RUNS[0])
     assert result_selection.split("odd.json#") == ("odd.json#", "")
-
-
-def test_only_an_execution_is_a_result(write):
-    write("best.json", WINNERS)
-    with pytest.raises(SpecError, match="expected a model, found the results of a search"):
-        inputs.model("best.json")
 
 
 def test_an_estimate_of_a_result_is_that_of_its_execution(write):

@@ -1,6 +1,7 @@
 """JSON Schema from the declarations: it accepts what is shipped, and rejects what the decoder rejects."""
 
 import copy
+from itertools import product
 from typing import Any
 
 import jsonschema
@@ -54,7 +55,7 @@ def test_every_shipped_file_is_valid():
     wrong = [
         f"{kind} {name}: {error.message}"
         for kind in KINDS
-        for name in catalog.names(kind)
+        for name in some(catalog.names(kind), 20)
         for error in validator(kind).iter_errors(shipped(kind, name))
     ]
     assert not wrong
@@ -80,7 +81,7 @@ def test_plain_fields_take_what_the_decoder_takes():
         whole = shipped(kind)
         cases = [(field.key, value) for field in spec_fields(KINDS[kind]) for value in VALUES]
         wrong = []
-        for key, value in some(cases, 400):
+        for key, value in some(cases, 250):
             raw = whole | {key: value}
             by_schema, by_decoder = valid(kind, raw), decodes(kind, raw)
             strict = key not in (*OF_OTHERS, *LATENT)
@@ -110,25 +111,24 @@ PLACES = [
 
 def test_nested_fields_take_what_the_decoder_takes():
     whole, wrong = shipped("system", "a100_80g"), []
-    for place in PLACES:
-        for value in VALUES:
-            raw = copy.deepcopy(whole)
-            inside = raw
-            for key in place[:-1]:
-                inside = inside[key]
-            inside[place[-1]] = value
-            by_schema, by_decoder = valid("system", raw), decodes("system", raw)
-            strict = place != ("matrix", "float16", "gflops_efficiency")
-            if by_decoder > by_schema or (strict and by_schema > by_decoder):
-                wrong.append(f"{place}: {value!r}: valid {by_schema}, decodes {by_decoder}")
+    for place, value in some(product(PLACES, VALUES), 120):
+        raw = copy.deepcopy(whole)
+        inside = raw
+        for key in place[:-1]:
+            inside = inside[key]
+        inside[place[-1]] = value
+        by_schema, by_decoder = valid("system", raw), decodes("system", raw)
+        strict = place != ("matrix", "float16", "gflops_efficiency")
+        if by_decoder > by_schema or (strict and by_schema > by_decoder):
+            wrong.append(f"{place}: {value!r}: valid {by_schema}, decodes {by_decoder}")
     assert not wrong
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_that_is_not_optional_is_required(kind):
+    whole = shipped(kind)
     for field in spec_fields(KINDS[kind]):
-        raw = shipped(kind)
-        raw.pop(field.key, None)
+        raw = {key: value for key, value in whole.items() if key != field.key}
         assert valid(kind, raw) == decodes(kind, raw), field.key
 
 
@@ -146,11 +146,6 @@ def test_an_overlay_may_leave_anything_out():
     assert not valid("system", {"base": 1})
     assert not valid("system", {"mem1": {"GiB": 40}})
     assert schema(KINDS["system"])["then"]["properties"]["base"]["description"]
-
-
-def test_editors_are_told_what_a_field_is():
-    described = schema(Model)["properties"]["seq_size"]["description"]
-    assert described == "sequence length [tokens]"
 
 
 def test_an_execution_that_a_preset_completes_may_leave_fields_out():

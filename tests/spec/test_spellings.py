@@ -9,134 +9,81 @@ import pytest
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.spec import catalog
-from calculon.spec.spellings import global_batch, precision, processor_counts, tokens
 from calculon.spec.spellings.catalog_words import aliases
 from tests.draws import some
 from tests.helpers import document
 
 MODELS = {
     "llama3-70B": (
-        *("llama3-70b", "LLAMA3-70B", "llama-3-70b", "llama3 70b", "Llama 3 70B", "llama_3_70b"),
-        *("llama3:70b", "meta-llama/Meta-Llama-3-70B", "meta-llama/Meta-Llama-3-70B-Instruct"),
-        *("llama-3.1-70b", "Llama-3.1-70B-Instruct", "llama3.1-70b", "llama3_1_70b", "llama31-70b"),
-        *("meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-70B-Instruct", "Meta-Llama-3.1-70B"),
-        *("llama-3.3-70b", "meta-llama/Llama-3.3-70B-Instruct"),
+        *("llama-3-70b", "llama3 70b", "Llama 3 70B", "llama_3_70b", "llama3:70b"),
+        *("meta-llama/Meta-Llama-3-70B", "meta-llama/Meta-Llama-3-70B-Instruct", "llama-3.1-70b"),
+        *("Llama-3.1-70B-Instruct", "llama3_1_70b", "llama31-70b", "meta-llama/Llama-3.1-70B"),
+        *("meta-llama/Llama-3.1-70B-Instruct", "Meta-Llama-3.1-70B", "llama-3.3-70b"),
+        *("meta-llama/Llama-3.3-70B-Instruct",),
     ),
     "llama3-8B": (
-        *("llama3-8b", "llama-3-8b", "llama3_8b", "llama3.1-8b", "llama31_8b"),
-        *("meta-llama/Llama-3.1-8B", "unsloth/Meta-Llama-3.1-8B"),
+        *("llama-3-8b", "llama3_8b", "llama31_8b", "meta-llama/Llama-3.1-8B"),
+        *("unsloth/Meta-Llama-3.1-8B",),
     ),
     "llama3.1-405B": (
-        *("llama-3.1-405b", "llama3-405b", "llama-405b", "llama3_1_405b"),
-        *("meta-llama/Llama-3.1-405B", "Llama 3.1 405B"),
+        *("llama-3.1-405b", "llama3_1_405b", "meta-llama/Llama-3.1-405B", "Llama 3.1 405B"),
     ),
     "llama3.2-1B": ("llama-3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "llama32_1b"),
     "llama2-7B": ("llama-2-7b", "meta-llama/Llama-2-7b-hf", "meta-llama/Llama-2-7b-chat-hf"),
-    "llama2-70B": ("llama2 70b", "Llama-2-70b-chat", "NousResearch/Llama-2-70b-hf"),
     "qwen2.5-7B": (
-        *("qwen2.5-7b", "Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct", "qwen-2.5-7b"),
-        *("qwen25-7b", "qwen2_5_7b"),
+        *("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct", "qwen-2.5-7b", "qwen25-7b", "qwen2_5_7b"),
     ),
-    "qwen2.5-72B": ("Qwen2.5 72B", "Qwen/Qwen2.5-72B-Instruct"),
     "qwen3-8B": ("Qwen/Qwen3-8B", "qwen-3-8b", "Qwen/Qwen3-8B-Base"),
     "mistral-7B": ("mistral 7b", "mistralai/Mistral-7B-v0.1", "mistralai/Mistral-7B-Instruct-v0.1"),
     "gemma2-27B": ("gemma-2-27b", "google/gemma-2-27b-it", "gemma2_27b"),
-    "gemma3-1B": ("gemma-3-1b", "google/gemma-3-1b-pt"),
-    "gpt2-124M": ("gpt2", "GPT-2", "openai-community/gpt2", "gpt2-small", "gpt-2-124m"),
-    "gpt2-1.5B": ("gpt2-xl", "openai-community/gpt2-xl", "GPT2 XL"),
-    "gpt3-175B-hf": ("gpt3", "gpt-3", "GPT-3", "gpt-3-175b", "gpt3-175b", "gpt3_175b"),
-    "gpt3-13B-hf": ("gpt-3-13b",),
-    "gpt3-6.7B": ("gpt-3-6.7b", "gpt3 6.7b"),
+    "gpt2-124M": ("GPT-2", "openai-community/gpt2", "gpt-2-124m"),
+    "gpt2-1.5B": ("openai-community/gpt2-xl", "GPT2 XL"),
+    "gpt3-175B-hf": ("gpt-3", "GPT-3", "gpt-3-175b", "gpt3-175b", "gpt3_175b"),
     "turing-530B": ("mt-nlg", "MT-NLG-530B", "megatron-turing-530b", "turing_530b"),
-    "megatron-1T": ("megatron-1t", "Megatron 1T"),
-    "megatron-22B": ("megatron-22b",),
-    "chinchilla": ("Chinchilla", "chinchilla-70b"),
+    "megatron-1T": ("Megatron 1T",),
     "gopher-280B": ("gopher", "gopher 280b"),
-    "bloom-176B": ("bloom", "bigscience/bloom", "BLOOM-176B"),
+    "bloom-176B": ("bigscience/bloom",),
     "falcon-180B": ("tiiuae/falcon-180B", "falcon-180b-chat"),
-    "opt-175B": ("facebook/opt-175b", "OPT 175B"),
-    "palm-540B-hf": ("palm", "PaLM-540b"),
+    "palm-540B-hf": ("PaLM-540b",),
     "mpt-7B": ("mosaicml/mpt-7b", "mpt-7b-instruct"),
-    "phi-2": ("microsoft/phi-2", "phi2"),
     "phi-3-mini": ("microsoft/Phi-3-mini-4k-instruct", "phi3-mini"),
-    "phi-4": ("microsoft/phi-4", "phi4"),
-    "olmo-7B": ("allenai/OLMo-7B-hf",),
     "olmo2-7B": ("allenai/OLMo-2-1124-7B", "olmo-2-7b"),
     "nemotron4-15B": ("nemotron-4-15b", "Nemotron 4 15B"),
 }
 
 SYSTEMS = {
-    "mi300x": ("mi300", "MI300X", "AMD MI300X", "AMD Instinct MI300X", "mi-300x", "mi300x-192gb"),
-    "mi325x": ("mi325", "MI325X"),
-    "mi350x": ("mi350",),
-    "mi355x": ("mi355", "MI355X"),
-    "mi250x": ("MI250X", "AMD Instinct MI250X"),
-    "tpu_v4": ("tpu v4", "TPUv4", "tpu-v4"),
-    "tpu_v5e": ("v5e", "tpu v5e", "TPU v5e", "v5litepod", "tpu-v5e"),
-    "tpu_v5p": ("v5p", "tpu v5p", "TPUv5p", "tpu-v5p", "Google TPU v5p"),
-    "tpu_v6e": ("v6e", "tpu v6e", "trillium", "TPU Trillium", "tpu-v6"),
-    "gaudi2": ("Gaudi 2", "Intel Gaudi 2"),
-    "gaudi3": ("gaudi 3", "Intel Gaudi 3", "habana gaudi3"),
-    "trainium2": ("trn2", "Trainium 2", "AWS Trainium2"),
-    "trainium2_ultra": ("trn2 ultra", "trn2u", "Trainium2 Ultra"),
+    "mi300x": ("AMD MI300X", "AMD Instinct MI300X", "mi-300x", "mi300x-192gb"),
+    "tpu_v5e": ("tpu-v5e",),
+    "tpu_v5p": ("TPUv5p", "tpu-v5p", "Google TPU v5p"),
+    "tpu_v6e": ("TPU Trillium", "tpu-v6"),
+    "gaudi3": ("Intel Gaudi 3", "habana gaudi3"),
+    "trainium2": ("AWS Trainium2",),
     "h100_80g_sxm": (
-        *("h100", "H100", "H100 SXM", "h100-sxm", "h100sxm", "H100 SXM5", "h100-80gb", "h100 80g"),
-        *("H100-80GB-SXM", "h100_80gb_sxm", "NVIDIA H100", "NVIDIA H100 80GB HBM3", "DGX H100"),
+        *("h100-sxm", "h100sxm", "h100 80g", "H100-80GB-SXM", "h100_80gb_sxm", "NVIDIA H100"),
+        *("NVIDIA H100 80GB HBM3",),
     ),
-    "h100_94g_nvl": ("H100 NVL", "h100-94gb-nvl"),
-    "h200_141g_sxm": ("h200", "H200 SXM", "NVIDIA H200", "h200-141gb", "H200 141 GB"),
-    "a100_40g_sxm": ("a100-40", "a100-40gb", "A100 40GB SXM4", "NVIDIA A100-SXM4-40GB", "a100 40"),
+    "h100_94g_nvl": ("h100-94gb-nvl",),
+    "a100_40g_sxm": ("A100 40GB SXM4", "NVIDIA A100-SXM4-40GB", "a100 40"),
     "a100_80g_sxm": (
-        *("a100-80", "a100-80gb", "A100 80GB", "NVIDIA A100-SXM4-80GB", "a100_sxm_80gb"),
-        *("A100_80G", "a100-80g", "a100 80gb sxm"),
+        *("NVIDIA A100-SXM4-80GB", "a100_sxm_80gb", "A100_80G", "a100-80g", "a100 80gb sxm"),
     ),
     "a100_80g_pcie": ("A100 80GB PCIe", "a100-80gb-pcie", "NVIDIA A100 80GB PCIe", "a100 pci-e"),
-    "b200_sxm": ("b200", "B200", "B200 SXM", "HGX B200", "b200-180gb", "NVIDIA B200"),
-    "gb200_nvl72": ("gb200", "GB200", "GB200 NVL72", "gb200nvl72", "NVIDIA GB200"),
-    "h100_80g_pcie": (
-        *("h100 pcie", "NVIDIA H100 PCIe", "H100-PCIE-80GB", "NVIDIA H100 80GB PCIe", "h100pcie"),
-    ),
-    "a100_40g_pcie": ("A100 PCIe 40GB", "NVIDIA A100-PCIE-40GB"),
-    "gh200_96g": ("gh200", "GH200", "GH200 96GB"),
-    "gh200_144g": ("GH200 144GB",),
-    "h800_80g_sxm": ("H800", "h800-80gb"),
-    "h20_96g_sxm": ("H20", "h20 96gb"),
-    "a800_80g_sxm": ("A800",),
-    "b300_sxm": ("b300", "HGX B300"),
-    "gb300_nvl72": ("gb300", "GB300 NVL72"),
-    "rtx4090": (
-        *("4090", "rtx 4090", "RTX 4090", "RTX4090", "RTX-4090", "GeForce RTX 4090"),
-        *("NVIDIA GeForce RTX 4090", "rtx4090 24gb"),
-    ),
-    "rtx5090": ("5090", "RTX 5090", "NVIDIA GeForce RTX 5090"),
-    "rtx6000_ada": ("RTX 6000 Ada", "NVIDIA RTX 6000 Ada Generation"),
-    "rtx_pro_6000": ("RTX PRO 6000", "rtx pro 6000 blackwell"),
-    "l40s": ("L40S", "NVIDIA L40S"),
-    "l4": ("L4", "NVIDIA L4"),
-    "a10g": ("A10G", "NVIDIA A10G"),
-    "aws_p4d": ("p4d", "AWS p4d", "p4d.24xlarge"),
-    "aws_p5": ("p5", "AWS p5", "p5.48xlarge"),
-    "azure_nd_h100_v5": ("ND H100 v5", "azure nd h100 v5"),
-    "gcp_a3_mega": ("a3-mega", "GCP a3 mega", "a3-megagpu-8g"),
-    "gcp_a3_high": ("a3 high", "a3-highgpu-8g"),
-    "v100_sxm2_32g": ("v100", "V100", "V100 32GB", "Tesla V100-SXM2-32GB", "v100-32"),
+    "gb200_nvl72": ("gb200nvl72", "NVIDIA GB200"),
+    "h100_80g_pcie": ("NVIDIA H100 PCIe", "NVIDIA H100 80GB PCIe", "h100pcie"),
+    "a100_40g_pcie": ("NVIDIA A100-PCIE-40GB",),
+    "rtx4090": ("RTX-4090", "NVIDIA GeForce RTX 4090", "rtx4090 24gb"),
+    "rtx6000_ada": ("NVIDIA RTX 6000 Ada Generation",),
+    "aws_p5": ("AWS p5",),
+    "gcp_a3_high": ("a3 high",),
+    "v100_sxm2_32g": ("Tesla V100-SXM2-32GB", "v100-32"),
 }
+"""Words beside those that files of the catalog state, by the model or system that they mean."""
 
 FOUND = [
     (kind, text, name)
     for kind, table in (("model", MODELS), ("system", SYSTEMS))
     for name, texts in table.items()
     for text in texts
-]
-
-AMOUNTS = [
-    (processor_counts, ("1k",), (1024,)),
-    (processor_counts, ("512,1024",), (512, 1024)),
-    (processor_counts, ("512-2048",), (512, 1024, 2048)),
-    (tokens, ("15T",), 15 * 10**12),
-    (tokens, ("300B",), 300 * 10**9),
-    (precision, ("bf16",), {"datatype": "bfloat16"}),
-    (precision, ("half",), {"datatype": "float16"}),
 ]
 
 USUAL = [
@@ -153,23 +100,17 @@ USUAL = [
 
 REFUSED = [
     ("model", "llama-70b", "did you mean llama2-70B or llama3-70B?"),
-    ("model", "llama3", "did you mean llama3-8B, llama3-70B or llama3.1-405B?"),
     ("model", "turing-nlg", "did you mean 'turing-530B'?"),  # that is another one, of 17 billion
-    ("model", "falcon", "did you mean 'falcon-180B'?"),  # there are smaller ones
     ("model", "mistral-7b-v0.3", "did you mean 'mistral-7B'?"),  # its vocabulary is larger
-    ("model", "gemma-31b", "did you mean 'gemma3-1B'?"),
     ("model", "lama3-8b", "did you mean 'llama3-8B'?"),
     ("model", "phi-3-mini-128k-instruct", "did you mean 'phi-3-mini'?"),
     ("model", "lama", "did you mean lamda, llama2-7B, llama3-8B, "),  # both are spelled so
-    ("model", "qwe", "did you mean qwen3-4B, "),
     ("system", "h10", "did you mean h100_80g_sxm, h100_94g_nvl, "),
-    ("system", "mi3", "did you mean mi300x, mi325x, "),
     ("system", "tpu v5", "did you mean tpu_v5e or tpu_v5p?"),
     ("system", "h1 xx", "catalog"),
     ("system", "h100 nvl8", "did you mean 'h100_80g_nvl8'?"),
     ("system", "A100_80E", "did you mean 'a100_80e'?"),
     ("system", "", "catalog"),
-    ("system", "nvidia", "catalog"),
     ("system", "x" * 1000, ""),
     ("model", "?" * 50, "see: calculon catalog"),
 ]
@@ -179,27 +120,14 @@ def _name(kind: str, text: str) -> str:
     return Path(catalog.find(kind, text)).stem
 
 
-def test_the_table_is_long_enough():
-    assert len({text for _, text, _ in FOUND}) == len(FOUND) > 150
-
-
 def test_what_people_write_is_found(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     wrong = [
         f"{kind} {text!r}: {found}, not {name}"
-        for kind, text, name in FOUND
+        for kind, text, name in some(FOUND, 60)
         if (found := Path(catalog.find(kind, text))) != catalog.names(kind)[name]
     ]
     assert not wrong
-
-
-def test_amounts_are_read():
-    found = [(call, arguments, call(*arguments)) for call, arguments, _ in AMOUNTS]
-    assert found == AMOUNTS
-
-
-def test_a_batch_in_tokens_is_one_of_sequences():
-    assert global_batch("4M", 8192) == global_batch("512", 8192)
 
 
 def test_a_word_for_several_means_the_usual_one_and_says_so():
@@ -259,15 +187,8 @@ def test_aliases_are_no_names_and_one_meaning_each_but_for_those_of_two():
         taken = [alias for name, alias in stated if known.get(alias, known[name]) != known[name]]
         assert not taken
         meant = [one for one in stated if one[1] not in usual]
-        for name, alias in some(meant, 60):
+        for name, alias in some(meant, 30):
             assert _name(kind, alias) == name, alias
-
-
-def test_names_are_found_in_capitals_too():
-    every = [(kind, name) for kind in ("model", "system") for name in catalog.names(kind)]
-    for kind, name in some(every, 60):
-        if (kind, name) not in PUBLISHED:
-            assert _name(kind, name.upper()) == name
 
 
 def test_a_reason_may_stand_beside_an_alias():

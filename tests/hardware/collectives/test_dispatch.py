@@ -91,14 +91,6 @@ def test_parts_that_cut_groups_have_no_limit():
         assert distinct_parts(limited, parts) == distinct_parts(Routing(24, 3), parts)
 
 
-def test_limits_never_add_copies():
-    for limit in range(1, 8):
-        each = Routing(256, 8, 8, limit), Routing(256, 8, 8, limit + 1 if limit < 7 else 0)
-        parts = np.array([1, 2, 4, 8, 16, 64, 256])
-        less, more = (distinct_parts(one, parts) for one in each)
-        assert np.all(less <= more * (1 + 1e-12))
-
-
 def test_deepseek_v3_on_8_nodes():
     group = place(IDEAL, 64)
     inside, between = copies(IDEAL, DEEPSEEK, group)
@@ -160,27 +152,6 @@ def test_libraries_are_not_slower_than_rows_where_both_reach_the_same(routing):
         assert np.all(library <= rows * (1 + 1e-12))
 
 
-def test_parts_of_one_expert_get_a_copy_for_each_row():
-    routing, group = Routing(8, 3), place(H800, 8)
-    assert float(distinct_parts(routing, 8)) == pytest.approx(3)
-    row = WIDTH - ENTRY_BYTES * routing.each
-    library = exchange_volume(H800, "deepep", TOKENS, row, routing, group)
-    rows = exchange_volume(H800, "alltoall", TOKENS, WIDTH, routing, group)
-    np.testing.assert_allclose(library, rows)
-
-
-@pytest.mark.parametrize("each", [1, 2, 4, 8])
-def test_gathering_all_tokens_moves_less_where_there_are_fewer_ranks_than_experts_of_a_token(each):
-    for ranks in (2, 4, 8):
-        gathered = (ranks - 1) * TOKENS * WIDTH
-        sent = TOKENS * each * WIDTH * (ranks - 1) / ranks
-        found = exchange_volume(
-            H800, "alltoall", TOKENS, WIDTH, Routing(64, each), place(H800, ranks)
-        )
-        assert found[0] == pytest.approx(sent)
-        assert (gathered < found[0]) == (ranks < each)
-
-
 def test_bytes_between_pods_leave_through_the_port_to_the_network():
     raw = document("systems", "h800_80g_sxm")
     raw["networks"][1]["size"] = 32
@@ -213,14 +184,6 @@ def test_the_share_of_the_engine():
     assert engine_share(H800, "alltoall", group) == usage
     plain = replace(H800, ext=replace(H800.ext, ep_library=None))
     assert engine_share(plain, "deepep", group) == usage
-
-
-def test_without_a_library_networks_have_their_own_efficiency():
-    plain = replace(H800, ext=replace(H800.ext, ep_library=None))
-    time = exchange_time(plain, "deepep", TOKENS, WIDTH, DEEPSEEK, place(plain, 8))
-    rate = plain.networks[0].bandwidth * plain.networks[0].efficiency
-    moved = exchange_volume(plain, "deepep", TOKENS, WIDTH, DEEPSEEK, place(plain, 8))[0]
-    assert time > moved / rate
 
 
 def test_a_library_that_takes_all_multiprocessors_is_refused():

@@ -4,12 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from calculon import inputs
 from calculon.hardware.collectives.algorithm_times import (
-    bus_factor,
     paced,
     schedule_of,
     time_of,
@@ -26,7 +23,7 @@ from calculon.hardware.collectives.algorithms import (
 from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
 from calculon.spec import catalog
-from tests.draws import draws, some
+from tests.draws import some
 from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -51,7 +48,7 @@ def test_a_row_is_that_group_alone():
         Group.in_mesh(SYSTEM, int(ranks), int(stride))
         for ranks, stride in zip(RANKS, STRIDE, strict=True)
     ]
-    for case in some(itertools.product(OPERATIONS, CHOICES), 50):
+    for case in some(itertools.product(OPERATIONS, CHOICES), 30):
         operation, algorithm = case
         found = group_time(SYSTEM, operation, SIZES, COLUMN, algorithm)
         moved = group_volume(SYSTEM, operation, SIZES, COLUMN, algorithm)
@@ -136,7 +133,7 @@ def test_no_operation_takes_less_than_its_launch():
 def test_no_algorithm_of_a_library_is_faster_than_its_own_choice():
     """Of machines, operations, group sizes, strides and message sizes; one network has no phases of its own."""
     sizes, slower = 2.0 ** np.arange(0, 36, 3), {}
-    for name in some(catalog.names("system"), 16):
+    for name in some(catalog.names("system"), 8):
         system = inputs.system(name)
         largest = max(network.size for network in system.networks)
         ranks, strides = np.meshgrid([2, 3, 4, 5, 6, 7, 8, 12, 16, 32, 64, 72, 512], [1, 2, 4, 8])
@@ -168,12 +165,3 @@ def test_an_algorithm_that_was_measured_takes_the_measured_time():
     own = np.min([time for _, time in paced(SYSTEM, "all_reduce", group, "ring", size)], axis=0)
     np.testing.assert_array_equal(rings, np.maximum(own, measured))
     assert rings[-1] > 1.2 * measured[-1]
-
-
-@given(per_node=st.sampled_from([2, 4, 8]), nodes=st.integers(2, 64))
-@settings(max_examples=draws(20), deadline=None)
-@pytest.mark.parametrize("operation", ["all_reduce", "reduce_scatter", "all_gather"])
-def test_phases_move_the_bus_factor_in_all(operation, per_node, nodes):
-    group = place(SYSTEM, per_node * nodes, per_node)
-    moved = group_volume(SYSTEM, operation, 1e6, group, "hierarchical")
-    assert moved.sum() == pytest.approx(1e6 * bus_factor(operation, per_node * nodes))

@@ -33,34 +33,25 @@ def tiers(group):
     return [(i, n, below[i]) for i, n in enumerate(members) if n > 1]
 
 
-def test_consecutive_ranks_fill_a_node_first(nodes):
-    assert tiers(place(nodes, 4)) == [(0, 4, 1)]
-    assert tiers(place(nodes, 32)) == [(0, 8, 1), (1, 4, 8)]
-    assert (place(nodes, 32).network, place(nodes, 32).innermost, place(nodes, 32).node) == (
-        1,
-        0,
-        0,
-    )
-
-
-def test_ranks_per_node_may_be_stated(nodes):
-    assert tiers(place(nodes, 32, 2)) == [(0, 2, 1), (1, 16, 2)]
-    assert tiers(place(nodes, 32, 1)) == [(1, 32, 1)]
-    assert (place(nodes, 32, 1).network, place(nodes, 32, 1).innermost) == (1, 1)
-
-
-def test_one_rank_uses_no_network(nodes):
-    assert tiers(place(nodes, 1)) == tiers(place(nested(0), 1)) == []
-    assert place(nodes, 1).network == 0
-
-
-def test_three_networks_nest():
-    assert tiers(place(nested(8, 32, 1024), 128)) == [(0, 8, 1), (1, 4, 8), (2, 4, 32)]
-    assert tiers(place(nested(8, 32, 1024), 32, 2)) == [(0, 2, 1), (1, 4, 2), (2, 4, 8)]
-
-
-def test_a_network_no_larger_than_those_before_is_not_used():
-    assert [number for number, _, _ in tiers(place(nested(8, 8, 64), 64))] == [0, 2]
+def test_ranks_fill_networks_from_the_inside(nodes):
+    """Consecutive ranks a node first, unless ranks of a node are stated; one no larger than another is not used."""
+    three, alike = nested(8, 32, 1024), nested(8, 8, 64)
+    for system, ranks, per_node, expected in (
+        (nodes, 1, None, []),
+        (nested(0), 1, None, []),
+        (nodes, 4, None, [(0, 4, 1)]),
+        (nodes, 32, None, [(0, 8, 1), (1, 4, 8)]),
+        (nodes, 32, 2, [(0, 2, 1), (1, 16, 2)]),
+        (nodes, 32, 1, [(1, 32, 1)]),
+        (three, 128, None, [(0, 8, 1), (1, 4, 8), (2, 4, 32)]),
+        (three, 32, 2, [(0, 2, 1), (1, 4, 2), (2, 4, 8)]),
+        (alike, 64, None, [(0, 8, 1), (2, 8, 8)]),
+    ):
+        group = place(system, ranks, per_node)
+        assert tiers(group) == expected, (ranks, per_node)
+        if expected:
+            assert (group.network, group.innermost) == (expected[-1][0], expected[0][0])
+    assert place(nodes, 32).node == place(nodes, 1).network == 0
 
 
 @pytest.mark.parametrize("per_node", [None, 4])

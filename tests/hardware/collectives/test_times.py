@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -16,10 +15,9 @@ from calculon.hardware.collectives.algorithm_times import (
     bus_factor,
     fastest,
     paced,
-    time_of,
     times,
 )
-from calculon.hardware.collectives.algorithms import BY_LIBRARY, CAN, OPERATIONS, obstacle
+from calculon.hardware.collectives.algorithms import CAN, OPERATIONS, obstacle
 from calculon.hardware.collectives.group_times import group_time
 from calculon.hardware.collectives.placement import place
 from tests.draws import draws
@@ -108,17 +106,6 @@ def test_with_one_node_or_one_rank_in_each_there_are_no_phases():
             assert not obstacle(system, place(system, 64), name)
 
 
-@pytest.mark.parametrize("operation", OPERATIONS)
-@given(group=groups)
-@settings(max_examples=draws(10), deadline=None)
-def test_the_fastest_is_never_slower_than_any(operation, group):
-    per_node, nodes = group
-    found = times(PLAIN, operation, place(PLAIN, per_node * nodes, per_node), SIZES)
-    names, best = fastest(operation, found)
-    assert all((best <= found[name]).all() for name in BY_LIBRARY[operation] if name in found)
-    assert [found[name][i] for i, name in enumerate(names)] == best.tolist()
-
-
 BETTER = {
     "NVLink": (changed(bandwidth=(900, 50)), PLAIN),
     "ports": (changed(bandwidth=(450, 400)), PLAIN),
@@ -152,14 +139,6 @@ def test_better_networks_are_never_slower(better, worse):
             assert (np.diff(time) >= 0).all(), (operation, group, name)
 
 
-def test_one_rank_takes_no_time():
-    placement = place(RAMPED, 1)
-    for operation in OPERATIONS:
-        for name in CAN[operation]:
-            assert not time_of(RAMPED, operation, placement, name, SIZES).any(), name
-        assert not bus_bandwidth(operation, SIZES, np.zeros(len(SIZES)), 1).any(), operation
-
-
 def test_the_bus_bandwidth_of_a_perfect_ring_is_that_of_the_links():
     ranks, size = 6, np.array([6e9])
     once = (ranks - 1) / ranks
@@ -174,17 +153,6 @@ def test_the_bus_bandwidth_of_a_perfect_ring_is_that_of_the_links():
         seconds = times(FREE, operation, place(FREE, ranks), size)[flat]
         assert bus_bandwidth(operation, size, seconds, ranks) == pytest.approx([360e9]), operation
         assert algorithm_bandwidth(size, seconds) == pytest.approx([360e9 / factor]), operation
-
-
-def test_large_messages_of_small_groups_reach_their_links():
-    """What the first collectives that people write show, on 2 and 4 processors."""
-    for ranks in [2, 4]:
-        for operation in ["all_reduce", "reduce_scatter", "all_gather"]:
-            system, size = inputs.system("a100_80g_sxm"), np.array([4 * 2.0**30])
-            _, seconds = fastest(operation, times(system, operation, place(system, ranks), size))
-            share = dict(zip(*astuple(system.law(0, operation).rates)[:2], strict=True))[ranks]
-            rate = bus_bandwidth(operation, size, seconds, ranks)[0] / (300e9 * share)
-            assert 0.93 < rate < 1, (ranks, operation)  # the ramp, still
 
 
 FOLDER = ROOT / "examples"

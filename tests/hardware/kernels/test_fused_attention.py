@@ -9,8 +9,6 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.hardware.residuals import Spread
-from calculon.hardware.slower import slowed
 from calculon.spec.named_values import ATTENTION_KERNELS
 from tests.draws import some
 from tests.hardware.kernels.layers import layer, times
@@ -75,13 +73,20 @@ def test_a_pass_takes_its_tiles_more_keys_its_tail_and_its_start_at_the_sustaine
     assert found[2] == 0
 
 
+def seconds(law, *sizes, **options):
+    """Return the times of the passes of 131,072 queries."""
+    one = attention(np.array([131072.0]), *sizes, **options)
+    return times(inputs.system(system(law)), one, TYPE)[0]
+
+
+def running(kernel, **changes):
+    """Return the law of a machine that has one kernel."""
+    return LAW | {"kernels": {kernel: LAW["kernels"]["flash3"] | changes}, "default": kernel}
+
+
 def test_narrow_heads_are_filled_up_and_wide_ones_keep_the_share():
-    raw = system(LAW | {"default": "flash1"})
-    queries, keys = np.array([131072.0]), 1024.0
-    narrow, first, wide = (
-        times(inputs.system(raw), attention(queries, keys, width), TYPE)[0][0]
-        for width in (32, 64, 256)
-    )
+    law = LAW | {"default": "flash1"}
+    narrow, first, wide = (seconds(law, 1024.0, width)[0] for width in (32, 64, 256))
     assert narrow == pytest.approx(first)
     assert wide == pytest.approx(4 * first)
 
@@ -97,40 +102,16 @@ def test_narrower_values_are_filled_up_unless_the_kernel_knows_them():
         ("flash2", 192, 128, (192, 192)),
         ("triton", 64, 256, (256, 256)),
     ]:
-        law = LAW | {"kernels": {kernel: LAW["kernels"]["flash3"]}, "default": kernel}
-        one = attention(np.array([131072.0]), 1024.0, width, value=value)
-        found, _ = times(inputs.system(system(law)), one, TYPE)
-        each = [
-            times(inputs.system(system(law)), attention(np.array([131072.0]), 1024.0, size), TYPE)[
-                0
-            ]
-            for size in computed
-        ]
-        np.testing.assert_allclose(
-            found, (each[0] + each[1]) / 2, rtol=1e-12, err_msg=str((kernel, width))
-        )
+        found = seconds(running(kernel), 1024.0, width, value=value)
+        each = [seconds(running(kernel), 1024.0, size) for size in computed]
+        case = str((kernel, width))
+        np.testing.assert_allclose(found, (each[0] + each[1]) / 2, rtol=1e-12, err_msg=case)
 
 
 def test_a_pass_may_fill_narrower_values_up_in_a_kernel_that_knows_them():
-    exact = LAW["kernels"]["flash3"]
-    filling = exact | {"backward": exact["backward"] | {"fills_values": True}}
-    queries = np.array([131072.0])
-    known, filled = (
-        times(
-            inputs.system(system(LAW | {"kernels": {"cudnn": one}, "default": "cudnn"})),
-            attention(queries, 1024.0, 192, value=128),
-            TYPE,
-        )[0]
-        for one in (exact, filling)
-    )
-    wide, narrow = (
-        times(
-            inputs.system(system(LAW | {"kernels": {"cudnn": exact}, "default": "cudnn"})),
-            attention(queries, 1024.0, width),
-            TYPE,
-        )[0]
-        for width in (192, 128)
-    )
+    filling = running("cudnn", backward=BACKWARD | {"fills_values": True})
+    known, filled = (seconds(law, 1024.0, 192, value=128) for law in (running("cudnn"), filling))
+    wide, narrow = (seconds(running("cudnn"), 1024.0, width) for width in (192, 128))
     assert filled[0] == known[0] == pytest.approx((wide[0] + narrow[0]) / 2)
     assert filled[1] == pytest.approx(wide[1])
     assert filled[1] > known[1]
@@ -228,11 +209,3 @@ def test_constants_that_contradict_each_other_are_refused():
     ]:
         with pytest.raises(SpecError, match=text):
             inputs.system(system(LAW | change))
-
-
-def test_a_slower_processor_takes_so_many_times_as_long():
-    before = inputs.system(system(LAW))
-    after = slowed(before, Spread(part=f"matrix.{TYPE}", low=1.0, high=1.0, level=0.9), 1.25)
-    one = attention(np.array([131072.0]), 2048.5, 128)
-    first, second = (times(each, one, TYPE)[0][:2] for each in (before, after))
-    np.testing.assert_allclose(second, 1.25 * first)

@@ -8,11 +8,12 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.architecture.layer import Layer
 from calculon.errors import SpecError
 from calculon.hardware.kernels.all_kernels import KERNELS
-from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
+from calculon.hardware.kernels.kernel import ENGINES, LONGEST_START, KernelKind, VectorKind
 from calculon.hardware.kernels.stated_kernels import FAMILY
+from calculon.hardware.residuals import Spread
+from calculon.hardware.slower import slowed
 from calculon.hardware.system import System
 from calculon.spec.schema import schema
 from tests.hardware.kernels.layers import layer, product, times
@@ -56,11 +57,6 @@ def shares(one, curve, sizes):
 def test_every_kind_has_a_kernel_an_engine_and_a_family():
     kinds = {kind for part in get_args(KernelKind) for kind in get_args(part)}
     assert set(KERNELS) == set(ENGINES) == set(FAMILY) == kinds
-
-
-def test_the_engine_of_a_layer_is_that_of_its_kernel():
-    assert [one.engine for one in LAYERS] == ["matrix", "matrix", "attention", "vector", "vector"]
-    assert "engine" not in Layer._fields
 
 
 OF_EXPERTS = ("grouped_product", "router")  # tests/architecture/test_experts.py has theirs
@@ -209,13 +205,13 @@ def test_the_published_edition_sees_no_kernels():
     system = document("systems", "a100_80g")
     slow = {"curve": [[0, 0.01]], "over": "bytes"}
     changed = system | {"ext": {"kernels": {kind: {"float16": slow} for kind in KINDS}}}
+    changed["ext"]["traffic"] = {"efficiency": 0.01, "start": 2e-6}
+    changed["ext"]["networks"] = [{"ramp": 1e-4}, {"ramp": 1e-4}]
     names = ("megatron-1T", "3072_t4_p64_d12_mbs4_full")
     assert calculon.estimate(*names, changed).stats == calculon.estimate(*names, system).stats
 
 
 # -- malformed statements ---------------------------------------------------------------------------------------------
-
-HERE = f"ext.kernels.product.{TYPE}"
 
 
 def refused(kernels, field, text):
@@ -226,7 +222,11 @@ def refused(kernels, field, text):
     assert text in str(caught.value)
 
 
-def test_a_malformed_statement_of_products_is_told_in_one_message():
+def test_a_malformed_statement_is_told_in_one_message():
+    product, attention = f"ext.kernels.product.{TYPE}", f"ext.kernels.attention.{TYPE}"
+    norm = f"ext.kernels.norm.{TYPE}"
+    seconds = {"table": [[512, 64, 1e-3]], "values": "seconds"}
+    every = "at least one of product, router, batched_product, grouped_product, attention"
     for rate, field, text in [
         (0.5, "", "an object with one of law, curve, table, found 0.5"),
         ({}, "", "found an empty object"),
@@ -238,27 +238,14 @@ def test_a_malformed_statement_of_products_is_told_in_one_message():
         ({"curve": [[0, 1]], "over": "keys"}, ".over", "one of flops, bytes, found 'keys'"),
         ({"curve": [[1, 1]], "over": "flops"}, ".curve[0][0]", "0 as the last threshold"),
         ({"table": [[1, 1, 1, 0.7]]}, ".values", "share, seconds"),
+        (shares_of([]), ".table", "a list of rows"),
+        (shares_of([[1, 1, 1, 0.5], [2, 2, 0.5]]), ".table[1]", "a row of 4 numbers"),
+        (shares_of([[64, 0.5]]), ".table[0]", "[m, n, k, share], found a row of 2 numbers"),
+        (shares_of([[0, 1, 1, 0.5]]), ".table[0][0]", "above 0"),
+        (shares_of([[1, 1, 1, 70]]), ".table[0][3]", "write 0.7 for 70 %"),
+        (shares_of([[1, 1, 1, 0.7]] * 2), ".table[1]", "[m, n, k] once, found the same as row 0"),
     ]:
-        refused({"product": {TYPE: rate}}, f"{HERE}{field}", text)
-
-
-def test_a_malformed_table_of_products_is_told_in_one_message():
-    for table, field, text in [
-        ([], "", "a list of rows"),
-        ([[1, 1, 1, 0.5], [2, 2, 0.5]], "[1]", "a row of 4 numbers"),
-        ([[64, 0.5]], "[0]", "a row [m, n, k, share], found a row of 2 numbers"),
-        ([[0, 1, 1, 0.5]], "[0][0]", "above 0"),
-        ([[1, 1, 1, 70]], "[0][3]", "write 0.7 for 70 %"),
-        ([[1, 1, 1, 0.7]] * 2, "[1]", "each [m, n, k] once, found the same as row 0"),
-    ]:
-        rate = {"table": table, "values": "share"}
-        refused({"product": {TYPE: rate}}, f"{HERE}.table{field}", text)
-
-
-def test_a_malformed_statement_of_kernels_is_told_in_one_message():
-    norm, attention = f"ext.kernels.norm.{TYPE}", f"ext.kernels.attention.{TYPE}"
-    seconds = {"table": [[512, 64, 1e-3]], "values": "seconds"}
-    every = "at least one of product, router, batched_product, grouped_product, attention"
+        refused({"product": {TYPE: rate}}, f"{product}{field}", text)
     for kernels, field, text in [
         ({}, "ext.kernels", every),
         ({"prodcut": {}}, "ext.kernels.prodcut", "did you mean 'product'"),
@@ -271,24 +258,23 @@ def test_a_malformed_statement_of_kernels_is_told_in_one_message():
         refused(kernels, field, text)
 
 
-@pytest.mark.parametrize(
-    ("kind", "former"),
-    [
-        ("product", {"gemm": {TYPE: GEMM}}),
-        ("attention", {"attention": {TYPE: {"efficiency": [[0, 0.5]]}}}),
-    ],
-)
-def test_one_rate_in_both_spellings_is_refused(kind, former):
-    rate = {TYPE: {"curve": [[0, 0.5]], "over": "flops"}}
-    with pytest.raises(SpecError) as caught:
-        inputs.system(raw_system(kernels={kind: rate}, **former))
-    key = next(iter(former))
-    message = (
-        f"ext.kernels.{kind}.{TYPE}: expected one rate, found {key}.{TYPE} too. Hint: keep one"
-    )
-    assert message in str(caught.value)
-    other = {kind: {"float16": rate[TYPE]}}
-    assert len(inputs.system(raw_system(kernels=other, **former)).ext.rates) == 2
+def shares_of(table):
+    """Return the statement of a table of shares."""
+    return {"table": table, "values": "share"}
+
+
+def test_one_rate_in_both_spellings_is_refused():
+    rate = {"curve": [[0, 0.5]], "over": "flops"}
+    for kind, key, former in (
+        ("product", "gemm", GEMM),
+        ("attention", "attention", {"efficiency": [[0, 0.5]]}),
+    ):
+        old = {key: {TYPE: former}}
+        both = f"expected one rate, found {key}.{TYPE} too. Hint: keep one"
+        with pytest.raises(SpecError, match=re.escape(f"ext.kernels.{kind}.{TYPE}: {both}")):
+            inputs.system(raw_system(kernels={kind: {TYPE: rate}}, **old))
+        other = {kind: {"float16": rate}}
+        assert len(inputs.system(raw_system(kernels=other, **old)).ext.rates) == 2
 
 
 # -- schema and overlays ----------------------------------------------------------------------------------------------
@@ -312,14 +298,90 @@ def test_the_schema_knows_kernels():
         assert not validator.is_valid(raw_system(kernels=kernels))
 
 
-def test_an_overlay_states_one_kernel_more():
-    rate = {"curve": [[0, 0.5]], "over": "bytes"}
-    system = inputs.system({"base": "h100_80g_sxm", "ext": {"kernels": {"norm": {TYPE: rate}}}})
-    base = inputs.system("h100_80g_sxm")
-    assert set(system.ext.rates) == {*base.ext.rates, ("norm", TYPE)}
-    assert system.ext.networks == base.ext.networks
-
-
 def test_every_kind_of_kernel_is_listed_for_those_who_measure():
     page = (ROOT / "systems" / "README.md").read_text(encoding="utf-8")
     assert [kind for kind in get_args(VectorKind) if f"`{kind}`" not in page] == []
+
+
+# -- the law of memory-bound kernels, and the rate of all traffic ------------------------------------------------------
+
+LAW = {"law": "stream", "efficiency": 0.8, "start": 3e-6}
+TRAFFIC = {"efficiency": 0.9, "start": 2e-6}
+BANDWIDTH = 3350e9
+
+
+def test_a_kernel_takes_its_start_and_its_bytes_at_a_share_of_the_bandwidth():
+    _, memory = times(stated("norm", LAW), NORM, TYPE)
+    np.testing.assert_allclose(memory, 3e-6 + np.array(NORM.accessed) / (0.8 * BANDWIDTH))
+
+
+def test_backward_passes_may_have_a_share_of_their_own():
+    _, memory = times(stated("norm", LAW | {"backward": 0.5}), NORM, TYPE)
+    shares = np.array([0.8, 0.5, 0.5])
+    np.testing.assert_allclose(memory, 3e-6 + np.array(NORM.accessed) / (shares * BANDWIDTH))
+
+
+def test_each_kernel_of_a_chain_has_a_start():
+    chain = NORM._replace(launches=(6, 12, 0))
+    _, memory = times(stated("norm", LAW), chain, TYPE)
+    starts = 3e-6 * np.array([6, 12, 0])
+    np.testing.assert_allclose(memory, starts + np.array(NORM.accessed) / (0.8 * BANDWIDTH))
+
+
+def test_arithmetic_beside_traffic_is_at_the_rate_of_long_operations():
+    system = stated("norm", LAW)
+    arithmetic, _ = times(system, NORM, TYPE)
+    engine = system.vector[TYPE]
+    np.testing.assert_allclose(arithmetic, np.array(NORM.flops) / (engine.peak * 0.95))
+
+
+def test_more_work_never_takes_less_time():
+    """Which it does on the steps of a curve."""
+    moved = np.geomspace(1.0, 1e12, 2000)
+    system = inputs.system(raw_system(traffic=TRAFFIC))
+    assert (np.diff(system.move_time(moved)) > 0).all()
+    assert (np.diff(system.vector_time(TYPE, moved)) > 0).all()
+    assert (np.diff(system.published.move_time(moved)) < 0).any()
+
+
+def test_any_stands_for_the_types_that_are_not_stated():
+    own = LAW | {"efficiency": 0.5}
+    system = inputs.system(raw_system(kernels={"norm": {"any": LAW, TYPE: own}}))
+    assert system.rate("norm", TYPE).efficiency == 0.5
+    assert system.rate("norm", "float16").efficiency == 0.8
+    assert system.rate("softmax", TYPE) is None
+
+
+def test_kinds_that_are_not_stated_have_the_rate_of_all_traffic():
+    system = inputs.system(raw_system(traffic=TRAFFIC, kernels={"norm": {"any": LAW}}))
+    for one, start, share in ((NORM, 3e-6, 0.8), (SOFTMAX, 2e-6, 0.9)):
+        _, memory = times(system, one, TYPE)
+        assert memory[0] == pytest.approx(start + one.accessed[0] / (share * BANDWIDTH))
+    assert system.move_time(np.array([1e9]))[0] == pytest.approx(2e-6 + 1e9 / (0.9 * BANDWIDTH))
+
+
+def test_a_slower_memory_slows_all_that_is_a_share_of_it():
+    ext = {"traffic": TRAFFIC, "kernels": {"norm": {"any": LAW | {"backward": 0.6}}}}
+    system = inputs.system(raw_system(**ext))
+    slower = slowed(system, Spread(part="mem1", low=1.0, high=2.0, level=0.9), 2.0)
+    size = np.array([1e8])
+    np.testing.assert_allclose(slower.move_time(size), 2 * system.move_time(size))
+    for one in (NORM, SOFTMAX):
+        before, after = (times(machine, one, TYPE)[1] for machine in (system, slower))
+        np.testing.assert_allclose(after, 2 * before)
+    small = slowed(system, Spread(part="mem1", low=1.0, high=2.0, level=0.9, end=1e6), 2.0)
+    assert small.move_time(size)[0] == pytest.approx(system.move_time(size)[0] + 2e-6)
+
+
+def test_a_share_above_one_is_refused():
+    with pytest.raises(calculon.SpecError, match=r"ext\.kernels\.norm\.any\.efficiency"):
+        inputs.system(raw_system(kernels={"norm": {"any": LAW | {"efficiency": 1.2}}}))
+    for start in (-1, 1e30):
+        with pytest.raises(calculon.SpecError, match=r"ext\.traffic\.start: expected a number"):
+            inputs.system(raw_system(traffic=TRAFFIC | {"start": start}))
+    inputs.system(raw_system(traffic=TRAFFIC | {"start": LONGEST_START}))
+
+
+def test_layers_of_a_rate_have_their_own_kernels():
+    found = times(stated("add", LAW), layer("add", (0.0, 0.0, 0.0), (1e6, 0.0, 0.0)), TYPE)[1]
+    np.testing.assert_allclose(found, [3e-6 + 1e6 / (0.8 * BANDWIDTH), 0, 0])

@@ -40,20 +40,13 @@ def test_a_row_gives_exactly_what_was_measured():
     assert [GRID.at(*one).item() for one in sizes[:5]] == values[:5].tolist()
 
 
-def test_one_row_is_the_rate_of_everything():
+def test_the_rate_between_two_rows_of_one_column_is_a_power_of_the_size_and_goes_on_beyond_the_ends():
+    curve = table([[1e6, 0.8], [1e4, 0.2], [1e12, 0.9]])
+    sizes = [0.0, 1.0, 1e4, 10**4.5, 1e5, 1e12, 1e15]
+    expected = [0.2, 0.2, 0.2, 0.2 * 4**0.25, 0.2 * 4**0.5, 0.9, 0.9]
+    assert curve.at(np.array(sizes)).tolist() == pytest.approx(expected)
     one = table([[64, 128, 256, 0.4]])
     assert one.at(np.array([1.0, 64, 1e6]), 128.0, 256.0).tolist() == [0.4] * 3
-
-
-def test_beyond_the_ends_of_one_column_the_rate_goes_on():
-    curve = table([[1e3, 0.1], [1e6, 0.8]])
-    assert curve.at(np.array([1.0, 1e7, 1e12])).tolist() == pytest.approx([0.1, 0.8, 0.8])
-
-
-def test_between_two_rows_of_one_column_the_rate_is_a_power_of_the_size():
-    curve = table([[1e6, 0.8], [1e4, 0.2], [1e12, 0.9]])
-    found = curve.at(np.array([1e5, 10**4.5]))
-    assert found.tolist() == pytest.approx([0.2 * 4**0.5, 0.2 * 4**0.25])
 
 
 def test_among_the_corners_of_a_cell_the_rate_is_their_geometric_mean():
@@ -63,10 +56,6 @@ def test_among_the_corners_of_a_cell_the_rate_is_their_geometric_mean():
     found = table([[*one, share] for one, share in zip(corners, shares, strict=True)] + far)
     middle = found.at(*np.full((3, 1), 128.0)).item()
     assert middle == pytest.approx(np.exp(np.log(shares).mean()))
-
-
-def test_a_pass_that_does_nothing_has_a_rate():
-    assert 0 < table([[1e3, 0.1], [1e6, 0.8]]).at(np.array([0.0])).item() <= 0.8
 
 
 SIZES = st.integers(1, 100_000)

@@ -36,12 +36,6 @@ def test_long_outputs_fill_the_cache(admission):
     assert varied["mem_cache"] / varied.batch > equal["mem_cache"] / equal.batch
 
 
-def test_a_batch_of_as_many_reads_longer_contexts():
-    equal, varied = (served({"output_cv": cv, "users": 32}) for cv in (0.0, 1.0))
-    assert varied["decode_time"] > equal["decode_time"]
-    assert varied["prefill_time"] == equal["prefill_time"]
-
-
 def test_prompts_of_different_lengths_take_as_their_mean_and_the_square_of_attention():
     """Times of whole prompts are a polynomial of the second degree far from floors and small products."""
     equal, varied = replica({}), replica({"prompt_cv": 0.4})

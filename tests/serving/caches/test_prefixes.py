@@ -10,8 +10,6 @@ from calculon.errors import SpecError
 from calculon.hardware.serving import Disk
 from calculon.serving.caches.prefixes import (
     SecondTier,
-    break_even,
-    fetched_beside,
     hit_places,
     idle_conversations,
     kept_share,
@@ -74,20 +72,6 @@ def test_tiers_share_the_hits():
     assert places.lost[0] == pytest.approx(1)
     assert places.second[1] == pytest.approx(0, abs=1e-12)
     assert places.lost[3] == pytest.approx(0, abs=1e-12)
-
-
-def test_fetching_bounds_the_rate_where_it_takes_longer():
-    busy, decoding = np.array([0.1, 0.1]), np.array([0.4, 0.4])
-    fetch = np.array([0.2, 0.9])
-    np.testing.assert_allclose(
-        fetched_beside(busy, fetch, decoding) + decoding, np.maximum(busy + decoding, fetch)
-    )
-
-
-def test_at_the_break_even_both_take_as_long():
-    size, recompute = np.array([3e9]), np.array([0.2])
-    assert size / break_even(size, recompute) == pytest.approx(recompute)
-    assert np.isinf(break_even(size, np.zeros(1)))[0]
 
 
 def test_the_memory_of_a_node_is_shared():

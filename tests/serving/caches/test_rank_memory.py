@@ -1,21 +1,18 @@
 """Memory of a rank: exact sizes, and what fits beside."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
-from calculon.serving.caches.cache import CachedBlocks, cached_width, sequence_bytes, token_bytes
+from calculon.serving.caches.cache import CachedBlocks, cached_width, token_bytes
 from calculon.serving.caches.rank_memory import cached_bytes, logit_bytes, rank_memory, weight_bytes
 from calculon.serving.caches.sequence_room import SequenceRoom
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
-from calculon.units import GIB
 from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, SMALL, types
 
@@ -64,25 +61,11 @@ def test_ranks_share_weights_and_stages_share_blocks():
     assert half == pytest.approx((whole - 2 * table) / 2 + table)
 
 
-def test_a_table_that_embedding_and_head_share_is_there_once():
-    sizes, one = PassSizes.of(tensor_par=1, decoded=1), np.ones(1)
-    tied = weight_bytes(replace(SMALL, tied=True), types(), sizes, one)
-    apart = weight_bytes(SMALL, types(), sizes, one)
-    assert apart - tied == 2 * SMALL.vocab * SMALL.hidden
-
-
 def test_heads_are_copied_to_ranks_beyond_them():
     splits = np.array([1.0, 2, 4, 8, 16])
     width = cached_width(SMALL, splits) * splits
     whole = 2 * SMALL.kv_heads * SMALL.attn_size
     assert (width / whole).tolist() == [1, 1, 1, 2, 4]
-
-
-def test_windows_end_the_growth_of_a_cache():
-    model = inputs.model("gpt-oss-20b")
-    assert CachedBlocks.of(model).tokens(np.array([100.0, 1000])).tolist() == [2400, 12 * 1128]
-    grown = np.diff(sequence_bytes(model, np.array([1000.0, 2000, 3000]), np.ones(3), 2.0))
-    assert grown[0] == grown[1] == 12 * 1000 * 2 * 8 * 64 * 2
 
 
 def fitting(model=LLAMA_70B, system=H100, prompt=2000, output=500, hit=0.0, **fields):
@@ -104,25 +87,6 @@ def test_as_many_sequences_as_the_cache_has_room_for():
     by_length = cached_bytes(found.replica, np.array([longest, longest + 1]))
     alone = by_length + 0.9 * logit_bytes(LLAMA_70B, np.full(1, 8.0))
     assert alone[0] <= found.memory.room[0] < alone[1]
-
-
-def test_what_makes_room_and_what_takes_it():
-    count = fitting()[0]
-    assert fitting(prompt=4000)[0] < count
-    assert fitting(output=900)[0] < count
-    assert fitting(kv_dtype="float8")[0] > count
-    assert fitting(weights_dtype="float8")[0] > count
-    assert fitting(reserve_gib=8)[0] < count
-    assert fitting(admission="mean")[0] > count
-    assert fitting(hit=0.5)[0] > count
-    larger = replace(H100, mem1=replace(H100.mem1, capacity=100 * GIB))
-    assert fitting(system=larger)[0] > count
-
-
-def test_nothing_fits_where_the_weights_do_not():
-    count, longest, found = fitting(num_procs=1, tensor_par=1)
-    assert count == longest == 0
-    assert found.memory.free[0] < 0
 
 
 @pytest.mark.parametrize(

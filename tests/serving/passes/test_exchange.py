@@ -8,7 +8,6 @@ import pytest
 
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.hardware.serving import ExpertExchange
 from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, exchange_times
 from calculon.serving.passes.expert_load import imbalance
 from calculon.serving.passes.pass_rows import pass_rows
@@ -59,11 +58,6 @@ def test_sequences_are_spread_evenly_and_stay_whole():
     assert found.tolist() == [0, 0.5, 1, 1, 1, 1.5]
 
 
-def test_one_group_is_all_ranks():
-    sizes = PassSizes.of(tensor_par=4, **DECODE)
-    assert sizes.of_group is sizes
-
-
 @for_each("groups", [2, 4, 8])
 def test_a_group_is_a_replica_with_its_share_of_the_sequences_but_for_experts(groups):
     """All products, attention and sampling are those of so many ranks and sequences."""
@@ -94,41 +88,6 @@ def test_a_prompt_alone_is_one_prompt_for_experts():
     whole, apart = (rows_of(EXPERTS, attn_data_par=groups, **prompt) for groups in (1, 8))
     assert total(whole, "experts", "flops") == total(apart, "experts", "flops")
     assert total(apart, "output", "flops") == 8 * total(whole, "output", "flops")
-
-
-@pytest.mark.parametrize("latent", [True, False])
-def test_more_groups_never_read_more_cache_on_a_rank(latent):
-    model = DEEPSEEK if latent else EXPERTS
-    groups = np.array([1.0, 2, 4, 8])
-    rows = rows_of(model, tensor_par=8, attn_data_par=groups, expert_par=8, **DECODE)
-    row = next(one for one in rows if one.name == "decode attention")
-    assert np.all(np.diff(row.cache) <= 0)
-
-
-def test_latents_are_read_once_in_each_group_and_not_by_every_rank():
-    whole, apart = (
-        rows_of(DEEPSEEK, tensor_par=8, attn_data_par=groups, **DECODE) for groups in (1, 8)
-    )
-    read = [total(rows, "decode attention", "cache") for rows in (whole, apart)]
-    assert read[0] == 8 * read[1]
-
-
-def test_one_expert_that_every_token_passes_is_a_dense_model():
-    one = replace(SMALL, num_experts=1, experts_per_token=1, name="one")
-    dense, mixture = (times_of(model, **DECODE) for model in (SMALL, one))
-    router = sum(row.time for row in mixture.rows if row.name == "router")
-    assert mixture.time - router == pytest.approx(dense.time)
-
-
-def test_columns_are_single_passes():
-    groups, experts, copies = [1, 2, 8, 8], [1, 8, 8, 4], [0, 0, 16, 4]
-    choices = {"routing": "power_law:1.2", "overlap": "two_batches", **DECODE}
-    together = times_of(attn_data_par=groups, expert_par=experts, copies=copies, **choices)
-    alone = [
-        times_of(attn_data_par=d, expert_par=e, copies=c, **choices).time[0]
-        for d, e, c in zip(groups, experts, copies, strict=True)
-    ]
-    assert together.time.tolist() == alone
 
 
 # -- the exchange ---------------------------------------------------------------------------------
@@ -168,25 +127,12 @@ def test_the_fullest_rank_is_waited_for():
     assert times[1] > times[0]
 
 
-def test_more_tokens_never_take_less_time():
-    tokens = np.geomspace(1, 16384, 60)
-    for ranks in (8, 16, 64, 128):
-        there, back = exchange_times(H800, exchange_of(tokens, ranks))
-        assert np.all(np.diff(there + back) > 0)
-
-
 def test_prompts_never_make_an_exchange_faster():
     """Libraries that decoding has not are no way around it."""
     prompts = np.array([0.0, 1, 8, 64, 512])
     for ranks in (8, 32, 64):
         exchange = exchange_of(64, ranks, prompts=ranks, chunk=prompts)
         assert np.all(np.diff(sum(exchange_times(H800, exchange))) >= 0)
-
-
-def test_small_exchanges_take_the_latency_of_their_kernels_at_most():
-    law = H800.ext.serving.expert_exchange
-    there, back = exchange_times(H800, exchange_of(1, 64))
-    assert there + back < 2 * law.latency * 1.1
 
 
 def test_kernels_of_low_latency_are_those_that_were_measured():
@@ -272,38 +218,25 @@ def test_copies_of_experts_take_their_memory():
     assert copied["mem_weights"] - plain["mem_weights"] == pytest.approx(each)
 
 
-@pytest.mark.parametrize("budget", [0, 8192])
-def test_littles_law_holds_with_groups(budget):
-    found = served({"attn_data_par": 8, "expert_par": 8, "token_budget": budget, "max_batch": 64})
-    assert found["concurrency"] == pytest.approx(64, rel=1e-12)
+def test_splits_that_do_not_go_say_why():
+    shared = "tensor_par / attn_data_par"
+    for model, split, field, words in (
+        ("mixtral-8x7B", {"attn_data_par": 3}, "attn_data_par", "a divisor of tensor_par=8"),
+        ("mixtral-8x7B", {"expert_par": 3}, "expert_par", "a divisor of tensor_par=8"),
+        ("mixtral-8x7B", {"redundant_experts": 8}, "redundant_experts", "0"),
+        ("mixtral-8x7B", COPIES | {"redundant_experts": 4}, "expert_par", "_experts = 12"),
+        ("mixtral-8x7B", COPIES, "redundant_experts", "at most num_experts=8"),
+        ("llama3-8B", {"context_par": 2}, "context_par", "a divisor of 1"),
+        ("llama3-8B", {"context_par": 3}, "context_par", f"a divisor of {shared} = 8"),
+        ("deepseek-v3", {"context_par": 4, "attn_data_par": 4}, "context_par", f"{shared} = 2"),
+    ):
+        with pytest.raises(SpecError) as found:
+            served(split, model)
+        problems = [(one.field, words in one.expected) for one in found.value.problems]
+        assert problems == [(field, True)], split
 
 
-@pytest.mark.parametrize("budget", [0, 8192])
-def test_prompts_of_all_groups_share_their_passes(budget):
-    """A prompt takes less of the time of a replica than a pass of its own."""
-    split = {"attn_data_par": 8, "expert_par": 8, "token_budget": budget, "max_batch": 64}
-    found = served(split)
-    assert found["prefill_share"] < found["request_rate"] * found["prefill_time"]
-
-
-@for_each(
-    ("split", "field", "words"),
-    [
-        ({"attn_data_par": 3}, "attn_data_par", "a divisor of tensor_par=8"),
-        ({"expert_par": 3}, "expert_par", "a divisor of tensor_par=8"),
-        ({"redundant_experts": 8}, "redundant_experts", "0"),
-        (
-            {"expert_par": 8, "redundant_experts": 4},
-            "expert_par",
-            "num_experts + redundant_experts = 12",
-        ),
-        ({"expert_par": 8, "redundant_experts": 16}, "redundant_experts", "at most num_experts=8"),
-    ],
-)
-def test_splits_that_do_not_go_say_why(split, field, words):
-    with pytest.raises(SpecError) as found:
-        served(split)
-    assert [(one.field, words in one.expected) for one in found.value.problems] == [(field, True)]
+COPIES = {"expert_par": 8, "redundant_experts": 16}
 
 
 def test_models_without_experts_have_no_groups_of_attention():
@@ -332,14 +265,3 @@ def test_decoding_of_deepseek_on_144_processors_is_as_published():
     assert read / H800.mem1.bandwidth == pytest.approx(9.2e-3, rel=0.01)
     time = pass_times(DEEPSEEK, H800, rows, columns, overlap="two_batches").time[0]
     assert 0.85 < time / (users / (14800 / 8)) < 1
-
-
-def test_defaults_of_the_exchange_are_in_the_machine():
-    slow = replace(
-        H800,
-        ext=replace(
-            H800.ext, serving=replace(H800.ext.serving, expert_exchange=ExpertExchange(latency=1.0))
-        ),
-    )
-    few = exchange_of(8, 8)
-    assert sum(exchange_times(slow, few))[0] >= sum(exchange_times(H800, few))[0]

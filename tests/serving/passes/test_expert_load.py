@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from calculon import inputs
 from calculon.serving.passes.expert_load import (
     LARGEST,
     ROUTINGS,
@@ -13,7 +14,7 @@ from calculon.serving.passes.expert_load import (
     touched_experts,
 )
 from tests.cases import for_each
-from tests.serving.given import SMALL
+from tests.serving.given import SMALL, rows_of
 
 UNEVEN = [name for name, exponent in ROUTINGS.items() if exponent]
 
@@ -60,16 +61,6 @@ def test_copies_even_out(routing):
     assert np.all(found[1:] < 1 + (found[0] - 1) / 10)
 
 
-def test_columns_are_single_calls():
-    groups, copies = np.array([8.0, 16, 8]), np.array([0.0, 16, 8])
-    found = imbalance("power_law:1.2", 64, groups, copies)
-    alone = [
-        imbalance("power_law:1.2", 64, g, c)[0]
-        for g, c in zip(groups[:, None], copies[:, None], strict=True)
-    ]
-    assert found.tolist() == alone
-
-
 def test_an_only_expert_is_always_touched():
     tokens = np.array([1.0, 5, 100])
     for experts in (1, 64):
@@ -77,12 +68,6 @@ def test_an_only_expert_is_always_touched():
         assert touched_experts(model, 1, 0, tokens).tolist() == [experts] * 3
     few = touched_experts(of_experts(64, 1), np.full(1, 8.0), np.zeros(1), np.ones(1))
     assert few[0] == pytest.approx(8 / 64)
-
-
-@pytest.mark.parametrize(("tokens", "expected"), [(16, 102), (128, 252)])
-def test_touched_experts_of_an_example(tokens, expected):
-    """256 experts, 8 of a token: by the formula of independent routing."""
-    assert round(float(touched_experts(of_experts(256, 8), 1, 0, np.array(tokens)))) == expected
 
 
 @for_each("routing", ROUTINGS)
@@ -94,3 +79,17 @@ def test_copies_are_touched_by_tokens_of_their_own(routing):
     assert one == pytest.approx(4 / 16)
     many = touched_experts(model, groups, copies, np.full(2, 1e6), routing)
     assert many == pytest.approx([64 / 16, 80 / 16])
+
+
+DEEPSEEK = inputs.model("deepseek-v3")
+
+
+def test_touched_experts_of_deepseek_v3():
+    tokens = np.array([16.0, 128])
+    touched = touched_experts(DEEPSEEK, np.ones(2), np.zeros(2), tokens, "balanced")
+    assert np.round(touched).tolist() == [102, 252]
+    rows = rows_of(DEEPSEEK, decoded=tokens, context=10)
+    each = 3 * 7168 * 2048 * 2
+    read = sum(row.times * row.weights for row in rows if row.name == "experts" and row.times == 58)
+    expected = 58 * each * 256 * (1 - (1 - 8 / 256) ** tokens)
+    np.testing.assert_allclose(read, expected, rtol=1e-12)

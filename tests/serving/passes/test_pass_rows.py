@@ -1,13 +1,11 @@
 """Rows of passes: FLOP and bytes as formulas."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.serving.caches.cache import CachedBlocks
-from calculon.serving.passes.pass_sizes import PassSizes, seen_keys
+from calculon.serving.passes.pass_sizes import seen_keys
 from tests.cases import for_each
 from tests.serving.given import SMALL, rows_of
 
@@ -75,33 +73,12 @@ def test_seen_keys_are_counted_token_by_token(window, chunked, cached):
     assert found[0] == pytest.approx(expected)
 
 
-def test_one_expert_is_an_mlp():
-    expert = replace(SMALL, num_experts=1, name="one")
-    dense, mixture = (rows_of(model, decoded=9, context=9) for model in (SMALL, expert))
-    for quantity in ("flops", "weights"):
-        assert total(dense, "mlp", quantity) == total(mixture, "mlp", quantity)
-
-
 def test_experts_that_no_token_passes_are_not_read():
     model = inputs.model("mixtral-8x7B")
     rows = rows_of(model, decoded=1, context=10)
     each = 3 * model.hidden * model.feedforward * 2
     assert total(rows, "experts", "weights") == pytest.approx(32 * 2 * each)
     assert total(rows, "experts", "flops") == pytest.approx(32 * 2 * each)
-
-
-@pytest.mark.parametrize("groups", [2, 4])
-def test_groups_of_ranks_have_different_experts(groups):
-    """As many weights and as much work for each rank as where all ranks share each expert."""
-    model = inputs.model("mixtral-8x7B")
-    sizes = {"prompts": 1, "chunk": 2048, "tensor_par": 4}
-    shared, apart = (rows_of(model, **sizes, expert_par=one) for one in (1, groups))
-    for quantity in ("flops", "weights"):
-        assert total(shared, "experts", quantity) == pytest.approx(
-            total(apart, "experts", quantity)
-        )
-    few = rows_of(model, decoded=1, tensor_par=4, expert_par=groups)
-    assert total(few, "experts", "weights") >= total(shared, "experts", "weights") / 8
 
 
 def test_cached_keys_are_read_in_their_type():
@@ -120,9 +97,3 @@ def test_windowed_blocks_are_counted():
     rows = rows_of(model, decoded=1, context=1000)
     width = 2 * model.key_value_heads * model.attn_size * 2
     assert total(rows, "decode attention", "cache") == 12 * (1000 + 128) * width
-
-
-def test_tokens_of_a_mixed_pass():
-    sizes = PassSizes.of(tensor_par=2, decoded=[3, 4], prompts=2, chunk=10)
-    assert sizes.tokens.tolist() == [23, 24]
-    assert sizes.logits.tolist() == [5, 6]

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.split_cache import SplitCache
 from calculon.serving.serve import serve
-from tests.cases import for_each
-from tests.serving.given import H100, SMALL, rows_of, timed, types
+from tests.serving.given import SMALL, rows_of, timed, types
 
 DEEPSEEK = inputs.model("deepseek-v3")
 DECODE = {"decoded": 32, "context": 8000}
@@ -55,19 +53,6 @@ def test_results_are_joined_in_four_bytes():
     assert SplitCache.of(SMALL, types(), sizes, 30).keys[0] == 2 * 30 * 2 * SMALL.attn_size * 2
 
 
-def test_more_tokens_never_take_less_time():
-    sizes = PassSizes.of(tensor_par=16, context_par=4, decoded=np.geomspace(1, 5000, 50))
-    assert np.all(np.diff(SplitCache.of(SMALL, types(), sizes, 0).time(H100)) > 0)
-
-
-def test_long_contexts_gain():
-    """Reading of the cache of a long context is worth the exchange; of a short one it is not."""
-    sizes = {"tensor_par": 8, "context_par": [1, 8], "decoded": 8}
-    short, long = (timed(DEEPSEEK, context=one, **sizes).time for one in (10, 500_000))
-    assert short[1] > short[0]
-    assert long[1] < long[0]
-
-
 def served(model, **split):
     return serve(
         model, {"num_procs": 8, "tensor_par": 8, **split}, "h200_141g_sxm", prompt=2000, output=200
@@ -79,19 +64,3 @@ def test_shared_caches_have_room_for_more():
     whole, parts = (served("deepseek-v3", context_par=one, **narrow) for one in (1, 8))
     assert parts["mem_cache"] == pytest.approx(whole["mem_cache"] / 8)
     assert parts["max_context"] > 7 * whole["max_context"]
-
-
-@for_each(
-    ("model", "split", "words"),
-    [
-        ("llama3-8B", {"context_par": 2}, "a divisor of 1"),
-        ("llama3-8B", {"context_par": 3}, "a divisor of tensor_par / attn_data_par = 8"),
-        ("deepseek-v3", {"context_par": 4, "attn_data_par": 4}, "tensor_par / attn_data_par = 2"),
-    ],
-)
-def test_ranks_without_copies_have_nothing_to_share(model, split, words):
-    with pytest.raises(SpecError) as found:
-        served(model, **split)
-    assert [(one.field, words in one.expected) for one in found.value.problems] == [
-        ("context_par", True)
-    ]

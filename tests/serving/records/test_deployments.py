@@ -16,16 +16,21 @@ from calculon.serving_figures import SERVING_FIGURES
 from tests.draws import SEED, draws
 from tests.serving.given import H100, SMALL
 
-MODELS = (SMALL, inputs.model("mixtral-8x7B"), inputs.model("gpt-oss-20b"))
+MODELS = (replace(SMALL, mtp_layers=2), inputs.model("mixtral-8x7B"))
 
 LOADS = (
-    {},
     {"ttft_limit": 1.0, "tpot_limit": 0.02},
     {"rate": 3.0, "ttft_limit": 1.0},
     {"users": 50},
-    {"requests": 1000},
-    {"prefix_hit": 0.5, "rate": 40.0},
+    {"requests": 1000, "prefix_hit": 0.5},
 )
+
+
+def drafting(record, draft):
+    """Return a deployment without other processors that prefill, which drafts two tokens in a step."""
+    own = {name: value for name, value in record.to_dict().items() if name != "prefill"}
+    drafts = {"batching": "continuous", "draft": draft, "draft_tokens": 2, "acceptance": 0.5}
+    return read_deployment(own | {"num_procs": record.own_procs} | drafts)
 
 
 def drawn(random):
@@ -65,26 +70,37 @@ def test_all_sizes_are_columns():
 
 
 def test_one_is_the_same_among_many():
-    """For each load, of one or several deployments that share their choices."""
+    """For each load, of two deployments that share their choices; every other load has drafts."""
     random = Random(SEED)
-    for stated, _ in product(LOADS, range(draws(1))):
+    for number, (stated, _) in enumerate(product(LOADS, range(draws(1)))):
         load = read_workload(None, {"prompt": 900, "output": 300, **stated})
-        some = [drawn(random) for _ in range(2)]
-        records = [*some, replace(some[0], kv_block=64, max_batch=20)]
-        model, seen = random.choice(MODELS), []
-        for group, places in grouped(records):
-            seen += places
-            many = Load(Replica(model, H100, group, load)).solve()
-            for row, place in enumerate(places):
-                assert group.one(row) == records[place]
-                alone = Load(Replica(model, H100, Deployments.of(records[place]), load)).solve()
-                assert many.batch[row] == alone.batch[0]
-                assert many.cut[row] == alone.cut[0]
-                assert many.feasible[row] == alone.feasible[0]
-                for one in SERVING_FIGURES.values():
-                    values = one.of(many.figures)[row], one.of(alone.figures)[0]
-                    np.testing.assert_array_equal(*values, err_msg=f"{one.name}: {records[place]}")
-        assert sorted(seen) == [0, 1, 2]
+        record, model = drawn(random), random.choice(MODELS)
+        if number % 2:
+            record = drafting(record, "mtp" if model.mtp_layers else "ngram")
+        split = {"tensor_par": 4, "attn_data_par": 2, "context_par": 1, "expert_par": 4}
+        procs = record.num_procs - record.own_procs + 4 * record.pipeline_par
+        records = [record, replace(record, num_procs=procs, **split, kv_block=64, max_batch=20)]
+        many = Load(Replica(model, H100, Deployments.of_records(records), load)).solve()
+        row = number // 2 % 2
+        alone = Load(Replica(model, H100, Deployments.of(records[row]), load)).solve()
+        assert many.batch[row] == alone.batch[0]
+        assert many.cut[row] == alone.cut[0]
+        assert many.feasible[row] == alone.feasible[0]
+        for figure in SERVING_FIGURES.values():
+            values = figure.of(many.figures)[row], figure.of(alone.figures)[0]
+            np.testing.assert_array_equal(*values, err_msg=f"{figure.name}: {records[row]}")
+
+
+def test_deployments_are_grouped_by_their_choices():
+    random = Random(SEED)
+    first, *others = (drawn(random) for _ in range(6))
+    records = [first, *others, replace(first, kv_block=64, max_batch=20)]
+    seen = []
+    for group, places in grouped(records):
+        seen += places
+        assert [group.one(row) for row in range(len(places))] == [records[n] for n in places]
+        assert (0 in places) == (6 in places)
+    assert sorted(seen) == [*range(7)]
 
 
 def test_schedulers_with_and_without_a_budget_are_apart():

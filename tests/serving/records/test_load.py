@@ -92,8 +92,6 @@ def test_contradictions(fields, message):
 
 
 def test_the_least_prompt_of_a_conversation_is_one():
-    with pytest.raises(SpecError, match="at least 2,005"):
-        asked(turns=9)
     assert read_workload({"prompt": 2005, "output": 500, "turns": 9}).message == 1
     assert asked(turns=2, think=5).think == 5
 

@@ -49,12 +49,6 @@ def test_a_batch_runs_out_with_all_its_tokens(variation, under_way):
         np.testing.assert_allclose(out.passes.sum(axis=1), last, rtol=1e-3)
 
 
-def test_exponential_outputs_do_not_know_when_they_began():
-    fresh, old = (running_out(np.full(1, 64.0), 100.0, 1.0, under_way=one) for one in (False, True))
-    np.testing.assert_allclose(fresh.passes, old.passes, rtol=5e-3)
-    np.testing.assert_allclose(fresh.left, old.left, rtol=5e-3)
-
-
 @pytest.mark.parametrize("variation", [0.5, 1.0])
 def test_what_is_under_way_is_as_in_a_simulation(variation):
     """Each of 64 places takes one output after the other; at some time nobody follows."""

@@ -63,14 +63,6 @@ def test_the_slower_pool_decides():
     assert many["balanced_prefill"] < 64
 
 
-def test_more_processors_that_prefill_never_answer_less():
-    rates = [
-        apart({"num_procs": 8 + n, "prefill": {"num_procs": n}})["request_rate"]
-        for n in (1, 2, 8, 64)
-    ]
-    assert rates == sorted(rates)
-
-
 def test_requests_at_a_rate_wait_for_the_processors_that_prefill():
     most = apart()["capacity_rate"]
     found = [apart(rate=share * most) for share in (0.3, 0.6, 0.9)]
@@ -83,21 +75,15 @@ def test_requests_at_a_rate_wait_for_the_processors_that_prefill():
     assert beyond["ttft"] == np.inf
 
 
-def test_users_wait_where_prefill_does_not_keep_up():
-    beyond = apart(users=4000)
-    assert beyond.cut == "prefill"
-    assert beyond["request_rate"] == pytest.approx(apart()["request_rate"])
-    whole = beyond["ttft"] + 299 * beyond["tpot"]
-    assert 4000 / whole == pytest.approx(beyond["request_rate"], rel=1e-9)
-
-
 def test_users_queue_for_the_processors_that_prefill():
     """More of them wait longer and get no less; one never waits; all are somewhere, and a pool is at most busy."""
-    found = [apart(users=users) for users in (1, 2, 5, 60, 1000)]
+    found = [apart(users=users) for users in (1, 2, 60, 4000)]
     waits, rates = ([one[name] for one in found] for name in ("queue_time", "request_rate"))
     assert waits[0] == pytest.approx(0, abs=1e-12)
     assert waits == sorted(waits)
-    assert waits[2] > 0
+    assert waits[1] > 0
+    assert found[-1].cut == "prefill"
+    assert rates[-1] == pytest.approx(apart()["request_rate"])
     assert all(more >= less * (1 - 1e-9) for less, more in pairwise(rates))
     for one in found:
         assert one["prefill_busy"] <= 1 + 1e-12

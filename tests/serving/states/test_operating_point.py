@@ -10,6 +10,8 @@ from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import PromptLength
 from calculon.serving.serve import serve
+from calculon.serving.states.served_points import Limit
+from tests.cases import for_each
 from tests.serving.given import H100, SMALL
 
 LOAD = {"prompt": 900, "output": 300}
@@ -25,14 +27,23 @@ def small(changes=None, procs=1, **load):
 )
 def test_waits_grow_with_the_rate_from_none_to_no_end(changes, procs):
     most = small(changes, procs)["capacity_rate"]
-    shares = (1e-6, 0.05, 0.6, 0.9999, 1.01)
-    found = [small(changes, procs, rate=share * most) for share in shares]
+    rates = [share * most for share in (1e-6, 0.6, 0.9999, 1.01)]
+    found = [small(changes, procs, rate=rate) for rate in rates]
     waits = [one["queue_time"] for one in found]
     assert waits[0] < 1e-4 * found[0]["prefill_time"]
     assert waits == sorted(waits)
     assert waits[-2] > found[-2]["request_latency"] / 4  # for a place among the sequences
     assert np.isinf(waits[-1])
     assert all(one["ttft_p"] >= one["ttft"] for one in found)
+    for rate, one in zip(rates[:-1], found[:-1], strict=True):
+        assert one.cut == "rate"
+        assert one["request_rate"] == rate
+        assert one["utilisation"] == pytest.approx(rate / most)
+        assert one["concurrency"] <= one.batch * (1 + 1e-12)
+        assert one["tpot_p"] >= one["tpot"]
+    for name in ("ttft", "tpot", "utilisation", "concurrency"):
+        values = [one[name] for one in found[:-1]]
+        assert values == sorted(values), name
 
 
 def test_a_static_batch_ends_before_the_next_begins():
@@ -45,8 +56,7 @@ def test_a_static_batch_ends_before_the_next_begins():
     assert found["ttft_p"] == pytest.approx(0.99 * lasts + alone["ttft"], rel=1e-3)
 
 
-@pytest.mark.parametrize("output", [2, 300])
-@pytest.mark.parametrize("budget", [0, 1024])
+@pytest.mark.parametrize(("budget", "output"), [(0, 300), (1024, 2)])
 def test_more_users_get_no_less(budget, output):
     """Prompts that a pass takes together are in the latency of a request, and not among those of others."""
     changes = {"token_budget": budget}
@@ -85,7 +95,7 @@ def test_a_run_of_users_ends_with_the_answer_to_the_last():
     assert small(users=8, requests=1).run_time == pytest.approx(alone["request_latency"])
     assert small(users=8, requests=1).batch == 1
     whole = small(users=8)["request_latency"]
-    for requests, turns in ((8, 1), (9, 2), (16, 2), (17, 3)):
+    for requests, turns in ((8, 1), (9, 2), (17, 3)):
         assert small(users=8, requests=requests).run_time == pytest.approx(turns * whole)
     thinking = small(users=8, think=3, requests=16)
     cycle = thinking["request_latency"] + 3
@@ -93,3 +103,17 @@ def test_a_run_of_users_ends_with_the_answer_to_the_last():
     one = small(rate=0.1, requests=1)
     assert one.run_time == pytest.approx(one["request_latency"])
     assert small(rate=0.1, requests=11).run_time == pytest.approx(100 + one["request_latency"])
+
+
+@for_each(
+    ("found", "most", "words"),
+    [
+        (3.0, 2.0, "ttft: 3 of 2 s, 1.5 times as much"),
+        (7.6, 7.57, "ttft: 7.6 of 7.57 s, 0.4 % more"),
+        (7.5701, 7.57, "ttft: 7.5701 of 7.57 s, 0.0013 % more"),
+        (1.0, 2.0, "ttft: 1 of 2 s"),
+        (float("inf"), 2.0, "ttft: without end, of 2 s"),
+    ],
+)
+def test_a_limit_in_words(found, most, words):
+    assert Limit(name="ttft", unit="s", most=most, found=found).in_words.lower() == words

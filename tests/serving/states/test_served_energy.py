@@ -3,12 +3,16 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import calculon
 from calculon import inputs
 from calculon.campaign.energy import OVERHEAD_SHARE, STEPPING_SHARE, WAITING_SHARE
+from calculon.campaign.money import quote
 from calculon.hardware.power import Power
+from calculon.serving.records.asked import read_workload
+from calculon.serving.states.all_replicas import AllReplicas
 from calculon.serving.states.served_energy import DECODING_SHARE, energy_words
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -48,13 +52,6 @@ def test_measured_power_of_nodes_counts_for_each_processor():
     assert more == pytest.approx(800 / SYSTEM.networks[0].size / plain["output_rate"])
 
 
-def test_replicas_need_as_much_each():
-    one, four = (
-        calculon.serve("llama3-8B", n, SYSTEM, changes={"tensor_par": 1}, **LOAD) for n in (1, 4)
-    )
-    assert four["joules_per_token"] == pytest.approx(one["joules_per_token"])
-
-
 def test_processors_that_only_prefill_count():
     together = {"num_procs": 2, "tensor_par": 1}
     apart = {"num_procs": 2, "prefill": {"num_procs": 1}}
@@ -73,8 +70,13 @@ def test_without_a_power_there_is_no_energy():
     assert found.to_dict()["power"] == ""
 
 
-def test_what_decoding_draws_is_called_an_assumption():
-    for power in (_power(), _power(idle=80, load=600, spin=300, overhead=10)):
-        words = energy_words(_system(power))
-        assert "assumption" in words
-        assert words.endswith(f"decoding draws {DECODING_SHARE:g} of what steps of training draw")
+def test_price_of_a_million_tokens():
+    """An H800 at 2 dollars an hour and 1,850 tokens a second: 0.30 dollars."""
+    load = read_workload(None, {"prompt": 1000, "output": 100})
+    rate = np.full(1, 1850 / 100)
+    one = np.ones(1)
+    found = AllReplicas.of(load, rate, rate, one, one, quote(None, given=2.0), None)
+    assert found.usd_per_mtoken[0] == pytest.approx(2 / 3600 / 1850 * 1e6)
+    assert round(found.usd_per_mtoken[0], 2) == 0.30
+    tokens = (load.prompt + load.output) / load.output
+    assert found.usd_per_mtoken_blended[0] * tokens == pytest.approx(found.usd_per_mtoken[0])

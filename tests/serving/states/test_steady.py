@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from calculon.serving.states.steady import (
-    Prompts,
     at_rate,
     budget_batch,
     chunks,
@@ -54,17 +53,6 @@ def test_mixed_passes_save_the_fixed_part():
         - 1 / saturated(batch, decode, mixed, output).rate
     )
     np.testing.assert_allclose(difference, fixed, rtol=1e-9)
-
-
-def test_passes_with_and_without_prompts_make_the_tokens():
-    count, mixed = np.full(MANY, 3.0), DECODE + 0.3 * PREFILL
-    prompts = mixed_passes(count, np.ones(MANY), mixed, DECODE, count * mixed)
-    state = saturated(BATCH, DECODE, prompts, OUTPUT)
-    with_prompts = state.rate * prompts.passes
-    without = (1 - with_prompts * mixed) / DECODE
-    np.testing.assert_allclose(
-        (with_prompts + without) * BATCH, state.rate * (OUTPUT - 1), rtol=1e-9
-    )
 
 
 def test_users_are_all_somewhere():
@@ -145,11 +133,6 @@ def test_a_pass_has_room_for_tokens_and_prompts(budget, prompt, output):
     several = together > 1
     used = batch + together * prompt / count
     assert np.all(used[several] <= budget * (1 + 1e-12))
-
-
-def test_prompts_add_up():
-    prompts = Prompts(np.full(1, 3.0), np.full(1, 0.2), np.ones(1), np.ones(1))
-    assert prompts.busy == pytest.approx(0.6)
 
 
 def test_kinds_of_prompts_mix_by_their_time():
