@@ -174,12 +174,6 @@ def test_what_a_fit_saw_stands_apart(results):
     assert rest["fitted"] == ""
 
 
-def test_a_document_has_all_sources(results):
-    found = summary.document(results)
-    assert {row["name"] for row in found["sources"]} == set(SOURCES)
-    assert [row["name"] for row in found["all_sources"]] == ["all", "only judged"]
-
-
 def test_values_of_steps_name_their_source(results):
     rows = summary.values(results)
     held = [row["inside"] for row in rows if row["source"]]
