@@ -16,12 +16,11 @@ from calculon.apps.report.figures_group import NO_VOCABULARY
 from calculon.apps.report.report_page import report_title
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.views import report_file
 from calculon.records import columns
 from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
 from tests.helpers import NAMES, ROOT
-from tests.store import cache
+from tests.shipped_studies import compare_once
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
@@ -29,8 +28,7 @@ BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
 VOID = {"meta"}
-VALIDATION_ONCE = cache(report_file.validation_of)
-"""Several reports have one system, and so the same errors."""
+COMPARE = "calculon.apps.validate.measured_and_predicted.compare"
 RUN = ["--tokens", "1T", "--deadline", "3d", "--price", "2"]
 
 
@@ -57,7 +55,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(report_file, "validation_of", VALIDATION_ONCE)
+        patch.setattr(COMPARE, compare_once)
         search = ["loe", "megatron-22B", "8", "4", "float16", "a100_80g", "best.json", "-t", "5"]
         assert main(search) == 0
         assert main(["llm", *EXAMPLE.split(","), "stats.json"]) == 0
@@ -142,7 +140,7 @@ def test_the_whole_run_has_its_page_and_pictures(pages):
 
 def test_a_whole_run_is_of_executions_of_the_corrected_edition(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(report_file, "validation_of", VALIDATION_ONCE)
+    monkeypatch.setattr(COMPARE, compare_once)
     assert main(["report", EXAMPLE, *RUN, "-o", "none.html"]) == 2
     assert "expected an execution of edition corrected" in capsys.readouterr().err
 
@@ -182,12 +180,6 @@ def test_two_editions_stand_side_by_side(pages):
     assert "a100_80g, edition corrected" in text  # its own validation
 
 
-def test_every_edition_has_its_assumptions():
-    assert set(EDITIONS) == set(ASSUMPTIONS) == set(EDITION_NAMES)
-    for edition in EDITION_NAMES:
-        assert assumptions([edition]) == [EDITIONS[edition], *ASSUMPTIONS[edition]]
-
-
 def test_what_editions_have_in_common_is_said_once():
     found = assumptions(EDITION_NAMES)
     common = set(ASSUMPTIONS["sc23"]) & set(ASSUMPTIONS["corrected"])
@@ -224,7 +216,7 @@ def test_a_report_is_titled_by_its_question(pages):
 
 def test_the_same_results_give_the_same_page_whatever_colours_the_user_wants(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(report_file, "validation_of", VALIDATION_ONCE)
+    monkeypatch.setattr(COMPARE, compare_once)
     for name, value in {"NO_COLOR": "1", "COLUMNS": "40", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
     assert main(["report", EXAMPLE, "-o", "plain.html"]) == 0

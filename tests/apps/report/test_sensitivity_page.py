@@ -1,15 +1,14 @@
 """The page of a sensitivity fits its width, and a tornado has a bar from now to each end of a range."""
 
-import io
 import math
 import re
 
 import pytest
-from rich.console import Console
 
 import calculon
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
+from tests.apps.report.drawing import drawn
 from tests.store import cache
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
@@ -29,10 +28,7 @@ def searched():
 
 
 def page(width, content):
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, legacy_windows=False)
-    console.print(SensitivityPage(content, lambda _: {}))
-    return stream.getvalue()
+    return drawn(SensitivityPage(content, lambda _: {}), width=width)
 
 
 def test_no_path_is_cut():
@@ -53,15 +49,13 @@ def test_no_path_is_cut():
 
 
 def test_bars_are_in_proportion():
-    def drawn(low, high, largest):
-        stream = io.StringIO()
-        Console(file=stream, width=40, no_color=True).print(Tornado(low, high, largest))
-        text = stream.getvalue().rstrip("\n")
+    def bars(low, high, largest):
+        text = drawn(Tornado(low, high, largest), width=40).rstrip("\n")
         return text[:20].count("#") + text[:20].count("."), len(text[20:].rstrip())
 
-    assert drawn(0.2, -0.1, 0.2) == (10, 20)
-    assert drawn(0.1, -0.1, 0.2) == (10, 10)
-    assert drawn(0.0, 0.0, 0.2) == (0, 0)
+    assert bars(0.2, -0.1, 0.2) == (10, 20)
+    assert bars(0.1, -0.1, 0.2) == (10, 10)
+    assert bars(0.0, 0.0, 0.2) == (0, 0)
 
 
 @pytest.mark.parametrize("width", [80, 160])
