@@ -117,14 +117,6 @@ def test_bus_bandwidth_in_another_unit_is_refused(file, factor, message):
     assert message in str(caught.value)
 
 
-def test_times_that_fall_are_refused(file):
-    rows = "".join(f"all_gather,{2**i},8,{1e-2 / 1.3**i!r}\n" for i in range(12, 24))
-    with pytest.raises(
-        SpecError, match="at least 3 different sizes whose times rise, to fit, found 2"
-    ):
-        fit(read_collectives(file(HEAD + rows), H100))
-
-
 def test_a_log_is_read(file):
     assert is_log(LOG)
     assert not is_log(HEAD)
@@ -162,13 +154,6 @@ def test_what_is_said_beside_a_csv_must_not_contradict_it(file, known, message):
     with pytest.raises(SpecError) as caught:
         read_collectives(path, H100, known)
     assert message in str(caught.value)
-
-
-def test_what_is_said_beside_a_log_must_not_contradict_it(file):
-    with pytest.raises(
-        SpecError, match="--operation: expected the operation of the log, all_reduce"
-    ):
-        read_collectives(file(LOG, "x.log"), H100, Known("all_gather"))
 
 
 def test_a_bad_log_is_one_message(file):
@@ -244,14 +229,6 @@ def test_bad_collectives_are_one_message(file):
         assert message in str(caught.value), text
 
 
-def test_a_network_that_is_not_there_is_refused(file):
-    path = file("operation,bytes,members,seconds,network\nall_reduce,1024,8,1,2\n")
-    with pytest.raises(
-        SpecError, match=r"line 2, network: expected a network of .*: 0 to 1, found 2"
-    ):
-        read_collectives(path, H100)
-
-
 def test_bad_products_and_copies_are_one_message(file):
     for read, text, message in [
         (
@@ -284,11 +261,6 @@ def test_products_and_copies_are_read(file):
     assert (one.part, two.part, one.size, one.group) == ("mem1", "mem2", 5000, "2^12")
 
 
-def test_missing_files_are_an_error():
-    with pytest.raises(SpecError, match=r"nothing\.csv: expected a readable file"):
-        read_memory("nothing.csv", H100)
-
-
 def fit(read, hold_out=0.0):
     measured = [Measurements("x.csv", *read)]
     raw = document("systems", "h100_80g_sxm")
@@ -313,14 +285,6 @@ def test_times_faster_than_the_link_are_refused(file):
     assert ", seconds: expected at most 1.05 times the peak of networks[0], 450 GB/s" in str(
         caught.value
     )
-
-
-@pytest.mark.parametrize(
-    ("unit", "message"), [(1e-6, "expected at most 1.05"), (1e3, "not milliseconds")]
-)
-def test_times_in_another_unit_are_refused(file, unit, message):
-    with pytest.raises(SpecError, match=message):
-        fit(read_collectives(file(timed(0.8 / unit)), H100))
 
 
 def test_products_faster_than_the_peak_are_refused(file):
@@ -352,31 +316,21 @@ def test_too_few_rows_are_refused(file, sizes, hold_out, message):
     assert "--hold-out 0" in str(caught.value)
 
 
-def test_too_few_copies_are_refused(file):
-    with pytest.raises(
-        SpecError, match="mem1: expected at least 3 different sizes to fit, found 2"
-    ):
-        fit(read_memory(file("bytes,seconds\n1e6,1e-6\n1e7,1e-5\n1e7,1e-5\n"), H100))
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            "all_gather,1024,8,1.0\n",
-            "line 26, seconds: expected about the same time for each all_gather",
-        ),
-    ],
-)
-def test_rows_that_contradict_each_other_are_refused(file, more, message):
-    with pytest.raises(SpecError) as caught:
-        fit(read_collectives(file(timed(0.8) + more), H100))
-    assert message in str(caught.value)
-
-
 def test_one_measurement_is_in_one_group(file):
     text = "bytes,seconds,group\n1e6,1e-6,a\n1e6,1e-6,b\n"
     with pytest.raises(
         SpecError, match=r"line 3, group: expected one group for .*, found 'a' and 'b'"
     ):
         fit(read_memory(file(text), H100))
+
+
+def test_rows_that_contradict_each_other_are_refused(file):
+    message = "line 26, seconds: expected about the same time for each all_gather"
+    with pytest.raises(SpecError, match=message):
+        fit(read_collectives(file(timed(0.8) + "all_gather,1024,8,1.0\n"), H100))
+
+
+def test_times_that_fall_are_refused(file):
+    rows = "".join(f"all_gather,{2**i},8,{1e-2 / 1.3**i!r}\n" for i in range(12, 24))
+    with pytest.raises(SpecError, match="3 different sizes whose times rise, to fit, found 2"):
+        fit(read_collectives(file(HEAD + rows), H100))
