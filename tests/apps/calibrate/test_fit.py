@@ -263,15 +263,6 @@ def test_repeated_rows_are_averaged_and_it_is_said(tmp_path):
     assert twice.document["networks"] == once.document["networks"]
 
 
-def test_one_group_is_not_held_out_and_it_is_said(tmp_path):
-    made = system(base())
-    rows = [("all_gather", 2**i, 8, 1e-5 * (1 + i), "x") for i in range(20, 26)]
-    path = written(tmp_path / "c.csv", "operation,bytes,members,seconds,group", rows)
-    found = run(base(), read_collectives(path, made))
-    assert "one group, so none is held out" in found.notes[0]
-    assert found.document["calibration"]["fits"][0]["held_out_rows"] == 0
-
-
 def test_one_product_of_another_shape_is_held_out_and_it_is_said(tmp_path):
     rows = [
         (m, n, 4096, "bfloat16", 2.0 * m * n * 4096 / share / 989e12)

@@ -4,12 +4,11 @@ import csv
 
 import numpy as np
 
-from calculon.apps.calibrate.fit import calibrate
-from calculon.apps.calibrate.fit_result import Measurements
 from calculon.apps.calibrate.held_out import LARGE
 from calculon.apps.calibrate.readers import read_collectives
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
+from tests.apps.calibrate.measured import calibrated
 from tests.draws import some
 from tests.helpers import ROOT, document
 from tests.store import cache
@@ -43,12 +42,6 @@ def read(name):
     return raw, read_collectives(str(FOLDER / f"{name}.csv"), decode(System, raw, name))[0]
 
 
-def fit(raw, rows, hold_out=0.0, **options):
-    return calibrate(
-        raw, "base", [Measurements("x.csv", rows)], hold_out=hold_out, date="2026-01-02", **options
-    )
-
-
 def halves(rows):
     """Yield both ways to fit every other size: the rows to fit, and those above 1 MiB of the other sizes."""
     sizes = sorted({row.message for row in rows})
@@ -62,7 +55,7 @@ def halves(rows):
 
 def error(raw, fitted, others, **options):
     """Return the mean absolute error in percent of rows that were not fitted: each as it was published."""
-    time = fit(raw, fitted, **options).parts[0].time
+    time = calibrated(raw, fitted, **options).parts[0].time
     predicted = time(np.array([row.size for row in others]))
     return float(100 * np.abs(predicted / [row.seconds for row in others] - 1).mean())
 
@@ -80,7 +73,7 @@ def of_halves(name):
 @cache
 def held_out_error(name):
     """Return the mean absolute error in percent of held-out messages of a machine above 1 MiB."""
-    records = fit(*read(name), 0.5).residuals()
+    records = calibrated(*read(name), hold_out=0.5).residuals()
     return next(one["mape"] for one in records if one["rows"] == "held out, above 1 MiB")
 
 
@@ -112,7 +105,7 @@ def table():
     ]
     for name, system in MACHINES.items():
         raw, rows = read(name)
-        values = fit(raw, rows).document["calibration"]["fits"][0]["parameters"]
+        values = calibrated(raw, rows).document["calibration"]["fits"][0]["parameters"]
         cells = [
             f"`{name}`",
             f"`{system}`" + (", 400 GB/s" if name == NODES else ""),

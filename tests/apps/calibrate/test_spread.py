@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calculon.apps.calibrate.fit import calibrate
-from calculon.apps.calibrate.fit_result import Measurements
 from calculon.apps.calibrate.measured_rows import Row
 from calculon.apps.calibrate.readers import read_collectives
 from calculon.apps.calibrate.spread import (
@@ -23,6 +21,7 @@ from calculon.apps.calibrate.spread import (
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
+from tests.apps.calibrate.measured import calibrated
 from tests.draws import draws
 from tests.helpers import ROOT, document
 
@@ -163,15 +162,7 @@ def test_half_of_the_held_out_groups_covers_the_other_half_of_published_measurem
     # the tolerance: 3 points below the level that is said, of 100 ways to halve them
     system = decode(System, BASE, "test.json", name="h100")
     rows, told = read_collectives(EXAMPLE, system)
-    found = calibrate(
-        BASE,
-        "test.json",
-        [Measurements("x.csv", rows, told)],
-        hold_out=0.6,
-        date="2026-01-02",
-        above=above,
-    )
-    (part,) = found.parts
+    (part,) = calibrated(BASE, rows, told, hold_out=0.6, above=above).parts
     held = [one for one, out in zip(part.rows, part.held, strict=True) if out]
     residuals = np.log(
         np.array([one.seconds for one in held]) / part.time(np.array([one.size for one in held]))

@@ -224,7 +224,7 @@ def test_what_steps_do_not_tell_is_refused(tmp_path):
         (
             RUNS[:4],
             ["mem"],
-            "parameters of h100_80g_sxm: mem1, matrix, tensor_cores, vector, launch.kernel, ",
+            "parameters of h100_80g_sxm: mem1, matrix, tensor_cores, vector, launch.",
         ),
         (RUNS[:4], ["mem1", "mem1"], "each parameter once, found mem1 twice"),
         (RUNS[:4], [""], "parameters of h100_80g_sxm"),
@@ -291,23 +291,17 @@ def test_columns_named_as_fields_change_the_specs_row_by_row(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "text", "message"),
+    ("column", "text", "expected"),
     [
-        (
-            "num_blocks",
-            "many",
-            "num_blocks: expected a whole number of at least 1 and of at most 100000, found 'many'",
-        ),
-        ("microbatch_size", "0", "microbatch_size: expected a whole number of at least 1"),
-        ("training", "maybe", "training: expected true or false"),
-        ("fusion", "some", "fusion: expected one of published, none, compile, max"),
+        ("num_blocks", "many", "a whole number of at least 1 and of at most 100000, found 'many'"),
+        ("microbatch_size", "0", "a whole number of at least 1"),
+        ("training", "maybe", "true or false"),
+        ("fusion", "some", "one of published, none, compile, max"),
     ],
 )
-def test_a_column_with_an_impossible_value_is_told_with_its_line(tmp_path, column, text, message):
-    with pytest.raises(SpecError) as caught:
+def test_a_column_with_an_impossible_value_is_told_with_its_line(tmp_path, column, text, expected):
+    with pytest.raises(SpecError, match=f"line 2, .*{column}: expected {expected}"):
         logs(tmp_path, RUNS[:1], [0.1], **{column: [text]})
-    assert "line 2, " in str(caught.value)
-    assert message in str(caught.value)
 
 
 def test_a_misspelled_column_is_refused_and_a_foreign_one_is_told(tmp_path):

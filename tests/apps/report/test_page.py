@@ -25,35 +25,18 @@ from calculon.spec.execution import Execution
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import ALL_PARTS_OF_TIME
+from tests.apps.report.drawing import drawn
 from tests.draws import some
-from tests.helpers import LLAMA_X64, document, reference_cases, reference_system
+from tests.helpers import LLAMA_X64, PLAIN, document, reference_cases, reference_system
 from tests.store import cache
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
-ALONE = EXAMPLE | {
-    "num_procs": 1,
-    "tensor_par": 1,
-    "pipeline_par": 1,
-    "data_par": 1,
-    "batch_size": 1,
-    "microbatch_size": 1,
-    "optimizer_sharding": False,
-    "tensor_par_comm_type": "ar",
-    "activation_recompute": "none",
-}
 LLAMA = ("llama3-8B", LLAMA_X64, "h100_80g_sxm")
-TINY = {
-    "hidden": 64,
-    "feedforward": 256,
-    "seq_size": 128,
-    "attn_heads": 2,
-    "attn_size": 32,
-    "num_blocks": 2,
-}
+TINY = document("models", "megatron-126M") | {"num_blocks": 1, "seq_size": 128}
 CASES = {
     "the example": ("megatron-1T", EXAMPLE, "a100_80g"),
-    "one processor": ("megatron-126M", ALONE, "a100_80g"),
-    "inference of a tiny model": (TINY, ALONE | {"training": False}, "h100_80g_nvl8"),
+    "one processor": ("megatron-126M", PLAIN, "a100_80g"),
+    "inference of a tiny model": (TINY, PLAIN | {"training": False}, "h100_80g_nvl8"),
     "today": LLAMA,
     "corrected": (
         "megatron-1T",
@@ -367,7 +350,7 @@ def test_groups_are_listed_by_network(monkeypatch):
 
 
 def test_replicas_of_inference_send_nothing():
-    execution = ALONE | {"num_procs": 2, "data_par": 2, "batch_size": 2, "training": False}
+    execution = PLAIN | {"num_procs": 2, "data_par": 2, "batch_size": 2, "training": False}
     rows = _rows_of_groups(("megatron-126M", execution | {"data_par_net": 1}, "a100_80g"))
     assert rows == [["data-parallel", "1", "0-1", "1", "2", "-"]]
 
@@ -436,23 +419,10 @@ def test_few_rows_and_dropped_ones_are_said():
     assert few.startswith("128 for each expert")
     assert "reading weights takes longer than multiplying" in few
     assert "multiplying" not in _experts()[1]["rows"]
-    dropped = _experts(moe_imbalance_percent=125, moe_capacity_percent=100)[1]["rows"]
-    assert "20 % of the rows dropped" in dropped
-
-
-def test_it_is_said_that_mfu_counts_dropped_rows(monkeypatch):
-    """HFU has only rows that are computed: where a fifth is dropped, four fifths of the products of experts."""
-    monkeypatch.setenv("COLUMNS", "160")
-    model, execution, system = MIXTRAL
-    spread = execution | {"moe_imbalance_percent": 125}
-    whole, fewer = ((model, spread | more, system) for more in ({}, {"moe_capacity_percent": 100}))
-    assert DROPPED in plain(fewer)
-    assert DROPPED not in plain(whole)
-    one, other = (estimated(question).stats for question in (whole, fewer))
-    done = [stats["hfu"] * stats["total_time"] for stats in (one, other)]
-    counted = [stats["mfu"] * stats["total_time"] for stats in (one, other)]
-    assert counted[1] == pytest.approx(counted[0])
-    assert done[1] < done[0]
+    result, dropped = _experts(moe_imbalance_percent=125, moe_capacity_percent=100)
+    assert "20 % of the rows dropped" in dropped["rows"]
+    assert DROPPED in drawn(Page(result), width=160)  # which MFU counts
+    assert DROPPED not in drawn(Page(_experts()[0]), width=160)
 
 
 def test_it_is_said_how_much_imbalance_memory_suffices_for():

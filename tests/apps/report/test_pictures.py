@@ -367,12 +367,3 @@ def test_few_named_rows_are_drawn_one_below_the_other():
     assert axes.get_xlabel() == "time (ms)"
     measured = next(line for line in axes.lines if line.get_label() == "measured")
     assert measured.get_xdata().tolist() == [1000.0, 2000.0]
-
-
-def test_many_rows_or_several_panels_are_points():
-    score = {"n": 40, "mean": 0.0, "bias": 0.0}
-    values = [float(value) for value in range(1, 41)]
-    many = validation.Panel("study", "time", "s", values, values, score, [str(v) for v in values])
-    few = validation.Panel("other", "time", "s", [1.0, 2.0], [1.0, 2.0], score, ["one", "two"])
-    assert not validation.draw(validation.Scatter([many])).axes[0].texts
-    assert len(validation.draw(validation.Scatter([few, few])).axes) == 2

@@ -15,6 +15,8 @@ from tests.helpers import document
 from tests.store import cache
 
 MINE = "tp=8 pp=2 mbs=1 recompute=full"
+MORE = {"mine": "num_procs=32 tp=2 dp=16 mbs=2 ce_impl=fused", "tokens": "15T"}
+"""A plan on twice the processors, with a loss that the search does not try."""
 
 
 @cache
@@ -56,8 +58,7 @@ def test_plans_beside_the_best_say_how_sure_that_is():
 
 
 def test_days_are_of_the_tokens_asked_for():
-    mine = "num_procs=32 tp=2 dp=16 mbs=2"
-    assert "days for 15 T tokens" in drawn(page(mine=mine, tokens="15T"))
+    assert "days for 15 T tokens" in drawn(page(**MORE))
     assert "days for 1 T tokens" in drawn(page())
 
 
@@ -98,7 +99,7 @@ def test_a_plan_that_recomputes_nothing_says_so_beside_one_that_does():
 
 
 def test_a_plan_of_ones_own_on_other_processors_is_compared_by_the_processor():
-    found = page(mine="num_procs=32 tp=2 dp=16 mbs=2", tokens="15T")
+    found = page(**MORE)
     text = " ".join(drawn(found, width=160).split())
     mine, best = (found.answer["mine"], found.answer["plans"]["0"])
     assert mine["execution"]["num_procs"] == 2 * best["execution"]["num_procs"]
@@ -121,7 +122,7 @@ def test_the_simplest_of_equally_fast_plans_says_what_it_costs():
 
 
 def test_a_faster_value_that_the_search_did_not_try_is_named():
-    found = page(mine="tp=2 dp=8 ce_impl=fused")
+    found = page(**MORE)
     (loss,) = (step for step in found.answer["waterfall"]["steps"] if "ce_impl" in step["fields"])
     assert loss["seconds"] > 0
     text = " ".join(drawn(found).split())

@@ -63,9 +63,7 @@ def folder(tmp_path_factory):
         specs = ["--model", "megatron-22B", "--system", "a100_80g"]
         assert main(["report", "best.json", *specs, "-o", "search.html"]) == 0
         assert main(["report", "stats.json", "<i>=best.json#1", "-o", "files.html"]) == 0
-        two = [TODAY, f"b={TODAY.replace('x64', 'x64_p4')}"]
-        missed = main(["report", *two, *RUN, "-o", "run.html"])
-        assert missed == 1
+        assert main(["report", TODAY, *RUN, "-o", "run.html"]) == 1  # it misses its deadline
         both = ["--edition", "sc23,corrected"]
         assert main(["report", EXAMPLE, *both, "-o", "both.html"]) == 0
     return folder
@@ -128,10 +126,9 @@ def test_the_whole_run_has_its_page_and_pictures(pages):
     text = pages["run"]
     _, _, section = text.partition('<section id="run">')
     section, _, _ = section.partition("</section>")
-    assert section.count("Training run of llama3-8B on 64 x h100_80g_sxm") == 2
-    assert section.count("<h3>b</h3>") == 1
+    assert section.count("Training run of llama3-8B on 64 x h100_80g_sxm") == 1
     assert "Misses its deadline of 3 d by" in section
-    assert section.count("<svg ") == 4
+    assert section.count("<svg ") == 2
     assert 'aria-label="Days of a training run' in section
     assert 'aria-label="Goodput over the number' in section
     assert 'id="run"' not in pages["one"]
@@ -222,18 +219,10 @@ def test_the_same_results_give_the_same_page_whatever_colours_the_user_wants(fol
     assert (folder / "plain.html").read_bytes() == (folder / "one.html").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["x.json", "-o", "r.html"], "x.json: expected a readable file"),
-        ([EXAMPLE, "-o", "r.pdf"], "an output name that ends in .html"),
-        ([EXAMPLE], "the following arguments are required: -o/--output"),
-    ],
-)
-def test_says_what_is_wrong(arguments, expected, capsys, tmp_path, monkeypatch):
+def test_an_output_that_is_no_page_is_refused(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["report", *arguments]) == 2
-    assert expected in capsys.readouterr().err
+    assert main(["report", EXAMPLE, "-o", "r.pdf"]) == 2
+    assert "an output name that ends in .html" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -244,19 +233,11 @@ def test_texts_are_escaped():
     assert '<td class="right" data-value="1">1</td>' in table.html()
 
 
-def browse(page, *options):
-    """Open a page in a browser without a window, and return what it prints."""
-    command = [
-        BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={page}.profile",
-    ]
-    done = subprocess.run(
-        [*command, *options, page.as_uri()], capture_output=True, check=True, timeout=60
-    )
-    return done.stdout.decode()
+def browse(page):
+    """Open a page in a browser without a window, and return what its scripts make of it."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={page}.profile"]
+    command = [BROWSER, *options, "--dump-dom", page.as_uri()]
+    return subprocess.run(command, capture_output=True, check=True, timeout=60).stdout.decode()
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed (chromium)")
@@ -277,7 +258,7 @@ def test_a_browser_sorts_the_layers(folder, pages):
     text = pages["one"]
     text = re.sub(r"<meta http-equiv=[^>]+>", "", text)  # which would not let these clicks run
     page.write_text(text.replace("</body>", clicks), encoding="utf-8")
-    found = dict(re.findall(r"<pre>(\w+) (.*?)</pre>", browse(page, "--dump-dom")))
+    found = dict(re.findall(r"<pre>(\w+) (.*?)</pre>", browse(page)))
     assert set(found) == {"FIRST", "LARGEST", "SMALLEST", "AGAIN", "NAMES"}
     assert found["FIRST"].startswith("AttnBlock_Fork|AttnBlock_LayerNorm|")
     assert found["LARGEST"].startswith("MlpBlock_Mlp1|MlpBlock_Mlp2|AttnBlock_Query")
@@ -285,12 +266,3 @@ def test_a_browser_sorts_the_layers(folder, pages):
     assert found["SMALLEST"].endswith("|MlpBlock_Mlp1|MlpBlock_Mlp2")
     assert found["AGAIN"] == found["FIRST"]
     assert found["NAMES"].split("|") == sorted(found["FIRST"].split("|"))
-
-
-@pytest.mark.large
-@pytest.mark.skipif(BROWSER is None, reason="no browser is installed (chromium)")
-def test_a_browser_draws_the_page(folder):
-    picture = folder / "page.png"
-    browse(folder / "one.html", f"--screenshot={picture}", "--window-size=1100,900")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.stat().st_size > 20_000

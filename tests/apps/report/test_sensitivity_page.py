@@ -11,6 +11,10 @@ from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornad
 from tests.apps.report.drawing import drawn
 from tests.store import cache
 
+pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+
+from calculon.apps.report.pictures.tornado import draw, panels
+
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 
@@ -101,9 +105,6 @@ def test_folded_paths_lose_nothing():
 
 
 def test_a_tornado_goes_from_now_to_both_ends():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw, panels
-
     shown = panels(document())
     axes = draw(document()).axes
     now = document()["value"]
@@ -120,9 +121,6 @@ def test_a_tornado_goes_from_now_to_both_ends():
 
 
 def test_diamonds_are_the_best_plans():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw, panels
-
     (panel, *_), (axes, *_) = panels(searched()), draw(searched()).axes
     marked = sorted(x for line in axes.lines if line.get_marker() == "D" for x in line.get_xdata())
     ends = (row[f"replanned_at_{end}"] for row in panel.rows for end in ("low", "high"))
@@ -130,9 +128,6 @@ def test_diamonds_are_the_best_plans():
 
 
 def test_texts_are_beyond_the_diamonds():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw
-
     content, (row, *rest) = searched(), searched()["figures"]
     now = content["value"]
     ends = {"at_low": 1.1 * now, "at_high": 0.9 * now}
@@ -145,9 +140,6 @@ def test_texts_are_beyond_the_diamonds():
 
 
 def test_shares_that_end_at_1_say_so():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw
-
     name = "ext.kernels.product.bfloat16.max_efficiency"
     row = next(one for one in document()["figures"] if one["path"] == name)
     assert row["high"] == 1 < 1.25 * row["value"]
@@ -162,9 +154,6 @@ def test_shares_that_end_at_1_say_so():
 
 
 def test_a_plan_that_nothing_changes_has_a_picture():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw
-
     idle = calculon.sensitivity(*EXAMPLE, of="optimizer_space").to_dict()
     assert draw(idle).axes
 
@@ -188,9 +177,6 @@ def test_a_run_fits_the_width():
 
 
 def test_a_tornado_of_a_run_has_a_panel_of_it():
-    from calculon.apps.report.pictures.tornado import draw, panels
-
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     assert [panel.title for panel in panels(whole())] == [
         "The run",
         "Hardware",
@@ -213,8 +199,5 @@ def test_a_goodput_near_1_has_rows_of_what_it_lacks():
     for path, change in changes.items():
         if change >= SHOWN * (1 - now):
             assert path in text.partition("Assumed")[0]
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import panels
-
     drawn = [row["path"] for one in panels(found) for row in one.rows]
     assert "reliability.mtbf_processor" in drawn

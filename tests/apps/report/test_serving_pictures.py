@@ -63,7 +63,7 @@ def test_bounds_stand_above_their_lines(document):
 
 @pytest.fixture(scope="module")
 def frontier():
-    fix = {"token_budget": [2048]}
+    fix = {"token_budget": 2048, "pipeline_par": 1}
     machines = ["h100_80g_sxm", "a100_80g_sxm"]
     return frontier_of("llama3-8B", 4, machines, LOAD | {"tpot_limit": 0.02}, {}, fix)
 

@@ -87,9 +87,3 @@ def test_an_answer_comes_back_from_a_journal():
 )
 def test_what_is_wrong_is_told_before_anything_runs(changes, message):
     assert message in wrong(**changes)
-
-
-def test_a_study_of_deployments_needs_workloads():
-    plain = {name: value for name, value in PLAIN.items() if name != "workloads"}
-    with pytest.raises(SpecError, match="workloads: expected a list of workloads"):
-        Study.decode(plain, "s.yaml")

@@ -13,12 +13,7 @@ from calculon.apps.study.points import plan
 from calculon.apps.study.served_questions import plan_questions
 from calculon.apps.study.study_file import Study
 from calculon.apps.study.study_summary import make_summary
-from calculon.apps.study.study_table import (
-    column_of,
-    column_type,
-    parts,
-    shown_names,
-)
+from calculon.apps.study.study_table import column_of, column_type, parts, shown_names
 from calculon.apps.study.task import run_search
 from calculon.errors import SpecError
 from calculon.spec.decode import SpecWarning
@@ -206,172 +201,140 @@ PROBLEMS = [
             "models": [{"model": "gpt3-175B"}, {"model": "turing-530B", "max_batch_size": 8}],
             "vary": {"HBM": [{"mem1.GiB": 8, "a": 1}, {"mem1.GiB": 9}]},
         },
-        "models[0].max_batch_size: expected a whole number of sequences",
-        "found nothing (the field is missing). Hint: add it: other lines have it",
+        "models[0].max_batch_size: expected a whole number of sequences ... found nothing ... other lines have it",
     ),
-    ({"datatype": {}}, "datatype: expected one of float8, float16", "found an empty object"),
-    ({"edition": []}, "edition: expected at least one value, found an empty list", ""),
+    ({"datatype": {}}, "datatype: expected one of float8, float16 ... found an empty object"),
+    ({"edition": []}, "edition: expected at least one value, found an empty list"),
     (
         {"vary": {"mem1.GBps": [datetime.date(2001, 2, 3)]}},
-        "vary.mem1.GBps[0]: expected a number, text,",
-        "found 2001-02-03, which is a date",
+        "vary.mem1.GBps[0]: expected a number, text, ... found 2001-02-03, which is a date",
     ),
     (
         {"systems": [dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS) | {"system": "s"}]},
-        "systems[0]: expected lists of at most 100,000 combinations",
-        "found 8,000,000,000 of them",
+        "systems[0]: expected lists of at most 100,000 combinations ... found 8,000,000,000 of them",
     ),
     (
         {"num_procs": {"largest": 2e9, "at_most": 2e9}},
-        "s.yaml: expected a study of at most 100,000 searches",
-        "found 2,000,000,000 combinations",
+        "s.yaml: expected a study of at most 100,000 searches ... found 2,000,000,000 combinations",
     ),
-    ({"modles": []}, "modles: expected only the known fields", "did you mean 'models'?"),
-    ({"models": None}, "models: expected a list of models", "nothing (the field is missing)"),
-    (
-        {"models": [{"max_batch_size": 3}]},
-        "models[0]: expected a name, or an object with model",
-        "",
-    ),
+    ({"modles": []}, "modles: expected only the known fields ... did you mean 'models'?"),
+    ({"models": None}, "models: expected a list of models ... nothing (the field is missing)"),
+    ({"models": [{"max_batch_size": 3}]}, "models[0]: expected a name, or an object with model"),
     (
         {"models": ["megatron-23B"], "max_batch_size": 8},
-        "s.yaml: models[0]: megatron-23B: expected a model file",
-        "did you mean 'megatron-22B'?",
+        "s.yaml: models[0]: megatron-23B: expected a model file ... did you mean 'megatron-22B'?",
     ),
     (
         {"systems": [{"system": "a100_80g", "mem1.GiBs": 3}]},
-        "s.yaml: systems[0].mem1.GiBs: expected",
-        "did you mean 'GiB'?",
+        "s.yaml: systems[0].mem1.GiBs: expected ... did you mean 'GiB'?",
     ),
     (
         {"systems": ["h100_80g_nvl8", {"system": "a100_80g", "mem1.GiB": [3, -3]}]},
-        "s.yaml: systems[1].mem1.GiB: expected a number",
-        "found -3",
+        "s.yaml: systems[1].mem1.GiB: expected a number ... found -3",
     ),
     (
         {"vary": {"mem1": [{"mem1": {"GiB": 8, "GBps": -1}}]}},
-        "s.yaml: vary.mem1[0].GBps: expected a number",
-        "found -1",
+        "s.yaml: vary.mem1[0].GBps: expected a number ... found -1",
     ),
     (
         {"systems": [{"system": "a100_80g", "networks[7].size": 4}]},
-        "s.yaml: systems[0].networks[7].size: expected a position in networks that exists",
-        "found a list of",
+        "s.yaml: systems[0].networks[7].size: expected a position in networks that exists ... found a list of",
     ),
     (
         {"models": ["a100_80g"], "max_batch_size": 8},
-        "s.yaml: models[0]: a100_80g: expected a model file",
-        "found a system of the catalog. Hint: are model and system swapped?",
+        "models[0]: a100_80g: expected a model file ... a system of the catalog. Hint: are model and system swapped?",
     ),
     (
         {"systems": [{"system": "a100_80g", "memory": [1, -3]}], "models": ["megatron-22B"]},
-        "max_batch_size: expected",
-        "found nothing",
+        "max_batch_size: expected ... found nothing",
     ),
     (
         {"vary": {"mem3.GiB": [3]}},
-        "vary.mem3.GiB[0]: expected a setting, a path",
-        "did you mean 'mem2'?",
+        "vary.mem3.GiB[0]: expected a setting, a path ... did you mean 'mem2'?",
     ),
-    ({"vary": {"mem1.GiB": 3}}, "vary.mem1.GiB: expected a list of values", "found 3"),
+    ({"vary": {"mem1.GiB": 3}}, "vary.mem1.GiB: expected a list of values ... found 3"),
     (
         {"vary": {"datatype": ["float61"]}},
-        "vary.datatype[0]: expected one of",
-        "did you mean 'float16'?",
+        "vary.datatype[0]: expected one of ... did you mean 'float16'?",
     ),
     (
         {"datatype": "float8"},
-        "datatype (of megatron-22B, a100_80g): expected a datatype",
-        "'float8'",
+        "datatype (of megatron-22B, a100_80g): expected a datatype ... 'float8'",
     ),
-    ({"objective": "sample_rat"}, "objective: expected a statistic", "did you mean 'sample_rate'?"),
-    ({"where": "total_tim < 3"}, "where: total_tim < 3: expected", "did you mean 'total_time'?"),
-    ({"fix": {"tensorpar": 3}}, "fix.tensorpar: expected a field", "did you mean 'tensor_par'?"),
-    ({"top": 0}, "top: expected a whole number of at least 1, found 0", ""),
-    ({"mbs_break": "yes"}, "mbs_break: expected true or false, found 'yes'", ""),
-    ({"fused_activation": "all"}, "fused_activation: expected true, false or both", ""),
+    (
+        {"objective": "sample_rat"},
+        "objective: expected a statistic ... did you mean 'sample_rate'?",
+    ),
+    ({"where": "total_tim < 3"}, "where: total_tim < 3: expected ... did you mean 'total_time'?"),
+    ({"fix": {"tensorpar": 3}}, "fix.tensorpar: expected a field ... did you mean 'tensor_par'?"),
+    ({"top": 0}, "top: expected a whole number of at least 1, found 0"),
+    ({"mbs_break": "yes"}, "mbs_break: expected true or false, found 'yes'"),
+    ({"fused_activation": "all"}, "fused_activation: expected true, false or both"),
     (
         {"max_batch_size": 3},
-        "max_batch_size: expected values in one place",
-        "in models and in the top",
+        "max_batch_size: expected values in one place ... in models and in the top",
     ),
-    ({"num_procs": "8:4:2"}, "num_procs: expected a range that ascends", ""),
+    ({"num_procs": "8:4:2"}, "num_procs: expected a range that ascends"),
     (
         {"num_procs": {"multiples_of": 8, "at_most": 7}},
-        "num_procs (of megatron-22B, a100_80g): expected multiples of 8",
-        "none: at most 7 are allowed",
+        "num_procs (of megatron-22B, a100_80g): expected multiples of 8 ... none: at most 7 are allowed",
     ),
-    ({"num_procs": {"at_most": "1 / 0"}}, "num_procs.at_most (of", "division by zero"),
+    ({"num_procs": {"at_most": "1 / 0"}}, "num_procs.at_most (of ... division by zero"),
     (
         {"num_procs": {"at_most": "prise"}, "quantities": {"price": 3}},
-        "num_procs.at_most (of",
-        "did you mean 'price'?",
+        "num_procs.at_most (of ... did you mean 'price'?",
     ),
     (
         {"num_procs": {"at_most": "1e6 / cost"}, "quantities": {"cost": "num_procs * 2"}},
         "expected values that do not depend on num_procs",
-        "",
     ),
     (
         {"quantities": {"a": "b", "b": "a"}},
-        "expected a formula that does not need itself",
-        "a -> b -> a",
+        "expected a formula that does not need itself ... a -> b -> a",
     ),
     (
         {"quantities": {"a": "__import__('os')"}},
-        "quantities.a: expected an expression of names",
-        "__import__('os')",
+        "quantities.a: expected an expression of names ... __import__('os')",
     ),
-    ({"quantities": {"sample_rate": 3}}, "quantities.sample_rate: expected a name of your own", ""),
-    ({"quantities": {"a": float("nan")}}, "quantities.a: expected a number", ""),
+    ({"quantities": {"sample_rate": 3}}, "quantities.sample_rate: expected a name of your own"),
+    ({"quantities": {"a": float("nan")}}, "quantities.a: expected a number"),
     (
         {"vary": {"kind": ["x"]}, "quantities": {"a": "kind + 1"}},
         "a (of megatron-22B, a100_80g): expected a number for kind, found 'x'",
-        "",
     ),
     (
         {"summary": {"rows": ["modell"], "best": {"x": "sample_rate"}}},
-        "summary: expected a name of the study",
-        "did you mean 'model'?",
+        "summary: expected a name of the study ... did you mean 'model'?",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "samplerate"}}},
-        "summary.best.x: expected a statistic",
-        "did you mean 'sample_rate'?",
+        "summary.best.x: expected a statistic ... did you mean 'sample_rate'?",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "sample_rate:most"}}},
         "summary.best.x: expected max or min",
-        "",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "1 / 0"}}},
         "summary.best.x: expected a number from '1 / 0', found division by zero",
-        "",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "datatype"}}},
         "summary.best.x: expected a number from 'datatype', found text",
-        "",
     ),
     (
         {"quantities": {"x": "10 ** 400"}},
         "x (of megatron-22B, a100_80g): expected a finite number from",
-        "",
     ),
 ]
+"""Changes of a study, and parts of the message about each, which `...` separates."""
 
 
-@pytest.mark.parametrize(("changes", "message", "detail"), PROBLEMS)
-def test_says_what_is_wrong(changes, message, detail):
-    def checked():
-        found = study(**changes)
-        return make_summary(found, plan(found).searches)
-
+@pytest.mark.parametrize(("changes", "message"), PROBLEMS)
+def test_says_what_is_wrong(changes, message):
     with pytest.raises(SpecError) as error:
-        checked()
-    assert message in str(error.value)
-    assert detail in str(error.value)
+        make_summary(found := study(**changes), plan(found).searches)
+    assert not [part for part in message.split(" ... ") if part not in str(error.value)]
 
 
 def test_a_damaged_spec_is_not_the_fault_of_the_study_that_changes_it(tmp_path):

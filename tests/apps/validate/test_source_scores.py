@@ -65,12 +65,6 @@ def test_all_sources_have_the_same_weight(scores):
     assert weights[sizes < found.median].sum() < 0.5
 
 
-def test_one_source_alone_is_itself(scores):
-    found = together("all", [scores["mt_nlg"]])
-    for name in ("rows", "mean", "median", "bias", "coverage", "tau"):
-        assert getattr(found, name) == getattr(scores["mt_nlg"], name)
-
-
 @pytest.fixture
 def alone(monkeypatch):
     """Take the runs of the catalog away."""

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.apps.validate.measured_and_predicted import compare, pooled
+from calculon.apps.validate.measured_and_predicted import compare
 from calculon.apps.validate.published_fields import ExecutionFields
-from calculon.apps.validate.score import Score
 from calculon.apps.validate.study_rows import field_values, read_rows
 from calculon.architecture.parameters import parameter_count
 from calculon.errors import SpecError
@@ -40,11 +39,6 @@ ROWS = {
 @pytest.fixture(scope="module")
 def both():
     return {edition: {name: compared(name, edition) for name in NAMES} for edition in EDITION_NAMES}
-
-
-@pytest.fixture(scope="module")
-def results(both):
-    return both["sc23"]
 
 
 def test_studies_stay_within_their_bounds(both):
@@ -175,13 +169,6 @@ def test_low_precision_is_met_in_the_median(both):
     assert np.median(times) <= 12
 
 
-def test_the_rows_of_a_study_need_not_be_those_of_one_edition(both):
-    """Memory of BigScience: embedding and head count under the corrected edition only."""
-    old, new = (both[name]["bigscience"].own.comparisons[1] for name in EDITION_NAMES)
-    assert [row.label for row in old.rows] == [row.label for row in new.rows]
-    assert (new.estimated > old.estimated).all()
-
-
 def test_studies_say_where_every_row_comes_from():
     wrong = []
     for name in NAMES:
@@ -189,23 +176,6 @@ def test_studies_say_where_every_row_comes_from():
             rows = list(csv.DictReader(stream))
         wrong += [f"{name}: {row}" for row in rows if not row["source"] or "/work" in str(row)]
     assert not wrong
-
-
-def test_totals_pool_the_rows_of_measured_times_and_of_memory(results):
-    rows = list(results.values())
-    found = pooled(rows)
-    times = [
-        error
-        for result in rows
-        for one in result.own.comparisons
-        if one.quantity.unit == "s"
-        for error in one.errors
-    ]
-    assert found["time"].n == len(times)
-    assert found["time"].mean == pytest.approx(sum(map(abs, times)) / len(times))
-    names = ("bigscience", "litgpt", "megatron_tests", "simumax", "torchtitan")
-    memory = [results[name].own.comparisons[1].errors for name in names]
-    assert found["memory"] == Score.of(np.concatenate(memory))
 
 
 def test_heads_that_tensor_parallelism_does_not_divide_are_not_represented():
@@ -239,13 +209,3 @@ def test_the_tables_in_the_documentation_are_current(monkeypatch, capsys):
         monkeypatch.setattr(rendering, "PARTS", others)
     assert rendering.render() == 0
     assert capsys.readouterr() == ("", "")
-
-
-def test_the_rows_of_table_5_are_the_same_on_both_systems(both):
-    """Tuned on these rows, and fitted to kernels alone."""
-    tuned, unfitted = (
-        both["corrected"][f"seqsel/{name}"].own.comparisons[0] for name in ("tab5", "steps")
-    )
-    assert [row.label for row in tuned.rows] == [row.label for row in unfitted.rows]
-    assert tuned.measured.tolist() == unfitted.measured.tolist()
-    assert unfitted.score.mean < tuned.score.mean
