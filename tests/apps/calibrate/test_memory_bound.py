@@ -69,16 +69,6 @@ def test_processors_without_measurements_have_no_fit(tables):
     assert serving.fit({}, "H100-SXM5-80GB", system) is None
 
 
-def test_megatrons_backward_rows_time_both_passes(tables):
-    """Which is why they are left out: the scripts say so, and both rows have the same times."""
-    every = tables["memory_bound"]
-    rows = every[every["op"].str.startswith("megatron_")]
-    keys = ["op", "impl", "rows", "cols"]
-    times = rows.pivot_table(index=keys, columns="pass", values="time_s")
-    long = times[times["fwd_bwd"] > 1e-3].dropna()
-    np.testing.assert_allclose(long["bwd"], long["fwd_bwd"], rtol=5e-3)
-
-
 @pytest.mark.parametrize("name", some(GPUS, 2))
 def test_the_catalog_states_what_the_fit_found_and_held_out_kernels_are_within_a_tenth(
     tables, name

@@ -111,7 +111,8 @@ def test_factors_and_launches_come_back(tmp_path, hold_out):
 
 def test_the_time_without_kernels_and_the_vector_engine_come_back(tmp_path):
     truth = {"vector": 0.5, "launch.step": 0.02}
-    runs = [*RUNS[:3], (RUNS[3][0], RUNS[3][1] | {"activation_recompute": "full"})]
+    model, run = RUNS[3]
+    runs = [*RUNS[:3], (model, run | {"activation_recompute": "full"})]
     found = fit(logs(tmp_path, runs, made=system(changed(truth))), *truth)
     assert found.document["calibration"]["fits"][0]["parameters"] == pytest.approx(truth, rel=1e-4)
 

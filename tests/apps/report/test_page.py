@@ -13,7 +13,7 @@ from calculon.apps.report.console import show
 from calculon.apps.report.context_section import context_lines
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.expert_section import expert_lines, rows_text
-from calculon.apps.report.figures_group import DROPPED, NO_VOCABULARY
+from calculon.apps.report.figures_group import DROPPED
 from calculon.apps.report.how_sure import BEST, OUTSIDE, remarks
 from calculon.apps.report.model_details import details
 from calculon.apps.report.page import GROUP_COLORS, PARTS, Page
@@ -144,14 +144,6 @@ def test_a_calibrated_system_has_an_interval_and_says_what_it_is_from(monkeypatc
     assert "interval  " not in other
 
 
-def test_figures_are_never_cut(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "50")
-    text = plain(CASES["the example"])
-    assert all(
-        figure in text for figure in ("131.9 s", "47,698", "30.46 %", "65.083 s", "50.00 GiB")
-    )
-
-
 # -- the corrected edition --------------------------------------------------------------------------------------------
 
 
@@ -185,12 +177,6 @@ def test_without_an_interval_numbers_have_three_digits():
     show(Page(replace(sheet, interval=None, belief=None)), text)
     assert "interval" not in text.getvalue()
     assert f"{sheet.value('total_time'):.2f} s per iteration" in text.getvalue()
-
-
-def test_without_a_vocabulary_the_ends_are_said_to_be_left_out():
-    text = plain(CASES["corrected"])
-    assert NO_VOCABULARY in text
-    assert "of the time, last stage" not in text
 
 
 def _values(field):

@@ -423,10 +423,3 @@ def test_a_study_of_too_many_different_systems_is_refused(monkeypatch):
     assert len(plan(study(vary={"mem1.GBps": [1, 2]})).searches)
     with pytest.raises(SpecError, match=r"at most 3 different models and systems, found more"):
         plan(study(vary={"mem1.GBps": [1, 2, 3]}))
-
-
-def test_settings_are_checked_once_for_all_processor_counts(monkeypatch):
-    checked = []
-    monkeypatch.setattr(points.Search, "space", lambda one: checked.append(one.num_procs))
-    plan(study(num_procs="8:8192:8"))
-    assert len(checked) == 1

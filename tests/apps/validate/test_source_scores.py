@@ -166,11 +166,3 @@ def test_what_a_fit_saw_stands_apart(results):
     assert "sc21" in every["fitted"]
     assert (rest["name"], rest["sources"]) == ("only judged", len(SOURCES) - len(fitted))
     assert rest["fitted"] == ""
-
-
-def test_values_of_steps_name_their_source(results):
-    rows = summary.values(results)
-    held = [row["inside"] for row in rows if row["source"]]
-    assert held == [*inside(results)]
-    others = {row["study"] for row in rows if not row["source"]}
-    assert others == {"bigscience", "seqsel/layer", "seqsel/tab5"}  # memory; layers; tuned
