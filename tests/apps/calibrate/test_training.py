@@ -200,12 +200,7 @@ def test_a_later_fit_of_a_part_ends_what_was_said_of_steps(tmp_path):
     assert "training: what the base says of it is left out" in later.notes[-1]
 
 
-def plain(**changes):
-    """Return a run in the published edition."""
-    return {key: v for key, v in EXECUTION.items() if key not in ("edition", "attn_impl")} | {
-        "ce_impl": "eager",
-        **changes,
-    }
+PUBLISHED = {key: value for key, value in EXECUTION.items() if key not in ("edition", "attn_impl")}
 
 
 def test_what_steps_do_not_tell_is_refused(tmp_path):
@@ -213,7 +208,10 @@ def test_what_steps_do_not_tell_is_refused(tmp_path):
         (RUNS[:2], ["mem1", "matrix", "vector"], "at least 3 fitted steps, one for each parameter"),
         (RUNS[:4], ["networks[1]"], "not networks[1], found no step changes with it"),
         (
-            [("megatron-126M", plain(microbatch_size=size)) for size in (1, 2)],
+            [
+                ("megatron-126M", PUBLISHED | {"ce_impl": "eager", "microbatch_size": size})
+                for size in (1, 2)
+            ],
             ["mem1", "launch.step"],
             "not launch.step, found edition sc23 ignores ext",
         ),

@@ -32,36 +32,24 @@ from tests.store import cache
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 LLAMA = ("llama3-8B", LLAMA_X64, "h100_80g_sxm")
+SPREADS = {"spreads": [{"low": 0.9, "high": 1.2, "level": 0.8571}]}
+FITS = [
+    SPREADS | {"part": part} for part in ("networks[1]", "networks[0]", "mem1", "matrix.float16")
+]
+CALIBRATED = document("systems", "a100_80g") | {"calibration": {"fits": FITS}}
 TINY = document("models", "megatron-126M") | {"num_blocks": 1, "seq_size": 128}
 CASES = {
     "the example": ("megatron-1T", EXAMPLE, "a100_80g"),
     "one processor": ("megatron-126M", PLAIN, "a100_80g"),
     "inference of a tiny model": (TINY, PLAIN | {"training": False}, "h100_80g_nvl8"),
     "today": LLAMA,
-    "corrected": (
-        "megatron-1T",
-        EXAMPLE | {"edition": "corrected", "preset": "published"},
-        "a100_80g",
-    ),
     "fully sharded": (
         "gpt3-13B-hf",
         document("examples", "gpt3-13B_a100x2_fsdp") | {"mem_reserved_mib": 1024},
         "a100_80g_sxm",
     ),
     "unlimited memory": ("megatron-1T", EXAMPLE, "a100_80e"),
-    "calibrated": (
-        "megatron-1T",
-        EXAMPLE,
-        document("systems", "a100_80g")
-        | {
-            "calibration": {
-                "fits": [
-                    {"part": part, "spreads": [{"low": 0.9, "high": 1.2, "level": 0.8571}]}
-                    for part in ("networks[1]", "networks[0]", "mem1", "matrix.float16")
-                ]
-            }
-        },
-    ),
+    "calibrated": ("megatron-1T", EXAMPLE, CALIBRATED),
     "offloading": (
         "megatron-1T",
         EXAMPLE

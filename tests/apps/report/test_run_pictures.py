@@ -220,14 +220,3 @@ def test_small_differences_of_money_look_small(fleets):
     (axes,) = budget.draw({**document, "points": rows}).axes
     low, high = axes.get_ylim()
     assert high / low == pytest.approx((1 + budget._LEAST) / (1 - budget._LEAST))
-
-
-def test_a_deadline_far_away_is_named_only(fleets):
-    document = fleets.to_dict()
-    rows = [
-        one | {"limits": [limit | {"limit": 1e4} for limit in one["limits"]]}
-        for one in document["points"]
-    ]
-    figure = budget.draw({**document, "points": rows})
-    assert "deadline 10,000 d, not in sight" in legend(figure)
-    assert figure.axes[0].get_xlim()[1] < 1e3

@@ -127,18 +127,6 @@ def test_diamonds_are_the_best_plans():
     assert marked == sorted(end for end in ends if end is not None)
 
 
-def test_texts_are_beyond_the_diamonds():
-    content, (row, *rest) = searched(), searched()["figures"]
-    now = content["value"]
-    ends = {"at_low": 1.1 * now, "at_high": 0.9 * now}
-    best = {"replanned_at_low": 1.2 * now, "replanned_at_high": 0.8 * now}
-    axes, *_ = draw({**content, "figures": [row | ends | best, *rest]}).axes
-    place = next(round(bar.get_y() + bar.get_height() / 2) for bar in axes.patches)
-    factor = axes.lines[0].get_xdata()[0] / best["replanned_at_low"]
-    said = sorted(text.xy[0] for text in axes.texts if text.xy[1] == place)
-    assert said == pytest.approx([0.8 * now * factor, 1.2 * now * factor])
-
-
 def test_shares_that_end_at_1_say_so():
     name = "ext.kernels.product.bfloat16.max_efficiency"
     row = next(one for one in document()["figures"] if one["path"] == name)
