@@ -77,29 +77,19 @@ def _runs(**changes):
 
 
 def test_campaigns_are_values_like_others(tmp_path):
+    wanted = [one.search.campaign for one in plan(_runs()).searches]
+    assert [one.fleet.price for one in wanted] == [1.0, 2.0]
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"tokens": "1G"}))
-    lines = [{"campaign": str(file), "campaign.fleet.price": [1.0, 2.0]}]
-    listed = plan(_runs(vary={}, campaigns=lines)).searches
-    found = [one.search.campaign for one in plan(_runs()).searches]
-    assert found == [one.search.campaign for one in listed]
-    assert [one.fleet.price for one in found] == [1.0, 2.0]
-    assert {one.search.edition for one in listed} == {"corrected"}
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
+    for lines in (
+        [{"campaign": str(file), "campaign.fleet.price": [1.0, 2.0]}],
         [{"tokens": "1G", "fleet": {"price": 1.0}}, {"tokens": "1G", "fleet": {"price": 2.0}}],
         [{"campaign": {"tokens": "1G"}, "campaign.fleet.price": [1.0, 2.0]}],
         {"tokens": "1G", "campaign.fleet.price": [1.0, 2.0]},
-    ],
-)
-def test_lines_may_state_the_fields_of_a_campaign(lines):
-    found = [one.search.campaign for one in plan(_runs(vary={}, campaigns=lines)).searches]
-    wanted = [one.search.campaign for one in plan(_runs()).searches]
-    assert [one.fleet.price for one in found] == [1.0, 2.0]
-    assert [one.tokens for one in found] == [one.tokens for one in wanted]
+    ):
+        listed = [one.search for one in plan(_runs(vary={}, campaigns=lines)).searches]
+        assert [one.campaign for one in listed] == wanted, lines
+        assert {one.edition for one in listed} == {"corrected"}, lines
 
 
 def test_money_is_a_figure_of_a_study():
