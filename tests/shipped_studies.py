@@ -2,21 +2,34 @@
 
 from dataclasses import replace
 from functools import partial
+from unittest import mock
 
+from calculon.apps.validate import measured_and_predicted
 from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import Reading, Result, compare
 from calculon.apps.validate.published_study import Study
+from calculon.apps.validate.study_rows import Row, read_rows
 from calculon.spec.named_values import PUBLISHED
-from tests.draws import FACTOR
+from tests.draws import FACTOR, some
 from tests.store import cache, stored
 
 NAMES = Library.at().names()
 """The studies of the catalog; their names are those of folders, and reading them reads no file."""
 
-ALTERNATIVES = 2 if FACTOR == 1 else None
-"""How many alternatives of each study are evaluated: most of the time of all studies goes to them."""
-WHOLE = ("bigscience",)
-"""Studies with all of their alternatives in every run."""
+SAMPLED = (
+    {
+        "serving/trtllm_inflight": 29, "serving/mlperf": 16, "serving/trtllm_static": 8, "serving/misc": 4,
+        "serving/mtp": 3,
+    }
+    if FACTOR == 1
+    else {}
+)  # fmt: skip
+"""Served studies that take long, and every which row of them is compared; all of them under ``--large``."""
+
+ALTERNATIVES = 1 if FACTOR == 1 else None
+"""How many alternatives of a study are evaluated: they would take most of the time of all studies."""
+WITH_ALTERNATIVES = {"bigscience", *some(NAMES, 15)} - SAMPLED.keys() if FACTOR == 1 else NAMES
+"""Studies whose alternatives are evaluated; those of all studies under ``--large``."""
 
 
 @cache
@@ -53,10 +66,14 @@ def _alternatives(name: str, edition: str) -> tuple[Reading, ...]:
 
 @cache
 def _run(name: str, edition: str) -> Result:
-    return compare(_with_some_alternatives(shipped()[name]), Library.at(), edition)
+    with mock.patch.object(measured_and_predicted, "read_rows", _some_rows):
+        return compare(_with_some_alternatives(shipped()[name]), Library.at(), edition)
+
+
+def _some_rows(study: Study) -> list[Row]:
+    return read_rows(study)[:: SAMPLED.get(study.name, 1)]
 
 
 def _with_some_alternatives(study: Study) -> Study:
-    if study.name in WHOLE:
-        return study
-    return replace(study, alternatives=study.alternatives[:ALTERNATIVES])
+    count = ALTERNATIVES if study.name in WITH_ALTERNATIVES else 0
+    return replace(study, alternatives=study.alternatives[:count])

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -230,13 +229,6 @@ def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(
     assert new == old
 
 
-def test_the_document_loads_without_a_warning(tmp_path):
-    read = read_collectives(collectives(tmp_path, system(base())), system(base()))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        system(run(base(), read).document)
-
-
 def test_calibrations_follow_each_other(tmp_path):
     made = system(base())
     first = run(base(), read_collectives(collectives(tmp_path, made), made)).document
@@ -269,21 +261,6 @@ def test_repeated_rows_are_averaged_and_it_is_said(tmp_path):
     assert once.notes == [NO_RAMP]
     assert "336 rows repeat 168 measurements and are averaged" in twice.notes[0]
     assert twice.document["networks"] == once.document["networks"]
-
-
-def test_the_order_of_rows_does_not_matter(tmp_path):
-    made = system(base())
-    rows, told = read_collectives(collectives(tmp_path, made), made)
-    assert run(base(), (rows[::-1], told)).document == run(base(), (rows, told)).document
-
-
-def test_one_group_is_not_held_out_and_it_is_said(tmp_path):
-    made = system(base())
-    rows = [("all_gather", 2**i, 8, 1e-5 * (1 + i), "x") for i in range(20, 26)]
-    path = written(tmp_path / "c.csv", "operation,bytes,members,seconds,group", rows)
-    found = run(base(), read_collectives(path, made))
-    assert "one group, so none is held out" in found.notes[0]
-    assert found.document["calibration"]["fits"][0]["held_out_rows"] == 0
 
 
 def test_one_product_of_another_shape_is_held_out_and_it_is_said(tmp_path):

@@ -12,17 +12,13 @@ from calculon.hardware.collective_law import MEASURABLE
 from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import place
+from tests.apps.calibrate import measured
+from tests.apps.calibrate.measured import table
 from tests.draws import some
-from tests.helpers import ROOT, document
+from tests.helpers import document
 
-GPUS = {
-    "a100_40g_sxm": "A100-SXM4-40GB",
-    "a100_80g_sxm": "A100-SXM4-80GB",
-    "b200_sxm": "B200-SXM-180GB",
-    "h100_80g_sxm": "H100-SXM5-80GB",
-    "h200_141g_sxm": "H200-SXM5-141GB",
-}
-TABLES = {"collectives": pd.read_csv(ROOT / "systems" / "measured" / "collectives.csv")}
+GPUS = measured.GPUS | {"a100_40g_sxm": "A100-SXM4-40GB"}
+TABLES = {"collectives": table("collectives")}
 
 
 @pytest.mark.parametrize("name", some(GPUS, 2))
@@ -73,10 +69,6 @@ def test_a_law_comes_back_from_its_own_times():
         "reduce_scatter",
     }
     assert json.loads(json.dumps(part.fragment)) == part.fragment
-
-
-def test_of_an_unknown_processor_there_is_nothing():
-    assert fit(TABLES, "T4", inputs.system("v100_sxm2_32g")) is None
 
 
 def test_no_ring_is_faster_than_a_copy():

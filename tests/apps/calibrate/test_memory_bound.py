@@ -5,23 +5,23 @@ import pandas as pd
 import pytest
 
 from calculon import inputs
-from calculon.apps.calibrate.kernels import launches, memory_bound
+from calculon.apps.calibrate.kernels import (
+    attention,
+    collectives,
+    launches,
+    memory_bound,
+    serving,
+)
+from tests.apps.calibrate.measured import GPUS, table
 from tests.draws import some
-from tests.helpers import ROOT, document
+from tests.helpers import document
 
-GPUS = {
-    "A100-SXM4-80GB": "a100_80g_sxm",
-    "H100-SXM5-80GB": "h100_80g_sxm",
-    "H200-SXM5-141GB": "h200_141g_sxm",
-    "B200-SXM-180GB": "b200_sxm",
-}
 BANDWIDTH, START, FORWARD, BACKWARD = 3350e9, 3e-6, 0.8, 0.6
 
 
 @pytest.fixture(scope="module")
 def tables():
-    folder = ROOT / "systems" / "measured"
-    return {name: pd.read_csv(folder / f"{name}.csv") for name in ("memory_bound", "launches")}
+    return {name: table(name) for name in ("memory_bound", "launches")}
 
 
 def _row(op, pass_, impl, cols, time, **more):
@@ -62,23 +62,18 @@ def test_a_law_gives_its_constants_back(tables):
 
 def test_processors_without_measurements_have_no_fit(tables):
     system = inputs.system("h100_80g_sxm")
-    assert memory_bound.fit(tables, "H20", system) is None
-    assert launches.fit(tables, "H20", system) is None
+    measured = tables | {name: table(name) for name in ("attention", "collectives", "moe")}
+    for part in (attention, collectives, launches, memory_bound, serving):
+        assert part.fit(measured, "TPU v4", system) is None, part
+    assert attention.fit({}, "H100-SXM5-80GB", system) is None
+    assert serving.fit({}, "H100-SXM5-80GB", system) is None
 
 
-def test_megatrons_backward_rows_time_both_passes(tables):
-    """Which is why they are left out: the scripts say so, and both rows have the same times."""
-    table = tables["memory_bound"]
-    rows = table[table["op"].str.startswith("megatron_")]
-    keys = ["op", "impl", "rows", "cols"]
-    times = rows.pivot_table(index=keys, columns="pass", values="time_s")
-    long = times[times["fwd_bwd"] > 1e-3].dropna()
-    np.testing.assert_allclose(long["bwd"], long["fwd_bwd"], rtol=5e-3)
-
-
-@pytest.mark.parametrize("gpu", some(GPUS, 2))
-def test_the_catalog_states_what_the_fit_found_and_held_out_kernels_are_within_a_tenth(tables, gpu):
-    system, raw = inputs.system(GPUS[gpu]), document("systems", GPUS[gpu])
+@pytest.mark.parametrize("name", some(GPUS, 2))
+def test_the_catalog_states_what_the_fit_found_and_held_out_kernels_are_within_a_tenth(
+    tables, name
+):
+    system, raw, gpu = inputs.system(name), document("systems", name), GPUS[name]
     found = memory_bound.fit(tables, gpu, system)
     rows = found.rows[found.rows["held_out"]]
     errors = (rows["predicted"] / rows["measured"] - 1).abs()

@@ -70,14 +70,3 @@ def test_large_messages_are_told_apart_where_there_are_small_ones():
         "fitted",
         "held out",
     ]
-
-
-def test_rows_that_did_not_count_are_told_apart():
-    some = [row(size=size, seconds=size) for size in (1.0, 2.0, 4.0)]
-    held, left = np.array([False, True, False]), np.array([True, False, False])
-    found = tabulated("mem1", some, np.array([3.0, 2.0, 4.0]), held, left)
-    assert [(one["rows"], one["n"], one["mape"]) for one in found] == [
-        ("fitted", 1, 0),
-        ("held out", 1, 0),
-        ("left out", 1, 200),
-    ]

@@ -13,20 +13,14 @@ from calculon.apps.calibrate.kernels.processors import PROCESSORS
 from calculon.apps.calibrate.kernels.serving import FLOOR, fit
 from calculon.hardware.kernels.tiles import Processor, alignment
 from calculon.hardware.serving import DecodeAttention, LatencyByRanks, SmallReduce
+from tests.apps.calibrate import measured
+from tests.apps.calibrate.measured import table
 from tests.draws import some
-from tests.helpers import ROOT, document
+from tests.helpers import document
 
-MEASURED = ROOT / "systems" / "measured"
-NAMES = "attention", "collectives", "launches", "moe"
-TABLES = {name: pd.read_csv(MEASURED / f"{name}.csv") for name in NAMES}
+TABLES = {name: table(name) for name in ("attention", "collectives", "launches", "moe")}
 A100 = inputs.system("a100_80g_sxm")
-GPUS = {
-    "a100_40g_sxm": "A100-SXM4-80GB",
-    "a100_80g_sxm": "A100-SXM4-80GB",
-    "h100_80g_sxm": "H100-SXM5-80GB",
-    "h200_141g_sxm": "H200-SXM5-141GB",
-    "b200_sxm": "B200-SXM-180GB",
-}
+GPUS = measured.GPUS | {"a100_40g_sxm": "A100-SXM4-80GB"}
 GROUPS = "serving, attention of one new token", "serving, all-reduce up to 4 MiB"
 
 
@@ -61,13 +55,13 @@ def test_rows_that_the_fit_did_not_see_are_as_far_off_as_promised():
         assert all(told[group]["median"] <= 10 for group in GROUPS), name
 
 
-@pytest.mark.parametrize("name", ["a100_80g_sxm", "h100_80g_sxm", "h200_141g_sxm", "b200_sxm"])
+@pytest.mark.parametrize("name", measured.GPUS)
 def test_the_law_of_training_predicts_products_of_few_rows(name):
     """At most 10 % in the mean over shapes of up to 256 rows that no fit saw: its start is the floor of serving."""
-    table, sources = pd.read_csv(MEASURED / "gemm.csv"), pd.read_csv(MEASURED / "sources.csv")
-    sure = table.source.isin(sources.source[sources.certainty == "high"])
-    own = (table.gpu == GPUS[name]) & (table.dtype == "bfloat16") & (table.layout == "TN")
-    rows = table[sure & own & (table.m <= 256) & ~table.kernel.str.contains("grouped")]
+    products, sources = table("gemm"), table("sources")
+    sure = products.source.isin(sources.source[sources.certainty == "high"])
+    own = products[sure & (products.gpu == GPUS[name]) & (products.dtype == "bfloat16")]
+    rows = own[(own.layout == "TN") & (own.m <= 256) & ~own.kernel.str.contains("grouped")]
     rows = rows[held_out(rows[["n", "k"]])]
     batch, m, n, k = (rows[size].to_numpy(float) for size in ("batch", "m", "n", "k"))
     system = inputs.system(name)
@@ -144,12 +138,6 @@ def test_a_message_that_took_longer_than_larger_ones_does_not_count(tables):
     assert "1 that took longer" in part.sources["ext.serving.small_reduce.*"]
     latency = dict(part.fragment["ext"]["serving"]["small_reduce"]["latency"])
     assert latency[8] == pytest.approx(5e-6, rel=0.01)
-
-
-def test_a_processor_without_rows_has_no_part(tables):
-    system = inputs.system("h100_80g_sxm")
-    assert fit(tables, "L40S", system) is None
-    assert fit({}, "H100-SXM5-80GB", system) is None
 
 
 def test_layers_of_experts_tell_the_rate_of_their_products():

@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calculon.apps.calibrate.fit import calibrate
-from calculon.apps.calibrate.fit_result import Measurements
 from calculon.apps.calibrate.parts import quietly_decoded
 from calculon.apps.calibrate.readers import read_gemm
 from calculon.apps.calibrate.shapes import fit_shapes, product_times
 from calculon.errors import SpecError
 from calculon.hardware.slower import slowed
+from tests.apps.calibrate.measured import calibrated
 from tests.helpers import document
 
 BASE = "h100_80g_sxm"
@@ -52,17 +51,6 @@ def measured(folder, shapes=SHAPES, truth=TRUTH, noise=0.0, raw=None):
     return [replace(row, seconds=time) for row, time in zip(rows, times.tolist(), strict=True)]
 
 
-def run(rows, raw=None, hold_out=0.0, multiprocessors=132):
-    return calibrate(
-        raw or base(),
-        "test.json",
-        [Measurements("g.csv", rows)],
-        hold_out=hold_out,
-        date="2026-01-02",
-        multiprocessors=multiprocessors,
-    )
-
-
 @pytest.mark.parametrize(("largest", "depth"), [(0.77, 96.0), (0.6, 20.0), (0.95, 300.0)])
 def test_the_rate_by_shape_comes_back(tmp_path, largest, depth):
     truth = TRUTH | {"max_efficiency": largest, "half_depth": depth}
@@ -78,7 +66,8 @@ def test_the_rate_by_shape_comes_back(tmp_path, largest, depth):
 
 
 def test_the_document_has_what_was_fitted_and_unseen_products_are_predicted(tmp_path):
-    found = run(measured(tmp_path, noise=0.03), hold_out=0.3)
+    rows = measured(tmp_path, noise=0.03)
+    found = calibrated(base(), rows, hold_out=0.3, multiprocessors=132)
     gemm = found.document["ext"]["gemm"]["bfloat16"]
     (fit,) = found.document["calibration"]["fits"]
     assert (fit["part"], fit["parameters"]) == (PART, gemm)

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calculon.apps.calibrate.fit import calibrate
-from calculon.apps.calibrate.fit_result import Measurements
 from calculon.apps.calibrate.measured_rows import Row
 from calculon.apps.calibrate.readers import read_collectives
 from calculon.apps.calibrate.spread import (
@@ -23,6 +21,7 @@ from calculon.apps.calibrate.spread import (
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
+from tests.apps.calibrate.measured import calibrated
 from tests.draws import draws
 from tests.helpers import ROOT, document
 
@@ -163,15 +162,7 @@ def test_half_of_the_held_out_groups_covers_the_other_half_of_published_measurem
     # the tolerance: 3 points below the level that is said, of 100 ways to halve them
     system = decode(System, BASE, "test.json", name="h100")
     rows, told = read_collectives(EXAMPLE, system)
-    found = calibrate(
-        BASE,
-        "test.json",
-        [Measurements("x.csv", rows, told)],
-        hold_out=0.6,
-        date="2026-01-02",
-        above=above,
-    )
-    (part,) = found.parts
+    (part,) = calibrated(BASE, rows, told, hold_out=0.6, above=above).parts
     held = [one for one, out in zip(part.rows, part.held, strict=True) if out]
     residuals = np.log(
         np.array([one.seconds for one in held]) / part.time(np.array([one.size for one in held]))
@@ -182,37 +173,3 @@ def test_half_of_the_held_out_groups_covers_the_other_half_of_published_measurem
     level, inside = results.mean(axis=0)
     assert level > 0.5
     assert level - 0.03 <= inside <= level + 0.15
-
-
-def noisy_copies(seed, runs):
-    """Return copies of a memory with a latency and a rate, each size measured some times in groups of its own."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for run in range(runs):
-        slow = rng.normal(0, 0.05)
-        for size in 2.0 ** np.arange(24, 33, 1.0):
-            time = (2e-6 + size / 2.5e12) * np.exp(slow + rng.normal(0, 0.03))
-            one = Row("mem1", f"{size:g} in {run}", size, time, f"run {run}", 0.0, "m.csv", "line")
-            rows.append(one)
-    return rows
-
-
-def test_the_written_spread_of_noisy_copies_covers_new_runs():
-    # the tolerance: from 3 points below the level that is written to 8 above, of 8 seeds of 40 new runs
-    said, inside = [], []
-    for seed in range(draws(8)):
-        rows = noisy_copies(seed, 24)
-        found = calibrate(
-            BASE, "test.json", [Measurements("m.csv", rows)], hold_out=0.5, date="2026-01-02"
-        )
-        (fit,) = found.document["calibration"]["fits"]
-        (part,) = found.parts
-        new = noisy_copies(1000 + seed, 40)
-        sizes = np.array([one.size for one in new])
-        ratio = np.array([one.seconds for one in new]) / part.time(sizes)
-        for one in fit["spreads"]:
-            which = (sizes >= one["from"]) & (sizes < (one["below"] or math.inf))
-            said.append(one["level"])
-            inside.append(((ratio[which] >= one["low"]) & (ratio[which] <= one["high"])).mean())
-    assert np.mean(said) - 0.03 <= np.mean(inside) <= np.mean(said) + 0.08
-    assert np.mean(said) > 0.85

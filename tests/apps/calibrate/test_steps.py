@@ -38,10 +38,6 @@ def test_the_partition_is_the_best_of_all(values, most, data):
     assert error(values, weights, starts) == pytest.approx(least, abs=1e-9)
 
 
-def test_equal_values_are_one_run():
-    assert partition(np.full(20, -0.3), np.ones(20), 6) == [0]
-
-
 @given(
     st.lists(st.integers(1, 99), min_size=1, max_size=MOST_STEPS, unique=True).map(sorted),
     st.lists(st.integers(1, 28), min_size=MOST_STEPS - 1, max_size=MOST_STEPS - 1, unique=True),

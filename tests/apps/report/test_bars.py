@@ -1,16 +1,7 @@
 """Bars, drawn to an eighth of a character or in ASCII."""
 
-import io
-
-from rich.console import Console
-
 from calculon.apps.report.bars import Bar, Share
-
-
-def drawn(bar, *, terminal, width=10):
-    stream = io.StringIO()
-    Console(file=stream, width=width, force_terminal=terminal, color_system=None).print(bar)
-    return stream.getvalue().rstrip("\n")
+from tests.apps.report.drawing import drawn
 
 
 def test_one_piece():
@@ -22,16 +13,16 @@ def test_one_piece():
         (0.0, "", ""),
     ]:
         bar = Bar((Share(fraction, "blue"),))
-        assert drawn(bar, terminal=True) == blocks
-        assert drawn(bar, terminal=False) == plain
+        assert drawn(bar, width=10, terminal=True).rstrip() == blocks
+        assert drawn(bar, width=10).rstrip() == plain
 
 
 def test_two_pieces_fill_the_width():
     bar = Bar((Share(0.32, "blue"), Share(0.68, "grey", solid=False)))
-    assert drawn(bar, terminal=True) == "███░░░░░░░"
-    assert drawn(bar, terminal=False) == "###......."
+    assert drawn(bar, width=10, terminal=True).rstrip() == "███░░░░░░░"
+    assert drawn(bar, width=10).rstrip() == "###......."
 
 
 def test_a_bar_never_leaves_its_width():
     bar = Bar((Share(0.9, "blue"), Share(0.9, "grey", solid=False)))
-    assert len(drawn(bar, terminal=False)) == 10
+    assert len(drawn(bar, width=10).rstrip()) == 10

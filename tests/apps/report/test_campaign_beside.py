@@ -1,12 +1,10 @@
 """Published figures beside those of a run: the difference in words, and each source once."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from calculon.apps.report.campaign_beside import published_section
 from calculon.apps.report.digits import Digits
+from tests.apps.report.drawing import drawn, flat
 
 HOURS = {
     "run": "A run",
@@ -29,13 +27,9 @@ RAMP = ({"days": 8.0, "tokens": 2e11}, {"days": 12.0, "tokens": 8e11})
 
 
 def told(*rows, parts=ONE, width=80):
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, highlight=False)
-    for part in published_section(rows, parts, Digits(0.1)):
-        console.print(part)
-    text = stream.getvalue()
+    text = drawn(*published_section(rows, parts, Digits(0.1)), width=width)
     assert max(map(len, text.splitlines())) <= width
-    return " ".join(text.split())
+    return flat(text)
 
 
 @pytest.mark.parametrize(

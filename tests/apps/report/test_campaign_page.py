@@ -1,19 +1,18 @@
 """The page of a whole run says what its plain data say, within the width that it has."""
 
-import io
 import re
 
 import pytest
-from rich.console import Console
 
 import calculon
 from calculon.apps.report.campaign_page import CampaignPage
-from calculon.apps.report.campaign_sections import USES, assumed_section
+from calculon.apps.report.campaign_sections import USES
 from calculon.apps.report.campaign_words import span
 from calculon.apps.report.texts import percent
 from calculon.apps.views.estimate_result import result_of
 from calculon.records import columns
 from calculon.run_figures import DaysByUse
+from tests.apps.report.drawing import drawn, flat
 from tests.store import cache
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -35,31 +34,18 @@ def page(*, every=False, **options) -> CampaignPage:
     return CampaignPage(found.to_dict(), main, found.preset.usual, every=every)
 
 
-def drawn(page, width=80):
-    stream = io.StringIO()
-    Console(file=stream, width=width, highlight=False).print(page)
-    return stream.getvalue()
-
-
-def flat(text):
-    return " ".join(text.split())
-
-
 def test_no_line_is_wider_than_the_page():
-    shown = page(fleet__g_co2_per_kwh="france", fleet__pue=1.2, ramp="two")
+    stated = {"fleet__g_co2_per_kwh": "france", "fleet__pue": 1.2, "fleet__storage": 20.0}
+    shown = page(**stated, ramp="two")
     for width in (80, 100, 160):
-        assert max(map(len, drawn(shown, width).splitlines())) <= width
+        text = drawn(shown, width=width)
+        assert max(map(len, text.splitlines())) <= width
+        assert not any(words in text for words in ("Not known", "no PUE", "not counted"))
+        assert "t CO2" in text
 
 
 def test_every_use_of_days_has_words():
     assert [f"{name}_days" for name in USES] == [one.name for one in columns(DaysByUse)]
-
-
-def test_the_sections_stand_in_their_order():
-    text = drawn(page())
-    heads = ("Training run of", "Where the days go", "Steps:", "Efficiency:", "Failures:", "Money:")
-    places = [text.index(part) for part in (*heads, "Energy:", "Published beside:", "Assumed:")]
-    assert places == sorted(places)
 
 
 def test_days_by_use_are_told_with_their_shares():
@@ -92,18 +78,6 @@ def test_parts_are_told_together_where_there_are_many():
     assert f"64 to 512 8,192 {steps:,.0f} " in text
 
 
-def test_what_is_not_known_says_how_to_give_it():
-    assert "--carbon" in drawn(page())
-    told = drawn(page(fleet__g_co2_per_kwh=100.0))
-    assert "Not known" not in told
-    assert "t CO2" in told
-
-
-@pytest.mark.parametrize(("deadline", "said"), [("1d", "Misses"), ("1000d", "Keeps")])
-def test_limits_are_told(deadline, said):
-    assert f"{said} its deadline of" in drawn(page(deadline=deadline))
-
-
 def test_limits_inside_of_the_interval_say_so():
     low, high = run().days_between
     assert low < 20 < high
@@ -134,42 +108,19 @@ def test_short_runs_are_told_in_hours():
     ],
 )
 def test_the_interval_says_why(checkpoints, said):
-    assert said in flat(drawn(page(**checkpoints), 140))
+    assert said in flat(drawn(page(**checkpoints), width=140))
 
 
 def test_defaults_are_told_with_their_sources_unless_they_are_stated():
     document = run().to_dict()
-    text = flat(drawn(page(), 160))
+    text = flat(drawn(page(), width=160))
     for one in document["assumed"]:
         assert (one["field"] in text) is one["counts"]
         if one["counts"]:
             assert one["source"] in text
-    stated = flat(drawn(page(reliability__mtbf_processor="50000h"), 160))
+    stated = flat(drawn(page(reliability__mtbf_processor="50000h"), width=160))
     assert "reliability.mtbf_processor" not in stated
     assert stated.count("419 interruptions") == 0
-
-
-def test_all_defaults_are_told_where_all_are_asked_for():
-    document = run().to_dict()
-    stream = io.StringIO()
-    console = Console(file=stream, width=160, highlight=False)
-    for part in assumed_section(document, every=True):
-        console.print(part)
-    text = stream.getvalue()
-    assert [one["field"] for one in document["assumed"] if one["field"] not in text] == []
-    assert "without effect" not in text
-
-
-def test_a_price_is_told_with_kind_source_and_date():
-    price = run().to_dict()["money"]["price"]
-    text = flat(drawn(page(), 140))
-    assert f"{price['usd']:,.2f} USD for an hour of a processor" in text
-    for part in (price["kind"].replace("_", " "), price["source"], price["date"]):
-        assert part in text
-
-
-def test_small_jobs_have_a_warning():
-    assert "Jobs below 2,000 processors" in drawn(page())
 
 
 def test_limits_say_by_how_much_an_end_of_the_interval_is_beyond_them():
@@ -179,32 +130,9 @@ def test_limits_say_by_how_much_an_end_of_the_interval_is_beyond_them():
     assert "not of the rate of failures" in text
 
 
-def test_figures_that_are_counted_have_three_digits():
-    figures = run().figures
-    text = drawn(page())
-    assert re.search(rf"^  days +{figures['days']:.1f} ", text, re.MULTILINE)
-    assert re.search(rf"^  USD +{round(figures['usd'], -2):,.0f} ", text, re.MULTILINE)
-
-
-def test_energy_without_a_pue_says_so_beside_it():
-    assert "MWh, no PUE" in drawn(page())
-    assert "no PUE" not in drawn(page(fleet__pue=1.2))
-
-
-def test_parts_have_the_mfu_of_their_heading():
-    found = page()
-    (part,) = found.run["parts"]
-    assert part["mfu_causal" if found.main.skips_masked_keys else "mfu"] == found.main.mfu
-
-
 def test_a_save_that_stops_the_steps_says_what_it_takes_over_from_others():
     said = "of an asynchronous save"
     assert said in flat(drawn(page(checkpoints__mode="sync")))
     assert "GB/s of all nodes" in flat(drawn(page(checkpoints__mode="sync")))
     stated = page(checkpoints__mode="sync", checkpoints__pause=5.0)
     assert said not in flat(drawn(stated))
-
-
-def test_checkpoints_without_a_price_are_told_not_to_be_counted():
-    assert "not counted" in drawn(page())
-    assert "not counted" not in drawn(page(fleet__storage=20.0))

@@ -1,12 +1,10 @@
 """The page of a search for deployments: what tells its rows apart, and how wide they are."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 import calculon
 from calculon.apps.report.deployments_page import DeploymentsPage, left_out_words
+from tests.apps.report.drawing import drawn
 
 FIX = {"tensor_par": [1, 2], "pipeline_par": 1, "token_budget": [512, 2048]}
 ASKED = {"prompt": 1000, "output": 200}
@@ -26,10 +24,8 @@ def found(system="h100_80g_sxm", fix=None, counts="1,2", **options):
 
 
 def page(search, width=80):
-    console = Console(file=io.StringIO(), width=width, color_system=None)
-    shown = DeploymentsPage(search.to_dict(), [one.statistic for one in search.objectives])
-    console.print(shown)
-    return console.file.getvalue()
+    ranked = [one.statistic for one in search.objectives]
+    return drawn(DeploymentsPage(search.to_dict(), ranked), width=width)
 
 
 def titles(text):

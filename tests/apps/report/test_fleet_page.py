@@ -1,10 +1,6 @@
 """The page of fleets: it says what is best, what misses the limits, and where every figure is from."""
 
-import io
 from dataclasses import replace
-
-import pytest
-from rich.console import Console
 
 import calculon
 from calculon.apps.report.fleet_page import FRONT, FleetPage, amount
@@ -13,70 +9,44 @@ from calculon.campaign.assumed import told_defaults
 from calculon.campaign.catalog_prices import price_range
 from calculon.campaign.electricity import carbon_of
 from calculon.campaign.read import read_campaign
+from tests.apps.report.drawing import drawn, flat
 from tests.store import cache
 
 
 @cache
-def fleets(deadline="60d"):
+def fleets():
     """Return an answer about two counts of two machines, of which one has no price."""
-    run = {"tokens": "1T", "deadline": deadline}
+    run = {"tokens": "1T", "deadline": "2000d"}
     machines = ["h100_80g_sxm", "gaudi3"]
     return calculon.plan(
-        "llama3-70B", "8,128", machines, batch=128, campaign=run, objective="usd", seq=4096
+        "llama3-8B", "1,16", machines, batch=32, campaign=run, objective="usd", seq=4096
     )
 
 
 @cache
-def drawn(width, deadline="60d"):
-    stream, answer = io.StringIO(), fleets(deadline)
-    page = FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks)
-    Console(file=stream, width=width, highlight=False).print(page)
-    return stream.getvalue()
-
-
-def folded(text):
-    return " ".join(text.split())
-
-
-@pytest.mark.parametrize("deadline", ["2000d", "1d"])
-def test_no_line_is_wider_than_the_page(deadline):
-    for width in (80, 100, 160):
-        assert max(map(len, drawn(width, deadline).splitlines())) <= width
-
-
-def test_the_page_has_its_parts_in_order():
-    text = drawn(80, "2000d")
-    parts = (
-        "Fleets for",
-        "Cheapest in expectation: 128 x h100",
-        "Days and money",
-        "Prices and power",
-        "Assumed",
-    )
-    places = [text.index(part) for part in parts]
-    assert places == sorted(places)
-    missed = drawn(80, "1d")
-    parts = ("Nothing meets the limits", "Nearest: ", "Deadline missed by", "Days and money")
-    places = [missed.index(part) for part in parts]
-    assert places == sorted(places)
-
-
-def test_every_point_has_a_line():
-    answer, text = fleets("2000d"), drawn(160, "2000d")
-    lines = text[text.index("Days and money") : text.index("Prices and power")].splitlines()
-    for one in answer.points:
-        start = f"{one.system.name} {one.num_procs:,} "
-        (line,) = (line for line in map(folded, lines) if start in f"{line} ")
-        assert (FRONT in line.split()) == (one in answer.frontier)
-        assert ("none fits" in line) == (one.plan is None)
-    assert "No price is known of gaudi3" in text
+def shown(width):
+    return text_of(fleets(), width)
 
 
 def text_of(answer, width=160):
-    stream = io.StringIO()
     page = FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks)
-    Console(file=stream, width=width, highlight=False).print(page)
-    return stream.getvalue()
+    return drawn(page, width=width)
+
+
+def test_no_line_is_wider_than_the_page():
+    for width in (80, 100, 160):
+        assert max(map(len, shown(width).splitlines())) <= width
+
+
+def test_every_point_has_a_line():
+    answer, text = fleets(), shown(160)
+    lines = text[text.index("Days and money") : text.index("Prices and power")].splitlines()
+    for one in answer.points:
+        start = f"{one.system.name} {one.num_procs:,} "
+        (line,) = (line for line in map(flat, lines) if start in f"{line} ")
+        assert (FRONT in line.split()) == (one in answer.frontier)
+        assert ("none fits" in line) == (one.plan is None)
+    assert "No price is known of gaudi3" in text
 
 
 def test_batches_that_differ_have_a_column():
@@ -95,22 +65,14 @@ def test_batches_that_differ_have_a_column():
     stated = calculon.plan(
         "llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd", batch=8
     )
-    text = folded(text_of(stated))
+    text = flat(text_of(stated))
     assert "On 96 processors few data-parallel degrees divide it" in text
     assert "On 96 processors it is small" in text
 
 
-def test_nine_runs_of_ten_are_by_failures_alone_beside_the_interval_of_the_step():
-    for width in (80, 160):
-        text = folded(drawn(width, "2000d"))
-        assert "by failures alone" in text
-        assert "the interval is that of the time of a step" in text
-        assert text.count("90 % interval") == 2  # of the best, and of all in the table
-
-
 def test_a_plan_that_memory_may_not_suffice_for_says_so():
-    found = replace(fleets("2000d").best, memory="1.0 GiB are left")
-    answer = replace(fleets("2000d"), points=(found,))
+    found = replace(fleets().best, memory="1.0 GiB are left")
+    answer = replace(fleets(), points=(found,))
     assert "Memory may not suffice: 1.0 GiB are left." in text_of(answer)
     assert "Memory may not suffice" not in text_of(
         replace(answer, points=(replace(found, memory=""),))
@@ -120,22 +82,22 @@ def test_a_plan_that_memory_may_not_suffice_for_says_so():
 def test_carbon_has_its_grams_and_its_source():
     grid = carbon_of("us-va")
     run = read_campaign({"tokens": "1T"}, {"fleet.g_co2_per_kwh": "us-va"})
-    answer = replace(fleets("2000d"), campaign=run)
-    text = folded(text_of(answer))
+    answer = replace(fleets(), campaign=run)
+    text = flat(text_of(answer))
     assert f"{grid.g_co2_per_kwh:g} g CO2/kWh {grid.name}, {grid.source}" in text
-    assert "g CO2/kWh" not in drawn(160, "2000d")
+    assert "g CO2/kWh" not in shown(160)
 
 
 def test_every_default_price_and_power_has_its_source():
-    answer, text = fleets("2000d"), folded(drawn(160, "2000d"))
+    answer, text = fleets(), flat(shown(160))
     for one in told_defaults(answer.campaign, ["h100_80g_sxm", "gaudi3"]):
         assert (one["field"] in text) == one["counts"]
         if one["counts"]:
-            assert folded(one["source"]) in text
+            assert flat(one["source"]) in text
     for one in answer.to_dict()["prices"]:
         if one["usd"] is not None:
             assert f"{one['usd']:.2f} USD/h" in text
-            assert folded(price_words(one)) in text
+            assert flat(price_words(one)) in text
         assert f"{one['power']['watts']:,.0f} W" in text
     assert "PUE 1" in text
     assert "taken for gaudi3 too, no source of its own" in text

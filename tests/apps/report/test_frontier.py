@@ -1,38 +1,30 @@
 """Fronts drawn with characters."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from calculon.apps.report.frontier import Axis, Frontier
 from calculon.units import GIB, Unit
+from tests.apps.report.drawing import drawn
 
 TIME, MEMORY = Axis("total_time", Unit("s")), Axis("memory", Unit("B", binary=True))
 POINTS = [("0", 6.0, 77 * GIB), ("1", 6.02, 76.9 * GIB), ("4", 8.0, 40 * GIB), ("9", 14.0, 9 * GIB)]
 
 
-def _drawn(frontier, width=80, terminal=False):
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=terminal, width=width, color_system=None)
-    console.print(frontier)
-    return stream.getvalue().splitlines()
-
-
 @pytest.mark.parametrize(("width", "terminal"), [(40, False), (160, True)])
 def test_every_point_is_there_in_its_order(width, terminal):
-    lines = _drawn(Frontier(TIME, MEMORY, POINTS), width, terminal)
+    text = drawn(Frontier(TIME, MEMORY, POINTS), width=width, terminal=terminal)
+    lines = text.splitlines()
     assert max(map(len, lines)) <= min(width, 80)
     mark = "●" if terminal else "*"
     found = [(line.index(mark + label), y) for label in ("0-1", "4", "9")
              for y, line in enumerate(lines) if mark + label in line]  # fmt: skip
     assert found == sorted(found)
     assert len(found) == 3
-    assert "\n".join(lines).isascii() == (not terminal)
+    assert text.isascii() == (not terminal)
 
 
 def test_axes_have_round_numbers_and_units():
-    lines = _drawn(Frontier(TIME, MEMORY, POINTS))
+    lines = drawn(Frontier(TIME, MEMORY, POINTS)).splitlines()
     assert lines[0] == "memory, GiB"
     assert lines[-1].strip() == "total_time, s"
     assert lines[-2].split() == ["6", "8", "10", "12", "14"]
@@ -58,5 +50,5 @@ def test_ticks(axis, values, expected):
 
 def test_equal_values_are_drawn():
     flat = [("0", 1.0, 5.0), ("1", 1.0, 5.0), ("2", 1.0, 5.0)]
-    lines = _drawn(Frontier(TIME, Axis("rate", Unit("samples/s")), flat))
+    lines = drawn(Frontier(TIME, Axis("rate", Unit("samples/s")), flat)).splitlines()
     assert any("*0-2" in line for line in lines)

@@ -10,8 +10,6 @@ from calculon.apps.cli.plot_heatmap import heatmap, why_not
 from calculon.apps.cli.plot_schedule import gantt
 from calculon.apps.cli.results import asked_falls, read_results
 from calculon.apps.report.digits import Digits
-from calculon.apps.report.page import PARTS
-from calculon.errors import SpecError
 from calculon.search.driver import search
 from calculon.search.search_counts import Counts
 from calculon.units import GIB
@@ -22,7 +20,6 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.apps.cli.commands.plot import configure
 from calculon.apps.cli.options import Parser
-from calculon.apps.report.pictures import canvas, waterfall_bars
 from calculon.apps.report.pictures import error_scatter as validation
 from calculon.apps.report.pictures import gantt as schedule
 from calculon.apps.report.pictures import heatmap as heatmap_picture
@@ -30,6 +27,7 @@ from calculon.apps.report.pictures import pareto as pareto_picture
 from calculon.apps.report.pictures import scaling as scaling_picture
 from calculon.apps.report.pictures import surface as surface_picture
 from calculon.apps.report.pictures import time_breakdown as breakdown
+from calculon.apps.report.pictures import waterfall_bars
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
@@ -136,17 +134,10 @@ def test_what_is_zero_or_too_small_to_be_seen_is_not_in_the_legend(results):
     assert "forward offloading" not in shown
 
 
-def test_every_part_has_a_look():
-    assert set(PARTS) <= set(breakdown.LOOKS)
-    looks = [(look.color, look.hatch) for look in breakdown.LOOKS.values()]
-    times = looks[: len(PARTS)]
-    assert len(set(times)) == len(times)
-
-
 def test_cells_are_the_best_of_their_degrees():
-    found = heatmap(arguments("heatmap", *SPACE, *NO_OFFLOAD))
+    found = heatmap(arguments("heatmap", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
     degrees = {(c.tensor_par, c.pipeline_par): c.value for c in found.cells}
-    best = search(*(SPACE[0], SPACE[4], 8, 8), top=1, fix={"tensor_par": 8, "pipeline_par": 1,
+    best = search(*(SPACE[0], SPACE[4], 8, 8), top=1, fix={"tensor_par": 8, "pipeline_par": 1, "microbatch_size": 1,
         "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
     assert degrees[8, 1] == best.to_frame()["sample_rate"][0]
     assert degrees[1, 1] is None
@@ -271,7 +262,11 @@ def test_why_not_in_a_word(counts, expected):
 
 
 def test_curves_are_the_best_of_each_count():
-    series = scaling(arguments("scaling", "megatron-22B", "1,8,16", *SPACE[1:][1:], *NO_OFFLOAD))
+    series = scaling(
+        arguments(
+            "scaling", "megatron-22B", "1,8,16", *SPACE[2:], "--fix=microbatch_size=1", *NO_OFFLOAD
+        )
+    )
     (one,) = series
     assert [(point.num_procs, point.rate is None) for point in one.points] == [
         (1, True),
@@ -287,8 +282,13 @@ def test_curves_are_the_best_of_each_count():
     assert lower.get_ylabel() == "Efficiency (%)"
 
 
-def test_a_front_is_not_beaten():
-    found = pareto(arguments("pareto", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
+@pytest.fixture(scope="module")
+def front():
+    return pareto(arguments("pareto", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
+
+
+def test_a_front_is_not_beaten(front):
+    found = front
     x, y = found.columns
     for row in found.front:
         better = (x <= x[row]) & (y >= y[row]) & ((x < x[row]) | (y > y[row]))
@@ -300,31 +300,24 @@ def test_a_front_is_not_beaten():
     assert list(front.get_xdata()) == pytest.approx(x[found.front] / GIB)
 
 
-def test_a_large_space_gives_its_front_only(monkeypatch):
+def test_a_large_space_gives_its_front_only(front, monkeypatch):
     monkeypatch.setattr("calculon.apps.cli.plot_curves.SMALL", 10)
-    few = pareto(arguments("pareto", *SPACE, *NO_OFFLOAD))
-    monkeypatch.undo()
-    whole = pareto(arguments("pareto", *SPACE, *NO_OFFLOAD))
+    few = pareto(arguments("pareto", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
     assert not few.complete
-    assert np.array_equal(few.columns[:, few.front], whole.columns[:, whole.front])
-    assert few.names == whole.names
+    assert np.array_equal(few.columns[:, few.front], front.columns[:, front.front])
+    assert few.names == front.names
 
 
 def test_points_are_measured_and_predicted():
     panel = validation.Panel(
         "study", "time", "s", [1.0, 2.0], [1.1, 1.8], {"n": 2, "mean": 10.0, "bias": 0.0}
     )
-    axes = validation.draw(validation.Scatter([panel])).axes[0]
+    figure = validation.draw(validation.Scatter([panel], "corrected"))
+    assert figure.get_supylabel() == "Predicted (edition corrected)"
+    axes = figure.axes[0]
     dots = axes.lines[1]
     assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([1.0, 2.0], [1.1, 1.8])
     assert "mean error 10.0 %, bias +0.0 %" in axes.get_title(loc="left")
-
-
-def test_labels_have_the_declared_units():
-    assert canvas.Quantity("total_time").label == "Iteration time (s)"
-    assert canvas.Quantity("bubble_time").label == "Pipeline bubble (s)"
-    assert canvas.Quantity("weight_space").label == "Weights (GiB)"
-    assert canvas.Quantity("num_procs").label == "Processors"
 
 
 def test_what_is_drawn_at_the_same_place_is_drawn_once():
@@ -339,19 +332,18 @@ def notes(axes) -> list[str]:
     return [text.get_text() for text in axes.texts if text.get_text().startswith("edition")]
 
 
-def test_bars_say_their_editions(results):
-    assert notes(breakdown.draw(results).subfigs[-1].axes[0]) == ["edition sc23"]
-    both = read_results([EXAMPLE], editions=("sc23", "corrected"))
-    time, memory = breakdown.draw(both).subfigs
-    assert notes(memory.axes[0]) == ["editions sc23; corrected, common"]
-    pieces = np.array([[bar.get_width() for bar in one] for one in time.axes[0].containers])
-    assert pieces.sum(axis=0) == pytest.approx([one.value("total_time") for one in both])
+TODAY = (
+    *SPACE,
+    "--fix=tensor_par=8",
+    "--fix=microbatch_size=1",
+    *NO_OFFLOAD,
+    "--edition",
+    "corrected",
+)
 
 
-@pytest.mark.parametrize("edition", [pytest.param("sc23", marks=pytest.mark.large), "corrected"])
-def test_searched_pictures_say_their_edition(edition):
-    asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", edition)
-    told = f"edition {edition}" + ", megatron-lm" * (edition == "corrected")
+def test_searched_pictures_say_their_edition():
+    asked, told = TODAY, "edition corrected, megatron-lm"
     found = heatmap(arguments("heatmap", *asked))
     for picture in (heatmap_picture, surface_picture):
         assert notes(picture.draw(found).axes[0]) == [told]
@@ -359,34 +351,11 @@ def test_searched_pictures_say_their_edition(edition):
     assert notes(pareto_picture.draw(front).axes[0]) == [told]
     curves = scaling(arguments("scaling", *asked))
     assert notes(scaling_picture.draw(curves).axes[-1]) == [told]
-    best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition=edition, fix={"microbatch_size": 1,
+    best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition="corrected", fix={"tensor_par": 8, "microbatch_size": 1,
         "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
     rate = best.to_frame()["sample_rate"][0]
     assert max(cell.value or 0 for cell in found.cells) == rate
     assert curves[0].points[0].rate == rate
-
-
-def test_figures_have_axes_of_their_own():
-    assert canvas.Quantity("mfu").label == "MFU, full attention (%)"
-    assert canvas.Quantity("model_flops_per_second_per_proc").unit == "TFLOP/s"
-    asked = (*SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD, "--edition", "corrected")
-    front = pareto(arguments("pareto", *asked, "--rate", "mfu"))
-    assert 0 < front.columns[1].max() < 1
-    with pytest.raises(SpecError, match=r"--rate: .*add --edition corrected"):
-        pareto(arguments("pareto", *asked[:-2], "--rate", "mfu"))
-
-
-def test_a_panel_says_its_edition():
-    panel = validation.Panel("study", "time", "s", [1.0], [1.1], {"n": 1, "mean": 9.0, "bias": 0.0})
-    assert (
-        validation.draw(validation.Scatter([panel], "corrected")).get_supylabel()
-        == "Predicted (edition corrected)"
-    )
-
-
-def test_a_malformed_axis_is_named():
-    with pytest.raises(SpecError, match="a statistic"):
-        pareto(arguments("pareto", *SPACE, "--rate", "speed"))
 
 
 def test_few_named_rows_are_drawn_one_below_the_other():
@@ -398,12 +367,3 @@ def test_few_named_rows_are_drawn_one_below_the_other():
     assert axes.get_xlabel() == "time (ms)"
     measured = next(line for line in axes.lines if line.get_label() == "measured")
     assert measured.get_xdata().tolist() == [1000.0, 2000.0]
-
-
-def test_many_rows_or_several_panels_are_points():
-    score = {"n": 40, "mean": 0.0, "bias": 0.0}
-    values = [float(value) for value in range(1, 41)]
-    many = validation.Panel("study", "time", "s", values, values, score, [str(v) for v in values])
-    few = validation.Panel("other", "time", "s", [1.0, 2.0], [1.0, 2.0], score, ["one", "two"])
-    assert not validation.draw(validation.Scatter([many])).axes[0].texts
-    assert len(validation.draw(validation.Scatter([few, few])).axes) == 2

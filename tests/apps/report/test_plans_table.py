@@ -1,15 +1,13 @@
 """The best plans of a search in words."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from calculon.apps.report.plans_table import TIED, apart, plans_table, ranks
 from calculon.records import column
 from calculon.search.driver import search
 from calculon.statistics import CorrectedStats
 from calculon.units import GIB
+from tests.apps.report.drawing import drawn_lines
 
 SPACE = ("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16")
 
@@ -27,12 +25,6 @@ def rows(found):
         for one in found
     ]
     return executions, stats, [found.space.preset.usual(one) for one in executions]
-
-
-def _drawn(table, width):
-    stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None).print(table)
-    return stream.getvalue().splitlines()
 
 
 def _asked(*names):
@@ -62,7 +54,7 @@ def test_a_plan_takes_one_line(rows, asked):
     plans = plans_table(executions, stats, _asked(*asked), usual)
     titles = max(column.title.count("\n") for column in plans.table.columns) + 1
     for width in (60, 80, 160):
-        lines = _drawn(plans.table, width)
+        lines = drawn_lines(plans.table, width=width)
         assert max(map(len, lines)) <= width
         starts = [line.split()[0] for line in lines]
         assert all(starts.count(str(rank)) == 1 for rank in range(10)), width
@@ -75,25 +67,18 @@ def test_a_mark_says_what_is_not_told_apart(rows):
     ties = [i in (1, 3) for i in range(len(stats))]
     table = plans_table(executions, stats, usual=usual, ties=ties).table
     assert [row["tie"] for row in table.rows] == ["~" if tie else "" for tie in ties]
-    lines = _drawn(table, 80)[1:]
+    lines = drawn_lines(table, width=80)[1:]
     assert ["~" in line.split()[:2] for line in lines[: len(ties)]] == ties
     plain = plans_table(executions, stats, usual=usual).table
     assert "tie" not in [column.key for column in plain.columns]
 
 
-def test_a_screen_that_is_too_narrow_says_what_it_leaves_out(rows):
-    executions, stats, usual = rows
-    text = " ".join(_drawn(plans_table(executions, stats, usual=usual).table, 60))
-    assert "Left out for want of room: 90 %, MFU, seq/s; a wider screen" in text
-    asked = plans_table(executions, stats, _asked("mfu_causal"), usual)
-    text = " ".join(_drawn(asked.table, 60))
-    assert "MFU" in text.partition("Left out")[0]
-
-
 def test_all_words_are_there_where_they_are_asked(rows):
     executions, stats, usual = rows
-    cut = "\n".join(_drawn(plans_table(executions, stats, usual=usual).table, 70))
-    whole = "\n".join(_drawn(plans_table(executions, stats, usual=usual, whole=True).table, 70))
+    cut = "\n".join(drawn_lines(plans_table(executions, stats, usual=usual).table, width=70))
+    whole = "\n".join(
+        drawn_lines(plans_table(executions, stats, usual=usual, whole=True).table, width=70)
+    )
     assert "..." in cut
     assert "..." not in whole
 

@@ -1,16 +1,19 @@
 """The page of a sensitivity fits its width, and a tornado has a bar from now to each end of a range."""
 
-import io
 import math
 import re
 
 import pytest
-from rich.console import Console
 
 import calculon
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
+from tests.apps.report.drawing import drawn
 from tests.store import cache
+
+pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+
+from calculon.apps.report.pictures.tornado import draw, panels
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -29,10 +32,7 @@ def searched():
 
 
 def page(width, content):
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, legacy_windows=False)
-    console.print(SensitivityPage(content, lambda _: {}))
-    return stream.getvalue()
+    return drawn(SensitivityPage(content, lambda _: {}), width=width)
 
 
 def test_no_path_is_cut():
@@ -53,15 +53,13 @@ def test_no_path_is_cut():
 
 
 def test_bars_are_in_proportion():
-    def drawn(low, high, largest):
-        stream = io.StringIO()
-        Console(file=stream, width=40, no_color=True).print(Tornado(low, high, largest))
-        text = stream.getvalue().rstrip("\n")
+    def bars(low, high, largest):
+        text = drawn(Tornado(low, high, largest), width=40).rstrip("\n")
         return text[:20].count("#") + text[:20].count("."), len(text[20:].rstrip())
 
-    assert drawn(0.2, -0.1, 0.2) == (10, 20)
-    assert drawn(0.1, -0.1, 0.2) == (10, 10)
-    assert drawn(0.0, 0.0, 0.2) == (0, 0)
+    assert bars(0.2, -0.1, 0.2) == (10, 20)
+    assert bars(0.1, -0.1, 0.2) == (10, 10)
+    assert bars(0.0, 0.0, 0.2) == (0, 0)
 
 
 @pytest.mark.parametrize("width", [80, 160])
@@ -107,9 +105,6 @@ def test_folded_paths_lose_nothing():
 
 
 def test_a_tornado_goes_from_now_to_both_ends():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw, panels
-
     shown = panels(document())
     axes = draw(document()).axes
     now = document()["value"]
@@ -126,34 +121,13 @@ def test_a_tornado_goes_from_now_to_both_ends():
 
 
 def test_diamonds_are_the_best_plans():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw, panels
-
     (panel, *_), (axes, *_) = panels(searched()), draw(searched()).axes
     marked = sorted(x for line in axes.lines if line.get_marker() == "D" for x in line.get_xdata())
     ends = (row[f"replanned_at_{end}"] for row in panel.rows for end in ("low", "high"))
     assert marked == sorted(end for end in ends if end is not None)
 
 
-def test_texts_are_beyond_the_diamonds():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw
-
-    content, (row, *rest) = searched(), searched()["figures"]
-    now = content["value"]
-    ends = {"at_low": 1.1 * now, "at_high": 0.9 * now}
-    best = {"replanned_at_low": 1.2 * now, "replanned_at_high": 0.8 * now}
-    axes, *_ = draw({**content, "figures": [row | ends | best, *rest]}).axes
-    place = next(round(bar.get_y() + bar.get_height() / 2) for bar in axes.patches)
-    factor = axes.lines[0].get_xdata()[0] / best["replanned_at_low"]
-    said = sorted(text.xy[0] for text in axes.texts if text.xy[1] == place)
-    assert said == pytest.approx([0.8 * now * factor, 1.2 * now * factor])
-
-
 def test_shares_that_end_at_1_say_so():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw
-
     name = "ext.kernels.product.bfloat16.max_efficiency"
     row = next(one for one in document()["figures"] if one["path"] == name)
     assert row["high"] == 1 < 1.25 * row["value"]
@@ -168,9 +142,6 @@ def test_shares_that_end_at_1_say_so():
 
 
 def test_a_plan_that_nothing_changes_has_a_picture():
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import draw
-
     idle = calculon.sensitivity(*EXAMPLE, of="optimizer_space").to_dict()
     assert draw(idle).axes
 
@@ -194,9 +165,6 @@ def test_a_run_fits_the_width():
 
 
 def test_a_tornado_of_a_run_has_a_panel_of_it():
-    from calculon.apps.report.pictures.tornado import draw, panels
-
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
     assert [panel.title for panel in panels(whole())] == [
         "The run",
         "Hardware",
@@ -219,8 +187,5 @@ def test_a_goodput_near_1_has_rows_of_what_it_lacks():
     for path, change in changes.items():
         if change >= SHOWN * (1 - now):
             assert path in text.partition("Assumed")[0]
-    pytest.importorskip("matplotlib", reason="pictures need the extra plot")
-    from calculon.apps.report.pictures.tornado import panels
-
     drawn = [row["path"] for one in panels(found) for row in one.rows]
     assert "reliability.mtbf_processor" in drawn

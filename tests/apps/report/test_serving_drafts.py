@@ -2,11 +2,10 @@
 
 from copy import deepcopy
 
-from rich.console import Console
-
 from calculon.apps.report.serving_drafts import draft_notes, draft_words
 from calculon.apps.report.serving_page import ServingPage
 from calculon.serving.serve import serve
+from tests.apps.report.drawing import drawn
 from tests.store import cache
 
 
@@ -36,11 +35,9 @@ def test_the_page_says_what_drafts_and_when_it_pays():
     words = draft_words(served)
     assert words.startswith("3 tokens by matches in the text so far, 1.5 accepted: ")
     assert f"{served['figures']['spec_speedup']:.3g} times as fast" in words
-    console = Console(width=200, record=True)
-    with console.capture() as shown:
-        console.print(ServingPage(served))
-    assert words in shown.get()
-    assert "between passes" in shown.get()
+    shown = drawn(ServingPage(served), width=200)
+    assert words in shown
+    assert "between passes" in shown
 
 
 def test_batches_up_to_which_drafts_pay():

@@ -1,31 +1,22 @@
 """Pictures and tables of served models: what stands on the axes is what the data say."""
 
-import io
-
 import numpy as np
 import pytest
-from rich.console import Console
 
 import calculon
-from calculon.apps.report.batch_page import BatchPage
-from calculon.apps.report.serving_frontier_page import MOST, ServingFrontierPage, chosen
+from calculon.apps.report.serving_frontier_page import ServingFrontierPage
 from calculon.apps.views.served_frontier import frontier_of
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
 from calculon.apps.report.pictures import batch_curves, serving_frontier
+from tests.apps.report.drawing import drawn
 
 LOAD = {"prompt": 1000, "output": 200}
 
 
 def texts(axes) -> list[str]:
     return [one.get_text() for one in axes.texts]
-
-
-def printed(page, width=80) -> str:
-    stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None).print(page)
-    return stream.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +61,9 @@ def test_bounds_stand_above_their_lines(document):
         assert any(list(one.get_xdata()) == [n, n] for one in upper.lines)
 
 
-def test_the_table_of_batches_has_powers_of_two_and_bounds(document):
-    out = printed(BatchPage(document))
-    lines = [line.rstrip() for line in out.splitlines() if line.strip()[:1].isdigit()]
-    rows = {line.split()[0]: line for line in lines}
-    last = int(document["columns"]["batch"][-1])
-    assert {f"{2**n:,}" for n in range(last.bit_length())} <= {*rows}
-    assert rows[f"{document['cuts']['tpot']:,}"].endswith("TPOT limit")
-    assert max(map(len, out.splitlines())) <= 80
-
-
 @pytest.fixture(scope="module")
 def frontier():
-    fix = {"token_budget": [2048]}
+    fix = {"token_budget": 2048, "pipeline_par": 1}
     machines = ["h100_80g_sxm", "a100_80g_sxm"]
     return frontier_of("llama3-8B", 4, machines, LOAD | {"tpot_limit": 0.02}, {}, fix)
 
@@ -104,24 +85,6 @@ def test_no_label_covers_another(frontier):
     boxes = [one.get_window_extent() for one in axes.texts if ", B " in one.get_text()]
     assert len(boxes) >= 3
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-@pytest.mark.parametrize("width", [80, 160])
-def test_the_table_of_a_frontier_has_its_ends(frontier, width):
-    out = printed(ServingFrontierPage(frontier), width)
-    lines = out.splitlines()
-    for letter, curve in zip("AB", frontier["curves"], strict=True):
-        few = chosen(curve["points"])
-        assert few[0] == curve["points"][0]
-        assert few[-1] == curve["points"][-1]
-        assert len(few) <= MOST
-        rows = [
-            line.split() for line in lines if line.split()[:1] and line.split()[0][:1] == letter
-        ]
-        rows = [row for row in rows if row[0][1:].isdigit()]
-        assert [row[0] for row in rows] == [f"{letter}{i}" for i in range(1, len(few) + 1)]
-        assert {row[1] for row in rows} == {curve["system"]}
-    assert max(map(len, lines)) <= width
 
 
 def test_ends_have_a_mark_and_a_label_within_the_axes(frontier):
@@ -147,7 +110,7 @@ def test_a_curve_that_is_not_there_says_why(frontier):
     document = frontier | {"curves": [*frontier["curves"], none]}
     (axes,) = serving_frontier.draw(document).axes
     assert "x: none has room" in axes.get_legend_handles_labels()[1]
-    assert "x: none has room." in printed(ServingFrontierPage(document))
+    assert "x: none has room." in drawn(ServingFrontierPage(document))
 
 
 def test_a_limit_that_every_batch_misses_is_told():

@@ -1,11 +1,9 @@
 """Tables of plain values in every format."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from calculon.apps.report.text_tables import EARLY, Column, Table
+from tests.apps.report.drawing import drawn_lines
 
 TABLE = Table(
     (
@@ -30,9 +28,7 @@ def test_plain_text_has_one_line_per_row():
 
 
 def test_a_terminal_gets_lists_as_lines():
-    stream = io.StringIO()
-    Console(file=stream, force_terminal=True, width=40, color_system=None).print(TABLE)
-    assert [line.split() for line in stream.getvalue().splitlines()][1:3] == [
+    assert [line.split() for line in drawn_lines(TABLE, width=40, terminal=True)][1:3] == [
         ["a|b", "12,345", "1"],
         ["2"],
     ]
@@ -54,7 +50,7 @@ WIDE = Table(
 
 def test_no_width_of_a_terminal_cuts_a_number():
     for width in (20, 40, 60, 80, 100, 120, 168):
-        lines = _drawn(WIDE, width)
+        lines = drawn_lines(WIDE, width=width)
         assert max(map(len, lines)) <= width
         words = " ".join(lines).split()
         assert all(f"{10**i + row:,}" in words for i in range(8) for row in range(3)), width
@@ -62,26 +58,13 @@ def test_no_width_of_a_terminal_cuts_a_number():
 
 
 def test_a_row_that_needs_several_lines_is_broken_between_columns():
-    stream = io.StringIO()
-    Console(file=stream, force_terminal=True, width=60, color_system=None).print(WIDE)
-    lines = stream.getvalue().splitlines()
+    lines = drawn_lines(WIDE, width=60, terminal=True)
     assert lines[0].split()[0] == "name"
     assert lines[1].startswith("  ")
     heads = [line for line in lines if line.startswith("r")]
     assert [line.split()[:3] for line in heads] == [
         [f"r{row}", str(1 + row), str(10 + row)] for row in range(3)
     ]
-
-
-def test_texts_fold_before_rows_break():
-    table = Table(
-        (Column("n", "n", right=True), Column("t", "t", fold=True)), [{"n": 7, "t": "abc " * 20}]
-    )
-    stream = io.StringIO()
-    Console(file=stream, force_terminal=True, width=40, color_system=None).print(table)
-    lines = stream.getvalue().splitlines()
-    assert len(lines) == 4
-    assert all(line.startswith("   ") for line in lines[2:])
 
 
 def test_markdown_escapes_bars():
@@ -130,13 +113,13 @@ PRIORITIES = Table(
     ],
 )
 def test_what_a_narrow_screen_leaves_out_is_said(width, expected):
-    titles, *lines = _drawn(PRIORITIES, width)
+    titles, *lines = drawn_lines(PRIORITIES, width=width)
     assert [" ".join(titles.split()), " ".join(lines[0].split())] == expected
     note = " ".join(lines[1:])
     assert note.startswith("Left out for want of room: ")
     assert note.endswith("share of all; --format csv has all")
     assert ("size" in note) == (width < 30)
-    assert _drawn(PRIORITIES, 80)[-1].split()[-2:] == ["45", "%"]
+    assert drawn_lines(PRIORITIES, width=80)[-1].split()[-2:] == ["45", "%"]
 
 
 def test_long_texts_stand_below_where_nothing_else_helps():
@@ -149,23 +132,10 @@ def test_long_texts_stand_below_where_nothing_else_helps():
             }
         ],
     )
-    assert _drawn(table, 40) == [
+    assert drawn_lines(table, width=40) == [
         "name",
         "    text",
         "a_name_of_twenty_five_chars",
         "    of several words that fold between",
         "    them",
     ]
-
-
-def test_a_title_of_two_lines_is_one_in_a_pipe():
-    assert PRIORITIES.written("text").splitlines()[0].endswith("share of all")
-    assert "| share of all |" in PRIORITIES.written("markdown")
-    long = Table((Column("a_name", "a_\nname"),), [])
-    assert long.written("text") == "a_name"
-
-
-def _drawn(table, width):
-    stream = io.StringIO()
-    Console(file=stream, width=width, color_system=None).print(table)
-    return [line.rstrip() for line in stream.getvalue().splitlines()]

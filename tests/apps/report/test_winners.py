@@ -1,13 +1,9 @@
 """The winners of a search, and why other executions cannot run."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from calculon.apps.report.how_sure import ties_in_words
 from calculon.apps.report.winners import (
-    LEGEND,
     reasons_table,
     winners_table,
 )
@@ -16,6 +12,7 @@ from calculon.plan.rules.data_rules import UNIT_RULES
 from calculon.plan.rules.network_rules import MESH_RULES, NETWORK_RULES
 from calculon.search.driver import search
 from calculon.units import GIB
+from tests.apps.report.drawing import drawn_lines
 from tests.store import cache
 
 
@@ -27,19 +24,6 @@ def _found(count):
 def _rows(*counts):
     found = [one for count in counts for one in _found(count)]
     return [one.execution.to_dict() for one in found], [one.stats for one in found]
-
-
-def _drawn(table, width):
-    stream = io.StringIO()
-    Console(file=stream, force_terminal=True, width=width, color_system=None).print(table)
-    return stream.getvalue().splitlines()
-
-
-def test_one_count_takes_one_line_a_winner_in_80_columns():
-    lines = _drawn(winners_table(*_rows(8)), 80)
-    assert len(lines) == 4
-    assert "procs" not in lines[0]
-    assert lines[0].split()[-1] == "samples/s"
 
 
 def test_several_counts_have_ranks_of_their_own_and_a_rate_per_processor():
@@ -55,7 +39,7 @@ def test_every_number_is_there_whole():
     table = winners_table(*_rows(8, 16), ["total_efficiency", "bw_time"])
     cells = {c.text(row[c.key]) for row in table.rows for c in table.columns}
     for width in (60, 80, 160):
-        words = " ".join(_drawn(table, width)).split()
+        words = " ".join(drawn_lines(table, width=width, terminal=True)).split()
         assert {word for cell in cells for word in cell.split()} <= {*words}, width
 
 
@@ -66,11 +50,6 @@ def test_what_is_not_told_apart_from_the_fastest():
     assert ties_in_words(1, 4, "").startswith("The fastest is distinguishable from all others")
 
 
-def test_the_legend_explains_every_short_name():
-    for word in ("ar ", "p2p ", "sp ", "+ring", "+pipe", "attn", "GiB", "/proc", "TP.PP.DP", "mbs"):
-        assert word in LEGEND
-
-
 def test_the_nearest_miss_is_in_one_unit():
     misses = {"mem1_capacity": 3.5 * GIB, "mem2_capacity": 1e4 * GIB}
     table = reasons_table(100, 50, {"mem1_capacity": 30, "mem2_capacity": 20}, misses)
@@ -78,7 +57,7 @@ def test_the_nearest_miss_is_in_one_unit():
     assert table.columns[-1].title == "GiB over"
     tiny = reasons_table(2, 1, {"mem1_capacity": 1}, {"mem1_capacity": 1.0})
     assert tiny.rows[1]["miss"] == "<0.01"
-    assert max(map(len, _drawn(table, 80))) <= 80
+    assert max(map(len, drawn_lines(table, width=80, terminal=True))) <= 80
 
 
 def test_every_reason_that_depends_on_degrees_has_words():

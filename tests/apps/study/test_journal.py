@@ -45,11 +45,6 @@ def journal(output, tmp_path):
     return tmp_path / "result.csv.journal"
 
 
-def test_gives_back_what_it_was_given_to_the_bit(output, journal):
-    with opened(output) as again:
-        assert list(again.outcomes.values()) == OUTCOMES
-
-
 def test_loses_at_most_the_last_line_wherever_a_write_was_cut_off(output, journal):
     whole = journal.read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]

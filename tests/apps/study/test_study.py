@@ -1,7 +1,6 @@
 """Study files: what they stand for, and everything that can be wrong with one."""
 
 import copy
-import dataclasses
 import datetime
 import json
 import time
@@ -9,24 +8,14 @@ import time
 import numpy as np
 import pytest
 
-from calculon import inputs
 from calculon.apps.study import points
 from calculon.apps.study.points import plan
 from calculon.apps.study.served_questions import plan_questions
-from calculon.apps.study.study_fields import SETTINGS
 from calculon.apps.study.study_file import Study
 from calculon.apps.study.study_summary import make_summary
-from calculon.apps.study.study_table import (
-    COUNTS,
-    column_of,
-    column_type,
-    parts,
-    shown_names,
-    study_names,
-)
+from calculon.apps.study.study_table import column_of, column_type, parts, shown_names
 from calculon.apps.study.task import run_search
 from calculon.errors import SpecError
-from calculon.expression import Expression
 from calculon.spec.decode import SpecWarning
 from tests.helpers import ROOT
 
@@ -88,29 +77,19 @@ def _runs(**changes):
 
 
 def test_campaigns_are_values_like_others(tmp_path):
+    wanted = [one.search.campaign for one in plan(_runs()).searches]
+    assert [one.fleet.price for one in wanted] == [1.0, 2.0]
     file = tmp_path / "run.json"
     file.write_text(json.dumps({"tokens": "1G"}))
-    lines = [{"campaign": str(file), "campaign.fleet.price": [1.0, 2.0]}]
-    listed = plan(_runs(vary={}, campaigns=lines)).searches
-    found = [one.search.campaign for one in plan(_runs()).searches]
-    assert found == [one.search.campaign for one in listed]
-    assert [one.fleet.price for one in found] == [1.0, 2.0]
-    assert {one.search.edition for one in listed} == {"corrected"}
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
+    for lines in (
+        [{"campaign": str(file), "campaign.fleet.price": [1.0, 2.0]}],
         [{"tokens": "1G", "fleet": {"price": 1.0}}, {"tokens": "1G", "fleet": {"price": 2.0}}],
         [{"campaign": {"tokens": "1G"}, "campaign.fleet.price": [1.0, 2.0]}],
         {"tokens": "1G", "campaign.fleet.price": [1.0, 2.0]},
-    ],
-)
-def test_lines_may_state_the_fields_of_a_campaign(lines):
-    found = [one.search.campaign for one in plan(_runs(vary={}, campaigns=lines)).searches]
-    wanted = [one.search.campaign for one in plan(_runs()).searches]
-    assert [one.fleet.price for one in found] == [1.0, 2.0]
-    assert [one.tokens for one in found] == [one.tokens for one in wanted]
+    ):
+        listed = [one.search for one in plan(_runs(vary={}, campaigns=lines)).searches]
+        assert [one.campaign for one in listed] == wanted, lines
+        assert {one.edition for one in listed} == {"corrected"}, lines
 
 
 def test_money_is_a_figure_of_a_study():
@@ -150,11 +129,6 @@ def test_counts_are_derived_from_a_budget():
         (24, 720_000),
         (32, 960_000),
     ]
-
-
-def test_fewer_counts_than_asked_for_are_fine():
-    rule = {"largest": 64, "multiples_of": 8, "at_most": 20}
-    assert [v["num_procs"] for v in values(num_procs=rule)] == [8, 16]
 
 
 def test_the_batch_may_grow_with_the_processors():
@@ -217,215 +191,140 @@ PROBLEMS = [
             "models": [{"model": "gpt3-175B"}, {"model": "turing-530B", "max_batch_size": 8}],
             "vary": {"HBM": [{"mem1.GiB": 8, "a": 1}, {"mem1.GiB": 9}]},
         },
-        "models[0].max_batch_size: expected a whole number of sequences",
-        "found nothing (the field is missing). Hint: add it: other lines have it",
+        "models[0].max_batch_size: expected a whole number of sequences ... found nothing ... other lines have it",
     ),
-    ({"datatype": {}}, "datatype: expected one of float8, float16", "found an empty object"),
-    ({"edition": []}, "edition: expected at least one value, found an empty list", ""),
+    ({"datatype": {}}, "datatype: expected one of float8, float16 ... found an empty object"),
+    ({"edition": []}, "edition: expected at least one value, found an empty list"),
     (
         {"vary": {"mem1.GBps": [datetime.date(2001, 2, 3)]}},
-        "vary.mem1.GBps[0]: expected a number, text,",
-        "found 2001-02-03, which is a date",
+        "vary.mem1.GBps[0]: expected a number, text, ... found 2001-02-03, which is a date",
     ),
-    (
-        {"systems": [{"system": "a100_80g", "networks[0].size": {"a", "b"}}]},
-        "systems[0].networks[0].size: expected a number, text,",
-        "which is a set",
-    ),
-    ({"fix": {"tensor_par": b"8"}}, "fix.tensor_par: expected a number", "which is a bytes"),
     (
         {"systems": [dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS) | {"system": "s"}]},
-        "systems[0]: expected lists of at most 100,000 combinations",
-        "found 8,000,000,000 of them",
-    ),
-    (
-        {"vary": dict.fromkeys(("mem1.GiB", "mem2.GiB", "x"), NUMBERS)},
-        "s.yaml: expected a study of at most 100,000 searches",
-        "found 16,000,000,000 combinations",
+        "systems[0]: expected lists of at most 100,000 combinations ... found 8,000,000,000 of them",
     ),
     (
         {"num_procs": {"largest": 2e9, "at_most": 2e9}},
-        "s.yaml: expected a study of at most 100,000 searches",
-        "found 2,000,000,000 combinations",
+        "s.yaml: expected a study of at most 100,000 searches ... found 2,000,000,000 combinations",
     ),
-    ({"modles": []}, "modles: expected only the known fields", "did you mean 'models'?"),
-    ({"models": None}, "models: expected a list of models", "nothing (the field is missing)"),
-    (
-        {"models": [{"max_batch_size": 3}]},
-        "models[0]: expected a name, or an object with model",
-        "",
-    ),
+    ({"modles": []}, "modles: expected only the known fields ... did you mean 'models'?"),
+    ({"models": None}, "models: expected a list of models ... nothing (the field is missing)"),
+    ({"models": [{"max_batch_size": 3}]}, "models[0]: expected a name, or an object with model"),
     (
         {"models": ["megatron-23B"], "max_batch_size": 8},
-        "s.yaml: models[0]: megatron-23B: expected a model file",
-        "did you mean 'megatron-22B'?",
+        "s.yaml: models[0]: megatron-23B: expected a model file ... did you mean 'megatron-22B'?",
     ),
     (
         {"systems": [{"system": "a100_80g", "mem1.GiBs": 3}]},
-        "s.yaml: systems[0].mem1.GiBs: expected",
-        "did you mean 'GiB'?",
+        "s.yaml: systems[0].mem1.GiBs: expected ... did you mean 'GiB'?",
     ),
     (
         {"systems": ["h100_80g_nvl8", {"system": "a100_80g", "mem1.GiB": [3, -3]}]},
-        "s.yaml: systems[1].mem1.GiB: expected a number",
-        "found -3",
-    ),
-    (
-        {"vary": {"mem1.GBps": [2000, "fast"]}},
-        "s.yaml: vary.mem1.GBps[1]: expected a number",
-        "found 'fast'",
+        "s.yaml: systems[1].mem1.GiB: expected a number ... found -3",
     ),
     (
         {"vary": {"mem1": [{"mem1": {"GiB": 8, "GBps": -1}}]}},
-        "s.yaml: vary.mem1[0].GBps: expected a number",
-        "found -1",
-    ),
-    (
-        {"vary": {"memories": [{"mem1": {"GiB": 8, "GBps": -1}, "mem2.GiB": 1}]}},
-        "s.yaml: vary.memories[0].mem1.GBps: expected a number",
-        "found -1",
+        "s.yaml: vary.mem1[0].GBps: expected a number ... found -1",
     ),
     (
         {"systems": [{"system": "a100_80g", "networks[7].size": 4}]},
-        "s.yaml: systems[0].networks[7].size: expected a position in networks that exists",
-        "found a list of",
+        "s.yaml: systems[0].networks[7].size: expected a position in networks that exists ... found a list of",
     ),
     (
         {"models": ["a100_80g"], "max_batch_size": 8},
-        "s.yaml: models[0]: a100_80g: expected a model file",
-        "found a system of the catalog. Hint: are model and system swapped?",
+        "models[0]: a100_80g: expected a model file ... a system of the catalog. Hint: are model and system swapped?",
     ),
     (
         {"systems": [{"system": "a100_80g", "memory": [1, -3]}], "models": ["megatron-22B"]},
-        "max_batch_size: expected",
-        "found nothing",
-    ),
-    (
-        {"models": ["megatron-22B"], "vary": {"max_batchsize": [3]}},
-        "vary.max_batchsize[0]",
-        "did you mean 'max_batch_size'?",
+        "max_batch_size: expected ... found nothing",
     ),
     (
         {"vary": {"mem3.GiB": [3]}},
-        "vary.mem3.GiB[0]: expected a setting, a path",
-        "did you mean 'mem2'?",
+        "vary.mem3.GiB[0]: expected a setting, a path ... did you mean 'mem2'?",
     ),
-    ({"vary": {"mem1.GiB": 3}}, "vary.mem1.GiB: expected a list of values", "found 3"),
+    ({"vary": {"mem1.GiB": 3}}, "vary.mem1.GiB: expected a list of values ... found 3"),
     (
         {"vary": {"datatype": ["float61"]}},
-        "vary.datatype[0]: expected one of",
-        "did you mean 'float16'?",
+        "vary.datatype[0]: expected one of ... did you mean 'float16'?",
     ),
     (
         {"datatype": "float8"},
-        "datatype (of megatron-22B, a100_80g): expected a datatype",
-        "'float8'",
+        "datatype (of megatron-22B, a100_80g): expected a datatype ... 'float8'",
     ),
-    ({"objective": "sample_rat"}, "objective: expected a statistic", "did you mean 'sample_rate'?"),
-    ({"where": "total_tim < 3"}, "where: total_tim < 3: expected", "did you mean 'total_time'?"),
-    ({"fix": {"tensorpar": 3}}, "fix.tensorpar: expected a field", "did you mean 'tensor_par'?"),
-    ({"fix": {"tensor_par": "x"}}, "fix.tensor_par: expected a whole number", "found 'x'"),
-    ({"top": 0}, "top: expected a whole number of at least 1, found 0", ""),
-    ({"mbs_break": "yes"}, "mbs_break: expected true or false, found 'yes'", ""),
-    ({"fused_activation": "all"}, "fused_activation: expected true, false or both", ""),
+    (
+        {"objective": "sample_rat"},
+        "objective: expected a statistic ... did you mean 'sample_rate'?",
+    ),
+    ({"where": "total_tim < 3"}, "where: total_tim < 3: expected ... did you mean 'total_time'?"),
+    ({"fix": {"tensorpar": 3}}, "fix.tensorpar: expected a field ... did you mean 'tensor_par'?"),
+    ({"top": 0}, "top: expected a whole number of at least 1, found 0"),
+    ({"mbs_break": "yes"}, "mbs_break: expected true or false, found 'yes'"),
+    ({"fused_activation": "all"}, "fused_activation: expected true, false or both"),
     (
         {"max_batch_size": 3},
-        "max_batch_size: expected values in one place",
-        "in models and in the top",
+        "max_batch_size: expected values in one place ... in models and in the top",
     ),
-    ({"num_procs": "8:4:2"}, "num_procs: expected a range that ascends", ""),
-    ({"num_procs": []}, "num_procs: expected processors: a number, a list", "found []"),
-    (
-        {"num_procs": {"largest": 2, "at_mots": 3}},
-        "num_procs.at_mots: expected one of",
-        "did you mean 'at_most'?",
-    ),
+    ({"num_procs": "8:4:2"}, "num_procs: expected a range that ascends"),
     (
         {"num_procs": {"multiples_of": 8, "at_most": 7}},
-        "num_procs (of megatron-22B, a100_80g): expected multiples of 8",
-        "none: at most 7 are allowed",
+        "num_procs (of megatron-22B, a100_80g): expected multiples of 8 ... none: at most 7 are allowed",
     ),
-    ({"num_procs": {"at_most": "1 / 0"}}, "num_procs.at_most (of", "division by zero"),
+    ({"num_procs": {"at_most": "1 / 0"}}, "num_procs.at_most (of ... division by zero"),
     (
         {"num_procs": {"at_most": "prise"}, "quantities": {"price": 3}},
-        "num_procs.at_most (of",
-        "did you mean 'price'?",
+        "num_procs.at_most (of ... did you mean 'price'?",
     ),
     (
         {"num_procs": {"at_most": "1e6 / cost"}, "quantities": {"cost": "num_procs * 2"}},
         "expected values that do not depend on num_procs",
-        "",
     ),
     (
         {"quantities": {"a": "b", "b": "a"}},
-        "expected a formula that does not need itself",
-        "a -> b -> a",
+        "expected a formula that does not need itself ... a -> b -> a",
     ),
     (
         {"quantities": {"a": "__import__('os')"}},
-        "quantities.a: expected an expression of names",
-        "__import__('os')",
+        "quantities.a: expected an expression of names ... __import__('os')",
     ),
-    ({"quantities": {"sample_rate": 3}}, "quantities.sample_rate: expected a name of your own", ""),
-    ({"quantities": {"a": float("nan")}}, "quantities.a: expected a number", ""),
+    ({"quantities": {"sample_rate": 3}}, "quantities.sample_rate: expected a name of your own"),
+    ({"quantities": {"a": float("nan")}}, "quantities.a: expected a number"),
     (
         {"vary": {"kind": ["x"]}, "quantities": {"a": "kind + 1"}},
         "a (of megatron-22B, a100_80g): expected a number for kind, found 'x'",
-        "",
     ),
     (
         {"summary": {"rows": ["modell"], "best": {"x": "sample_rate"}}},
-        "summary: expected a name of the study",
-        "did you mean 'model'?",
+        "summary: expected a name of the study ... did you mean 'model'?",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "samplerate"}}},
-        "summary.best.x: expected a statistic",
-        "did you mean 'sample_rate'?",
+        "summary.best.x: expected a statistic ... did you mean 'sample_rate'?",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "sample_rate:most"}}},
         "summary.best.x: expected max or min",
-        "",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "1 / 0"}}},
         "summary.best.x: expected a number from '1 / 0', found division by zero",
-        "",
     ),
     (
         {"summary": {"rows": ["model"], "best": {"x": "datatype"}}},
         "summary.best.x: expected a number from 'datatype', found text",
-        "",
-    ),
-    (
-        {"summary": {"rows": ["model"], "best": {"x": "1 if num_procs else 'a'"}}},
-        "summary.best.x: expected a number from",
-        "",
     ),
     (
         {"quantities": {"x": "10 ** 400"}},
         "x (of megatron-22B, a100_80g): expected a finite number from",
-        "",
-    ),
-    (
-        {"summary": {"row": ["model"], "best": {"x": "sample_rate"}}},
-        "summary.row: expected one of",
-        "did you mean 'rows'?",
     ),
 ]
+"""Changes of a study, and parts of the message about each, which `...` separates."""
 
 
-@pytest.mark.parametrize(("changes", "message", "detail"), PROBLEMS)
-def test_says_what_is_wrong(changes, message, detail):
-    def checked():
-        found = study(**changes)
-        return make_summary(found, plan(found).searches)
-
+@pytest.mark.parametrize(("changes", "message"), PROBLEMS)
+def test_says_what_is_wrong(changes, message):
     with pytest.raises(SpecError) as error:
-        checked()
-    assert message in str(error.value)
-    assert detail in str(error.value)
+        make_summary(found := study(**changes), plan(found).searches)
+    assert not [part for part in message.split(" ... ") if part not in str(error.value)]
 
 
 def test_a_damaged_spec_is_not_the_fault_of_the_study_that_changes_it(tmp_path):
@@ -456,26 +355,18 @@ def test_another_kind_of_file_is_recognized(kind, path):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("name", "text", "found"),
     [
-        ('{"total_time": 1.0, "sample_rate": 2.0}', "the result of an estimate"),
-        ('{"0": {"execution": {}, "stats": {}}}', "the results of a search"),
-        ('[{"search": 0, "total_time": 1.0}]', "the results of a study"),
+        ("r.json", '{"total_time": 1.0, "sample_rate": 2.0}', "the result of an estimate"),
+        ("r.json", '{"0": {"execution": {}, "stats": {}}}', "the results of a search"),
+        ("r.json", '[{"search": 0, "total_time": 1.0}]', "the results of a study"),
+        ("r.csv", "search,total_time\n0,1.0\n", "a table"),
     ],
 )
-def test_results_are_no_study(text, found, tmp_path):
-    path = tmp_path / "r.json"
-    path.write_text(text)
-    with pytest.raises(SpecError) as error:
-        Study.read(str(path))
-    assert (error.value.expected, error.value.found) == ("a study", found)
-
-
-def test_a_table_is_no_study(tmp_path):
-    path = tmp_path / "r.csv"
-    path.write_text("search,total_time\n0,1.0\n")
-    with pytest.raises(SpecError, match="expected a study: YAML or JSON, found a table"):
-        Study.read(str(path))
+def test_results_are_no_study(name, text, found, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SpecError, match=f"expected a study.*, found {found}"):
+        Study.read(str(tmp_path / name))
 
 
 def test_all_problems_of_a_file_are_told_at_once():
@@ -503,39 +394,6 @@ def test_a_document_of_another_kind_is_refused():
         Study.decode([1], "s.yaml")
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1 + 2 * 3", 7),
-        ("-(a ** 2) // 2", -5),
-        ("7 % 4 + mem1.GiB", 43),
-        ("networks[0].size / 4", 2),
-        ("min(a, 2, 5) + max(a, 7) + floor(2.5) + ceil(2.5) + round(2.4) + sqrt(4) + log2(8)", 21),
-    ],
-)
-def test_formulas(text, value):
-    names = {"a": 3, "mem1.GiB": 40, "networks[0].size": 8}
-    assert Expression.parse(text).value(names.__getitem__) == value
-
-
-@pytest.mark.parametrize("text", ["", "a +", "f(a)", "floor(a, b)", "a.b()", "[a]", "(" * 500])
-def test_formulas_are_arithmetic_only(text):
-    with pytest.raises(ValueError, match="names, numbers"):
-        Expression.parse(text)
-
-
-def test_evaluate_knows_the_columns_that_every_study_may_have():
-    settings = {"model": "m", "system": "s", **dict.fromkeys(SETTINGS)}
-    two = plan(study()).searches[:2]
-    differing = [
-        dataclasses.replace(p, values={n: f"{n}{i}" for n in settings}) for i, p in enumerate(two)
-    ]
-    names = study_names(differing)
-    assert set(names.values()) == set(settings)
-    for column in ("search", *names, *COUNTS):
-        inputs.check_columns([column], "plan")
-
-
 def test_a_column_takes_whole_numbers_of_any_size():
     column = column_of([10**30, None, 1], column_type([10**30, None, 1]))
     assert column.tolist()[::2] == [1e30, 1]
@@ -555,10 +413,3 @@ def test_a_study_of_too_many_different_systems_is_refused(monkeypatch):
     assert len(plan(study(vary={"mem1.GBps": [1, 2]})).searches)
     with pytest.raises(SpecError, match=r"at most 3 different models and systems, found more"):
         plan(study(vary={"mem1.GBps": [1, 2, 3]}))
-
-
-def test_settings_are_checked_once_for_all_processor_counts(monkeypatch):
-    checked = []
-    monkeypatch.setattr(points.Search, "space", lambda one: checked.append(one.num_procs))
-    plan(study(num_procs="8:8192:8"))
-    assert len(checked) == 1

@@ -5,7 +5,6 @@ import copy
 import pytest
 
 from calculon import SpecError
-from calculon.apps.validate.library import Library
 from calculon.apps.validate.measured_and_predicted import compare
 from tests.apps.validate.conftest import CSV, STUDY
 
@@ -135,11 +134,6 @@ def test_a_wrong_table_names_file_row_and_field(result, content):
         assert words in str(caught.value), case
 
 
-def test_an_unknown_edition_names_the_nearest(result, content):
-    with pytest.raises(SpecError, match="did you mean 'sc23'"):
-        result(content, edition="sc24")
-
-
 def test_an_optional_field_that_takes_no_such_value_names_the_row(result, content):
     content["execution"]["attn_impl"] = "mode"
     with pytest.raises(SpecError, match=r"line 2 \(a\), execution\.attn_impl: .*eager, flash"):
@@ -164,16 +158,6 @@ def test_a_percentage_needs_its_row(result, content):
     content["quantities"][0] |= {"unit": "%", "relative_to": "mode == 'seq'"}
     with pytest.raises(SpecError, match=r"line 2 \(a\), quantities\.time\.relative_to"):
         result(content)
-
-
-def test_an_unknown_study_names_the_nearest():
-    with pytest.raises(SpecError, match="did you mean 'tab5'"):
-        Library.at().studies("tab6")
-
-
-def test_a_base_folder_needs_studies(tmp_path):
-    with pytest.raises(SpecError, match="a folder that holds the folder 'validation'"):
-        Library.at(tmp_path)
 
 
 def test_a_row_that_names_an_unknown_model(result, content):

@@ -94,43 +94,11 @@ def test_hours_at_a_printed_rate_follow_from_it(results):
     assert cells["BLOOM 176B"]["rate_hours"] == pytest.approx(hours, rel=1e-4)
 
 
-def test_hours_are_steps_times_their_time_times_processors(results):
-    (one,) = [result for result in results if result.study.name == "campaign/bloom"]
-    (row,) = read_rows(one.study)
-    steps = 366e9 / (2048 * 2048)
-    time = one.own.prediction.values["total_time"][0]
-    assert one.own.comparisons[0].estimated[0] == pytest.approx(steps * time * 384 / 3600)
-    assert row.cells["num_gpus"] == 384
-
-
-def test_phases_of_a_run_add_up(results):
-    """PaLM's three batches, whose tokens are those of the run, have the hours of one card."""
-    (one,) = [result for result in results if result.study.name == "campaign/palm"]
-    cells = [row.cells for row in read_rows(one.study)]
-    assert sum(row["tokens_b"] for row in cells) == 780
-    steps = [1e9 * row["tokens_b"] / (row["gbs"] * 2048) for row in cells]
-    times = one.own.prediction.values["total_time"]
-    (found,) = one.own.comparisons[0].estimated
-    assert found == pytest.approx(np.dot(steps, times) * 6144 / 3600)
-
-
 def test_whole_runs_are_no_steps_and_enter_no_error_of_steps(results):
     """Nothing of them is evidence of an interval, or in the errors of all rows."""
     assert run_rows(results) == []
     assert pooled(results) == {}
     assert summary.all_sources(results) == []
-
-
-def test_rows_of_mlperf_have_each_run_once():
-    result = compared("mlperf/llama31_8b", "corrected")
-    steps, train = result.own.comparisons
-    assert len(run_rows([result])) == len(steps.rows) == 23
-    assert len(train.rows) == 9
-    labels = [row.label for row in steps.rows]
-    for row, found in zip(train.rows, train.estimated, strict=True):
-        step = steps.estimated[labels.index(row.label)]
-        count = row.cells["samples"] / row.cells["gbs"]
-        assert found == pytest.approx(count * step / 60)
 
 
 def test_failures_and_checks_are_shown_with_several_studies(results):

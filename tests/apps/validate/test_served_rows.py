@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from calculon.apps.validate.served_rows import Measured, error_rows, quantiles, served_rows
-from calculon.inspect.served_errors import published_errors
 from calculon.serving_figures import ALL_ENGINES
 from calculon.spec.named_values import CORRECTED
 from tests.shipped_studies import compared
@@ -22,16 +21,6 @@ def test_ratios_are_those_of_the_rows(nim):
         m / p for m, p in zip(one.measured, one.estimated, strict=True)
     ]
     assert {(row.engine, row.study) for row in rows} == {("NIM", "serving/nim")}
-
-
-def test_the_file_has_the_errors_of_the_studies(nim):
-    for one in error_rows(served_rows([nim])):
-        if one.engine == "NIM":
-            written = published_errors()[one.figure]["NIM"]
-            assert written == {
-                name: float(f"{value:.4g}") if isinstance(value, float) else value
-                for name, value in one.to_dict().items()
-            }
 
 
 def test_studies_count_alike_whatever_rows_they_have():

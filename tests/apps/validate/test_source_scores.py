@@ -65,12 +65,6 @@ def test_all_sources_have_the_same_weight(scores):
     assert weights[sizes < found.median].sum() < 0.5
 
 
-def test_one_source_alone_is_itself(scores):
-    found = together("all", [scores["mt_nlg"]])
-    for name in ("rows", "mean", "median", "bias", "coverage", "tau"):
-        assert getattr(found, name) == getattr(scores["mt_nlg"], name)
-
-
 @pytest.fixture
 def alone(monkeypatch):
     """Take the runs of the catalog away."""
@@ -172,17 +166,3 @@ def test_what_a_fit_saw_stands_apart(results):
     assert "sc21" in every["fitted"]
     assert (rest["name"], rest["sources"]) == ("only judged", len(SOURCES) - len(fitted))
     assert rest["fitted"] == ""
-
-
-def test_a_document_has_all_sources(results):
-    found = summary.document(results)
-    assert {row["name"] for row in found["sources"]} == set(SOURCES)
-    assert [row["name"] for row in found["all_sources"]] == ["all", "only judged"]
-
-
-def test_values_of_steps_name_their_source(results):
-    rows = summary.values(results)
-    held = [row["inside"] for row in rows if row["source"]]
-    assert held == [*inside(results)]
-    others = {row["study"] for row in rows if not row["source"]}
-    assert others == {"bigscience", "seqsel/layer", "seqsel/tab5"}  # memory; layers; tuned
