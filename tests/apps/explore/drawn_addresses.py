@@ -31,13 +31,6 @@ QUICK: Sequence[_Asked] = (
 )
 """Questions whose searches are quick: models, systems and processors."""
 
-SLOW = (
-    ("deepseek-v3", "h200_141g_sxm", (2048, 4096)),
-    ("mixtral-8x7B", "b200_sxm", (1024,)),
-    ("llama3.1-405B", "h100_80g_sxm", (16384,)),
-)
-"""Questions whose searches take longer than a page waits."""
-
 MARK = "zzq"
 """What the code that is slipped in would do."""
 
@@ -99,15 +92,13 @@ class Addresses:
     ----------
     seed : int
         Equal seeds draw the same.
-    slow : float
-        Share of the questions whose searches are slow.
     quick : sequence
-        The others, as :data:`QUICK`.
+        The questions, as :data:`QUICK`.
     """
 
-    def __init__(self, seed: int, slow: float = 0.0, quick: Sequence[_Asked] = QUICK):
-        self._random, self._slow, self._quick = Random(seed), slow, quick
-        self._figures = {system: _figures(system) for _, system, _ in (*QUICK, *SLOW)}
+    def __init__(self, seed: int, quick: Sequence[_Asked] = QUICK):
+        self._random, self._quick = Random(seed), quick
+        self._figures = {system: _figures(system) for _, system, _ in quick}
         self._parts = [f"/part/{name}" for name in KINDS]
         self._files = [f"/export/{name}" for name in (*EXPORTS, *LAUNCH_FILES)]
 
@@ -152,8 +143,7 @@ class Addresses:
 
     def _question(self) -> list[tuple[str, str]]:
         random = self._random
-        kinds = SLOW if random.random() < self._slow else self._quick
-        model, system, counts = random.choice(kinds)
+        model, system, counts = random.choice(self._quick)
         pairs = [("model", model), ("system", system), ("procs", str(random.choice(counts)))]
         words: Mapping[str, Sequence[str]] = {
             "preset": [*PRESETS],

@@ -34,7 +34,7 @@ def test_every_answer_is_in_order(capfd):
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             for _, address in zip(
                 range(DRAWN),
-                Addresses(SEED, quick=QUICK if FACTOR > 1 else QUICK[:2]),
+                Addresses(SEED, quick=QUICK if FACTOR > 1 else QUICK[:1]),
                 strict=False,
             ):
                 try:
@@ -77,8 +77,5 @@ def test_what_is_not_in_order_is_noticed():
     ):
         with pytest.raises(AssertionError):
             check_html(text)
-
-
-def test_numbers_without_a_word_in_json_are_noticed():
     with pytest.raises(AssertionError, match="Infinity"):
         strict("[Infinity]")

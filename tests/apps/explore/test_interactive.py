@@ -1,14 +1,17 @@
 """Charts of the page in notebooks: the same ones, made of results."""
 
-import sys
+from dataclasses import replace
 
 import pytest
 
 import calculon
+from calculon.apps.explore.exports.exports import whole_answer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.result_charts import chart
 from calculon.errors import Infeasible, SpecError
-from tests.apps.explore.asking import made
+from tests.apps.explore.asking import answers, made
+from tests.apps.notebook import results
+from tests.cases import for_each
 
 OF_PLANS = {
     "breakdown": "time",
@@ -23,15 +26,18 @@ OF_PLANS = {
 OWN = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
 
 
+BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
+
+
 @pytest.fixture(scope="module")
 def answer():
-    return calculon.plan("llama3-8B", 64, "h100_80g_sxm", mine=OWN)
+    """What ``calculon.plan`` gives, as tests of the files of pages compare."""
+    return whole_answer(replace(BEST, plan=OWN), answers())
 
 
 def on_page(part, **members):
     """Return the chart of a part of the page of the same question."""
-    state = State(model="llama3-8B", system="h100_80g_sxm", procs=64, **members)
-    return without_links(made(part, state).figure)
+    return without_links(made(part, replace(BEST, **members)).figure)
 
 
 def without_links(value):
@@ -43,7 +49,7 @@ def without_links(value):
     return "" if isinstance(value, str) and value.startswith("/?") else value
 
 
-@pytest.mark.parametrize("kind", OF_PLANS)
+@for_each("kind", OF_PLANS)
 def test_an_answer_has_the_charts_of_the_page(kind, answer):
     expected = on_page(OF_PLANS[kind])
     assert without_links(chart(answer, kind)) == expected
@@ -54,9 +60,8 @@ def test_the_way_from_ones_own_plan_to_the_best_is_that_of_the_page(answer):
     assert without_links(chart(answer, "waterfall")) == on_page("against", plan=OWN)
 
 
-def test_a_sensitivity_has_the_tornado_of_the_page(answer):
-    best = answer.best
-    found = calculon.sensitivity(best.model, best.execution, best.system)
+def test_a_sensitivity_has_the_tornado_of_the_page():
+    found = answers().sensitivity(replace(BEST, view="machine"))
     assert without_links(chart(found, "tornado")) == on_page("machine-effects", view="machine")
 
 
@@ -67,7 +72,7 @@ def test_a_waterfall_is_that_of_the_answer_under_its_own_names(answer):
     assert found["data"] == whole["data"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "part"),
     [("heatmap", "search-splits"), ("pareto", "search-front"), ("capacity", "machine-capacity")],
 )
@@ -81,12 +86,14 @@ def test_other_statistics_are_asked_for_as_on_the_page(answer):
 
 
 def test_numbers_of_processors_are_those_of_the_page():
-    counts = [32, 64]
-    asked = calculon.plan("llama3-8B", counts, "h100_80g_sxm", batch=512)
-    options = {"counts": ",".join(map(str, counts))}
-    assert without_links(chart(asked, "scaling")) == on_page(
-        "search-counts", batch="512", options=options
+    asked = calculon.plan("mlp-2x1024", [1, 2], "a100_80g_sxm", batch=512)
+    state = State(
+        **{"model": "mlp-2x1024", "system": "a100_80g_sxm", "procs": 2},
+        batch="512",
+        options={"counts": "1,2"},
     )
+    page = made("search-counts", state).figure
+    assert without_links(chart(asked, "scaling")) == without_links(page)
 
 
 @pytest.mark.large
@@ -131,7 +138,7 @@ def test_options_are_those_of_the_part(answer):
 
 def test_a_search_has_its_best_by_split_and_what_none_beats():
     found = calculon.search(
-        "llama3-8B", "h100_80g_sxm", 16, 64, "bfloat16", preset="megatron-lm", top=20
+        "gpt2-124M", "a100_80g_sxm", 4, 16, "bfloat16", preset="megatron-lm", top=20
     )
     splits, front, best = chart(found, "pareto", x="", y="")["data"]
     rows = found.to_frame()
@@ -151,7 +158,7 @@ def test_a_search_has_its_best_by_split_and_what_none_beats():
         found.plot(x="total_tine", interactive=True)
 
 
-@pytest.mark.parametrize("kind", OF_PLANS)
+@for_each("kind", OF_PLANS)
 def test_plans_of_the_published_edition_have_them_too(kind):
     found = calculon.estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
     assert chart(found, kind)["data"]
@@ -190,16 +197,10 @@ def test_results_without_interactive_charts_name_those_that_have_some():
 
 
 def test_nothing_to_draw_is_told():
-    none = calculon.plan("llama3-70B", 1, "h100_80g_sxm")
+    none = results.no_answer()
     assert none.best is None
     with pytest.raises(Infeasible, match="nothing to draw"):
         none.plot(interactive=True)
     alone = calculon.plan("mlp-2x1024", 1, "a100_80g_sxm")
     with pytest.raises(Infeasible, match="nothing to draw"):
         alone.plot("waterfall", interactive=True)
-
-
-def test_without_plotly_the_message_says_how_to_install_it(answer, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(SpecError, match=r"no plotly\. .* pip install '\.\[web\]'"):
-        answer.plot(interactive=True)
