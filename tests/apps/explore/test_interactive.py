@@ -26,7 +26,8 @@ OF_PLANS = {
 OWN = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
 
 
-BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
+BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=64)
+TINY = State(model="mlp-2x1024", system="a100_80g_sxm", procs=2, batch="512")
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,15 @@ def answer():
     return whole_answer(replace(BEST, plan=OWN), answers())
 
 
-def on_page(part, **members):
+@pytest.fixture(scope="module")
+def tiny():
+    mine = {"tensor_par": 1, "pipeline_par": 2, "microbatch_size": 4, "pipeline_interleaving": 1}
+    return calculon.plan(TINY.model, 2, TINY.system, batch=512, mine=mine)
+
+
+def on_page(part, state=BEST, **members):
     """Return the chart of a part of the page of the same question."""
-    return without_links(made(part, replace(BEST, **members)).figure)
+    return without_links(made(part, replace(state, **members)).figure)
 
 
 def without_links(value):
@@ -65,9 +72,9 @@ def test_a_sensitivity_has_the_tornado_of_the_page():
     assert without_links(chart(found, "tornado")) == on_page("machine-effects", view="machine")
 
 
-def test_a_waterfall_is_that_of_the_answer_under_its_own_names(answer):
-    alone = calculon.waterfall(answer.mine.estimate, answer.best)
-    found, whole = (chart(one, "waterfall") for one in (alone, answer))
+def test_a_waterfall_is_that_of_the_answer_under_its_own_names(tiny):
+    alone = calculon.waterfall(tiny.mine.estimate, tiny.best)
+    found, whole = (chart(one, "waterfall") for one in (alone, tiny))
     assert found["data"][0].pop("y")[1:-1] == whole["data"][0].pop("y")[1:-1]
     assert found["data"] == whole["data"]
 
@@ -76,24 +83,19 @@ def test_a_waterfall_is_that_of_the_answer_under_its_own_names(answer):
     ("kind", "part"),
     [("heatmap", "search-splits"), ("pareto", "search-front"), ("capacity", "machine-capacity")],
 )
-def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, answer):
-    assert without_links(chart(answer, kind)) == on_page(part)
+def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, tiny):
+    assert without_links(chart(tiny, kind)) == on_page(part, TINY)
 
 
-def test_other_statistics_are_asked_for_as_on_the_page(answer):
-    expected = on_page("search-front", options={"x": "mfu"})
-    assert without_links(chart(answer, "pareto", x="mfu")) == expected
+def test_other_statistics_are_asked_for_as_on_the_page(tiny):
+    expected = on_page("search-front", TINY, options={"x": "mfu"})
+    assert without_links(chart(tiny, "pareto", x="mfu")) == expected
 
 
 def test_numbers_of_processors_are_those_of_the_page():
-    asked = calculon.plan("mlp-2x1024", [1, 2], "a100_80g_sxm", batch=512)
-    state = State(
-        **{"model": "mlp-2x1024", "system": "a100_80g_sxm", "procs": 2},
-        batch="512",
-        options={"counts": "1,2"},
-    )
-    page = made("search-counts", state).figure
-    assert without_links(chart(asked, "scaling")) == without_links(page)
+    asked = calculon.plan(TINY.model, [1, 2], TINY.system, batch=512)
+    expected = on_page("search-counts", TINY, options={"counts": "1,2"})
+    assert without_links(chart(asked, "scaling")) == expected
 
 
 @pytest.mark.large

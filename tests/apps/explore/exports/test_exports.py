@@ -41,7 +41,7 @@ def test_an_execution_is_read_as_the_plan_that_is_shown(tmp_path, capsys):
     path = tmp_path / "execution.json"
     path.write_text(written("execution.json", state, answers()).text)
     changes = [f"system.{path}={value}" for path, value in state.machine.items()]
-    options = [word for one in (*changes, "model.seq_size=4096") for word in ("--set", one)]
+    options = [word for one in (*changes, "model.seq_size=1024") for word in ("--set", one)]
     assert main(["llm", state.model, str(path), state.system, "-", "-f", "json", *options]) == 0
     told = json.loads(capsys.readouterr().out)
     shown = answers().plan(state).estimate.stats
@@ -99,9 +99,9 @@ def test_launch_files_are_read_as_the_plan():
 def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(tmp_path):
     state = state_of(STATES["own"])
     name = written("execution.json", state, answers()).name
-    assert name == "llama3-8B_h100_80g_sxm_64_t4_p2_d8_mbs2_execution.json"
+    assert name == "gpt3-13B_a100_80g_sxm_64_t4_p2_d8_mbs2_execution.json"
     strange = tmp_path / 'a"b;ü ..json'
-    strange.write_text(json.dumps(inputs.model("llama3-8B").to_dict()))
+    strange.write_text(json.dumps(inputs.model("gpt3-13B").to_dict()))
     known = Answers(Offer(str(strange)))
     assert known.offer.model
     odd = replace(state, model=known.offer.model)

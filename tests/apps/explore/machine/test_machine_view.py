@@ -19,7 +19,7 @@ from calculon.units import GIB
 from tests.apps.explore.asking import answers, asked, found, made
 from tests.draws import some
 
-MODEL, SYSTEM, PROCS = "llama3-8B", "h100_80g_sxm", 64
+MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
 
 FIRST = State(model=MODEL, system=SYSTEM, procs=PROCS, view="machine")
 SMALLER = replace(FIRST, machine={CAPACITY: 40})

@@ -220,14 +220,12 @@ def test_names_that_are_not_there_are_said_and_escaped(name):
 def test_a_larger_microbatch_that_cannot_run_says_so():
     state = replace(STATE, options={"operator": "MlpBlock_SwiGLU"})
     said = set()
-    for more in (1, 2, 4, 8, 16):
+    for more in (1, 16):
         mine = {**answers().stated(STATE), "microbatch_size": more}
         one, larger = (
             replace(state, plan={**mine, "microbatch_size": n}) for n in (more, 2 * more)
         )
-        if answers().plan(one).estimate is None:
-            continue
         runs = answers().plan(larger).estimate is not None
         assert ("such a plan cannot run here" in made("operator", one).html) is not runs
         said.add(runs)
-    assert False in said
+    assert said == {True, False}

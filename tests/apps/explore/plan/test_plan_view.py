@@ -21,12 +21,12 @@ from tests.apps.explore.asking import answers, made
 from tests.draws import some
 from tests.store import cache
 
-BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=64)
+BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=64)
 OWN = replace(
     BEST,
     plan={"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1},
 )
-LARGE = replace(BEST, model="llama3-70B", plan={**OWN.plan, "tensor_par": 2})
+LARGE = replace(BEST, model="gpt3-175B", plan={**OWN.plan, "tensor_par": 2})
 ILLEGAL = replace(OWN, plan={**OWN.plan, "tensor_par": 3})
 NONE = State(
     model="mlp-2x1024", system="a100_80g_sxm", procs=1, machine={"mem1.GiB": 1}, batch="4096"
@@ -63,7 +63,7 @@ def command():
     """Return the page of ``calculon plan`` for a plan of one's own in one line."""
     options = ("--mine", "tp=4,pp=2,mbs=1", "--tokens", "15T")
     with redirect_stdout(StringIO()) as text:
-        assert main(["plan", "llama3-8B", "64", "h100_80g_sxm", *options]) == 0
+        assert main(["plan", BEST.model, "64", BEST.system, *options]) == 0
     return " ".join(text.getvalue().split())
 
 
@@ -135,15 +135,16 @@ def test_buttons_towards_the_best_take_one_change_over(state):
 
 
 def test_a_gain_that_the_search_did_not_try_is_added_to_it():
-    part = made("changes", BEST)
+    state = replace(BEST, model="llama3-8B", system="h100_80g_sxm")
+    part = made("changes", state)
     (add,) = (one for one in links(part) if one.view == "search")
     assert add.option("open") == "ce_impl"
     assert "does not try Cross-entropy fused" in words(part)
     found = best_of_all(add, answers())
     assert found[0].execution.ce_impl == "fused"
 
-    best = answers().found(BEST)[0]
-    ahead = replace(BEST, plan={**answers().stated(BEST), "ce_impl": "fused"})
+    best = answers().found(state)[0]
+    ahead = replace(state, plan={**answers().stated(state), "ce_impl": "fused"})
     time = answers().plan(ahead).estimate.stats["total_time"]
     assert found[0].stats["total_time"] <= time < best.stats["total_time"]
     told = made("against", ahead)

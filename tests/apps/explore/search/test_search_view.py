@@ -21,7 +21,7 @@ from calculon.spec.plan_words import degrees_words
 from tests.apps.explore.asking import answers, made
 from tests.draws import some
 
-BEST = State(model="llama3-8B", system="h100_80g_sxm", procs=16, batch="64", view="search")
+BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=16, batch="64", view="search")
 
 ASKED = {
     "nothing": {},
@@ -106,7 +106,7 @@ def test_map_table_and_best_agree(options):
 
 
 def test_crosses_say_why_nothing_can_run():
-    state = replace(BEST, model="llama3-70B", procs=32)
+    state = replace(BEST, model="gpt3-175B", procs=32)
     it = asked(state, answers())
     crosses = made("search-splits", state).figure["data"][1]
     assert crosses["customdata"]
@@ -229,7 +229,7 @@ def test_nonsense_is_refused():
 
 
 def test_no_plan_fits_and_says_why():
-    state = replace(BEST, model="llama3-70B", procs=4)
+    state = replace(BEST, model="gpt3-175B", procs=4)
     assert "tier-1 memory is too small" in words(made("search-best", state))
     assert made("search-plans", state) is None
     assert made("search-front", state) is None
