@@ -102,13 +102,6 @@ class Served:
         """What it has printed."""
         return self._told.read_text("utf-8", "replace")
 
-    @property
-    def peak(self) -> int:
-        """The most bytes of memory that it has held at a time, where the system tells that."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
-        (line,) = (one for one in status.splitlines() if one.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
-
     def end(self) -> None:
         """Stop it."""
         self._process.terminate()
@@ -133,35 +126,43 @@ class Visitor:
     def __init__(self, browser: "Browser", address: str):
         self._browser, self.address = browser, address
         self._contexts: list[BrowserContext] = []
-        self._pages: dict[bool, Page] = {}
+        self._pages: dict[tuple[bool, bool], Page] = {}
         self.errors: list[str] = []
 
     def open(
-        self, state: Mapping[str, object] | None = None, *, charts: bool = True, **options: object
+        self,
+        state: Mapping[str, object] | None = None,
+        *,
+        charts: bool = True,
+        later: bool = True,
+        **options: object,
     ) -> "Page":
         """Open a state, and wait until everything of it stands.
 
-        To read the script of the charts takes a browser a second, and a new window nearly one: a test goes without
-        charts where it can, and states without ``options``, which are those of a context of the browser, have one
-        window one after the other.
+        To read the script of the charts takes a browser a second, the parts that come later the server as long, and a
+        new window nearly so: a test goes without charts, or without both, where it can, and states without
+        ``options``, which are those of a context of the browser, have one window one after the other.
         """
-        page = self._pages.get(charts) if not options else None
+        key = charts and later, later
+        page = self._pages.get(key) if not options else None
         if page is None:
-            page = self._opened(charts, **options)
+            page = self._opened(*key, **options)
         if not options:
-            self._pages[charts] = page
+            self._pages[key] = page
             page.set_viewport_size({"width": 1280, "height": WIDTHS[1280]})
             page.emulate_media(media="screen", color_scheme="light", reduced_motion="no-preference")
         page.goto(self.link(state or {}))
         return settled(page)
 
-    def _opened(self, charts: bool, **options: object) -> "Page":
+    def _opened(self, charts: bool, later: bool, **options: object) -> "Page":
         page = self.window(**options).new_page()
         page.set_default_timeout(PATIENCE)
         if not charts:
             page.route(
                 "**/plotly.min.js", lambda route: route.fulfill(body="", content_type=SCRIPT)
             )
+        if not later:
+            page.route("**/part/*", lambda route: route.fulfill(json={"html": ""}))
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.errors.append(f"{page.url}: {error}"))
         return page

@@ -20,11 +20,11 @@ from tests.helpers import NAMES
 _Asked = tuple[str, str, tuple[int, ...]]
 
 QUICK: Sequence[_Asked] = (
+    ("mlp-2x1024", "a100_80g_sxm", (1, 4)),
     ("gpt2-124M", "a100_80g_sxm", (1, 4, 8)),
     ("llama3-8B", "h100_80g_sxm", (8, 16, 64)),
     ("llama3-70B", "h100_80g_sxm", (64, 1024)),
     ("megatron-22B", "a100_80g", (8,)),
-    ("mlp-2x1024", "a100_80g_sxm", (1, 4)),
     ("nanogpt-mlp", "gaudi3", (8,)),
     ("gemma3-1B", "gb200_nvl72", (8,)),
     ("nemotron3-nano", "tpu_v5p", (8,)),

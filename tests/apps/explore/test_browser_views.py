@@ -30,8 +30,6 @@ from tests.apps.explore.browsing import (
     wider_than_screen,
 )
 
-OWN = {**SMALL, "tensor_par": 4, "pipeline_par": 2}
-
 RANGE = "#knob-1-range"
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -56,7 +54,7 @@ def test_the_page_shows_the_best_plan_as_the_planner_finds_it(drawn: Page) -> No
 
 
 def test_a_change_of_a_degree_is_an_address_and_back_undoes_it(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     before = page.url, page.input_value("#c-tensor_par"), page.inner_text("#main")
     page.focus("#c-tensor_par")
     page.select_option("#c-tensor_par", "4")
@@ -71,7 +69,7 @@ def test_a_change_of_a_degree_is_an_address_and_back_undoes_it(visitor: Visitor)
 
 def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> None:
     own = {"tensor_par": 1, "pipeline_par": 4, "microbatch_size": 1, "pipeline_interleaving": 3}
-    page = visitor.open({**SMALL, **own}, charts=False)  # 12 blocks on 4 stages
+    page = visitor.open({**SMALL, **own}, later=False)  # 12 blocks on 4 stages
     page.click("#more-pipeline_par")
     settled(page)
     assert page.input_value("#c-pipeline_par") == "8"
@@ -84,7 +82,7 @@ def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> 
 
 
 def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
-    page = visitor.open(SEARCH, charts=False)
+    page = visitor.open(SEARCH, later=False)
     before = page.url
     row = page.locator("tr[data-key]").nth(1)
     name = row.get_attribute("data-key") or ""
@@ -104,7 +102,7 @@ def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
 
 
 def test_a_slider_follows_the_keyboard_and_keeps_the_focus(visitor: Visitor) -> None:
-    page = visitor.open(MACHINE, charts=False)
+    page = visitor.open(MACHINE, later=False)
     stops = page.evaluate(
         f"JSON.parse(document.querySelector('{RANGE}').dataset.stops).map(Number)"
     )
@@ -166,7 +164,7 @@ def focused(page: Page) -> str:
 
 
 def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     page.keyboard.press("Tab")
     assert focused(page) == "Skip to the results"
     reached = []
@@ -189,7 +187,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visitor: Visit
 
 
 def test_what_is_refused_is_said_and_the_page_stays(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     before, address = page.inner_text("#main"), page.url
     page.fill("#c-procs", "many")
     page.keyboard.press("Enter")
@@ -205,7 +203,7 @@ def test_what_is_refused_is_said_and_the_page_stays(visitor: Visitor) -> None:
 
 
 def test_the_newest_of_many_changes_counts(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     page.evaluate(
         """() => {
           const control = document.getElementById("c-preset");
@@ -221,7 +219,7 @@ def test_the_newest_of_many_changes_counts(visitor: Visitor) -> None:
 
 
 def test_on_a_phone_the_controls_unfold(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     page.emulate_media(reduced_motion="reduce")
     for width in (390, 320):
         resized(page, width)
@@ -297,7 +295,7 @@ def tree(draw: Random, depth: int = 2) -> str:
 
 
 def test_old_parts_become_equal_to_fresh_ones_and_keep_what_has_a_name(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     draw = Random(0)
     pairs = [(tree(draw), tree(draw)) for _ in range(200)]
     failed = page.evaluate(
@@ -325,26 +323,24 @@ def test_old_parts_become_equal_to_fresh_ones_and_keep_what_has_a_name(visitor: 
 # -- what can be taken along -------------------------------------------------------------------------------------------
 
 
-def saved(page, selector):
+def saved(page: Page, selector: str) -> tuple[str, bytes]:
     """Return name and content of what a click saves."""
     with page.expect_download() as download:
         page.click(selector)
     return download.value.suggested_filename, Path(download.value.path()).read_bytes()
 
 
-def test_a_page_gives_pictures_files_and_commands(visitor):
-    page = visitor.open(OWN)
+def test_a_page_gives_pictures_files_and_commands(drawn: Page) -> None:
+    page = drawn
     name, picture = saved(page, "button[data-picture=png] >> nth=0")
     assert name.startswith("gpt2-124M")
     assert picture.startswith(PNG)
-    _, drawn = saved(page, "button[data-picture=svg] >> nth=0")
-    assert Tree.fromstring(drawn).tag.endswith("svg")
+    _, curves = saved(page, "button[data-picture=svg] >> nth=0")
+    assert Tree.fromstring(curves).tag.endswith("svg")
     name, text = saved(page, '#part-take a[href^="/export/execution.json"]')
-    assert name.startswith("gpt2-124M_a100_80g_sxm_8_t4_p2_d1_mbs")
     stated = json.loads(text)
-    assert {one: stated[one] for one in OWN if one in stated} == {
-        one: value for one, value in OWN.items() if one in stated
-    }
+    degrees = "t{tensor_par}_p{pipeline_par}_d{data_par}_mbs{microbatch_size}".format(**stated)
+    assert name == f"gpt2-124M_a100_80g_sxm_8_{degrees}_execution.json"
     page.click("#part-take summary")
     shown = page.inner_text("#part-take pre >> nth=0")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
