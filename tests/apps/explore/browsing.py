@@ -135,27 +135,26 @@ class Visitor:
         *,
         charts: bool = True,
         later: bool = True,
-        **options: object,
     ) -> "Page":
         """Open a state, and wait until everything of it stands.
 
         To read the script of the charts takes a browser a second, the parts that come later the server as long, and a
-        new window nearly so: a test goes without charts, or without both, where it can, and states without
-        ``options``, which are those of a context of the browser, have one window one after the other.
+        new window nearly so: a test goes without charts, or without both, where it can, and states have one window
+        one after the other.
         """
         key = charts and later, later
-        page = self._pages.get(key) if not options else None
-        if page is None:
-            page = self._opened(*key, **options)
-        if not options:
-            self._pages[key] = page
-            page.set_viewport_size({"width": 1280, "height": WIDTHS[1280]})
-            page.emulate_media(media="screen", color_scheme="light", reduced_motion="no-preference")
-        page.goto(self.link(state or {}))
+        if key not in self._pages:
+            self._pages[key] = self._opened(*key)
+        page = self._pages[key]
+        page.set_viewport_size({"width": 1280, "height": WIDTHS[1280]})
+        page.emulate_media(media="screen", color_scheme="light", reduced_motion="no-preference")
+        page.goto(f"{self.address}/?{urlencode(state or {})}")
         return settled(page)
 
-    def _opened(self, charts: bool, later: bool, **options: object) -> "Page":
-        page = self.window(**options).new_page()
+    def _opened(self, charts: bool, later: bool) -> "Page":
+        context = self._browser.new_context()
+        self._contexts.append(context)
+        page = context.new_page()
         page.set_default_timeout(PATIENCE)
         if not charts:
             page.route(
@@ -166,17 +165,6 @@ class Visitor:
         page.on("console", self._note)
         page.on("pageerror", lambda error: self.errors.append(f"{page.url}: {error}"))
         return page
-
-    def window(self, **options: object) -> "BrowserContext":
-        """Return a window of its own; ``options`` as of :meth:`open`."""
-        size = {"width": 1280, "height": WIDTHS[1280]}
-        context = self._browser.new_context(**{"viewport": size, **options})
-        self._contexts.append(context)
-        return context
-
-    def link(self, state: Mapping[str, object]) -> str:
-        """Return the address of a state."""
-        return f"{self.address}/?{urlencode(state)}"
 
     def _note(self, message: "ConsoleMessage") -> None:
         refused = "status of 400" in message.text  # Chromium tells of every answer to nonsense

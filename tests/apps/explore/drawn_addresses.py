@@ -1,18 +1,18 @@
 """Random addresses of the page: what people ask for, the same with mistakes, and what nobody asks in good faith."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from calculon import inputs
 from calculon.apps.explore.exports.exports import EXPORTS, LAUNCH_FILES
 from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, OPTIONS
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.views import KINDS
+from calculon.hardware.figures import figures_of
 from calculon.plan.columns import FIELDS
 from calculon.run_figures import RUN_FIGURES
-from calculon.spec import catalog
 from calculon.spec.named_values import PRESETS
 from calculon.spec.spellings import PRECISIONS
 from tests.helpers import NAMES
@@ -218,19 +218,5 @@ def _plus(text: str, *rest: Any) -> str:
 
 
 def _figures(system: str) -> list[tuple[str, float]]:
-    """Return the paths of the numbers of a system, with their values."""
-    raw = json.loads(catalog.names("system")[system].read_text("utf-8"))
-    found: list[tuple[str, float]] = []
-
-    def walk(one: Any, path: str) -> None:
-        if isinstance(one, dict):
-            for name, inner in one.items():
-                walk(inner, f"{path}.{name}" if path else name)
-        elif isinstance(one, list):
-            for number, inner in enumerate(one):
-                walk(inner, f"{path}[{number}]")
-        elif isinstance(one, int | float) and not isinstance(one, bool):
-            found.append((path, float(one)))
-
-    walk(raw, "")
-    return found
+    """Return the paths of the figures of a system, with their values."""
+    return [(path, one.value) for path, one in figures_of(inputs.system(system)).items()]

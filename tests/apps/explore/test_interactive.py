@@ -80,16 +80,15 @@ def test_a_waterfall_is_that_of_the_answer_under_its_own_names(tiny):
 
 
 @for_each(
-    ("kind", "part"),
-    [("heatmap", "search-splits"), ("pareto", "search-front"), ("capacity", "machine-capacity")],
+    ("kind", "part", "axes"),
+    [
+        ("heatmap", "search-splits", {}),
+        ("pareto", "search-front", {"x": "mfu"}),
+        ("capacity", "machine-capacity", {}),
+    ],
 )
-def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, tiny):
-    assert without_links(chart(tiny, kind)) == on_page(part, TINY)
-
-
-def test_other_statistics_are_asked_for_as_on_the_page(tiny):
-    expected = on_page("search-front", TINY, options={"x": "mfu"})
-    assert without_links(chart(tiny, "pareto", x="mfu")) == expected
+def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, axes, tiny):
+    assert without_links(chart(tiny, kind, **axes)) == on_page(part, TINY, options=axes)
 
 
 def test_numbers_of_processors_are_those_of_the_page():

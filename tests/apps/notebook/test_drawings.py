@@ -1,7 +1,6 @@
 """Pictures from Python are those of ``calculon plot``; what cannot be drawn says why."""
 
 import re
-import sys
 
 import pytest
 
@@ -211,12 +210,6 @@ def test_more_curves_than_can_be_told_apart_are_refused():
     single = calculon.sweep(*LLAMA[::2], LLAMA[1])
     with pytest.raises(SpecError, match="nothing that was asked has several values"):
         single.plot()
-
-
-def test_without_the_library_one_message_says_what_to_install(monkeypatch, estimate):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SpecError, match=r"pip install 'matplotlib"):
-        estimate.plot()
 
 
 def test_a_notebook_shows_the_figure_sharp(swept):

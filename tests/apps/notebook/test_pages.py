@@ -112,14 +112,6 @@ def test_a_search_that_found_nothing_has_reasons():
     assert f"{count:,}" in text
 
 
-def test_winners_of_edition_corrected_are_told_in_words():
-    fixed = {"fix": {"tensor_par": 2}, "preset": "megatron-lm"}
-    one = calculon.search("llama3-8B", "h100_80g_sxm", 8, 64, "bfloat16", top=3, **fixed)
-    text = checked(one._repr_html_()).text
-    assert "edition corrected, megatron-lm" in text
-    assert "TP 2" in text
-
-
 def test_an_evaluation_names_plans_and_reasons():
     found = results.found()
     row = found.plan.to_frame().to_dict("records")[0]

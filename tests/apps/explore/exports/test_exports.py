@@ -23,7 +23,6 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.web.page_server import app
 from calculon.apps.views import report_file
-from calculon.errors import SpecError
 from calculon.launch.dialects import read_launch
 from calculon.planner.answer import plans_on as planned
 from calculon.spec.files import json_text
@@ -123,11 +122,6 @@ def test_views_offer_all_files_together():
 def test_every_view_can_give_the_files_that_it_offers(view):
     for name in offered_by(view) - {"report.html"}:
         assert written(name, state_of(OWN, view), answers()).text
-
-
-def test_other_names_are_no_files():
-    with pytest.raises(SpecError, match="no such file"):
-        written("../../etc/passwd", state_of(SMALL), answers())
 
 
 def test_a_browser_is_told_to_save_a_file_of_its_kind():

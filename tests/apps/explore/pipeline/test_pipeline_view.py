@@ -18,7 +18,7 @@ from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.inspect.operators import block
 from calculon.units import duration
-from tests.apps.explore.asking import answers, asked, found, made
+from tests.apps.explore.asking import answers, asked, found, made, words
 from tests.cases import for_each
 
 PLAN = {
@@ -48,11 +48,6 @@ def _parts(state):
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def _text(part):
-    """Return what a part says, without marks."""
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", part.html)).split())
-
-
 def _own(**changes):
     return replace(STATE, plan={**PLAN, **changes})
 
@@ -63,7 +58,7 @@ def test_a_plan_has_its_schedule_stages_and_operators():
 
 def test_stages_have_the_numbers_of_the_command():
     result = answers().plan(STATE).result
-    told = _text(made("stages", STATE))
+    told = words(made("stages", STATE))
     heading = stages_group(result.stages, result.digits)[0].plain
     fullest = re.search(r"tightest on stage (\d+)", heading)[1]
     limits = re.search(r"stage (\d+) limits the time", heading)[1]
@@ -77,7 +72,7 @@ def test_stages_have_the_numbers_of_the_command():
 def test_the_memory_of_a_stage_adds_up(number):
     estimate = answers().plan(STATE).estimate
     part = made("stage", replace(STATE, options={"stage": str(number)}))
-    told = _text(part)
+    told = words(part)
     digits = answers().plan(STATE).result.digits
     needed = digits.gib(estimate.stages[number]["proc_mem_tier1_cap_req"])
     assert told.count(needed) >= 1
@@ -90,7 +85,7 @@ def test_the_memory_of_a_stage_adds_up(number):
 
 def test_a_stage_that_is_not_there_is_refused():
     told = made("stage", replace(STATE, options={"stage": "4"}))
-    assert "There is no stage 4: this plan has stages 0 to 3." in _text(told)
+    assert "There is no stage 4: this plan has stages 0 to 3." in words(told)
     for nonsense in ("-1", "last", "1.5", "1e3"):
         with pytest.raises(SpecError, match="stage"):
             made("stage", replace(STATE, options={"stage": nonsense}))
@@ -100,13 +95,13 @@ def test_as_many_microbatches_are_drawn_as_asked_and_there_are():
     batch = 256 // (64 // 8)
     for wish, drawn in (("3", 3), ("0", 8), ("", 8), ("100000", batch)):
         part = made("schedule", replace(STATE, options={"microbatches": wish}))
-        assert f"{drawn} of {batch} microbatches" in _text(part)
+        assert f"{drawn} of {batch} microbatches" in words(part)
     with pytest.raises(SpecError, match="microbatches"):
         made("schedule", replace(STATE, options={"microbatches": "many"}))
 
 
 def test_the_passes_of_the_stage_are_listed_in_order():
-    told = _text(made("schedule", replace(STATE, options={"stage": "3", "microbatches": "2"})))
+    told = words(made("schedule", replace(STATE, options={"stage": "3", "microbatches": "2"})))
     listed = re.findall(r"(forward|backward) (\d+) [\d.]+ m?s", told[told.index("in order") :])
     assert listed == [("forward", "1"), ("backward", "1"), ("forward", "2"), ("backward", "2")]
 
@@ -114,7 +109,7 @@ def test_the_passes_of_the_stage_are_listed_in_order():
 def test_no_more_passes_are_drawn_than_a_browser_is_quick_with():
     deep = replace(_own(pipeline_par=32, tensor_par=1), procs=32, batch="1024")
     state = replace(deep, options={"microbatches": "1024"})
-    told = _text(made("schedule", state))
+    told = words(made("schedule", state))
     assert f"{MOST // 64} of 1,024 microbatches" in told
     assert "no more are drawn" in told
 
@@ -123,14 +118,14 @@ def test_one_stage_is_no_pipeline():
     parts = _parts(_own(pipeline_par=1))
     assert "stages" not in parts
     blocks = answers().plan(STATE).estimate.model.num_blocks
-    assert f"No pipeline: each processor has all {blocks} blocks." in _text(parts["schedule"])
+    assert f"No pipeline: each processor has all {blocks} blocks." in words(parts["schedule"])
     assert parts["stage"].title == "The processor"
 
 
 def test_a_plan_that_cannot_run_leads_to_the_view_that_mends_it():
     state = replace(_own(tensor_par=1, pipeline_par=1), model="llama3-70B")
     (part,) = _parts(state).values()
-    assert "too small" in _text(part)
+    assert "too small" in words(part)
     assert "view=" not in re.search('href="([^"]*)"', part.html)[1]  # the first view
 
 
@@ -139,7 +134,7 @@ def test_operators_add_up_to_the_statistics_of_the_estimate():
     times = [stats[f"block_{work}_time"] for work in ("fw", "agrad", "wgrad", "re")]
     kinds = ("fw_tp", "agrad_tp", "recomm")
     times.append(sum(stats[f"baseblock_{kind}_time_exposed"] for kind in kinds))
-    told = _text(made("block", STATE))
+    told = words(made("block", STATE))
     assert " ".join(["together", *seconds([*times, sum(times)], sum(times))]) in told
 
 
@@ -166,12 +161,12 @@ def test_an_operator_says_what_a_faster_machine_would_save():
     row = (
         f"twice the bandwidth of the memory {duration(times[1])} {percent(1 - times[1] / times[0])}"
     )
-    assert row in _text(part)
+    assert row in words(part)
     assert "system.mem1.GBps=6700" in unescape(part.html)
 
 
 def test_several_kinds_of_block_are_looked_at_one_by_one():
-    assert "Experts" in _text(made("block", EXPERTS))
+    assert "Experts" in words(made("block", EXPERTS))
     model = inputs.model("deepseek-v3")
     state = replace(
         HYBRID,
@@ -194,7 +189,7 @@ def test_ranks_with_both_directions_have_half_of_the_microbatches_of_each():
     state = replace(EXPERTS, preset="common", plan=plan, machine={"mem1.GiB": 10_000})
     assert answers().plan(state).problem == ""
     for rank in range(4):
-        told = _text(made("stage", replace(state, options={"stage": str(rank)})))
+        told = words(made("stage", replace(state, options={"stage": str(rank)})))
         share = int(re.search(r"microbatches are (\d+) % of the time", told)[1])
         assert 50 < share <= 100
         assert ("the embedding, the LM head with the loss" in told) == (rank in (0, 3))

@@ -6,18 +6,17 @@ from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from io import StringIO
-from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from calculon.apps.cli.main import main
-from calculon.apps.explore.page_state import State, read_state
+from calculon.apps.explore.page_state import State
 from calculon.apps.explore.plan.plan_view import PARTS
 from calculon.apps.explore.search.searches import best_of_all, with_opened
 from calculon.apps.report.how_sure import WHY_TIED, chance
 from calculon.apps.report.why_page import percent_more
 from calculon.units import GIB
-from tests.apps.explore.asking import answers, made
+from tests.apps.explore.asking import answers, at, made, words
 from tests.draws import some
 from tests.store import cache
 
@@ -31,12 +30,6 @@ ILLEGAL = replace(OWN, plan={**OWN.plan, "tensor_par": 3})
 NONE = State(
     model="mlp-2x1024", system="a100_80g_sxm", procs=1, machine={"mem1.GiB": 1}, batch="4096"
 )
-
-
-def words(part):
-    """Return what a part says, without tags and with single blanks."""
-    text = re.sub(r"<[^>]*>", " ", f"{part.html} {part.more}")
-    return " ".join(unescape(text).split())
 
 
 class _Links(HTMLParser):
@@ -54,8 +47,7 @@ def links(part):
     """Return the states that the links of a part lead to."""
     parser = _Links()
     parser.feed(str(part.html))
-    queries = [urlsplit(one["href"]).query for one in parser.found]
-    return [read_state(parse_qsl(query), answers().offer, BEST) for query in queries]
+    return [at(one["href"]) for one in parser.found]
 
 
 @cache
@@ -156,8 +148,7 @@ def test_a_gain_that_the_search_did_not_try_is_added_to_it():
 def test_a_field_that_no_search_opens_leads_nowhere():
     assert with_opened(BEST, answers(), ["tensor_par"]) == ""
     both = replace(BEST, options={"open": "pp_layout"})
-    query = urlsplit(with_opened(both, answers(), ["ce_impl"])).query
-    assert dict(parse_qsl(query))["open"] == "pp_layout,ce_impl"
+    assert at(with_opened(both, answers(), ["ce_impl"])).option("open") == "pp_layout,ce_impl"
 
 
 def test_it_says_why_a_slower_plan_may_tie():

@@ -2,8 +2,6 @@
 
 import re
 from dataclasses import replace
-from html import unescape
-from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -18,7 +16,7 @@ from calculon.planner.answer import Answer, space_of
 from calculon.search.best_first import count_space
 from calculon.search.driver import run
 from calculon.spec.plan_words import degrees_words
-from tests.apps.explore.asking import answers, made
+from tests.apps.explore.asking import answers, at, made, words
 from tests.draws import some
 
 BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=16, batch="64", view="search")
@@ -36,16 +34,6 @@ ASKED = {
 
 def with_options(state=BEST, **options):
     return replace(state, options=options)
-
-
-def words(part):
-    """Return what a part says, without tags and with single blanks."""
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", str(part.html))).split())
-
-
-def at(address):
-    """Return the state of an address."""
-    return read_state(parse_qsl(urlsplit(address).query), answers().offer, BEST)
 
 
 def options_of_the_command(state):

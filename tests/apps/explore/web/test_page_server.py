@@ -5,6 +5,7 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from html import unescape
 from threading import Event
 
 import pytest
@@ -40,6 +41,17 @@ def test_the_first_page_stands_alone_and_equals_what_a_change_to_it_shows(site):
     for piece in ("controls", "tabs", "main"):
         assert parts[piece].strip() in page
     assert parts["query"] == FIRST.query
+
+
+def test_without_scripts_every_part_can_be_reached(site):
+    page = asked(site, f"/?{found(site)['query']}").text
+    links = re.findall(r'<noscript><a href="(/part/[^"]*)"', page)
+    assert len(links) == page.count("data-later=") > 0
+    (taken,) = (unescape(one) for one in links if "/part/take" in one)
+    alone = asked(site, taken, accept="text/html").text
+    assert 'href="/export/' in alone
+    (back,) = re.findall(r'<a href="([^"]*)">Back to the page</a>', alone)
+    assert asked(site, unescape(back)).text == page
 
 
 def test_what_is_not_understood_is_said_and_the_rest_stays(site):
