@@ -124,14 +124,6 @@ def test_executions_have_their_best_by_split_and_what_none_beats(answer):
     assert list(table.plot(interactive=True).data[0].x) == found[0]["x"]
 
 
-def test_executions_none_of_which_can_run_have_no_chart(answer):
-    whole = {**answer.best.execution.to_dict(), "microbatch_size": 512, "data_par_overlap": False}
-    table = calculon.evaluate("llama3-70B", "h100_80g_sxm", [whole])
-    assert not table.feasible.any()
-    with pytest.raises(Infeasible, match="none of 1 executions"):
-        table.plot(interactive=True)
-
-
 def test_options_are_those_of_the_part(answer):
     expected = on_page("schedule", options={"microbatches": "3"})
     assert without_links(chart(answer.best, "schedule", microbatches=3)) == expected
@@ -165,16 +157,6 @@ def test_plans_of_the_published_edition_have_them_too(kind):
     assert chart(found, kind)["data"]
 
 
-def test_plot_gives_a_figure_of_plotly_with_this_data(answer):
-    from plotly.graph_objects import Figure
-
-    figure = answer.plot(interactive=True)
-    assert isinstance(figure, Figure)
-    bars = chart(answer, "breakdown")["data"][0]
-    assert list(figure.data[0].x) == bars["x"]
-    assert len(answer.best.plot("schedule", interactive=True, microbatches=2).data) > 1
-
-
 def test_a_chart_whose_key_is_beside_it_on_the_page_has_a_legend(answer):
     bars = chart(answer, "memory")
     assert bars["layout"]["showlegend"] is False
@@ -189,15 +171,17 @@ def test_kinds_that_are_not_interactive_are_told(answer):
         answer.best.plot("scaling", interactive=True)
     with pytest.raises(SpecError, match="none for memory"):
         answer.best.plot("memory", interactive=True, microbatch=2)
-
-
-def test_results_without_interactive_charts_name_those_that_have_some():
     run = calculon.campaign("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm", tokens="1G")
     with pytest.raises(SpecError, match=r"which Estimate, Answer, .* have, found TrainingRun"):
         run.plot(interactive=True)
 
 
-def test_nothing_to_draw_is_told():
+def test_nothing_to_draw_is_told(answer):
+    whole = {**answer.best.execution.to_dict(), "microbatch_size": 512, "data_par_overlap": False}
+    table = calculon.evaluate("llama3-70B", "h100_80g_sxm", [whole])
+    assert not table.feasible.any()
+    with pytest.raises(Infeasible, match="none of 1 executions"):
+        table.plot(interactive=True)
     none = results.no_answer()
     assert none.best is None
     with pytest.raises(Infeasible, match="nothing to draw"):

@@ -52,14 +52,6 @@ def test_results_have_the_names_that_they_are_given(both):
     assert [one.label for one in mixed.results][1] == "best"
 
 
-def test_an_answer_is_my_plan_and_the_best():
-    answer = results.answer()
-    mine, best = calculon.compare(answer).results
-    assert (mine.label, best.label) == ("mine", "best")
-    assert best.stats == answer.best.stats
-    assert mine.stats == answer.mine.estimate.stats
-
-
 def test_documents_are_named_with_their_hashes(both, compared):
     documents = compared.to_dict()["results"][0]["documents"]
     assert [one["role"] for one in documents] == ["model", "execution", "system"]

@@ -117,13 +117,6 @@ def test_views_offer_all_files_together():
     assert set.union(*map(offered_by, VIEWS)) == set(EXPORTS) - set(LAUNCH_FILES)
 
 
-@pytest.mark.large  # test_same_command compares each of these files
-@pytest.mark.parametrize("view", VIEWS)
-def test_every_view_can_give_the_files_that_it_offers(view):
-    for name in offered_by(view) - {"report.html"}:
-        assert written(name, state_of(OWN, view), answers()).text
-
-
 def test_a_browser_is_told_to_save_a_file_of_its_kind():
     site = app(answers(), state_of(SMALL), ["localhost"])
     state = state_of(STATES["own"])

@@ -13,7 +13,7 @@ from calculon.apps.explore.web.page_server import app
 from calculon.apps.notebook.markup import page
 from calculon.apps.report.operator_page import BlockPage
 from calculon.apps.report.stage_table import stages_group
-from calculon.apps.report.texts import percent, seconds
+from calculon.apps.report.texts import percent
 from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.inspect.operators import block
@@ -127,15 +127,6 @@ def test_a_plan_that_cannot_run_leads_to_the_view_that_mends_it():
     (part,) = _parts(state).values()
     assert "too small" in words(part)
     assert "view=" not in re.search('href="([^"]*)"', part.html)[1]  # the first view
-
-
-def test_operators_add_up_to_the_statistics_of_the_estimate():
-    stats = answers().plan(STATE).estimate.stats
-    times = [stats[f"block_{work}_time"] for work in ("fw", "agrad", "wgrad", "re")]
-    kinds = ("fw_tp", "agrad_tp", "recomm")
-    times.append(sum(stats[f"baseblock_{kind}_time_exposed"] for kind in kinds))
-    told = words(made("block", STATE))
-    assert " ".join(["together", *seconds([*times, sum(times)], sum(times))]) in told
 
 
 def test_the_page_of_the_block_is_that_of_the_command():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from calculon.apps.cli.main import main
+from calculon.apps.explore.exports.same_command import same
 from calculon.apps.explore.page_state import OPTIONS, State, read_state
 from calculon.apps.explore.search.found_plans import FoundPlans, split_name
 from calculon.apps.explore.search.search_view import PARTS
@@ -36,20 +37,6 @@ def with_options(state=BEST, **options):
     return replace(state, options=options)
 
 
-def options_of_the_command(state):
-    """Return what `calculon loe` is told for the same search."""
-    more = offered(state, answers())
-    told = ["--preset", "megatron-lm"]
-    for name in ("objective", "where"):
-        if name in state.options:
-            told += [f"--{name}", state.options[name]]
-    for text in state.option("fix").split():
-        told += ["--fix", text]
-    for name in opened(state):
-        told += ["--add", f"{name}={','.join(str(one).lower() for one in more[name])}"]
-    return told
-
-
 of_all = pytest.mark.parametrize(
     "options",
     [
@@ -62,8 +49,8 @@ of_all = pytest.mark.parametrize(
 @of_all
 def test_the_best_has_the_numbers_of_the_command(options, capsys):
     state = with_options(**options)
-    command = ["loe", BEST.model, "16", "64", "bfloat16", BEST.system, "-", "-v"]
-    assert main([*command, *options_of_the_command(state)]) == 0
+    argv = same(state, answers())[1].argv
+    assert main(["-" if word == "best.json" else word for word in argv] + ["-v"]) == 0
     told = capsys.readouterr().out
     said = words(made("search-best", state))
     plans = FoundPlans(asked(state, answers()), each_split(state, answers()), state, answers())
@@ -172,14 +159,6 @@ def test_all_that_is_offered_adds_to_the_search():
         it = asked(state, answers())
         assert {*values} <= {*it.space.switches[name]}
         assert count_space(it.space) >= usual
-
-
-def test_a_question_of_a_whole_run_may_be_ranked_by_money():
-    state = replace(with_options(objective="processor_hours"), tokens="1T")
-    plain = each_split(BEST, answers())
-    by_hours = each_split(state, answers())
-    assert by_hours[0].execution == plain[0].execution  # the same processors all the time
-    assert "processor" in words(made("search-best", state))
 
 
 def test_counts_are_compared_with_the_same_batch():
