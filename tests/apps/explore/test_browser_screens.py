@@ -176,18 +176,3 @@ def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(
     page.go_back()
     settled(page)
     assert page.url == address
-
-
-def test_other_figures_are_found_by_a_word(visitor: Visitor) -> None:
-    page = visitor.open(MACHINE, charts=False)
-    page.click("#other-figures summary")
-    page.fill("#figures-filter", "kernel launch")
-    page.keyboard.press("Enter")
-    settled(page)
-    assert page.locator("#other-figures tbody tr").count() > 0
-    field = "[name='system.ext.launch.kernel.us']"
-    assert float(page.input_value(field)) > 0
-    page.fill(field, "10")
-    settled(page)
-    assert "system.ext.launch.kernel=1e-05" in page.url
-    assert page.locator("#part-machine .changed-machine").count() == 1

@@ -17,7 +17,7 @@ def estimate_of(execution: str = OTHER) -> calculon.Estimate:
 @cache
 def answer() -> calculon.Answer:
     """Return the best plan and one of a user."""
-    return calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
+    return calculon.plan("gpt3-13B", 64, "a100_80g_sxm", mine="tp=4 pp=2 mbs=1")
 
 
 @cache

@@ -55,7 +55,7 @@ def test_every_point_is_an_answer_that_keeps_the_limits(points):
 
 
 def test_pools_apart_are_on_it_where_they_win():
-    load, fix = {"prompt": 900, "output": 300}, {"token_budget": [2048]}
+    load, fix = {"prompt": 900, "output": 300}, {"token_budget": [2048], "tensor_par": [1]}
     plain, apart = (
         frontier_of(SMALL, "4", [H100], load, {}, fix, apart=apart)["curves"][0]
         for apart in (False, True)
