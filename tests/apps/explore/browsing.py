@@ -183,6 +183,13 @@ def settled(page: "Page") -> "Page":
     return page
 
 
+def entered(page: "Page", field: str, text: str) -> None:
+    """Write into a field, press Enter, and wait until the answer stands."""
+    page.fill(field, text)
+    page.press(field, "Enter")
+    settled(page)
+
+
 def resized(page: "Page", width: int, *, dark: bool = False) -> "Page":
     """Look at a page in a window of another width, in light or dark colours, and wait until it stands."""
     page.set_viewport_size({"width": width, "height": WIDTHS[width]})

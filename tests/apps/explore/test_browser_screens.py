@@ -8,6 +8,7 @@ from tests.apps.explore.browsing import (
     SEARCH,
     SMALL,
     Visitor,
+    entered,
     resized,
     settled,
     wider_than_screen,
@@ -132,16 +133,12 @@ def test_fields_take_the_words_of_the_table_offer_them_and_say_what_is_wrong(
     offered = "document.getElementById('s-where').list.options"
     page.fill("#s-where", "TP <= 2 and mem")
     assert "TP <= 2 and memory" in page.evaluate(f"[...{offered}].map((one) => one.value)")
-    page.fill("#s-where", "TP <= 2 and memory < 1")
-    page.press("#s-where", "Enter")
-    settled(page)
+    entered(page, "#s-where", "TP <= 2 and memory < 1")
     assert "write 1 GiB" in page.inner_text("#message")
     assert "Only executions with" in page.inner_text("#message")
     place = page.locator("#message").bounding_box()
     assert 0 <= place["y"] < page.viewport_size["height"] - place["height"]
-    page.fill("#s-where", "TP <= 2 and GiB < 70")
-    page.press("#s-where", "Enter")
-    settled(page)
+    entered(page, "#s-where", "TP <= 2 and GiB < 70")
     assert not page.inner_text("#message")
     names = [row.get_attribute("data-key") or "" for row in page.locator("tr[data-key]").all()]
     assert names

@@ -21,6 +21,7 @@ from tests.apps.explore.browsing import (
     STAGES,
     Served,
     Visitor,
+    entered,
     resized,
     settled,
     wider_than_screen,
@@ -179,9 +180,7 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visitor: Visit
 def test_what_is_refused_is_said_and_the_page_stays(visitor: Visitor) -> None:
     page = visitor.open(SMALL, later=False)
     before, address = page.inner_text("#main"), page.url
-    page.fill("#c-procs", "many")
-    page.keyboard.press("Enter")
-    settled(page)
+    entered(page, "#c-procs", "many")
     assert "Processors" in page.inner_text("#message")
     assert page.get_attribute("#c-procs", "aria-invalid") == "true"
     assert (page.inner_text("#main"), page.url, focused(page)) == (before, address, "c-procs")

@@ -17,6 +17,7 @@ from calculon.apps.explore.page_state import State
 from calculon.apps.explore.web.page_server import app
 from calculon.units import GIB
 from tests.apps.explore.asking import answers, asked, found, made
+from tests.cases import for_each
 from tests.draws import some
 
 MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
@@ -151,9 +152,7 @@ def test_what_is_changed_is_said_on_every_other_view(site):
     assert "Memory capacity 80 GiB → 40 GiB" in html
 
 
-@pytest.mark.parametrize(
-    "change", ["mem1.GiBB=3", "mem1.GiB=-3", "networks[0].size=2.5", "networks[9].size=2"]
-)
+@for_each("change", ["mem1.GiBB=3", "mem1.GiB=-3", "networks[0].size=2.5", "networks[9].size=2"])
 def test_what_is_no_figure_is_refused_with_the_words_of_the_command(site, capsys, change):
     answer = asked(site, f"/parts?{FIRST.query}&system.{change}")
     assert answer.status_code == 400
