@@ -124,9 +124,9 @@ class Visitor:
     """
 
     def __init__(self, browser: "Browser", address: str):
-        self._browser, self.address = browser, address
-        self._contexts: list[BrowserContext] = []
-        self._pages: dict[tuple[bool, bool], Page] = {}
+        self.address = address
+        self._context: BrowserContext = browser.new_context()
+        self._pages: dict[tuple[bool, bool, str], Page] = {}
         self.errors: list[str] = []
 
     def open(
@@ -135,16 +135,17 @@ class Visitor:
         *,
         charts: bool = True,
         later: bool = True,
+        window: str = "",
     ) -> "Page":
         """Open a state, and wait until everything of it stands.
 
         To read the script of the charts takes a browser a second, the parts that come later the server as long, and a
         new window nearly so: a test goes without charts, or without both, where it can, and states have one window
-        one after the other.
+        one after the other, but for those with a ``window`` of another name.
         """
-        key = charts and later, later
+        key = charts and later, later, window
         if key not in self._pages:
-            self._pages[key] = self._opened(*key)
+            self._pages[key] = self._opened(charts and later, later)
         page = self._pages[key]
         page.set_viewport_size({"width": 1280, "height": WIDTHS[1280]})
         page.emulate_media(media="screen", color_scheme="light", reduced_motion="no-preference")
@@ -152,9 +153,7 @@ class Visitor:
         return settled(page)
 
     def _opened(self, charts: bool, later: bool) -> "Page":
-        context = self._browser.new_context()
-        self._contexts.append(context)
-        page = context.new_page()
+        page = self._context.new_page()
         page.set_default_timeout(PATIENCE)
         if not charts:
             page.route(
@@ -173,8 +172,7 @@ class Visitor:
 
     def leave(self) -> None:
         """Close all windows."""
-        for context in self._contexts:
-            context.close()
+        self._context.close()
 
 
 def settled(page: "Page") -> "Page":

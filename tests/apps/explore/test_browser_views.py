@@ -5,12 +5,11 @@ Widths of screens, drags and charts in detail are in ``test_browser_screens.py``
 
 import json
 import xml.etree.ElementTree as Tree
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
 from tests.apps.explore.browsing import (
     MACHINE,
@@ -19,7 +18,6 @@ from tests.apps.explore.browsing import (
     SEARCH,
     SMALL,
     STAGES,
-    Served,
     Visitor,
     entered,
     resized,
@@ -33,12 +31,18 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(scope="module")
-def drawn(browser: Browser, served: Served) -> Iterator[Page]:
-    """A page with its charts, for tests that only look at it."""
-    visitor = Visitor(browser, served.address)
-    yield visitor.open(SMALL)
-    visitor.leave()
-    assert not visitor.errors, "\n".join(visitor.errors)
+def charts(windows: Visitor) -> Page:
+    """A page with its charts, which stays."""
+    windows.errors.clear()
+    page = windows.open(SMALL, window="charts")
+    assert not windows.errors, "\n".join(windows.errors)
+    return page
+
+
+@pytest.fixture
+def drawn(charts: Page, visitor: Visitor) -> Page:
+    """The same, for tests that only look at it."""
+    return charts
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------
