@@ -2,13 +2,15 @@
 
 import asyncio
 import re
+from html import unescape
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
-from calculon.apps.explore.page_state import State
+from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.part import Part
 from calculon.apps.explore.views import KINDS
 from tests.store import cache
@@ -31,9 +33,21 @@ def made(name: str, state: State) -> Part | None:
     return _MADE[key]
 
 
-def asked(app, address: str, host: str = "localhost") -> httpx.Response:
+def words(part: Part) -> str:
+    """Return what a part says, without tags and with single blanks."""
+    text = re.sub(r"<[^>]*>", " ", f"{part.html} {part.more}")
+    return " ".join(unescape(text).split())
+
+
+def at(address: str) -> State:
+    """Return the state of an address of the page."""
+    first = State(model="gpt3-13B", system="a100_80g_sxm", procs=64)
+    return read_state(parse_qsl(urlsplit(address).query), answers().offer, first)
+
+
+def asked(app, address: str, host: str = "localhost", accept: str = "*/*") -> httpx.Response:
     """Return the answer to an address."""
-    return asyncio.run(_asked(app, address, host))
+    return asyncio.run(_asked(app, address, {"Host": host, "Accept": accept}))
 
 
 def found(app, query: str = "") -> dict[str, Any]:
@@ -43,14 +57,7 @@ def found(app, query: str = "") -> dict[str, Any]:
     return told
 
 
-def whole(app, query: str = "") -> str:
-    """Return all parts of a view in HTML, also those that come later."""
-    main = found(app, query)["main"]
-    later = re.findall(r'data-later="([^"]+)"', main)
-    return main + "".join(asked(app, f"/part/{name}?{query}").json()["html"] for name in later)
-
-
-async def _asked(app, address: str, host: str) -> httpx.Response:
+async def _asked(app, address: str, headers: dict[str, str]) -> httpx.Response:
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-        return await client.get(address, headers={"Host": host})
+        return await client.get(address, headers=headers)

@@ -1,14 +1,12 @@
 """A server of pages and a browser for the tests in files ``test_browser_*.py``."""
 
-import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
     from tests.apps.explore.browsing import Served, Visitor
 
@@ -66,16 +64,3 @@ def visitor(windows: "Visitor") -> Iterator["Visitor"]:
     windows.errors.clear()
     yield windows
     assert not windows.errors, "\n".join(windows.errors)
-
-
-@pytest.fixture
-def picture() -> Callable[["Page", str], None]:
-    """Return a function that keeps a picture of a page, where ``CALCULON_PICTURES`` names a folder for them."""
-    folder = os.environ.get("CALCULON_PICTURES")
-
-    def keep(page: "Page", name: str) -> None:
-        if folder:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-
-    return keep

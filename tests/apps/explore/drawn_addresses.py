@@ -1,18 +1,18 @@
 """Random addresses of the page: what people ask for, the same with mistakes, and what nobody asks in good faith."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from calculon import inputs
 from calculon.apps.explore.exports.exports import EXPORTS, LAUNCH_FILES
 from calculon.apps.explore.page_state import ASKED, CHANGED, MACHINE, OPTIONS
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.views import KINDS
+from calculon.hardware.figures import figures_of
 from calculon.plan.columns import FIELDS
 from calculon.run_figures import RUN_FIGURES
-from calculon.spec import catalog
 from calculon.spec.named_values import PRESETS
 from calculon.spec.spellings import PRECISIONS
 from tests.helpers import NAMES
@@ -20,23 +20,16 @@ from tests.helpers import NAMES
 _Asked = tuple[str, str, tuple[int, ...]]
 
 QUICK: Sequence[_Asked] = (
+    ("mlp-2x1024", "a100_80g_sxm", (1, 4)),
     ("gpt2-124M", "a100_80g_sxm", (1, 4, 8)),
     ("llama3-8B", "h100_80g_sxm", (8, 16, 64)),
     ("llama3-70B", "h100_80g_sxm", (64, 1024)),
     ("megatron-22B", "a100_80g", (8,)),
-    ("mlp-2x1024", "a100_80g_sxm", (1, 4)),
     ("nanogpt-mlp", "gaudi3", (8,)),
     ("gemma3-1B", "gb200_nvl72", (8,)),
     ("nemotron3-nano", "tpu_v5p", (8,)),
 )
 """Questions whose searches are quick: models, systems and processors."""
-
-SLOW = (
-    ("deepseek-v3", "h200_141g_sxm", (2048, 4096)),
-    ("mixtral-8x7B", "b200_sxm", (1024,)),
-    ("llama3.1-405B", "h100_80g_sxm", (16384,)),
-)
-"""Questions whose searches take longer than a page waits."""
 
 MARK = "zzq"
 """What the code that is slipped in would do."""
@@ -99,15 +92,13 @@ class Addresses:
     ----------
     seed : int
         Equal seeds draw the same.
-    slow : float
-        Share of the questions whose searches are slow.
     quick : sequence
-        The others, as :data:`QUICK`.
+        The questions, as :data:`QUICK`.
     """
 
-    def __init__(self, seed: int, slow: float = 0.0, quick: Sequence[_Asked] = QUICK):
-        self._random, self._slow, self._quick = Random(seed), slow, quick
-        self._figures = {system: _figures(system) for _, system, _ in (*QUICK, *SLOW)}
+    def __init__(self, seed: int, quick: Sequence[_Asked] = QUICK):
+        self._random, self._quick = Random(seed), quick
+        self._figures = {system: _figures(system) for _, system, _ in quick}
         self._parts = [f"/part/{name}" for name in KINDS]
         self._files = [f"/export/{name}" for name in (*EXPORTS, *LAUNCH_FILES)]
 
@@ -152,8 +143,7 @@ class Addresses:
 
     def _question(self) -> list[tuple[str, str]]:
         random = self._random
-        kinds = SLOW if random.random() < self._slow else self._quick
-        model, system, counts = random.choice(kinds)
+        model, system, counts = random.choice(self._quick)
         pairs = [("model", model), ("system", system), ("procs", str(random.choice(counts)))]
         words: Mapping[str, Sequence[str]] = {
             "preset": [*PRESETS],
@@ -228,19 +218,5 @@ def _plus(text: str, *rest: Any) -> str:
 
 
 def _figures(system: str) -> list[tuple[str, float]]:
-    """Return the paths of the numbers of a system, with their values."""
-    raw = json.loads(catalog.names("system")[system].read_text("utf-8"))
-    found: list[tuple[str, float]] = []
-
-    def walk(one: Any, path: str) -> None:
-        if isinstance(one, dict):
-            for name, inner in one.items():
-                walk(inner, f"{path}.{name}" if path else name)
-        elif isinstance(one, list):
-            for number, inner in enumerate(one):
-                walk(inner, f"{path}[{number}]")
-        elif isinstance(one, int | float) and not isinstance(one, bool):
-            found.append((path, float(one)))
-
-    walk(raw, "")
-    return found
+    """Return the paths of the figures of a system, with their values."""
+    return [(path, one.value) for path, one in figures_of(inputs.system(system)).items()]

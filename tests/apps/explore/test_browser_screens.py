@@ -1,17 +1,14 @@
 """What is looked at at night in a browser: widths of screens, drags, phones, and further paths through the views."""
 
-from collections.abc import Callable
-
 import pytest
-from playwright.sync_api import Page
 
 from tests.apps.explore.browsing import (
     MACHINE,
-    NUMBER,
     PIPELINE,
     SEARCH,
     SMALL,
     Visitor,
+    entered,
     resized,
     settled,
     wider_than_screen,
@@ -33,15 +30,10 @@ pytestmark = pytest.mark.large
     ],
     ids=["plan", "search", "machine", "pipeline"],
 )
-def test_nothing_is_wider_than_the_screen(
-    visitor: Visitor,
-    picture: Callable[[Page, str], None],
-    state: dict[str, object],
-) -> None:
+def test_nothing_is_wider_than_the_screen(visitor: Visitor, state: dict[str, object]) -> None:
     page = visitor.open(state)
     for width, dark in ((1280, False), (390, False), (390, True), (1280, True)):
         resized(page, width, dark=dark)
-        picture(page, f"{state.get('view', 'plan')}-{width}{'-dark' if dark else ''}")
         assert not wider_than_screen(page)
 
 
@@ -58,17 +50,6 @@ def test_values_say_what_they_would_do_before_they_are_chosen(visitor: Visitor) 
     assert page.inner_text(".figures > div:last-child strong").startswith(effect.split(".")[0][:2])
     assert page.inner_text(".figures strong >> nth=0") != time
     assert page.input_value("#c-tensor_par") == words
-
-
-@pytest.mark.parametrize("width", [1280, 390])
-def test_what_each_change_towards_the_best_saves_is_in_sight(visitor: Visitor, width: int) -> None:
-    own = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
-    page = resized(visitor.open({**SMALL, **own}, charts=False), width)
-    rows = page.locator("#part-against tbody tr")
-    assert rows.count()
-    for cell in rows.locator(".mostly").all():
-        assert cell.inner_text().strip()
-        assert cell.bounding_box()["x"] + cell.bounding_box()["width"] <= width
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -112,32 +93,6 @@ def test_what_is_pointed_at_is_marked_elsewhere_and_a_cell_takes_its_plan_over(
     assert "tensor_par=" in page.url
 
 
-def test_conditions_and_opened_switches_are_said_and_taken_back(visitor: Visitor) -> None:
-    page = visitor.open(SEARCH, charts=False)
-    first = page.inner_text("#part-search-best summary")
-    page.fill("#s-where", "tensor_par <= 2")
-    page.press("#s-where", "Enter")
-    settled(page)
-    assert "where=tensor_par" in page.url
-    names = [row.get_attribute("data-key") or "" for row in page.locator("tr[data-key]").all()]
-    assert names
-    assert all(int(name.split(".")[0]) <= 2 for name in names)
-    page.fill("#s-where", "")
-    page.press("#s-where", "Enter")
-    settled(page)
-    assert "where=" not in page.url
-    page.click("text=Try more values of these fields")
-    page.click("#s-open-zero_stage")
-    settled(page)
-    assert "open=zero_stage" in page.url
-    more = page.inner_text("#part-search-best summary")
-    tried = [int(one.split(" ", maxsplit=1)[0].replace(",", "")) for one in (first, more)]
-    assert tried[0] < tried[1]
-    page.click("#s-open-zero_stage")
-    settled(page)
-    assert "open=" not in page.url
-
-
 @pytest.mark.parametrize("width", [1280, 390])
 def test_plans_show_their_times_at_once_and_tables_say_where_they_go_on(
     visitor: Visitor, width: int
@@ -178,16 +133,12 @@ def test_fields_take_the_words_of_the_table_offer_them_and_say_what_is_wrong(
     offered = "document.getElementById('s-where').list.options"
     page.fill("#s-where", "TP <= 2 and mem")
     assert "TP <= 2 and memory" in page.evaluate(f"[...{offered}].map((one) => one.value)")
-    page.fill("#s-where", "TP <= 2 and memory < 1")
-    page.press("#s-where", "Enter")
-    settled(page)
+    entered(page, "#s-where", "TP <= 2 and memory < 1")
     assert "write 1 GiB" in page.inner_text("#message")
     assert "Only executions with" in page.inner_text("#message")
     place = page.locator("#message").bounding_box()
     assert 0 <= place["y"] < page.viewport_size["height"] - place["height"]
-    page.fill("#s-where", "TP <= 2 and GiB < 70")
-    page.press("#s-where", "Enter")
-    settled(page)
+    entered(page, "#s-where", "TP <= 2 and GiB < 70")
     assert not page.inner_text("#message")
     names = [row.get_attribute("data-key") or "" for row in page.locator("tr[data-key]").all()]
     assert names
@@ -195,21 +146,6 @@ def test_fields_take_the_words_of_the_table_offer_them_and_say_what_is_wrong(
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
-
-
-def test_what_would_more_memory_buy_is_answered_by_a_click(visitor: Visitor) -> None:
-    page = visitor.open(MACHINE, charts=False)
-    first = page.url, page.inner_text("#reading")
-    page.click("text=of memory buy?")
-    settled(page)
-    assert "system.mem1.GiB=120" in page.url
-    assert page.input_value(NUMBER) == "120"
-    assert "with the same plan" in page.inner_text("#reading").lower()
-    assert "The best plan of this machine takes" in page.inner_text("#part-machine-best")
-    assert "now" in page.inner_text("#part-machine-capacity tr.now")
-    page.click("#knob-1 >> text=reset")
-    settled(page)
-    assert (page.url, page.inner_text("#reading")) == first
 
 
 @pytest.mark.parametrize("plan", [{}, {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1}])
@@ -237,29 +173,3 @@ def test_a_drag_shows_numbers_on_its_way_and_is_one_entry_of_the_history(
     page.go_back()
     settled(page)
     assert page.url == address
-
-
-def test_other_figures_are_found_by_a_word(visitor: Visitor) -> None:
-    page = visitor.open(MACHINE, charts=False)
-    page.click("#other-figures summary")
-    page.fill("#figures-filter", "kernel launch")
-    page.keyboard.press("Enter")
-    settled(page)
-    assert page.locator("#other-figures tbody tr").count() > 0
-    field = "[name='system.ext.launch.kernel.us']"
-    assert float(page.input_value(field)) > 0
-    page.fill(field, "10")
-    settled(page)
-    assert "system.ext.launch.kernel=1e-05" in page.url
-    assert page.locator("#part-machine .changed-machine").count() == 1
-
-
-# -- the page as a whole -----------------------------------------------------------------------------------------------
-
-
-def test_a_link_of_the_page_is_copied(visitor: Visitor) -> None:
-    page = visitor.open(charts=False, permissions=["clipboard-read", "clipboard-write"])
-    page.click("text=Copy link")
-    page.wait_for_selector("text=Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == page.url
-    assert "model=" in page.url

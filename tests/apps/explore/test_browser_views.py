@@ -5,17 +5,12 @@ Widths of screens, drags and charts in detail are in ``test_browser_screens.py``
 
 import json
 import xml.etree.ElementTree as Tree
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from calculon import inputs
-from calculon.apps.views.estimate_result import result_of
-from calculon.planner.answer import plans_on
-from calculon.planner.ask import ask
 from tests.apps.explore.browsing import (
     MACHINE,
     NUMBER,
@@ -23,14 +18,12 @@ from tests.apps.explore.browsing import (
     SEARCH,
     SMALL,
     STAGES,
-    Served,
     Visitor,
+    entered,
     resized,
     settled,
     wider_than_screen,
 )
-
-OWN = {**SMALL, "tensor_par": 4, "pipeline_par": 2}
 
 RANGE = "#knob-1-range"
 
@@ -38,25 +31,25 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(scope="module")
-def drawn(browser: Browser, served: Served) -> Iterator[Page]:
-    """A page with its charts, for tests that only look at it."""
-    visitor = Visitor(browser, served.address)
-    yield visitor.open(SMALL)
-    visitor.leave()
-    assert not visitor.errors, "\n".join(visitor.errors)
+def charts(windows: Visitor) -> Page:
+    """A page with its charts, which stays."""
+    windows.errors.clear()
+    page = windows.open(SMALL, window="charts")
+    assert not windows.errors, "\n".join(windows.errors)
+    return page
+
+
+@pytest.fixture
+def drawn(charts: Page, visitor: Visitor) -> Page:
+    """The same, for tests that only look at it."""
+    return charts
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_page_shows_the_best_plan_as_the_planner_finds_it(drawn: Page) -> None:
-    question = ask(inputs.model("gpt2-124M"), 8, inputs.system("a100_80g_sxm"))
-    best = plans_on(question, 8)[0]
-    assert result_of(best).digits.duration(best.stats["total_time"]) in drawn.inner_text("#main")
-
-
 def test_a_change_of_a_degree_is_an_address_and_back_undoes_it(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     before = page.url, page.input_value("#c-tensor_par"), page.inner_text("#main")
     page.focus("#c-tensor_par")
     page.select_option("#c-tensor_par", "4")
@@ -71,7 +64,7 @@ def test_a_change_of_a_degree_is_an_address_and_back_undoes_it(visitor: Visitor)
 
 def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> None:
     own = {"tensor_par": 1, "pipeline_par": 4, "microbatch_size": 1, "pipeline_interleaving": 3}
-    page = visitor.open({**SMALL, **own}, charts=False)  # 12 blocks on 4 stages
+    page = visitor.open({**SMALL, **own}, later=False)  # 12 blocks on 4 stages
     page.click("#more-pipeline_par")
     settled(page)
     assert page.input_value("#c-pipeline_par") == "8"
@@ -84,7 +77,7 @@ def test_a_step_of_a_degree_takes_along_what_has_to_follow(visitor: Visitor) -> 
 
 
 def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
-    page = visitor.open(SEARCH, charts=False)
+    page = visitor.open(SEARCH, later=False)
     before = page.url
     row = page.locator("tr[data-key]").nth(1)
     name = row.get_attribute("data-key") or ""
@@ -104,7 +97,7 @@ def test_a_row_takes_its_plan_over_and_back_undoes_it(visitor: Visitor) -> None:
 
 
 def test_a_slider_follows_the_keyboard_and_keeps_the_focus(visitor: Visitor) -> None:
-    page = visitor.open(MACHINE, charts=False)
+    page = visitor.open(MACHINE, later=False)
     stops = page.evaluate(
         f"JSON.parse(document.querySelector('{RANGE}').dataset.stops).map(Number)"
     )
@@ -166,7 +159,7 @@ def focused(page: Page) -> str:
 
 
 def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     page.keyboard.press("Tab")
     assert focused(page) == "Skip to the results"
     reached = []
@@ -189,11 +182,9 @@ def test_the_keyboard_reaches_everything_in_the_order_of_the_page(visitor: Visit
 
 
 def test_what_is_refused_is_said_and_the_page_stays(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     before, address = page.inner_text("#main"), page.url
-    page.fill("#c-procs", "many")
-    page.keyboard.press("Enter")
-    settled(page)
+    entered(page, "#c-procs", "many")
     assert "Processors" in page.inner_text("#message")
     assert page.get_attribute("#c-procs", "aria-invalid") == "true"
     assert (page.inner_text("#main"), page.url, focused(page)) == (before, address, "c-procs")
@@ -205,7 +196,7 @@ def test_what_is_refused_is_said_and_the_page_stays(visitor: Visitor) -> None:
 
 
 def test_the_newest_of_many_changes_counts(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     page.evaluate(
         """() => {
           const control = document.getElementById("c-preset");
@@ -220,8 +211,9 @@ def test_the_newest_of_many_changes_counts(visitor: Visitor) -> None:
     assert page.input_value("#c-preset") == "llm-foundry"
 
 
+@pytest.mark.large
 def test_on_a_phone_the_controls_unfold(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     page.emulate_media(reduced_motion="reduce")
     for width in (390, 320):
         resized(page, width)
@@ -236,21 +228,6 @@ def test_on_a_phone_the_controls_unfold(visitor: Visitor) -> None:
     assert page.evaluate(moves) == "0s"
     page.emulate_media(reduced_motion="no-preference")
     assert page.evaluate(moves) != "0s"
-
-
-@pytest.mark.usefixtures("drawn")  # whose search is known then
-def test_without_scripts_every_part_can_be_reached(visitor: Visitor) -> None:
-    context = visitor.window(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(visitor.link(SMALL))
-    parts = page.locator("main .part noscript a")
-    addresses = [one.get_attribute("href") for one in parts.all()]
-    assert len(addresses) == page.locator("main [data-later]").count() > 0
-    page.goto(visitor.address + next(one for one in addresses if "/part/take" in one))
-    assert page.locator('#part-take a[href^="/export/"]').count() > 0
-    page.click("text=Back to the page")
-    assert "model=gpt2-124M" in page.url
-    assert page.locator("#part-figures strong").count() > 0
 
 
 def test_no_button_of_a_chart_sends_it_anywhere(drawn: Page) -> None:
@@ -297,7 +274,7 @@ def tree(draw: Random, depth: int = 2) -> str:
 
 
 def test_old_parts_become_equal_to_fresh_ones_and_keep_what_has_a_name(visitor: Visitor) -> None:
-    page = visitor.open(SMALL, charts=False)
+    page = visitor.open(SMALL, later=False)
     draw = Random(0)
     pairs = [(tree(draw), tree(draw)) for _ in range(200)]
     failed = page.evaluate(
@@ -325,26 +302,24 @@ def test_old_parts_become_equal_to_fresh_ones_and_keep_what_has_a_name(visitor: 
 # -- what can be taken along -------------------------------------------------------------------------------------------
 
 
-def saved(page, selector):
+def saved(page: Page, selector: str) -> tuple[str, bytes]:
     """Return name and content of what a click saves."""
     with page.expect_download() as download:
         page.click(selector)
     return download.value.suggested_filename, Path(download.value.path()).read_bytes()
 
 
-def test_a_page_gives_pictures_files_and_commands(visitor):
-    page = visitor.open(OWN)
+def test_a_page_gives_pictures_files_and_commands(drawn: Page) -> None:
+    page = drawn
     name, picture = saved(page, "button[data-picture=png] >> nth=0")
     assert name.startswith("gpt2-124M")
     assert picture.startswith(PNG)
-    _, drawn = saved(page, "button[data-picture=svg] >> nth=0")
-    assert Tree.fromstring(drawn).tag.endswith("svg")
+    _, curves = saved(page, "button[data-picture=svg] >> nth=0")
+    assert Tree.fromstring(curves).tag.endswith("svg")
     name, text = saved(page, '#part-take a[href^="/export/execution.json"]')
-    assert name.startswith("gpt2-124M_a100_80g_sxm_8_t4_p2_d1_mbs")
     stated = json.loads(text)
-    assert {one: stated[one] for one in OWN if one in stated} == {
-        one: value for one, value in OWN.items() if one in stated
-    }
+    degrees = "t{tensor_par}_p{pipeline_par}_d{data_par}_mbs{microbatch_size}".format(**stated)
+    assert name == f"gpt2-124M_a100_80g_sxm_8_{degrees}_execution.json"
     page.click("#part-take summary")
     shown = page.inner_text("#part-take pre >> nth=0")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -4,15 +4,21 @@
 """
 
 import asyncio
-from urllib.parse import parse_qsl
+import re
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from itertools import islice
+from threading import Barrier
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx
 import pytest
 
+from calculon import explore
 from calculon.apps.explore.offer import Offer
-from calculon.apps.explore.page_state import State, read_state
+from calculon.apps.explore.page_state import ASKED, MACHINE, State, read_state
 from calculon.apps.explore.web.page_server import app
-from tests.apps.explore.asking import answers
+from tests.apps.explore.asking import answers, asked, found
 from tests.apps.explore.drawn_addresses import MARK, QUICK, Addresses
 from tests.apps.explore.sound_answers import check, check_html, strict
 from tests.draws import FACTOR, SEED, draws
@@ -22,7 +28,7 @@ DRAWN = draws(40)
 PATIENCE = 120
 """Seconds for an answer on a busy machine."""
 
-FIRST = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
+FIRST = State(model="mlp-2x1024", system="a100_80g_sxm", procs=1)
 
 
 def test_every_answer_is_in_order(capfd):
@@ -77,8 +83,53 @@ def test_what_is_not_in_order_is_noticed():
     ):
         with pytest.raises(AssertionError):
             check_html(text)
-
-
-def test_numbers_without_a_word_in_json_are_noticed():
     with pytest.raises(AssertionError, match="Infinity"):
         strict("[Infinity]")
+
+
+SECONDS = re.compile(r"(?<=tried in )[\d.]+ \w+")
+"""How long a search took."""
+
+
+def client(address: str, path: str, together: Barrier) -> tuple[int, str]:
+    """Ask for a path once the best plan of its question is known, which it may tell of."""
+    connection = HTTPConnection(address, timeout=120)
+    together.wait()
+    for one in (f"/parts?{question(path)}", path):
+        while True:
+            connection.request("GET", one)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            if "part-searching" not in text:
+                break
+    connection.close()
+    return answer.status, text
+
+
+def question(path: str) -> str:
+    """Return the question of an address, without a plan and options."""
+    pairs = parse_qsl(urlsplit(path).query)
+    return urlencode([(name, one) for name, one in pairs if name in ASKED or MACHINE in name])
+
+
+@pytest.mark.parametrize("clients", [8, pytest.param(50, marks=pytest.mark.large)])
+def test_clients_get_what_each_gets_alone(clients):
+    drawn = islice(Addresses(7, quick=QUICK[:1]), 200)
+    sent = [httpx.URL(path).raw_path.decode() for path in drawn]
+    pages = [path for path in sent if path.startswith(("/?", "/part"))]
+    paths = [pages[number % len(pages)] for number in range(0, 7 * clients, 7)]
+    together = Barrier(clients)
+    with (
+        explore(FIRST.model, FIRST.system, FIRST.procs) as page,
+        ThreadPoolExecutor(clients) as threads,
+    ):
+        address = urlsplit(page.url).netloc
+        waiting = [threads.submit(client, address, path, together) for path in paths]
+        told = [one.result() for one in waiting]
+    alone = app(answers(), FIRST, ["localhost"])
+    for path, (status, text) in zip(paths, told, strict=True):
+        found(alone, question(path))
+        found(alone, urlsplit(path).query)
+        expected = asked(alone, path)
+        assert status == expected.status_code, path
+        assert SECONDS.sub("", text) == SECONDS.sub("", expected.text), path

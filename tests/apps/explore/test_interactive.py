@@ -1,14 +1,17 @@
 """Charts of the page in notebooks: the same ones, made of results."""
 
-import sys
+from dataclasses import replace
 
 import pytest
 
 import calculon
+from calculon.apps.explore.exports.exports import whole_answer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.result_charts import chart
 from calculon.errors import Infeasible, SpecError
-from tests.apps.explore.asking import made
+from tests.apps.explore.asking import answers, made
+from tests.apps.notebook import results
+from tests.cases import for_each
 
 OF_PLANS = {
     "breakdown": "time",
@@ -23,15 +26,25 @@ OF_PLANS = {
 OWN = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
 
 
+BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=64)
+TINY = State(model="mlp-2x1024", system="a100_80g_sxm", procs=2, batch="512")
+
+
 @pytest.fixture(scope="module")
 def answer():
-    return calculon.plan("llama3-8B", 64, "h100_80g_sxm", mine=OWN)
+    """What ``calculon.plan`` gives, as tests of the files of pages compare."""
+    return whole_answer(replace(BEST, plan=OWN), answers())
 
 
-def on_page(part, **members):
+@pytest.fixture(scope="module")
+def tiny():
+    mine = {"tensor_par": 1, "pipeline_par": 2, "microbatch_size": 4, "pipeline_interleaving": 1}
+    return calculon.plan(TINY.model, 2, TINY.system, batch=512, mine=mine)
+
+
+def on_page(part, state=BEST, **members):
     """Return the chart of a part of the page of the same question."""
-    state = State(model="llama3-8B", system="h100_80g_sxm", procs=64, **members)
-    return without_links(made(part, state).figure)
+    return without_links(made(part, replace(state, **members)).figure)
 
 
 def without_links(value):
@@ -43,7 +56,7 @@ def without_links(value):
     return "" if isinstance(value, str) and value.startswith("/?") else value
 
 
-@pytest.mark.parametrize("kind", OF_PLANS)
+@for_each("kind", OF_PLANS)
 def test_an_answer_has_the_charts_of_the_page(kind, answer):
     expected = on_page(OF_PLANS[kind])
     assert without_links(chart(answer, kind)) == expected
@@ -54,39 +67,34 @@ def test_the_way_from_ones_own_plan_to_the_best_is_that_of_the_page(answer):
     assert without_links(chart(answer, "waterfall")) == on_page("against", plan=OWN)
 
 
-def test_a_sensitivity_has_the_tornado_of_the_page(answer):
-    best = answer.best
-    found = calculon.sensitivity(best.model, best.execution, best.system)
+def test_a_sensitivity_has_the_tornado_of_the_page():
+    found = answers().sensitivity(replace(BEST, view="machine"))
     assert without_links(chart(found, "tornado")) == on_page("machine-effects", view="machine")
 
 
-def test_a_waterfall_is_that_of_the_answer_under_its_own_names(answer):
-    alone = calculon.waterfall(answer.mine.estimate, answer.best)
-    found, whole = (chart(one, "waterfall") for one in (alone, answer))
+def test_a_waterfall_is_that_of_the_answer_under_its_own_names(tiny):
+    alone = calculon.waterfall(tiny.mine.estimate, tiny.best)
+    found, whole = (chart(one, "waterfall") for one in (alone, tiny))
     assert found["data"][0].pop("y")[1:-1] == whole["data"][0].pop("y")[1:-1]
     assert found["data"] == whole["data"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "part"),
-    [("heatmap", "search-splits"), ("pareto", "search-front"), ("capacity", "machine-capacity")],
+@for_each(
+    ("kind", "part", "axes"),
+    [
+        ("heatmap", "search-splits", {}),
+        ("pareto", "search-front", {"x": "mfu"}),
+        ("capacity", "machine-capacity", {}),
+    ],
 )
-def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, answer):
-    assert without_links(chart(answer, kind)) == on_page(part)
-
-
-def test_other_statistics_are_asked_for_as_on_the_page(answer):
-    expected = on_page("search-front", options={"x": "mfu"})
-    assert without_links(chart(answer, "pareto", x="mfu")) == expected
+def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, axes, tiny):
+    assert without_links(chart(tiny, kind, **axes)) == on_page(part, TINY, options=axes)
 
 
 def test_numbers_of_processors_are_those_of_the_page():
-    counts = [32, 64]
-    asked = calculon.plan("llama3-8B", counts, "h100_80g_sxm", batch=512)
-    options = {"counts": ",".join(map(str, counts))}
-    assert without_links(chart(asked, "scaling")) == on_page(
-        "search-counts", batch="512", options=options
-    )
+    asked = calculon.plan(TINY.model, [1, 2], TINY.system, batch=512)
+    expected = on_page("search-counts", TINY, options={"counts": "1,2"})
+    assert without_links(chart(asked, "scaling")) == expected
 
 
 @pytest.mark.large
@@ -116,14 +124,6 @@ def test_executions_have_their_best_by_split_and_what_none_beats(answer):
     assert list(table.plot(interactive=True).data[0].x) == found[0]["x"]
 
 
-def test_executions_none_of_which_can_run_have_no_chart(answer):
-    whole = {**answer.best.execution.to_dict(), "microbatch_size": 512, "data_par_overlap": False}
-    table = calculon.evaluate("llama3-70B", "h100_80g_sxm", [whole])
-    assert not table.feasible.any()
-    with pytest.raises(Infeasible, match="none of 1 executions"):
-        table.plot(interactive=True)
-
-
 def test_options_are_those_of_the_part(answer):
     expected = on_page("schedule", options={"microbatches": "3"})
     assert without_links(chart(answer.best, "schedule", microbatches=3)) == expected
@@ -131,7 +131,7 @@ def test_options_are_those_of_the_part(answer):
 
 def test_a_search_has_its_best_by_split_and_what_none_beats():
     found = calculon.search(
-        "llama3-8B", "h100_80g_sxm", 16, 64, "bfloat16", preset="megatron-lm", top=20
+        "gpt2-124M", "a100_80g_sxm", 4, 16, "bfloat16", preset="megatron-lm", top=20
     )
     splits, front, best = chart(found, "pareto", x="", y="")["data"]
     rows = found.to_frame()
@@ -151,20 +151,10 @@ def test_a_search_has_its_best_by_split_and_what_none_beats():
         found.plot(x="total_tine", interactive=True)
 
 
-@pytest.mark.parametrize("kind", OF_PLANS)
+@for_each("kind", OF_PLANS)
 def test_plans_of_the_published_edition_have_them_too(kind):
     found = calculon.estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
     assert chart(found, kind)["data"]
-
-
-def test_plot_gives_a_figure_of_plotly_with_this_data(answer):
-    from plotly.graph_objects import Figure
-
-    figure = answer.plot(interactive=True)
-    assert isinstance(figure, Figure)
-    bars = chart(answer, "breakdown")["data"][0]
-    assert list(figure.data[0].x) == bars["x"]
-    assert len(answer.best.plot("schedule", interactive=True, microbatches=2).data) > 1
 
 
 def test_a_chart_whose_key_is_beside_it_on_the_page_has_a_legend(answer):
@@ -181,25 +171,21 @@ def test_kinds_that_are_not_interactive_are_told(answer):
         answer.best.plot("scaling", interactive=True)
     with pytest.raises(SpecError, match="none for memory"):
         answer.best.plot("memory", interactive=True, microbatch=2)
-
-
-def test_results_without_interactive_charts_name_those_that_have_some():
     run = calculon.campaign("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm", tokens="1G")
     with pytest.raises(SpecError, match=r"which Estimate, Answer, .* have, found TrainingRun"):
         run.plot(interactive=True)
 
 
-def test_nothing_to_draw_is_told():
-    none = calculon.plan("llama3-70B", 1, "h100_80g_sxm")
+def test_nothing_to_draw_is_told(answer):
+    whole = {**answer.best.execution.to_dict(), "microbatch_size": 512, "data_par_overlap": False}
+    table = calculon.evaluate("llama3-70B", "h100_80g_sxm", [whole])
+    assert not table.feasible.any()
+    with pytest.raises(Infeasible, match="none of 1 executions"):
+        table.plot(interactive=True)
+    none = results.no_answer()
     assert none.best is None
     with pytest.raises(Infeasible, match="nothing to draw"):
         none.plot(interactive=True)
     alone = calculon.plan("mlp-2x1024", 1, "a100_80g_sxm")
     with pytest.raises(Infeasible, match="nothing to draw"):
         alone.plot("waterfall", interactive=True)
-
-
-def test_without_plotly_the_message_says_how_to_install_it(answer, monkeypatch):
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(SpecError, match=r"no plotly\. .* pip install '\.\[web\]'"):
-        answer.plot(interactive=True)

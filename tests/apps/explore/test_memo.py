@@ -50,6 +50,11 @@ def asked(memo, key, compute, visit, kind="search"):
         return getattr(memo, kind)(key, compute)
 
 
+def plan_of(memo, search):
+    """Return what needs a search of its own."""
+    return lambda: memo.search("found", search) + " plan"
+
+
 def test_equal_keys_are_computed_once_by_all_threads():
     memo, together, times = Memo(), Barrier(8), []
 
@@ -111,15 +116,11 @@ def test_a_request_waits_as_long_as_its_patience_and_finds_the_result_later():
 
 def test_what_a_plan_needs_is_waited_for_no_longer_and_the_plan_is_not_kept():
     memo, search = Memo(), Search()
-
-    def plan():
-        return memo.search("found", search) + " plan"
-
     with pytest.raises(Pending):
-        asked(memo, "plan", plan, Visit(0.05), "__call__")
+        asked(memo, "plan", plan_of(memo, search), Visit(0.05), "__call__")
     assert len(memo) == 1
     search.let.set()
-    assert asked(memo, "plan", plan, Visit(), "__call__") == "found plan"
+    assert asked(memo, "plan", plan_of(memo, search), Visit(), "__call__") == "found plan"
 
 
 def test_a_search_ends_when_its_only_client_leaves():
@@ -137,13 +138,10 @@ def test_a_search_ends_when_its_only_client_leaves():
 def test_a_search_goes_on_while_another_client_waits_also_for_what_needs_it():
     memo, search = Memo(), Search()
     first, second = Visit(), Visit()
-
-    def plan():
-        return memo.search("found", search) + " plan"
-
     with ThreadPoolExecutor(2) as threads:
         answers = [
-            threads.submit(asked, memo, "plan", plan, one, "__call__") for one in (first, second)
+            threads.submit(asked, memo, "plan", plan_of(memo, search), one, "__call__")
+            for one in (first, second)
         ]
         assert search.begun.wait(SOON)
         waiting = memo._known["plan"].waiters
@@ -186,14 +184,10 @@ def test_a_search_to_which_nobody_comes_back_ends(monkeypatch):
 
 def test_who_waits_longer_begins_again_where_another_gave_up():
     memo, search = Memo(), Search()
-
-    def plan():
-        return memo.search("found", search) + " plan"
-
     with ThreadPoolExecutor(2) as threads:
-        hasty = threads.submit(asked, memo, "plan", plan, Visit(0.3), "__call__")
+        hasty = threads.submit(asked, memo, "plan", plan_of(memo, search), Visit(0.3), "__call__")
         assert search.begun.wait(SOON)
-        patient = threads.submit(asked, memo, "plan", plan, Visit(), "__call__")
+        patient = threads.submit(asked, memo, "plan", plan_of(memo, search), Visit(), "__call__")
         with pytest.raises(Pending):
             hasty.result(SOON)
         search.let.set()

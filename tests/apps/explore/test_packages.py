@@ -10,10 +10,6 @@ from calculon.apps.explore.packages import PACKAGES, require
 from calculon.errors import SpecError
 
 
-def test_where_all_are_there_nothing_is_said():
-    require("explore")
-
-
 @pytest.mark.parametrize("missing", [PACKAGES, PACKAGES[1:2]])
 def test_all_that_are_missing_are_told(missing, monkeypatch):
     for name in missing:

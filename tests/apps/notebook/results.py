@@ -2,6 +2,7 @@
 
 import calculon
 from calculon.apps.notebook.markup import ROWS
+from calculon.inputs import Changed
 from tests.store import cache
 
 ONE, OTHER = "llama3-8B_h100x64", "llama3-8B_h100x64_p4"
@@ -16,13 +17,13 @@ def estimate_of(execution: str = OTHER) -> calculon.Estimate:
 @cache
 def answer() -> calculon.Answer:
     """Return the best plan and one of a user."""
-    return calculon.plan("llama-3-8b", 64, "h100", mine="tp=4 pp=2 mbs=1")
+    return calculon.plan("gpt3-13B", 64, "a100_80g_sxm", mine="tp=4 pp=2 mbs=1")
 
 
 @cache
 def no_answer() -> calculon.Answer:
     """Return an answer without a plan that fits."""
-    return calculon.plan("llama-3.1-405b", 8, "h100")
+    return calculon.plan("mlp-2x1024", 1, Changed("a100_80g_sxm", {"mem1.GiB": 0.001}))
 
 
 @cache

@@ -10,8 +10,20 @@ import calculon
 from calculon.apps.views.catalog_tables import TABLES
 from calculon.errors import SpecError
 from tests.apps.cli.conftest import run
+from tests.cases import for_each
+from tests.store import cache
 
 __all__ = ["run"]
+
+
+READ_ONCE = {kind: cache(read) for kind, read in TABLES.items()}
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch):
+    """Read the files of the catalog once for all tests."""
+    for kind, read in READ_ONCE.items():
+        monkeypatch.setitem(TABLES, kind, read)
 
 
 def test_the_catalog_is_that_of_the_command(run):
@@ -33,7 +45,7 @@ def test_rows_are_chosen_by_name_family_and_condition():
     assert len(calculon.catalog("systems", "nothing of this name")) == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("call", "said"),
     [
         (lambda: calculon.catalog("system"), "did you mean 'systems'"),

@@ -3,12 +3,12 @@
 import io
 import re
 
-import pytest
 from rich.console import Console
 
 import calculon
 from calculon import inputs
 from calculon.apps.notebook.markup import ROWS
+from calculon.apps.notebook.pages import PAGES
 from calculon.apps.report.batch_page import BatchPage
 from calculon.apps.report.campaign_page import CampaignPage
 from calculon.apps.report.deployments_page import DeploymentsPage
@@ -27,7 +27,6 @@ from tests.helpers import ROOT, document
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64_p4", "h100_80g_sxm")
 PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
-
 
 ROOM = 140
 """Columns in which nothing is left out, and parts are not yet side by side."""
@@ -81,13 +80,10 @@ def test_deployments_say_all_of_their_pages():
     few = {"tensor_par": 1, "token_budget": 2048}
     best = calculon.search_deployments("llama3-8B", 1, "h100", lengths, fix=few)
     curve = calculon.by_batch(one)
-    pages = (
-        (one, ServingPage(one.to_dict())),
-        (curve, BatchPage(curve.to_dict())),
-        (best, DeploymentsPage(best.to_dict(), [best.objectives[0].statistic])),
-    )
-    for result, page in pages:
-        assert unsaid(result, page) == []
+    assert unsaid(one, ServingPage(one.to_dict())) == []
+    assert unsaid(curve, BatchPage(curve.to_dict())) == []
+    page = DeploymentsPage(best.to_dict(), [best.objectives[0].statistic])
+    assert unsaid(best, page) == []
     text = checked(both._repr_html_()).text
     assert "h100_80g_sxm" in text
     assert " differ, " in text
@@ -100,12 +96,8 @@ def test_an_answer_without_a_plan_says_why():
     assert "No plan fits" in text
 
 
-@pytest.fixture(scope="module")
-def found():
-    return results.found()
-
-
-def test_a_search_has_its_first_winners(found):
+def test_a_search_has_its_first_winners():
+    found = results.found()
     text = checked(found._repr_html_()).text
     assert "and 7 more" in text
     assert f"{found.counts.total:,} executions, {found.counts.good:,} feasible" in text
@@ -120,35 +112,21 @@ def test_a_search_that_found_nothing_has_reasons():
     assert f"{count:,}" in text
 
 
-def test_winners_of_edition_corrected_are_told_in_words():
-    fixed = {"fix": {"tensor_par": 2}, "preset": "megatron-lm"}
-    one = calculon.search("llama3-8B", "h100_80g_sxm", 8, 64, "bfloat16", top=3, **fixed)
-    text = checked(one._repr_html_()).text
-    assert "edition corrected, megatron-lm" in text
-    assert "TP 2" in text
-
-
-def test_an_evaluation_names_plans_and_reasons(found):
-    rows = found.plan.to_frame().to_dict("records")
-    odd = calculon.evaluate("megatron-22B", "a100_80g", [rows[0], rows[0] | {"microbatch_size": 7}])
+def test_an_evaluation_names_plans_and_reasons():
+    found = results.found()
+    row = found.plan.to_frame().to_dict("records")[0]
+    rows = [row, row | {"microbatch_size": 7}, row | {"microbatch_size": "x"}]
+    odd = calculon.evaluate("megatron-22B", "a100_80g", rows)
     text = checked(odd._repr_html_()).text
     assert in_words(str(odd.reason[1])) in text
     assert odd.reason[1] != ""
-    assert "2 executions" in text
+    assert "invalid_microbatch_size" in text  # what no field can be has no words
+    assert "3 executions" in text
+    assert checked(odd.plan._repr_html_()).tags.count("tr") == 1 + len(rows)
+    assert f"{len(found):,} executions" in checked(found.plan._repr_html_()).text
     whole = found.evaluation._repr_html_()
     assert "why not" not in whole
     assert "and 7 more" in whole
-
-
-def test_rows_with_impossible_values_are_shown_without_words(found):
-    rows = found.plan.to_frame().to_dict("records")
-    odd = calculon.evaluate("megatron-22B", "a100_80g", [rows[0] | {"microbatch_size": "x"}])
-    assert "invalid_microbatch_size" in checked(odd._repr_html_()).text
-    assert checked(odd.plan._repr_html_()).tags.count("tr") == 2
-
-
-def test_a_table_of_executions(found):
-    assert f"{len(found):,} executions" in checked(found.plan._repr_html_()).text
 
 
 def test_specs_have_their_figures():
@@ -201,20 +179,14 @@ def test_names_of_users_are_texts():
 
 def test_every_public_result_is_shown():
     kinds = [getattr(calculon, name) for name in calculon.__all__ if name[0].isupper()]
-    results = [kind for kind in kinds if not issubclass(kind, Exception)]
-    assert len(results) > 10
-    assert [kind.__name__ for kind in results if not hasattr(kind, "_repr_html_")] == []
-    from calculon.apps.notebook.pages import PAGES
-
-    others = [kind for kind in results if "_repr_html_" not in vars(kind)]
+    shown = [kind for kind in kinds if not issubclass(kind, Exception)]
+    assert len(shown) > 10
+    assert [kind.__name__ for kind in shown if not hasattr(kind, "_repr_html_")] == []
+    others = [kind for kind in shown if "_repr_html_" not in vars(kind)]
     assert [kind.__name__ for kind in others if kind not in PAGES] == []
 
 
 def test_advice_says_all_of_its_page():
-    answer = results.answer()
-    way = calculon.waterfall(answer.mine.estimate, answer.best)
-    text = checked(way._repr_html_()).text
-    assert all(step.words in text for step in way.steps)
     why = calculon.why(*PUBLISHED)
     assert unsaid(why, WhyPage(why.to_dict(), result_of(why.estimate), why.preset.usual)) == []
     plan = document("examples", PUBLISHED[1]) | {"activation_recompute": "none"}

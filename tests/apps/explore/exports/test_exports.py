@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -19,17 +20,17 @@ from calculon.apps.explore.exports.exports import (
     written,
 )
 from calculon.apps.explore.offer import Offer
-from calculon.apps.explore.page_state import State
 from calculon.apps.explore.view_names import VIEWS
 from calculon.apps.explore.web.page_server import app
 from calculon.apps.views import report_file
-from calculon.errors import SpecError
 from calculon.launch.dialects import read_launch
 from calculon.planner.answer import plans_on as planned
 from calculon.spec.files import json_text
+from tests.apps.cli.conftest import unvalidated
 from tests.apps.explore.asking import answers, asked
-from tests.apps.explore.stated import SMALL, STATES, exported, state_of
-from tests.store import cache
+from tests.apps.explore.stated import SMALL, STATES, TINY, exported, state_of
+
+__all__ = ["unvalidated"]
 
 OWN = STATES["own, all words"]
 
@@ -39,7 +40,7 @@ def test_an_execution_is_read_as_the_plan_that_is_shown(tmp_path, capsys):
     path = tmp_path / "execution.json"
     path.write_text(written("execution.json", state, answers()).text)
     changes = [f"system.{path}={value}" for path, value in state.machine.items()]
-    options = [word for one in (*changes, "model.seq_size=4096") for word in ("--set", one)]
+    options = [word for one in (*changes, "model.seq_size=1024") for word in ("--set", one)]
     assert main(["llm", state.model, str(path), state.system, "-", "-f", "json", *options]) == 0
     told = json.loads(capsys.readouterr().out)
     shown = answers().plan(state).estimate.stats
@@ -54,10 +55,10 @@ def test_plans_are_the_table_of_the_search():
     assert len(rows) == len(found)
 
 
+@pytest.mark.usefixtures("unvalidated")
 def test_the_report_is_that_of_python(tmp_path, monkeypatch):
-    monkeypatch.setattr(report_file, "validation_of", cache(report_file.validation_of))
     monkeypatch.setattr(report_file, "drawn", lambda results: ())
-    state = state_of("model=gpt2-124M&system=tpu_v5p&procs=2&tensor_par=2")
+    state = state_of(STATES["tiny, own"])
     path = tmp_path / "report.html"
     write_report(whole_answer(state, answers()), path)
     assert exported("report.html", state) == path.read_text()
@@ -65,7 +66,7 @@ def test_the_report_is_that_of_python(tmp_path, monkeypatch):
 
 def test_what_the_page_searched_for_is_not_searched_for_again(monkeypatch):
     fresh = Answers(Offer())
-    state = state_of("model=gpt2-124M&system=a100_80g_sxm&procs=2")
+    state = state_of(f"{TINY}&procs=2")
     found, searched = fresh.found(state), []
 
     def plans_on(question, count, seen):
@@ -86,29 +87,23 @@ def test_what_the_page_searched_for_is_not_searched_for_again(monkeypatch):
 def test_launch_files_are_read_as_the_plan():
     state = state_of(OWN)
     text = written("megatron-lm.sh", state, answers()).text
-    fields = {
-        **answers().plan(state).fields,
-        "seq_length": answers().question(state).model.seq_size,
-    }
-    assert (
-        fields.items()
-        >= {
-            name: value
-            for name, value in read_launch(text, "run.sh").execution.items()
-            if name in fields
-        }.items()
-    )
+    length = answers().question(state).model.seq_size
+    fields = {**answers().plan(state).fields, "seq_length": length}
+    read = read_launch(text, "run.sh").execution
+    known = fields.keys() & read.keys()
+    assert len(known) > 10
+    assert {name: read[name] for name in known} == {name: fields[name] for name in known}
 
 
 def test_names_of_files_say_what_is_in_them_with_plain_letters_alone(tmp_path):
     state = state_of(STATES["own"])
     name = written("execution.json", state, answers()).name
-    assert name == "llama3-8B_h100_80g_sxm_64_t4_p2_d8_mbs2_execution.json"
+    assert name == "gpt3-13B_a100_80g_sxm_64_t4_p2_d8_mbs2_execution.json"
     strange = tmp_path / 'a"b;ü ..json'
-    strange.write_text(json.dumps(inputs.model("llama3-8B").to_dict()))
+    strange.write_text(json.dumps(inputs.model("gpt3-13B").to_dict()))
     known = Answers(Offer(str(strange)))
     assert known.offer.model
-    odd = State(model=known.offer.model, system="h100_80g_sxm", procs=8)
+    odd = replace(state, model=known.offer.model)
     found = written("execution.json", odd, known).name
     assert set(found) <= set(name) | set("ab.-")
 
@@ -120,18 +115,6 @@ def offered_by(view):
 def test_views_offer_all_files_together():
     assert all(offered_by(view) for view in VIEWS)
     assert set.union(*map(offered_by, VIEWS)) == set(EXPORTS) - set(LAUNCH_FILES)
-
-
-@pytest.mark.large  # test_same_command compares each of these files
-@pytest.mark.parametrize("view", VIEWS)
-def test_every_view_can_give_the_files_that_it_offers(view):
-    for name in offered_by(view) - {"report.html"}:
-        assert written(name, state_of(OWN, view), answers()).text
-
-
-def test_other_names_are_no_files():
-    with pytest.raises(SpecError, match="no such file"):
-        written("../../etc/passwd", state_of(SMALL), answers())
 
 
 def test_a_browser_is_told_to_save_a_file_of_its_kind():

@@ -17,16 +17,14 @@ from calculon.plan.plan import NAMES
 from calculon.spec.files import json_text
 from calculon.spec.result_selection import QUESTION
 from tests.apps.explore.asking import answers
-from tests.apps.explore.stated import CANNOT, STATES, exported, state_of
-from tests.draws import some
+from tests.apps.explore.stated import CANNOT, MACHINE, STATES, TINY, exported, state_of
 
 
-def of_large(*cases):
-    """Mark cases of which others in the full suite are alike."""
-    return [
-        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.large)
-        for case in cases
-    ]
+def first_of(names, cases, count=1):
+    """Run a test with the first cases in the full suite; the others are alike."""
+    several = [pytest.param(*(one if isinstance(one, tuple) else (one,))) for one in cases]
+    large = [pytest.param(*one.values, marks=pytest.mark.large) for one in several[count:]]
+    return pytest.mark.parametrize(names, [*several[:count], *large])
 
 
 def commands(address, view="plan"):
@@ -43,12 +41,7 @@ def printed(one, capsys, monkeypatch, *options):
     return json.loads(capsys.readouterr().out)
 
 
-QUICK = ("own, all words", "a small machine")
-
-
-@pytest.mark.parametrize(
-    "name", [*QUICK, *of_large(*(name for name in STATES if name not in QUICK))]
-)
+@first_of("name", sorted(STATES, key=["own, all words", "tiny"].__contains__, reverse=True), 2)
 def test_the_answer_is_the_document_of_the_command_that_plans(name, capsys, monkeypatch):
     state = state_of(STATES[name])
     told = printed(commands(STATES[name])["plan"], capsys, monkeypatch, "-o", "-")
@@ -59,7 +52,7 @@ def test_the_answer_is_the_document_of_the_command_that_plans(name, capsys, monk
     assert plan["execution"] == {one: shown.fields[one] for one in NAMES}
 
 
-@pytest.mark.parametrize("name", some(STATES, 3))
+@first_of("name", ["tiny, own", "own, all words", "best", "uneven stages"])
 def test_commands_about_a_plan_say_what_its_files_say(name, capsys, monkeypatch):
     state = state_of(STATES[name], "pipeline")
     known = commands(STATES[name], "pipeline")
@@ -72,11 +65,13 @@ def test_commands_about_a_plan_say_what_its_files_say(name, capsys, monkeypatch)
     assert found == printed(known["block"], capsys, monkeypatch, "-o", "-")
 
 
-@pytest.mark.parametrize(
+@first_of(
     ("name", "options"),
     [
+        ("tiny, own", "&of=mfu&spread=50%"),
         ("own, all words", "&of=mfu&spread=50%"),
-        *of_large(("best", ""), ("best", "&of=bubble_time&spread=50%")),
+        ("best", ""),
+        ("best", "&of=bubble_time&spread=50%"),
     ],
 )
 def test_a_sensitivity_is_that_of_the_command(name, options, capsys, monkeypatch):
@@ -93,22 +88,20 @@ def test_a_sensitivity_is_that_of_the_command(name, options, capsys, monkeypatch
 
 
 def test_what_is_searched_again_is_that_of_the_command(capsys, monkeypatch):
-    address = "model=mlp-2x1024&system=a100_80g_sxm&procs=2&replan=on&of=total_time"
+    address = f"{STATES['tiny']}&replan=on&of=total_time"
     one = commands(address, "machine")["sensitivity"]
     told = printed(one, capsys, monkeypatch, "-f", "json", "-q")
     assert exported("sensitivity.json", state_of(address, "machine")) == told
     assert told["replanned"]["capacity"]
 
 
-@pytest.mark.parametrize(
+@first_of(
     ("name", "options"),
     [
+        ("tiny, own", "open=optimizer_offload&objective=mfu&where=total_time < 20&fix=mbs=1,2"),
         ("own, all words", "fix=tensor_par=2,4 zero_stage=1&where=total_time < 20"),
-        ("a small machine", "open=zero_stage,optimizer_offload&objective=mfu"),
-        *of_large(
-            ("best", "objective=proc_mem_tier1_cap_req&where=total_time < 20"),
-            ("a machine of another framework", ""),
-        ),
+        ("best", "objective=proc_mem_tier1_cap_req&where=total_time < 60"),
+        ("a machine of another framework", ""),
     ],
 )
 def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
@@ -132,7 +125,7 @@ def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
 
 
 def test_the_table_of_other_counts_is_that_of_the_command(tmp_path, capsys):
-    address = "model=gpt2-124M&system=a100_80g_sxm&procs=2&counts=1&open=zero_stage&fix=tp=1,2"
+    address = f"{TINY}&procs=2&batch=512&counts=1&open=optimizer_offload&fix=tp=1"
     state = state_of(address, "search")
     one = same(state, answers())[-1]
     path = tmp_path / "counts.csv"
@@ -150,7 +143,7 @@ def test_the_table_of_other_counts_is_that_of_the_command(tmp_path, capsys):
         assert times == [float(told[procs]["total_time"])] * 2
 
 
-@pytest.mark.parametrize("name", ["own, all words", *of_large("own")])
+@first_of("name", ["tiny, own", "own, all words", "own"])
 def test_python_gives_what_commands_give(name):
     state = state_of(STATES[name], "pipeline")
     names: dict = {}
@@ -163,9 +156,7 @@ def test_python_gives_what_commands_give(name):
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["it breaks a rule", "memory is too small", *of_large("it is none")]
-)
+@first_of("name", ["it breaks a rule", "memory is too small", "it is none"], 2)
 def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypatch):
     state = state_of(CANNOT[name])
     known = commands(CANNOT[name])
@@ -187,14 +178,12 @@ def test_plans_that_cannot_run_have_commands_that_say_why(name, capsys, monkeypa
         assert shown.problem.split("expected")[1].split(".")[0] in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize(
+@first_of(
     ("address", "dialect", "left_out"),
     [
         ("model=nanogpt-mlp&system=a100_80g_sxm&procs=8", "megatron-lm.sh", True),
-        *of_large(
-            (STATES["best on a changed machine"], "nemo.yaml", False),
-            (STATES["best on a changed machine"], "megatron-lm.sh", False),
-        ),
+        (f"model=llama3-8B&system=h100_80g_sxm&procs=64&{MACHINE}", "nemo.yaml", False),
+        (f"model=llama3-8B&system=h100_80g_sxm&procs=64&{MACHINE}", "megatron-lm.sh", False),
     ],
 )
 def test_launch_files_are_those_that_the_command_emits(address, dialect, left_out, capsys):

@@ -57,14 +57,6 @@ def test_stops_rise_by_steps_that_people_can_hit_and_are_round(system):
             assert one.stops[-1] * 1.1 > one.figure.value * FURTHEST[1]
 
 
-def test_the_engine_of_the_plan_has_the_slider():
-    machine = inputs.system("h100_80g_sxm")
-    plan = inputs.execution("llama3-8B_h100x64")
-    paths = [one.path for one in knobs(machine, known(machine), {}, plan.matmul_type)]
-    rates = [path for path in paths if path.endswith(".tflops")]
-    assert rates == [f"matrix.{plan.matmul_type}.tflops"]
-
-
 def test_a_value_between_stops_is_shown_at_the_nearest():
     machine = inputs.system("h100_80g_sxm")
     (one,) = (

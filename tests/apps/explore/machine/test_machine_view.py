@@ -1,11 +1,8 @@
 """The view of the machine: its numbers are those of the commands, and a reset gives the first state."""
 
-import json
 import re
-from contextlib import redirect_stdout
 from dataclasses import replace
 from html import unescape
-from io import StringIO
 
 import pytest
 
@@ -19,7 +16,9 @@ from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.web.page_server import app
 from calculon.units import GIB
-from tests.apps.explore.asking import answers, asked, made, whole
+from tests.apps.explore.asking import answers, asked, found, made
+from tests.cases import for_each
+from tests.draws import some
 
 MODEL, SYSTEM, PROCS = "gpt3-13B", "a100_80g_sxm", 64
 
@@ -33,28 +32,12 @@ def site():
     return app(answers(), FIRST, ["localhost"])
 
 
-def printed(*arguments):
-    """Return what a command prints."""
-    text = StringIO()
-    with redirect_stdout(text):
-        assert main([str(one) for one in arguments]) == 0
-    return text.getvalue()
-
-
-def planned(tmp_path, *options):
-    """Return the best plan as the command writes it."""
-    path = tmp_path / "plan.json"
-    printed("plan", MODEL, PROCS, SYSTEM, "-o", path, *options)
-    return json.loads(path.read_text())["plans"]["0"]
-
-
-def test_the_best_plan_is_that_of_the_command_on_both_machines(tmp_path):
+def test_the_best_plan_is_that_of_the_plan_view_on_both_machines():
     both = best_plans(SMALLER, answers())
-    told = planned(tmp_path, "--set", "system.mem1.GiB=40")
-    shown, stats = both.after, both.after.estimate.stats
-    assert stats == {name: told["stats"][name] for name in stats}
-    assert shown.fields == {name: told["execution"][name] for name in shown.fields}
-    assert both.before.fields == answers().plan(replace(FIRST, machine={})).fields
+    for shown, state in ((both.before, FIRST), (both.after, SMALLER)):
+        assert shown.fields == answers().plan(state).fields
+        assert shown.estimate.stats == answers().plan(state).estimate.stats
+    assert both.before.fields != both.after.fields
 
 
 def test_the_same_plan_is_the_plan_of_the_file_on_the_changed_machine():
@@ -86,36 +69,28 @@ def path_of(label):
     return paths.get(label.replace("<br>", " "), label.replace("<br>", ""))
 
 
-def test_bars_are_the_rows_of_the_sensitivity():
+def test_bars_are_the_rows_of_the_sensitivity_and_lead_to_their_values():
     rows = {row["path"]: row for row in answers().sensitivity(FIRST).rows()}
     value = answers().sensitivity(FIRST).value
-    bars = made("machine-effects", FIRST).figure["data"]
     drawn = {"low": {}, "high": {}}
-    for trace in bars:
+    for trace in made("machine-effects", FIRST).figure["data"]:
+        end = trace["legendgroup"]
         paths = [path_of(label) for label in trace["y"]]
-        drawn[trace["legendgroup"]].update(zip(paths, trace["x"], strict=True))
+        drawn[end].update(zip(paths, trace["x"], strict=True))
+        for path, (link, _) in zip(paths, trace["customdata"], strict=True):
+            if rows[path][end] is not None:
+                assert link == FIRST.link(machine={path: rows[path][end]})
     assert drawn["low"].keys() == drawn["high"].keys() <= rows.keys()
     assert "matrix.float16.tflops" in drawn["low"] or "matrix.bfloat16.tflops" in drawn["low"]
-    for end, some in drawn.items():
-        for path, percent in some.items():
+    for end, percents in drawn.items():
+        for path, percent in percents.items():
             at = rows[path][f"at_{end}"]
             assert (percent is None) == (at is None)
             if at is not None:
                 assert percent == pytest.approx(100 * (at / value - 1), abs=1e-12)
 
 
-def test_bars_lead_to_their_values():
-    figure = made("machine-effects", FIRST).figure
-    rows = {row["path"]: row for row in answers().sensitivity(FIRST).rows()}
-    for trace in figure["data"]:
-        end = trace["legendgroup"]
-        for label, (link, _) in zip(trace["y"], trace["customdata"], strict=True):
-            row = rows[path_of(label)]
-            if row[end] is not None:
-                assert link == FIRST.link(machine={row["path"]: row[end]})
-
-
-@pytest.mark.parametrize("capacity", [30, 40, 60, 160])
+@pytest.mark.parametrize("capacity", some([30, 40, 60, 160], 2))
 def test_steps_of_capacity_are_the_best_plans_of_searches(capacity):
     state = replace(FIRST, machine={CAPACITY: capacity})
     best = answers().plan(state).estimate
@@ -155,7 +130,7 @@ def test_lines_of_capacity_begin_below_now_and_each_gains():
 
 def test_a_reset_gives_the_first_state(site):
     state = replace(FIRST, machine={CAPACITY: 40, "mem1.GBps": 3000})
-    html = whole(site, state.query)
+    html = found(site, state.query)["main"]
     links = re.findall(r'href="([^"]*)"[^>]*>reset', html, re.IGNORECASE)
     addresses = {link.replace("&amp;", "&") for link in links}
     assert FIRST.link() in addresses
@@ -173,13 +148,11 @@ def test_the_value_of_the_file_is_no_change():
 def test_what_is_changed_is_said_on_every_other_view(site):
     state = replace(SMALLER, view="plan")
     assert CHANGED_MACHINE.make(replace(state, machine={}), answers()) is None
-    html = whole(site, state.query)
+    html = found(site, state.query)["main"]
     assert "Memory capacity 80 GiB → 40 GiB" in html
 
 
-@pytest.mark.parametrize(
-    "change", ["mem1.GiBB=3", "mem1.GiB=-3", "networks[0].size=2.5", "networks[9].size=2"]
-)
+@for_each("change", ["mem1.GiBB=3", "mem1.GiB=-3", "networks[0].size=2.5", "networks[9].size=2"])
 def test_what_is_no_figure_is_refused_with_the_words_of_the_command(site, capsys, change):
     answer = asked(site, f"/parts?{FIRST.query}&system.{change}")
     assert answer.status_code == 400
@@ -205,7 +178,7 @@ def test_a_figure_that_does_as_much_alone_makes_the_step_as_long():
     known_values = {one.figure.path: one.value for one in even if one.value is not None}
     assert len(known_values) > 1
     assert known_values["mem1.GBps"] == pytest.approx(4000)
-    for path, value in known_values.items():
+    for path, value in some(known_values.items(), 3):
         alone = same_plan(replace(FIRST, machine={path: value}), answers())
         assert alone.after.estimate.stats["total_time"] == pytest.approx(
             wanted.after.estimate.stats["total_time"]
@@ -222,8 +195,8 @@ def test_what_has_no_break_even_says_why():
 def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does():
     state = replace(FIRST, plan=MINE, machine={CAPACITY: 10})
     told = made("machine", state).html
-    found = re.search(r"Your plan does not fit.*It fits from a capacity of ([\d.]+) GiB on", told)
-    enough = float(found[1])
+    (enough,) = re.findall(r"Your plan does not fit.*from a capacity of ([\d.]+) GiB on", told)
+    enough = float(enough)
     for capacity, fits in ((enough, True), (enough - 0.2, False)):
         shown = answers().plan(replace(state, machine={CAPACITY: capacity}))
         assert (shown.estimate is not None) is fits

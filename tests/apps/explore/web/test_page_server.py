@@ -5,6 +5,7 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from html import unescape
 from threading import Event
 
 import pytest
@@ -22,7 +23,10 @@ from tests.helpers import document
 SOON = 60.0
 """Seconds within which what must happen happens on any machine."""
 
-FIRST = State(model="llama3-8B", system="h100_80g_sxm", procs=8)
+FIRST = State(model="mlp-2x1024", system="a100_80g_sxm", procs=1)
+
+
+ASKED = f"model={FIRST.model}&system={FIRST.system}"
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +43,24 @@ def test_the_first_page_stands_alone_and_equals_what_a_change_to_it_shows(site):
     assert parts["query"] == FIRST.query
 
 
+def test_without_scripts_every_part_can_be_reached(site):
+    page = asked(site, f"/?{found(site)['query']}").text
+    links = re.findall(r'<noscript><a href="(/part/[^"]*)"', page)
+    assert len(links) == page.count("data-later=") > 0
+    (taken,) = (unescape(one) for one in links if "/part/take" in one)
+    alone = asked(site, taken, accept="text/html").text
+    assert 'href="/export/' in alone
+    (back,) = re.findall(r'<a href="([^"]*)">Back to the page</a>', alone)
+    assert asked(site, unescape(back)).text == page
+
+
 def test_what_is_not_understood_is_said_and_the_rest_stays(site):
     answer = asked(site, "/parts?model=llama3-8C&procs=8")
     told = answer.json()
     assert answer.status_code == 400
     assert "llama3-8B" in told["main"]  # the nearest
     assert 'value="llama3-8C" aria-invalid="true"' in told["controls"]
-    assert 'name="system" list="systems" value="h100_80g_sxm"' in told["controls"]
+    assert 'name="system" list="systems" value="a100_80g_sxm"' in told["controls"]
     assert told["query"] == "model=llama3-8C&procs=8"
     assert asked(site, "/?model=llama3-8C").status_code == 400
 
@@ -116,7 +131,7 @@ def slow(monkeypatch):
 
 
 def test_a_slow_search_is_shown_under_way_then_its_plan(site, slow):
-    address = "model=llama3-8B&system=h100_80g_sxm&procs=16"
+    address = f"{ASKED}&procs=16"
     told = asked(site, f"/parts?{address}").json()
     while "executions looked at" not in told["main"]:  # they are counted beside
         assert "Counting the executions" in told["main"]
@@ -149,12 +164,12 @@ def leaving(site, path: str, query: str, begun: Event) -> None:
 
 
 def test_a_search_ends_when_the_client_has_left(site, slow):
-    leaving(site, "/part/whole", "model=llama3-8B&system=h100_80g_sxm&procs=32", slow.begun)
+    leaving(site, "/part/whole", f"{ASKED}&procs=32", slow.begun)
     assert slow.ended.wait(SOON)
 
 
 def test_a_search_goes_on_for_another_client(site, slow):
-    query = "model=llama3-8B&system=h100_80g_sxm&procs=48"
+    query = f"{ASKED}&procs=64"
     with ThreadPoolExecutor(1) as threads:
         other = threads.submit(asked, site, f"/part/whole?{query}")
         assert slow.begun.wait(SOON)
@@ -171,7 +186,7 @@ def test_a_defect_is_told_in_the_terminal_alone(site, monkeypatch, capsys, error
         raise error
 
     monkeypatch.setattr(answers, "plans_on", broken)
-    told = asked(site, "/part/whole?model=llama3-8B&system=h100_80g_sxm&procs=24")
+    told = asked(site, f"/part/whole?{ASKED}&procs=128")
     assert told.status_code == (503 if isinstance(error, MemoryError) else 500)
     assert "1 / 0" not in told.text
     assert ("1 / 0" in capsys.readouterr().err) is isinstance(error, ZeroDivisionError)
