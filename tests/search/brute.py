@@ -98,10 +98,17 @@ class Case:
         return case
 
     @cached_property
-    def rows(self) -> list[Row]:
-        """The executions in the order of the loops, but for those that are not counted."""
+    def every(self) -> tuple[list[Row], calculon.Plan]:
+        """The executions in the order of the loops, but for those that are not counted: as rows and as a table."""
         nested = list(loops(self))
-        return [nested[i] for i in np.flatnonzero(self.enumerated(table(nested)))]
+        plan = table(nested)
+        held = np.flatnonzero(self.enumerated(plan))
+        return [nested[i] for i in held], plan.take(held)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The executions as rows."""
+        return self.every[0]
 
     def enumerated(self, plan: calculon.Plan) -> np.ndarray:
         """Which executions no uncounted rule rejects."""
@@ -115,7 +122,7 @@ class Case:
     @cached_property
     def plan(self) -> calculon.Plan:
         """The executions as a table."""
-        return table(self.rows)
+        return self.every[1]
 
     @cached_property
     def table(self) -> calculon.Evaluation:

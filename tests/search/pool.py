@@ -383,6 +383,7 @@ def pool() -> dict[str, Case]:
     for case in found.values():
         vars(case).update(table=case.table, preferred=case.preferred)
         vars(case).pop("space", None)
+        vars(case).pop("every", None)
     return found
 
 
