@@ -16,7 +16,7 @@ from tests.search.pool import on_pool, several_parts
 OF_BLOCK = [c for c in columns(Stats) if c.path[0] in ("fw", "re", "agrad", "wgrad")]
 
 
-@on_pool(2, 5)
+@on_pool(2, 12)
 def test_blocks_and_steps_are_found_where_they_are_laid(case, draw):
     if several_parts(case):  # variants have shards of their own
         return

@@ -126,7 +126,6 @@ def test_dimensions_are_restricted_and_widened(options, name, wanted):
     case = _case(system=system, **options | {"fix": FEW | options.get("fix", {})})
     assert _values(case, name) == (wanted, wanted)
     assert count_space(case.space) == len(case.rows)
-    assert run(case.space, make_ranking()).counts.total == len(case.rows)
 
 
 def test_offloading_cannot_be_fixed_where_there_is_no_second_tier():
@@ -187,7 +186,7 @@ def test_so_many_values_that_their_combinations_take_minutes_are_refused():
 def test_frameworks_that_lay_out_uneven_stages_try_all_degrees(preset, even, uneven):
     """96 blocks on 1,280 processors: 10 stages have 9 or 10 of them."""
     asked = ("gpt3-175B", "a100_80g_sxm", 1280, 1280, "bfloat16")
-    space = make_space(*asked, preset=preset)
+    space = make_space(*asked, preset=preset, fix={"tensor_par": 8, "microbatch_size": 1})
     degrees = {unit.pipeline_par for unit in space.units}
     assert degrees >= {1, 2, 4, 8, 16, 32}
     assert (10 in degrees) == (uneven is not None)

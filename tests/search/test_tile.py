@@ -7,7 +7,6 @@ from calculon.editions import EDITIONS
 from calculon.search.best_first import groups, tiles
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
-from calculon.search.search_counts import Counts
 from tests.search.brute import Case
 from tests.search.pool import on_pool
 
@@ -17,7 +16,7 @@ def _tiles(space):
         yield from tiles(space, CostTables(space, group), group)
 
 
-@on_pool(0, 2)
+@on_pool(0, 4)
 def test_rows_have_the_statistics_of_their_executions_to_the_bit(case, draw):
     feasible, known = np.flatnonzero(case.table.feasible), EDITIONS[case.edition].columns
     numbers, found = [np.zeros(0, int)], {column.name: [np.zeros(0)] for column in known}
@@ -37,7 +36,7 @@ def test_rows_have_the_statistics_of_their_executions_to_the_bit(case, draw):
         assert np.array_equal(mine, case.table[name][feasible], equal_nan=True), name
 
 
-@on_pool(1, 2)
+@on_pool(1, 4)
 def test_no_execution_beats_what_its_cell_can_hope_for(case, draw):
     known = [column.name for column in EDITIONS[case.edition].columns]
     bounded = [one for one in ("sample_rate", "total_time", "tokens_per_second") if one in known]
@@ -59,17 +58,6 @@ def test_no_execution_beats_what_its_cell_can_hope_for(case, draw):
                 bound = objective.bound(part.copy, batch_size, tokens)
                 assert (objective.score(rows.batch) <= bound).all()
         assert done == len(of_cell)
-
-
-@on_pool(0, 3)
-def test_counts_of_tiles_add_up_to_those_of_the_space(case, draw):
-    counts = Counts()
-    for tile in _tiles(case.space):
-        of_tile = tile.count()
-        assert of_tile.good + of_tile.reasons.total() == of_tile.total
-        assert tile.feasible == (of_tile.good > 0)
-        counts.add(of_tile)
-    assert (counts.total, counts.good) == (len(case.rows), case.table.feasible.sum())
 
 
 def test_a_forgotten_grid_changes_nothing():
