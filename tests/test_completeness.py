@@ -21,8 +21,7 @@ from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import check
 from calculon.plan.rules.module_rules import absent_modules
-from calculon.records import columns
-from calculon.search.best_first import groups, search_space, tiles
+from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, Front
 from calculon.spec.execution import Execution
@@ -30,11 +29,10 @@ from calculon.spec.fields import Scope, declare, spec_fields
 from calculon.spec.module_sets import modules_of
 from calculon.spec.recipes import RECIPES
 from calculon.spec.scope_choices import CHOICES, DERIVED
-from calculon.statistics import CorrectedStats
 from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
-from tests.search.brute import Case, score
-from tests.search.pool import BEST_FIRST, tables_once
+from tests.search.brute import Case, not_dominated, score
+from tests.search.pool import searched, tables_once
 from tests.store import cache
 
 MODEL = calculon.Model(
@@ -196,23 +194,6 @@ def _capacity(model):
     return float(needs[int(0.8 * len(needs))]) / 2**30
 
 
-def _searched(space):
-    """Return the numbers of all feasible executions of a space, ascending, and their statistics by name."""
-    numbers, found = [], {column.name: [] for column in columns(CorrectedStats)}
-    for group in groups(space):
-        for tile in tiles(space, BEST_FIRST.CostTables(space, group), group):
-            for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
-                shape = rows.numbers.shape
-                allowed = np.broadcast_to(rows.allowed, shape)
-                numbers.append(rows.numbers[allowed])
-                for column in columns(CorrectedStats):
-                    values = np.broadcast_to(column.of(rows.batch), shape)
-                    found[column.name].append(values[allowed])
-    order = np.argsort(np.concatenate(numbers))
-    joined = {name: np.concatenate(values)[order] for name, values in found.items()}
-    return np.concatenate(numbers)[order], joined
-
-
 def _same(found, wanted):
     return all((found.values(name) == wanted.values(name)).all() for name in NAMES)
 
@@ -232,7 +213,7 @@ def _check(name, values):
     unused = [value for value in values if value not in chosen]
     assert not unused, f"no execution with {name} of {unused} can run"
 
-    numbers, stats = _searched(space)
+    numbers, stats = searched(space)
     assert _same(space.plan(numbers), case.plan.take(feasible))
     for statistic, found in stats.items():
         assert np.array_equal(found, table[statistic][feasible], equal_nan=True), statistic
@@ -252,22 +233,13 @@ def _check(name, values):
     search_space(space, front)
     rows = case.preferred[table.feasible[case.preferred]]
     scores = np.stack([score(objective, table)[rows] for objective in objectives])
-    wanted = np.sort(rows[_not_dominated(scores)])
+    wanted = np.sort(rows[not_dominated(scores)])
     assert _same(space.plan(np.sort(front.ranked()[1])), case.plan.take(wanted))
 
     row = int(feasible[chosen.index(values[-1])])
     alone = calculon.evaluate(case.model, case.system, [case.rows[row]])
     for statistic in table.names:
         assert alone[statistic].tobytes() == table[statistic][row : row + 1].tobytes()
-
-
-def _not_dominated(scores):
-    """Positions of what no other one equals or beats everywhere; of equals the first."""
-    each, other = scores[:, :, None], scores[:, None, :]
-    as_good = (other >= each).all(axis=0)
-    better = as_good & (other > each).any(axis=0)
-    before = np.tri(scores.shape[1], k=-1, dtype=bool)
-    return ~(better | (as_good & before)).any(axis=1)
 
 
 # -- records ----------------------------------------------------------------------------------------------------------

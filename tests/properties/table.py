@@ -134,7 +134,7 @@ def of_catalog(count: int = draws(6), forms: int = 3, sizes: int = 30) -> list[T
 @stored
 def with_all_fields() -> list[Table]:
     """Draw executions with any fields on systems with any additions, some of which contradict themselves."""
-    return evaluated(Table(*one) for one in collected(every_table(8, contradicting=2), draws(12)))
+    return evaluated(Table(*one) for one in collected(every_table(8, contradicting=2), draws(14)))
 
 
 def of_forms(

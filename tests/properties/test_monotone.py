@@ -14,7 +14,6 @@ import pytest
 from hypothesis import strategies as st
 
 import calculon
-from calculon.spec import catalog
 from tests.draws import draws
 from tests.properties.table import Table, above, collected, evaluated, holds
 from tests.store import stored
@@ -103,17 +102,6 @@ def test_never_slower_and_never_less_feasible_with(name):
     for number, table in enumerate(drawn()[first % 4 :: 4]):
         holds(partial(slower, (1.001, 2, 16)[number % 3]), [table], least=0)
     assert np.concatenate(decided).any()
-
-
-def test_a_network_is_large_enough_exactly_from_its_group_on():
-    execution = calculon.inputs.execution("3072_t4_p64_d12_mbs4_full").to_dict()
-    _, system = catalog.load("system", "a100_80g")
-    group = execution["pipeline_par"] * execution["data_par"]
-    for size, reason in ((group - 1, "network_size"), (group, ""), (group + 1, "")):
-        changed = copy.deepcopy(system)
-        changed["networks"][1]["size"] = size
-        plan = calculon.Plan.from_records([execution])
-        assert calculon.evaluate("megatron-1T", changed, plan).reason[0] == reason
 
 
 @pytest.mark.parametrize("tier", [1, 2])

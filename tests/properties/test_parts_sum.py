@@ -9,7 +9,7 @@ import calculon
 from calculon.statistics import KINDS, PARTS_OF_TIME
 from tests.draws import draws
 from tests.properties.table import holds
-from tests.properties.test_twin import published_and_corrected
+from tests.properties.test_twin import published
 
 
 def _close(found, parts):
@@ -31,11 +31,11 @@ def test_the_parts_of_time_add_up_to_the_total():
         )
         return np.where(found.feasible, ~right, np.nan)
 
-    holds(wrong, published_and_corrected()[0], least=80)
+    holds(wrong, published(), least=80)
 
 
 def test_the_layers_add_up_to_the_block():
-    for table in published_and_corrected()[0][: draws(12)]:
+    for table in published()[: draws(12)]:
         for row in np.array(table.rows)[table.found.feasible][:1]:
             _check_layers(calculon.estimate(table.model, row, table.system, layers=True))
 
@@ -96,4 +96,4 @@ def test_what_the_tiers_hold_adds_up_to_their_need():
         right &= np.isclose(tier2, found["proc_mem_tier2_cap_req"], rtol=1e-12, atol=0)
         return np.where(table.found.feasible, ~right, np.nan)
 
-    holds(wrong, published_and_corrected()[0], least=80)
+    holds(wrong, published(), least=80)

@@ -61,22 +61,6 @@ def _assert_equal(found, expected):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_estimate_is_that_of_the_model_of_the_length(name):
-    """Of each model some of the changes: all of them occur with each of two models."""
-    number = MODELS.index(name)
-    for i in (number % 3, number % 3 + 3):
-        length, change = LENGTHS[number // 2], CHANGES[i]
-        stated = calculon.estimate(
-            name, BASE | change | {"seq_length": length}, _system(), layers=True
-        )
-        own = calculon.estimate(_of_length(name, length), BASE | change, _system(), layers=True)
-        _assert_equal(stated.stats, own.stats)
-        assert stated.layers == own.layers
-        assert stated.groups == own.groups
-        assert stated.stages == own.stages
-
-
-@pytest.mark.parametrize("name", MODELS)
 def test_rows_of_a_table_have_their_own_lengths(name):
     model, system = inputs.model(name), _system()
     number = MODELS.index(name)
@@ -96,6 +80,13 @@ def test_rows_of_a_table_have_their_own_lengths(name):
         assert set(found.reason[here]) == set(own.reason) == {""}
         for statistic in found.names:
             np.testing.assert_array_equal(found[statistic][here], own[statistic], statistic)
+    length = LENGTHS[number % 3]
+    own, stated = (
+        calculon.estimate(one, BASE | some[0] | more, system, layers=True)
+        for one, more in ((_of_length(name, length), {}), (name, {"seq_length": length}))
+    )
+    assert (stated.stats, stated.layers) == (own.stats, own.layers)
+    assert (stated.groups, stated.stages) == (own.groups, own.stages)
 
 
 def test_a_search_of_several_lengths_is_the_union_of_searches_of_each():
@@ -135,12 +126,3 @@ def test_learned_positions_bound_the_length():
     _assert_equal(
         calculon.estimate(beyond, BASE | {"seq_length": 4096}, _system()).stats, own.stats
     )
-
-
-def test_tokens_divide_where_they_are_split():
-    model = replace(inputs.model("llama3-8B"), seq_size=1024)
-    split = BASE | {"tensor_par_comm_type": "rs_ag", "microbatch_size": 1}
-    with pytest.raises(calculon.SpecError, match=r"microbatch_size x seq_size = 1023"):
-        calculon.estimate(model, split | {"seq_length": 1023}, _system())
-    odd = replace(model, seq_size=1023)
-    assert calculon.estimate(odd, split | {"seq_length": 1024}, _system()).stats["total_time"] > 0

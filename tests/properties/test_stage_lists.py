@@ -7,7 +7,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
 from tests import twin
 from tests.helpers import LLAMA_X64
 
@@ -67,18 +66,3 @@ def test_lists_equal_the_twin(changes):
     for name, value in expected.items():
         if isinstance(value, float) and name in found:
             assert found[name] == pytest.approx(value, rel=1e-9), name
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"stage_blocks": [9, 8, 8]}, "4 counts that add up to num_blocks = 32, found 3"),
-        ({"stage_blocks": [9, 8, 0, 8]}, "a list of counts of at least 1"),
-        ({"stage_blocks": "much"}, "a list of counts of at least 1"),
-        ({"stage_blocks": [8] * 4, "first_stage_blocks": 8}, "since stage_blocks lists"),
-        ({"stage_blocks": [32], "pipeline_par": 1, "data_par": 32}, "pipeline_par is 1"),
-    ],
-)
-def test_wrong_lists_are_refused(changes, message):
-    with pytest.raises(SpecError, match=message):
-        estimate(**changes)

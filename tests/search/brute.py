@@ -187,6 +187,15 @@ def score(objective: Objective, table: calculon.Evaluation) -> np.ndarray:
     return values if objective.sense == "max" else -values
 
 
+def not_dominated(scores: np.ndarray) -> np.ndarray:
+    """Return the columns of scores that no other one equals or beats in each of them; of equals the first."""
+    each, other = scores[:, :, None], scores[:, None, :]
+    as_good = (other >= each).all(axis=0)
+    better = as_good & (other > each).any(axis=0)
+    before = np.tri(scores.shape[1], k=-1, dtype=bool)
+    return np.flatnonzero(~(better | (as_good & before)).any(axis=1))
+
+
 def loops(case: Case) -> Iterator[Row]:
     """Nest the loops of section 8.1 of the specification, with what `fix` leaves and what `add` adds."""
     degrees = extension(case, "context_par")

@@ -16,10 +16,13 @@ import numpy as np
 
 import calculon
 from calculon import inputs
+from calculon.editions import EDITIONS
 from calculon.presets import find_preset
+from calculon.search.best_first import groups, tiles
 from calculon.search.candidates import REPLICATED
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit
+from calculon.search.tile import Tile
 from calculon.spec.named_values import PP_SCHEDULES
 from tests import strategies
 from tests.draws import FACTOR, SEED, draws
@@ -28,7 +31,7 @@ from tests.properties.table import collected
 from tests.search.brute import Case, Row, random_case
 from tests.store import stored
 
-DRAWN = draws(6)
+DRAWN = draws(5)
 """How many spaces are drawn of each edition."""
 
 BEST_FIRST = importlib.import_module("calculon.search.best_first")
@@ -400,6 +403,29 @@ def on_pool(part: int = 0, parts: int = 1) -> Callable[[Any], Callable[[], None]
 def several_parts(case: Case) -> bool:
     """Return whether sequences are split in several ways: executions of units then do not follow each other."""
     return len(case.space.switches["context_par"]) > 1
+
+
+def all_tiles(space: Space) -> Iterator[Tile]:
+    """Yield all tiles of a space."""
+    for group in groups(space):
+        yield from tiles(space, BEST_FIRST.CostTables(space, group), group)
+
+
+def searched(space: Space) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the numbers of all feasible executions of a space, ascending, and their statistics by name, of tiles."""
+    known = EDITIONS[space.edition].columns
+    numbers, found = [np.zeros(0, int)], {column.name: [np.zeros(0)] for column in known}
+    for tile in all_tiles(space):
+        for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
+            shape = rows.numbers.shape
+            allowed = np.broadcast_to(rows.allowed, shape)
+            numbers.append(rows.numbers[allowed])
+            for column in known:
+                values = np.broadcast_to(column.of(rows.batch), shape)
+                found[column.name].append(values[allowed])
+    joined = np.concatenate(numbers)
+    order = np.argsort(joined)
+    return joined[order], {name: np.concatenate(v)[order] for name, v in found.items()}
 
 
 @contextmanager

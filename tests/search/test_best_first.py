@@ -16,7 +16,6 @@ from calculon.search.best_first import (
     groups,
     portions,
     search_space,
-    tiles,
 )
 from calculon.search.cost_tables import CostTables
 from calculon.search.objective import Objective
@@ -101,7 +100,7 @@ def test_the_best_executions_are_those_of_trying_all(case, draw):
             assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
 
 
-@on_pool(0, 4)
+@on_pool(0, 6)
 def test_a_microbatch_size_without_success_ends_its_loop(case, draw):
     visited = case.visited()
     counts, scores, plan = _found(case, Best(Objective.parse("sample_rate"), 3), mbs_break=True)
@@ -112,7 +111,7 @@ def test_a_microbatch_size_without_success_ends_its_loop(case, draw):
     assert (scores[0] == rates[best]).all()
 
 
-@on_pool(1, 3)
+@on_pool(1, 5)
 def test_the_nearest_miss_is_the_fewest_bytes_too_many(case, draw):
     counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1))
     capacities = case.space.system.usable
@@ -136,15 +135,15 @@ def test_the_size_of_a_space_needs_no_search(case, draw):
     assert count_space(case.space, mbs_break=True) == once
 
 
-@on_pool(3, 8)
+@on_pool(3, 12)
 def test_the_size_of_tiles_and_blocks_does_not_show(case, draw):
     with tables_once():
         expected = _results(case)
     names = ("GRID_CELLS", "TABLE_ROWS", "WAITING_NODES", "FIRST_CELLS", "MORE_CELLS")
     with pytest.MonkeyPatch.context() as patch, tables_once():
         for name in names:
-            patch.setattr(one, name, draw.randint(1, 60))
-        row_block = draw.randint(1, 60)
+            patch.setattr(one, name, draw.randint(10, 80))
+        row_block = draw.randint(10, 80)
         patch.setattr(importlib.import_module("calculon.search.tile"), "ROW_BLOCK", row_block)
         assert _results(case) == expected
 
@@ -189,7 +188,6 @@ def test_small_tables_have_all_sizes_of_some_choices(monkeypatch):
 BROAD = {
     "attn_impl": ("flash",),
     "ce_impl": ("fused",),
-    "fusion": ("none", "compile"),
     "seq_length": (512,),
     "zero_stage": ("2",),
 }
@@ -213,40 +211,19 @@ def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
 
     monkeypatch.setattr(one, "CostTables", Watched)
     counts = search_space(space, Best(Objective.parse("sample_rate"), 3))
-    assert rows.pop() > 300
+    assert rows.pop() > 150
     assert not rows
-    monkeypatch.setattr(one, "TABLE_ROWS", 300)
+    monkeypatch.setattr(one, "TABLE_ROWS", 150)
     assert search_space(space, Best(Objective.parse("sample_rate"), 3)) == counts
-    assert max(rows) <= 300
+    assert max(rows) <= 150
     assert not any(alive)
-
-
-def test_tiles_of_a_unit_share_its_variants_out(monkeypatch):
-    space = Case(*_inputs(), 24, 24, "float16").space
-    tables = CostTables(space, space.units)
-    monkeypatch.setattr(one, "GRID_CELLS", 40)
-    for unit in space.units:
-        parts = [tile.nodes for tile in tiles(space, tables, [unit])]
-        variants = np.arange(len(space.variants))
-        if unit.tensor_par == 1:
-            variants = np.flatnonzero(space.variants.serial)
-        found = [
-            (variant, chunks, size)
-            for part in parts
-            for variant, chunks, size in zip(
-                part.variant.tolist(), part.chunks.tolist(), part.microbatch.tolist(), strict=True
-            )
-        ]
-        wanted = itertools.product(variants.tolist(), unit.interleavings, unit.microbatches)
-        assert sorted(found) == sorted(wanted)
-        assert len(parts) > 1
 
 
 class _Enough(Exception):
     pass
 
 
-@on_pool(1, 8)
+@on_pool(1, 12)
 def test_progress_is_told_of_all_that_is_counted(case, draw):
     rate, stride = Objective.parse("sample_rate"), case.space.strides["microbatch_size"]
     front = [Objective.parse(name) for name in FRONT]
@@ -272,7 +249,7 @@ def test_a_search_ends_by_what_its_progress_raises(after):
     assert next(calls) == after + 1
 
 
-@on_pool(0, 5)
+@on_pool(0, 8)
 def test_the_splits_of_a_search_add_up_to_its_counts(case, draw):
     splits = {}
     counts = search_space(case.space, Best(Objective.parse("sample_rate"), 1), splits=splits)
@@ -285,7 +262,7 @@ def test_the_splits_of_a_search_add_up_to_its_counts(case, draw):
         assert reasons == Counter(table.reason[rows].tolist())
 
 
-@on_pool(1, 4)
+@on_pool(1, 6)
 def test_skipping_what_cannot_be_the_best_of_its_kind_changes_nothing(case, draw):
     text = draw.choice(("sample_rate", "total_time", "proc_mem_tier1_cap_req"))
     objective = Objective.parse(text)

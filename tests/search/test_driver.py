@@ -80,30 +80,6 @@ def test_a_result_as_records_and_as_a_frame():
     assert f"best sample_rate {frame['sample_rate'][0]:.6g}" in repr(result)
 
 
-def test_one_value_may_stand_for_a_list():
-    assert search(*SPACE, fix={"tensor_par": 2}).numbers.tolist() == (
-        search(*SPACE, fix={"tensor_par": [2]}).numbers.tolist()
-    )
-
-
-def test_nothing_feasible_is_a_result():
-    result = search("turing-530B", "a100_80g", 8, 8)
-    assert (len(result), result.counts.good) == (0, 0)
-    assert result.counts.bad == result.counts.total > 0
-    assert result.estimates() == []
-    assert len(result.to_frame()) == len(result.evaluation) == 0
-    assert "0 feasible>" in repr(result)
-    assert result.counts.nearest_miss["mem1_capacity"] > 0
-
-
-def test_a_front_of_two_statistics():
-    result = search(*SPACE, pareto=("total_time", "proc_mem_tier1_cap_req"), **FEW)
-    times, sizes = result.evaluation["total_time"], result.evaluation["proc_mem_tier1_cap_req"]
-    assert (np.diff(times) > 0).all()
-    assert (np.diff(sizes) < 0).all()
-    assert len(result) > 1
-
-
 @pytest.mark.parametrize("call", [search, executions], ids=["search", "executions"])
 @pytest.mark.parametrize(
     ("change", "word"),

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
-from calculon.campaign.read import read_campaign
 from calculon.errors import SpecError
 from calculon.run_figures import RUN_FIGURES
 from calculon.search.best_first import search_space
@@ -219,8 +218,3 @@ def test_money_needs_a_price():
         calculon.search(
             "megatron-126M", "a100_80g", 8, 16, campaign={"tokens": "1T"}, objective="usd"
         )
-
-
-def test_the_question_of_a_campaign_reads_again():
-    fields = {"tokens": "1T", "reliability": {"restart": "10min"}}
-    assert read_campaign(dict(_space(fields).campaign.document)) == read_campaign(fields)
