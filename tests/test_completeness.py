@@ -1,6 +1,5 @@
 """Every optional field of an execution, and every value of it, is searched, evaluated and refused as declared."""
 
-import dataclasses
 import itertools
 from collections import Counter
 from dataclasses import replace
@@ -23,7 +22,7 @@ from calculon.plan.rules.check import check
 from calculon.plan.rules.module_rules import absent_modules
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Scope, declare, spec_fields
 from calculon.spec.module_sets import modules_of
@@ -31,7 +30,7 @@ from calculon.spec.recipes import RECIPES
 from calculon.spec.scope_choices import CHOICES, DERIVED
 from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
-from tests.search.brute import Case, not_dominated, score
+from tests.search.brute import Case, score
 from tests.search.pool import searched, tables_once
 from tests.store import cache
 
@@ -228,14 +227,6 @@ def _check(name, values):
     assert _same(space.plan(best), case.plan.take(rows))
     assert (scores[0] == score(ranking.objectives[0], table)[rows]).all()
 
-    objectives = [Objective.parse(text) for text in ("total_time", "proc_mem_tier1_cap_req")]
-    front = Front(objectives)
-    search_space(space, front)
-    rows = case.preferred[table.feasible[case.preferred]]
-    scores = np.stack([score(objective, table)[rows] for objective in objectives])
-    wanted = np.sort(rows[not_dominated(scores)])
-    assert _same(space.plan(np.sort(front.ranked()[1])), case.plan.take(wanted))
-
     row = int(feasible[chosen.index(values[-1])])
     alone = calculon.evaluate(case.model, case.system, [case.rows[row]])
     for statistic in table.names:
@@ -366,11 +357,3 @@ def _is_refused(name, other):
             alone, plain = check(model, SYSTEM, Plan.from_records(rows)).reshape(-1, 2).T
             refused += alone[plain == 0].tolist()  # of which it is this value that is refused
     return bool(refused) and all(refused)
-
-
-def test_every_declaration_is_about_fields_that_there_are():
-    for name, field in OPTIONAL.items():
-        for other, values in field.declaration.needs.items():
-            known = field_of(other)
-            assert not known.named or set(values) <= set(known.values), name
-    assert {f.name for f in dataclasses.fields(Execution)} == set(NAMES)

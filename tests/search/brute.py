@@ -34,7 +34,7 @@ from calculon.search.space import Space
 from tests.declared import ADDED, FIXED, REPLICATING, missing, others
 from tests.strategies import divisors
 
-LIMIT = 400
+LIMIT = 250
 """Executions of a random space."""
 
 OUTER = (

@@ -31,7 +31,7 @@ from tests.properties.table import collected
 from tests.search.brute import Case, Row, random_case
 from tests.store import stored
 
-DRAWN = draws(5)
+DRAWN = draws(4)
 """How many spaces are drawn of each edition."""
 
 BEST_FIRST = importlib.import_module("calculon.search.best_first")

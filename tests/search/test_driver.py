@@ -110,14 +110,6 @@ def test_bad_input_is_refused_before_any_work(call, change, word):
         call(**(arguments | change))
 
 
-@pytest.mark.parametrize(
-    "options", [{"top": 0}, {"objective": "speed"}, {"pareto": ("total_time", "sped")}], ids=str
-)
-def test_bad_rankings_are_refused(options):
-    with pytest.raises(calculon.SpecError):
-        make_ranking(**options)
-
-
 @given(
     sizes=st.lists(st.integers(0, 9), max_size=12),
     chunk=st.integers(1, 11),

@@ -29,7 +29,7 @@ def test_several_processor_counts_are_several_searches(call, counts):
 
 
 WRONG = {
-    "top": (None, "3", 2.5, True),
+    "top": (None, "3", 2.5, True, 0),
     "objective": (None, len, ["sample_rate"]),
     "pareto": ("sample_rate", "sample_rate,total_time", True, [3]),
     "where": (lambda row: True, 3, True),
@@ -110,11 +110,6 @@ def test_values_of_a_field_may_be(values):
 )
 def test_fused_activation_is_one_candidate_or_several(fused, wanted):
     assert make_space(*SPACE, "float16", fused=fused).fused == wanted
-
-
-def test_activations_are_fused_by_default_where_that_costs_nothing():
-    for edition, wanted in (("sc23", (True,)), ("corrected", (False,))):
-        assert make_space(*SPACE, "float16", edition=edition).fused == wanted
 
 
 @pytest.mark.parametrize("option", ["fix", "add"])
