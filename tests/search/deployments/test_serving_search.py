@@ -113,7 +113,7 @@ def test_powers_of_two_are_batches_of_a_frontier_of_saturated_replicas():
     assert {one.max_batch for one in loaded.deployments} == {0}
 
 
-@pytest.mark.parametrize("load", [LOADS[1], LENGTHS | {"rate": 60, "tpot_limit": 0.01}])
+@pytest.mark.parametrize("load", [pytest.param(LOADS[1], marks=pytest.mark.large), LOADS[2]])
 def test_pools_apart_are_all_tried(load):
     ones = every_apart(SMALL, 3, H100, load)
     asked = make_space(SMALL, 3, H100, load, fix={"pipeline_par": (1, 2)}, apart=True)
