@@ -1,6 +1,5 @@
 """Every optional field of an execution, and every value of it, is searched, evaluated and refused as declared."""
 
-import dataclasses
 import itertools
 from collections import Counter
 from dataclasses import replace
@@ -21,20 +20,18 @@ from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import check
 from calculon.plan.rules.module_rules import absent_modules
-from calculon.records import columns
-from calculon.search.best_first import groups, search_space, tiles
+from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
-from calculon.search.ranking import Best, Front
+from calculon.search.ranking import Best
 from calculon.spec.execution import Execution
 from calculon.spec.fields import Scope, declare, spec_fields
 from calculon.spec.module_sets import modules_of
 from calculon.spec.recipes import RECIPES
 from calculon.spec.scope_choices import CHOICES, DERIVED
-from calculon.statistics import CorrectedStats
 from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search.brute import Case, score
-from tests.search.pool import BEST_FIRST, tables_once
+from tests.search.pool import searched, tables_once
 from tests.store import cache
 
 MODEL = calculon.Model(
@@ -96,8 +93,9 @@ LOOPS = {
     "tensor_par": (1, 2),
     "pipeline_par": (1, 2),
     "pipeline_interleaving": (1, 2),
-    "activation_recompute": ("full", "none"),
-    "tensor_par_comm_type": ("ar", "rs_ag"),
+    "activation_recompute": ("none",),
+    "tensor_par_comm_type": ("rs_ag",),
+    "data_par_overlap": (False,),
     "tensor_par_overlap": ("none",),
     "seq_par_ag_redo": (False,),
     "weight_offload": (False,),
@@ -107,7 +105,7 @@ LOOPS = {
     "pipeline_par_net": (0,),
     "microbatch_size": (1, 2),
 }
-"""What is left of the published loops, so that a space is small."""
+"""What is left of the published loops, so that a space is small; ``tests/search/pool.py`` has the other values."""
 
 OPTIONS = [name for name in OPTIONAL if name not in ("edition", "preset")]
 
@@ -195,23 +193,6 @@ def _capacity(model):
     return float(needs[int(0.8 * len(needs))]) / 2**30
 
 
-def _searched(space):
-    """Return the numbers of all feasible executions of a space, ascending, and their statistics by name."""
-    numbers, found = [], {column.name: [] for column in columns(CorrectedStats)}
-    for group in groups(space):
-        for tile in tiles(space, BEST_FIRST.CostTables(space, group), group):
-            for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
-                shape = rows.numbers.shape
-                allowed = np.broadcast_to(rows.allowed, shape)
-                numbers.append(rows.numbers[allowed])
-                for column in columns(CorrectedStats):
-                    values = np.broadcast_to(column.of(rows.batch), shape)
-                    found[column.name].append(values[allowed])
-    order = np.argsort(np.concatenate(numbers))
-    joined = {name: np.concatenate(values)[order] for name, values in found.items()}
-    return np.concatenate(numbers)[order], joined
-
-
 def _same(found, wanted):
     return all((found.values(name) == wanted.values(name)).all() for name in NAMES)
 
@@ -231,7 +212,7 @@ def _check(name, values):
     unused = [value for value in values if value not in chosen]
     assert not unused, f"no execution with {name} of {unused} can run"
 
-    numbers, stats = _searched(space)
+    numbers, stats = searched(space)
     assert _same(space.plan(numbers), case.plan.take(feasible))
     for statistic, found in stats.items():
         assert np.array_equal(found, table[statistic][feasible], equal_nan=True), statistic
@@ -246,27 +227,10 @@ def _check(name, values):
     assert _same(space.plan(best), case.plan.take(rows))
     assert (scores[0] == score(ranking.objectives[0], table)[rows]).all()
 
-    objectives = [Objective.parse(text) for text in ("total_time", "proc_mem_tier1_cap_req")]
-    front = Front(objectives)
-    search_space(space, front)
-    rows = case.preferred[table.feasible[case.preferred]]
-    scores = np.stack([score(objective, table)[rows] for objective in objectives])
-    wanted = np.sort(rows[_not_dominated(scores)])
-    assert _same(space.plan(np.sort(front.ranked()[1])), case.plan.take(wanted))
-
-    for row in {int(feasible[-1]), *(int(feasible[chosen.index(value)]) for value in values)}:
-        alone = calculon.evaluate(case.model, case.system, [case.rows[row]])
-        for statistic in table.names:
-            assert alone[statistic].tobytes() == table[statistic][row : row + 1].tobytes()
-
-
-def _not_dominated(scores):
-    """Positions of what no other one equals or beats everywhere; of equals the first."""
-    each, other = scores[:, :, None], scores[:, None, :]
-    as_good = (other >= each).all(axis=0)
-    better = as_good & (other > each).any(axis=0)
-    before = np.tri(scores.shape[1], k=-1, dtype=bool)
-    return ~(better | (as_good & before)).any(axis=1)
+    row = int(feasible[chosen.index(values[-1])])
+    alone = calculon.evaluate(case.model, case.system, [case.rows[row]])
+    for statistic in table.names:
+        assert alone[statistic].tobytes() == table[statistic][row : row + 1].tobytes()
 
 
 # -- records ----------------------------------------------------------------------------------------------------------
@@ -393,11 +357,3 @@ def _is_refused(name, other):
             alone, plain = check(model, SYSTEM, Plan.from_records(rows)).reshape(-1, 2).T
             refused += alone[plain == 0].tolist()  # of which it is this value that is refused
     return bool(refused) and all(refused)
-
-
-def test_every_declaration_is_about_fields_that_there_are():
-    for name, field in OPTIONAL.items():
-        for other, values in field.declaration.needs.items():
-            known = field_of(other)
-            assert not known.named or set(values) <= set(known.values), name
-    assert {f.name for f in dataclasses.fields(Execution)} == set(NAMES)

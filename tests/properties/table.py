@@ -120,7 +120,7 @@ def corrected(count: int = draws(6), forms: int = 2, sizes: int = 20) -> list[Ta
 
 
 @stored
-def of_catalog(count: int = draws(4), forms: int = 6, sizes: int = 30) -> list[Table]:
+def of_catalog(count: int = draws(6), forms: int = 3, sizes: int = 30) -> list[Table]:
     """Draw models whose rows are aligned, on systems of the catalog, and evaluate executions with all options."""
     found = []
     for number in range(count):
@@ -134,7 +134,7 @@ def of_catalog(count: int = draws(4), forms: int = 6, sizes: int = 30) -> list[T
 @stored
 def with_all_fields() -> list[Table]:
     """Draw executions with any fields on systems with any additions, some of which contradict themselves."""
-    return evaluated(Table(*one) for one in collected(every_table(8, contradicting=2), draws(16)))
+    return evaluated(Table(*one) for one in collected(every_table(8, contradicting=2), draws(14)))
 
 
 def of_forms(

@@ -1,6 +1,6 @@
 """Laws on executions with all options, on systems of the catalog whose rates are formulas.
 
-More work is never faster; a better machine is never slower, nor less feasible; offloading never needs more memory.
+More work is never faster; a better machine is never slower, nor less feasible.
 ``scripts/test --large`` tries each law on all tables, and draws more of them.
 """
 
@@ -16,7 +16,6 @@ from tests.properties.table import Table, above, excess, holds, of_catalog
 from tests.properties.test_laws import _stalled_and_uneven
 from tests.properties.test_monotone import BETTER
 from tests.store import cache
-from tests.strategies import SWITCHES
 
 MOST_RATE = 2.0
 """Largest share of a link that a system may state as the rate of an operation."""
@@ -107,7 +106,7 @@ def test_more_work_is_never_faster(law):
         return np.where(both, excess(table, more, "total_time"), np.nan)
 
     number = list(MORE_WORK).index(law)
-    holds(faster, _some(of_catalog(), number, 2), least=100)
+    holds(faster, _some(of_catalog(), number, 2), least=60)
 
 
 # -- a better machine -------------------------------------------------------------------------------------------------
@@ -242,19 +241,3 @@ def test_collectives_that_leave_weight_gradients_alone_may_cost_time():
     }
     table = Table(document("models", "llama3-8B"), document("systems", "h100_80g_sxm"), [row])
     assert excess(table.on(lambda system: _usage(system, 2)), table, "total_time") > 0
-
-
-# -- offloading -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", SWITCHES)
-def test_offloading_never_needs_more_memory(name):
-    def more(table):
-        other = table.each(lambda row: {name: not row[name]})
-        moved = np.array([row[name] for row in table.rows])
-        needs = [one.found["proc_mem_tier1_cap_req"] for one in (table, other)]
-        both = table.found.feasible & other.found.feasible
-        over = above(np.where(moved, *needs), np.where(moved, *reversed(needs)))
-        return np.where(both, over, np.nan)
-
-    holds(more, _some(of_catalog(), SWITCHES.index(name), 1), least=40)

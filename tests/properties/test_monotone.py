@@ -14,7 +14,6 @@ import pytest
 from hypothesis import strategies as st
 
 import calculon
-from calculon.spec import catalog
 from tests.draws import draws
 from tests.properties.table import Table, above, collected, evaluated, holds
 from tests.store import stored
@@ -84,7 +83,7 @@ def without_overlap(draw, rows=4):
 @stored
 def drawn():
     """Draw executions of small tables, and evaluate them."""
-    return evaluated(Table(*one) for one in collected(without_overlap(), draws(36)))
+    return evaluated(Table(*one) for one in collected(without_overlap(), draws(24)))
 
 
 @pytest.mark.parametrize("name", BETTER)
@@ -100,26 +99,15 @@ def test_never_slower_and_never_less_feasible_with(name):
         return np.where(lost, np.inf, above(after, before))
 
     first = list(BETTER).index(name)
-    for number, table in enumerate(drawn()[first % 3 :: 3]):
+    for number, table in enumerate(drawn()[first % 4 :: 4]):
         holds(partial(slower, (1.001, 2, 16)[number % 3]), [table], least=0)
     assert np.concatenate(decided).any()
-
-
-def test_a_network_is_large_enough_exactly_from_its_group_on():
-    execution = calculon.inputs.execution("3072_t4_p64_d12_mbs4_full").to_dict()
-    _, system = catalog.load("system", "a100_80g")
-    group = execution["pipeline_par"] * execution["data_par"]
-    for size, reason in ((group - 1, "network_size"), (group, ""), (group + 1, "")):
-        changed = copy.deepcopy(system)
-        changed["networks"][1]["size"] = size
-        plan = calculon.Plan.from_records([execution])
-        assert calculon.evaluate("megatron-1T", changed, plan).reason[0] == reason
 
 
 @pytest.mark.parametrize("tier", [1, 2])
 def test_a_memory_is_large_enough_exactly_from_what_is_needed(tier):
     met = 0
-    for table in drawn()[::6]:
+    for table in drawn()[::4]:
         system = copy.deepcopy(table.system)
         system["mem1"]["GiB"] = system["mem2"]["GiB"] = 1e12
         large = calculon.evaluate(table.model, system, table.rows)

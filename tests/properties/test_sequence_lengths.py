@@ -7,8 +7,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.apps.report.setup import setup_texts
-from calculon.apps.views.estimate_result import result_of
 from calculon.search.best_first import count_space
 from calculon.search.driver import make_ranking, make_space, run
 from tests.helpers import PLAIN
@@ -63,26 +61,10 @@ def _assert_equal(found, expected):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_an_estimate_is_that_of_the_model_of_the_length(name):
-    """Of each model some of the changes: all of them occur with each of two models."""
-    number = MODELS.index(name)
-    for i in (number % 3, number % 3 + 3):
-        length, change = LENGTHS[number // 2], CHANGES[i]
-        stated = calculon.estimate(
-            name, BASE | change | {"seq_length": length}, _system(), layers=True
-        )
-        own = calculon.estimate(_of_length(name, length), BASE | change, _system(), layers=True)
-        _assert_equal(stated.stats, own.stats)
-        assert stated.layers == own.layers
-        assert stated.groups == own.groups
-        assert stated.stages == own.stages
-
-
-@pytest.mark.parametrize("name", MODELS)
 def test_rows_of_a_table_have_their_own_lengths(name):
     model, system = inputs.model(name), _system()
-    lengths = (0, *LENGTHS, model.seq_size, LONGER)
-    some = CHANGES[MODELS.index(name) % 2 :: 2]
+    number = MODELS.index(name)
+    lengths, some = (0, LENGTHS[number % 3], LONGER), CHANGES[number % 2 :: 2]
     rows = [BASE | change | {"seq_length": length} for length in lengths for change in some]
     found = calculon.evaluate(model, system, calculon.Plan.from_records(rows))
     for i, length in enumerate(lengths):
@@ -98,47 +80,28 @@ def test_rows_of_a_table_have_their_own_lengths(name):
         assert set(found.reason[here]) == set(own.reason) == {""}
         for statistic in found.names:
             np.testing.assert_array_equal(found[statistic][here], own[statistic], statistic)
-
-
-def _search(model, *, num_procs=4, batch=8, objective="tokens_per_second", **changes):
-    space = make_space(
-        model, _system(), num_procs, batch, "bfloat16", edition="corrected", **changes
+    length = LENGTHS[number % 3]
+    own, stated = (
+        calculon.estimate(one, BASE | some[0] | more, system, layers=True)
+        for one, more in ((_of_length(name, length), {}), (name, {"seq_length": length}))
     )
-    return run(space, make_ranking(20, objective, edition="corrected"))
+    assert (stated.stats, stated.layers) == (own.stats, own.layers)
+    assert (stated.groups, stated.stages) == (own.groups, own.stages)
 
 
-@pytest.mark.parametrize(
-    ("name", "objective"),
-    [
-        ("gpt3-125M", "tokens_per_second"),
-        ("gemma3-1B", "sample_rate"),
-        ("gemma3-1B", "mfu_causal"),
-    ],
-)
-def test_a_search_of_one_length_is_that_of_the_model_of_the_length(name, objective):
-    stated = _search(name, objective=objective, fix={"seq_length": (384,)})
-    own = _search(_of_length(name, 384), objective=objective)
-    assert stated.counts == own.counts
-    np.testing.assert_array_equal(stated.scores, own.scores)
-    for field in set(stated.plan.columns) - {"seq_length"}:
-        np.testing.assert_array_equal(stated.plan.columns[field], own.plan.columns[field])
-    assert (stated.plan.seq_length == 384).all()
-
-
-@pytest.mark.parametrize("mbs_break", [False, True])
-def test_a_search_of_several_lengths_is_the_union_of_searches_of_each(mbs_break):
+def test_a_search_of_several_lengths_is_the_union_of_searches_of_each():
     """Which microbatch sizes divide over tensor parallelism differs by length."""
     model = replace(inputs.model("gpt3-125M"), seq_size=6, positions=0)
     lengths = (0, 4, 9, 384)
 
     def found(**changes):
         fix = {"seq_par_ag_redo": (False,), "data_par_overlap": (False,), **changes.pop("fix", {})}
+        fix |= dict.fromkeys(("weight_offload", "activations_offload"), (False,))
         space = make_space(
             model, _system(), 12, 12, "bfloat16", edition="corrected", fix=fix, **changes
         )
-        return space, run(
-            space, make_ranking(30, "tokens_per_second", edition="corrected"), mbs_break=mbs_break
-        )
+        ranking = make_ranking(30, "tokens_per_second", edition="corrected")
+        return space, run(space, ranking, mbs_break=True)
 
     space, together = found(add={"seq_length": lengths[1:]})
     spaces, each = zip(*(found(fix={"seq_length": (length,)}) for length in lengths), strict=True)
@@ -163,36 +126,3 @@ def test_learned_positions_bound_the_length():
     _assert_equal(
         calculon.estimate(beyond, BASE | {"seq_length": 4096}, _system()).stats, own.stats
     )
-
-
-def test_tokens_divide_where_they_are_split():
-    model = replace(inputs.model("llama3-8B"), seq_size=1024)
-    split = BASE | {"tensor_par_comm_type": "rs_ag", "microbatch_size": 1}
-    with pytest.raises(calculon.SpecError, match=r"microbatch_size x seq_size = 1023"):
-        calculon.estimate(model, split | {"seq_length": 1023}, _system())
-    odd = replace(model, seq_size=1023)
-    assert calculon.estimate(odd, split | {"seq_length": 1024}, _system()).stats["total_time"] > 0
-
-
-def test_the_published_edition_has_the_length_of_the_model():
-    with pytest.raises(calculon.SpecError, match=r"corrected, which seq_length=1024 needs"):
-        calculon.estimate("gpt3-125M", BASE | {"edition": "sc23", "seq_length": 1024}, _system())
-
-
-def test_an_optimizer_step_does_not_depend_on_the_length():
-    rows = [BASE | {"seq_length": length} for length in (64, 2048)]
-    found = calculon.evaluate("llama3-8B", _system(), calculon.Plan.from_records(rows))
-    for name in ("optim_step_time", "weight_space", "optimizer_space", "dp_comm_link_time"):
-        assert found[name][0] == found[name][1], name
-    rate, tokens = found["sample_rate"], found["tokens_per_second"]
-    np.testing.assert_allclose(tokens / rate, [64, 2048], rtol=1e-15)
-
-
-@pytest.mark.parametrize("name", ["gpt3-175B", "llama3-8B"])
-def test_a_page_shows_the_length_that_was_estimated(name):
-    result = calculon.estimate(name, BASE | {"seq_length": 1024}, _system())
-    sheet = result_of(result)
-    assert sheet.inputs.parameters == result.stats["parameters"]
-    shown = setup_texts(sheet)
-    assert "sequences of 1,024" in shown["model"]
-    assert "sequences of 1024 tokens" in shown["options"]

@@ -1,14 +1,12 @@
 """Pipelines that list the blocks of their stages."""
 
 import json
-import pickle
 from pathlib import Path
 
 import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
 from tests import twin
 from tests.helpers import LLAMA_X64
 
@@ -68,54 +66,3 @@ def test_lists_equal_the_twin(changes):
     for name, value in expected.items():
         if isinstance(value, float) and name in found:
             assert found[name] == pytest.approx(value, rel=1e-9), name
-
-
-def test_rows_of_a_table_with_lists_equal_themselves_alone():
-    rows = [
-        STATED | changes
-        for changes in (
-            {"stage_blocks": [9, 8, 8, 7]},
-            {},
-            {"first_stage_blocks": 9},
-            {"stage_blocks": [4] * 8, "pipeline_interleaving": 2},
-            {"stage_blocks": [3] * 10 + [2], "pipeline_par": 11, "num_procs": 176},
-        )
-    ]
-    plan = pickle.loads(pickle.dumps(calculon.Plan.from_records(rows)))
-    table = calculon.evaluate(MODEL, SYSTEM, plan)
-    for number, row in enumerate(rows):
-        alone = calculon.evaluate(MODEL, SYSTEM, [row])
-        assert {n: table[n][number] for n in table.names} == {n: alone[n][0] for n in alone.names}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"stage_blocks": [9, 8, 8]}, "4 counts that add up to num_blocks = 32, found 3"),
-        ({"stage_blocks": [9, 8, 0, 8]}, "a list of counts of at least 1"),
-        ({"stage_blocks": "much"}, "a list of counts of at least 1"),
-        ({"stage_blocks": [8] * 4, "first_stage_blocks": 8}, "since stage_blocks lists"),
-        ({"stage_blocks": [32], "pipeline_par": 1, "data_par": 32}, "pipeline_par is 1"),
-    ],
-)
-def test_wrong_lists_are_refused(changes, message):
-    with pytest.raises(SpecError, match=message):
-        estimate(**changes)
-
-
-def test_a_search_tries_lists():
-    lists = ["9-8-8-7", "8-8-8-8", "5-4-4-4-4-4-4-3"]
-    fixed = {"pipeline_par": [4], "tensor_par": [8], "microbatch_size": [1, 2]}
-    found = calculon.search(
-        MODEL,
-        SYSTEM,
-        64,
-        512,
-        "bfloat16",
-        edition="corrected",
-        add={"stage_blocks": lists},
-        fix=fixed,
-    )
-    best = calculon.evaluate(MODEL, SYSTEM, [found.best.execution])["sample_rate"][0]
-    assert found.counts.reasons["listed_blocks"] > 0
-    assert best == pytest.approx(found.best.stats["sample_rate"], rel=1e-12)

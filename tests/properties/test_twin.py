@@ -1,4 +1,7 @@
-"""The array model agrees with its scalar twin, which shares no code with it, in both editions."""
+"""The array model agrees with its scalar twin, which shares no code with it, in the published edition.
+
+``test_twin_fields.py`` has the corrected edition.
+"""
 
 from collections import Counter
 
@@ -9,10 +12,10 @@ from hypothesis import strategies as st
 import calculon
 from tests import twin
 from tests.draws import draws
-from tests.helpers import FLOORS, differences, unlabelled
-from tests.properties.table import Table, above, collected, evaluated, holds
+from tests.helpers import FLOORS, differences
+from tests.properties.table import Table, collected, evaluated, holds
 from tests.store import stored
-from tests.strategies import CORRECTED, DATATYPES, changed, executions, models, systems
+from tests.strategies import changed, executions, models, systems
 
 REASONS = {
     2: {"degrees_product"},
@@ -49,34 +52,6 @@ REASONS = {
 """Reasons of ours for the numbered requirements of the twin."""
 
 
-OPTIONS = {
-    "grad_buffer": st.sampled_from(("sharded", "full")),
-    "grad_comm_dtype": st.sampled_from(("same", *DATATYPES)),
-    "latency_per_step": st.booleans(),
-    "optimizer_impl": st.sampled_from(("fused", "foreach", "loop")),
-    "grad_clip": st.booleans(),
-}
-SECONDS = st.one_of(st.just(0), st.floats(1e-7, 1e-3))
-
-GRADIENTS = st.sampled_from(
-    (
-        {},
-        {"grad_dtype": "float32"},
-        {"grad_dtype": "bfloat16"},
-        {"grad_dtype": "float16", "main_grad": True},
-    )
-)
-OPTIMIZERS = st.sampled_from(
-    (
-        {},
-        {"optimizer_state_dtype": "bfloat16"},
-        {"optimizer": "adam_8bit"},
-        {"optimizer": "lion", "optimizer_state_dtype": "bfloat16"},
-        {"optimizer": "sgd_momentum"},
-        {"optimizer": "sgd"},
-    )
-)
-
 MOVED = {
     "act_offload_bw_req": ("block_act_storage_space", "block_act_checkpoint_size"),
     "weight_offload_bw_req": ("block_weight_space",),
@@ -86,18 +61,6 @@ MOVED = {
     "dp_bw_overlap_req_tail": ("block_dp_size",),
 }
 """Bandwidths, and what has to move in the time that a block leaves for it."""
-
-
-LINK = st.fixed_dictionaries({}, optional={"step_latency": SECONDS, "ramp": SECONDS})
-
-
-@st.composite
-def corrected_options(draw):
-    """Options of the corrected edition, or none."""
-    if draw(st.booleans()):
-        return CORRECTED
-    options = {name: draw(value) for name, value in OPTIONS.items()}
-    return CORRECTED | options | draw(GRADIENTS) | draw(OPTIMIZERS)
 
 
 def _settled(stats):
@@ -126,22 +89,16 @@ def disagreements(found, expected):
 
 @st.composite
 def asked(draw, rows=5):
-    """A model, a system, executions of which some contradict themselves, and the same in the corrected edition."""
+    """A model, a system, and executions of which some contradict themselves."""
     model, system = draw(models()), draw(systems())
     found = [draw(executions(model, system)) for _ in range(rows)]
-    found += [draw(changed(row)) for row in found[:3]]
-    options = [draw(corrected_options()) for _ in found]
-    links = draw(st.lists(LINK, max_size=len(system["networks"])))
-    extended = system | {"ext": {"networks": links}} if links else system
-    corrected = [row | more for row, more in zip(found, options, strict=True)]
-    return Table(model, system, found), Table(model, extended, corrected)
+    return Table(model, system, found + [draw(changed(row)) for row in found[:3]])
 
 
 @stored
-def published_and_corrected():
-    """Draw tables of both editions, and evaluate them."""
-    published, corrected = zip(*collected(asked(), draws(24)), strict=True)
-    return evaluated(published), evaluated(corrected)
+def published():
+    """Draw tables, and evaluate them."""
+    return evaluated(collected(asked(), draws(24)))
 
 
 def twin_of(model, execution, system):
@@ -164,10 +121,7 @@ def _ours(model, execution, system):
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize(
-    ("edition", "compare"), [(0, differences), (1, disagreements)], ids=["sc23", "corrected"]
-)
-def test_outcomes_and_statistics_of_any_execution(edition, compare):
+def test_outcomes_and_statistics_of_any_execution():
     outcomes = Counter()
 
     def wrong(table):
@@ -181,32 +135,22 @@ def test_outcomes_and_statistics_of_any_execution(edition, compare):
             else:
                 ours = {name: float(table.found[name][i]) for name in table.found.names}
                 ours = {name: None if np.isnan(v) else v for name, v in ours.items()}
-                found.append(bool(reason) or len(compare(ours, expected)))
+                found.append(bool(reason) or len(differences(ours, expected)))
             if i == 0:
                 _, outcome = _ours(table.model, row, table.system)
                 found[-1] += outcome != (f"{kind}: {reason}" if kind == "infeasible" else kind)
         return np.array(found, float)
 
-    tables = published_and_corrected()[edition]
-    holds(wrong, tables, least=150)
+    holds(wrong, published(), least=150)
     assert min(outcomes.values()) > 7, "the strategies are to reach every outcome often"
     assert outcomes["feasible"] > 80
 
 
-@pytest.mark.parametrize(
-    ("edition", "members"), [(0, dict), (1, unlabelled)], ids=["sc23", "corrected"]
-)
-def test_every_layer_of_any_execution(edition, members):
-    for table in published_and_corrected()[edition][: draws(16)]:
+def test_every_layer_of_any_execution():
+    for table in published()[: draws(16)]:
         for row in np.array(table.rows)[table.found.feasible][:1]:
             found = calculon.estimate(table.model, row, table.system, layers=True).layers
             for ours, theirs in zip(
                 found, twin.layers(table.model, row, table.system), strict=True
             ):
-                assert differences(members(ours), theirs) == [], row
-
-
-def test_data_parallel_traffic_is_exposed_at_most_once():
-    for table in published_and_corrected()[1]:
-        exposed, link = (table.found[f"dp_comm_{kind}_time"] for kind in ("exposed", "link"))
-        assert (above(exposed, link)[table.found.feasible] <= 0).all()
+                assert differences(ours, theirs) == [], row

@@ -269,7 +269,7 @@ def _wrong(table, i):
 
 def test_reasons_and_statistics_of_executions_with_all_fields():
     tables = with_all_fields()
-    holds(disagreement, tables, least=150)
+    holds(disagreement, tables, least=120)
     feasible = np.concatenate([table.found.feasible for table in tables])
     assert feasible.mean() > 0.6
     required = [field for field in spec_fields(Execution) if not field.declaration.optional]
@@ -415,64 +415,41 @@ ALONE = document("examples", "3072_t4_p64_d12_mbs4_full") | {
 WIDE = {name: SYSTEM[name] | {"float32": SYSTEM[name]["float16"]} for name in ("matrix", "vector")}
 TILED = {"tensor_par": 4, "num_procs": 4, "tensor_par_overlap": "ring"}
 FLOAT8 = {"matrix": SYSTEM["matrix"] | {"float8": SYSTEM["matrix"]["float16"]}}
+NOT_ADDED = {"bias_after_reduce": True}
 SETTLED = {
     "moments of bfloat16 are read as such by the last operation of SGD with momentum": (
-        {},
-        {
-            "optimizer": "sgd_momentum",
-            "optimizer_impl": "foreach",
-            "optimizer_state_dtype": "bfloat16",
-        },
-        {},
-        "block_optim_mem_accessed",
+        *({}, {}),
+        {"optimizer": "sgd_momentum", "optimizer_impl": "foreach"}
+        | {"optimizer_state_dtype": "bfloat16"},
     ),
     "gains of the norm of queries and keys are stored like other weights": (
-        {"qk_norm": "full"},
+        *({"qk_norm": "full"}, WIDE),
         {"datatype": "float32", "matmul_dtype": "float16"},
-        WIDE,
-        "block_weight_space",
     ),
     "a product in tiles writes the gradient of its input as any other does": (
-        {},
+        *({}, FLOAT8),
         {"matmul_dtype": "float8", **TILED},
-        FLOAT8,
-        "block_agrad_mem_accessed",
     ),
     "the host launches on beside collectives inside of a stage, with and without a pipeline": (
-        {},
-        {
-            "tensor_par": 4,
-            "num_procs": 4,
-            "tensor_par_comm_type": "p2p_rs_ag",
-            "launch_mode": "eager",
-        },
-        {"ext": {"launch": {"kernel": 0, "eager": 0.02}}},
-        "block_fw_time",
+        *({}, {"ext": {"launch": {"kernel": 0, "eager": 0.02}}}),
+        {"tensor_par": 4, "num_procs": 4, "tensor_par_comm_type": "p2p_rs_ag"}
+        | {"launch_mode": "eager"},
+    ),
+    "a bias that is not added is not launched": (
+        *({"mlp_bias": True}, {"ext": {"launch": {"kernel": 1e-3}}}),
+        NOT_ADDED,
+        NOT_ADDED | {"tensor_par": 2, "num_procs": 2},
     ),
 }
-"""Changes of model, execution and system, and a statistic."""
+"""Changes of model and system, and executions."""
 
 
-@pytest.mark.parametrize("what", SETTLED)
-def test_what_was_settled_stays_so(what):
-    model, execution, system, name = SETTLED[what]
+def test_what_was_settled_stays_so():
     large = {"mem1": SYSTEM["mem1"] | {"GiB": 10**6}}
-    question = MODEL | model, ALONE | execution, SYSTEM | system | large
-    expected = twin.estimate(*question)[name]
-    assert calculon.estimate(*question).stats[name] == pytest.approx(expected, rel=1e-9)
-
-
-def test_a_bias_that_is_not_added_is_not_launched():
-    model = MODEL | {"mlp_bias": True}
-    system = SYSTEM | {"mem1": SYSTEM["mem1"] | {"GiB": 10**6}, "ext": {"launch": {"kernel": 1e-3}}}
-    one = ALONE | {"bias_after_reduce": True}
-    two = one | {"tensor_par": 2, "num_procs": 2}
-    alone, beside = (
-        calculon.evaluate(model, system, calculon.Plan.from_records(rows))["fw_time"][0]
-        for rows in ([one], [one, two])
-    )
-    assert alone == pytest.approx(twin.estimate(model, one, system)["fw_time"], rel=1e-9)
-    assert beside == alone
+    for model, system, *rows in SETTLED.values():
+        table = Table(MODEL | model, SYSTEM | system | large, [ALONE | row for row in rows])
+        assert table.found.feasible.all()
+        holds(disagreement, [table])
 
 
 def test_layers_share_the_optimizer_with_as_many_as_the_block():

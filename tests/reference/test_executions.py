@@ -30,8 +30,10 @@ REASONS = {
 }
 """The reason of ours for each reason of the published tool."""
 
-ALONE = 8
+ALONE = 1
 """Executions of each model on each system that are also estimated one at a time."""
+EACH = 12
+"""Executions of each kind of failure that are estimated one at a time."""
 
 PREFIXES = {"": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 
@@ -43,7 +45,7 @@ def _key(case):
 GROUPS = {key: list(g) for key, g in groupby(sorted(reference_cases("executions"), key=_key), _key)}
 
 
-@pytest.fixture(params=GROUPS, ids=[f"{model} on {system}" for model, system in GROUPS])
+@pytest.fixture(params=some(GROUPS, 50), ids=" on ".join)
 def group(request):
     """All cases of one model on one system, in the order of the file."""
     return GROUPS[request.param], reference_system(request.param[1])
@@ -63,11 +65,6 @@ def test_there_are_all_outcomes_of_the_published_tool():
     outcomes = [case["outcome"] for case in reference_cases("executions")]
     counts = {outcome: outcomes.count(outcome) for outcome in set(outcomes)}
     assert counts == {"ok": 2400, "infeasible": 512, "rejected": 88}
-
-
-def test_the_statistics_have_the_published_names_and_order():
-    case = next(case for case in reference_cases("executions") if case["outcome"] == "ok")
-    assert list(case["stats"]) == list(NAMES)
 
 
 def test_rows_of_a_table_meet_the_reference_and_are_what_executions_have_alone(group):
@@ -104,7 +101,7 @@ def _failures(outcome):
 
 @_failures("infeasible")
 def test_what_the_published_tool_cannot_run_is_infeasible_for_the_same_reason(cases):
-    for case in cases:
+    for case in some(cases, EACH):
         with pytest.raises(calculon.Infeasible) as error:
             calculon.estimate(
                 case["application"], case["execution"], reference_system(case["system"])
@@ -118,7 +115,7 @@ def test_what_the_published_tool_cannot_run_is_infeasible_for_the_same_reason(ca
 
 @_failures("rejected")
 def test_what_the_published_tool_rejects_is_a_malformed_request(cases):
-    for case in cases:
+    for case in some(cases, EACH):
         with pytest.raises(calculon.SpecError) as error:
             calculon.estimate(
                 case["application"], case["execution"], reference_system(case["system"])

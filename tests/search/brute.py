@@ -5,16 +5,17 @@ rejects is dropped, and :func:`calculon.evaluate` tells what the others cost and
 their values come from the declarations.
 """
 
+import copy
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import groupby
+from random import Random
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 import calculon
 from calculon.editions import EDITIONS
@@ -30,11 +31,10 @@ from calculon.search.candidates import EXTENSIONS, LOOPS
 from calculon.search.driver import make_space
 from calculon.search.objective import Objective
 from calculon.search.space import Space
-from tests import strategies
 from tests.declared import ADDED, FIXED, REPLICATING, missing, others
 from tests.strategies import divisors
 
-LIMIT = 900
+LIMIT = 250
 """Executions of a random space."""
 
 OUTER = (
@@ -98,10 +98,17 @@ class Case:
         return case
 
     @cached_property
-    def rows(self) -> list[Row]:
-        """The executions in the order of the loops, but for those that are not counted."""
+    def every(self) -> tuple[list[Row], calculon.Plan]:
+        """The executions in the order of the loops, but for those that are not counted: as rows and as a table."""
         nested = list(loops(self))
-        return [nested[i] for i in np.flatnonzero(self.enumerated(table(nested)))]
+        plan = table(nested)
+        held = np.flatnonzero(self.enumerated(plan))
+        return [nested[i] for i in held], plan.take(held)
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """The executions as rows."""
+        return self.every[0]
 
     def enumerated(self, plan: calculon.Plan) -> np.ndarray:
         """Which executions no uncounted rule rejects."""
@@ -115,7 +122,7 @@ class Case:
     @cached_property
     def plan(self) -> calculon.Plan:
         """The executions as a table."""
-        return table(self.rows)
+        return self.every[1]
 
     @cached_property
     def table(self) -> calculon.Evaluation:
@@ -178,6 +185,15 @@ def score(objective: Objective, table: calculon.Evaluation) -> np.ndarray:
     """Scores of the rows of a table."""
     values = table[objective.statistic.name]
     return values if objective.sense == "max" else -values
+
+
+def not_dominated(scores: np.ndarray) -> np.ndarray:
+    """Return the columns of scores that no other one equals or beats in each of them; of equals the first."""
+    each, other = scores[:, :, None], scores[:, None, :]
+    as_good = (other >= each).all(axis=0)
+    better = as_good & (other > each).any(axis=0)
+    before = np.tri(scores.shape[1], k=-1, dtype=bool)
+    return np.flatnonzero(~(better | (as_good & before)).any(axis=1))
 
 
 def loops(case: Case) -> Iterator[Row]:
@@ -352,189 +368,137 @@ def product(pick: Any, *named: tuple[str, Any]) -> Iterator[Row]:
         yield dict(zip(names, values, strict=True))
 
 
-# -- small spaces -----------------------------------------------------------------------------------
+# -- random spaces ----------------------------------------------------------------------------------------------------
 
-NARROW: dict[str, tuple[Any, ...]] = {
-    "tensor_par": (1, 2, 3, 4, 5, 6),
-    "pipeline_par": (1, 2, 3, 4),
-    "data_par": (1, 2, 4, 6),
-    "pipeline_interleaving": (1, 2, 3),
-    "microbatch_size": (1, 2, 3, 4),
-    "batch_size": (4, 6, 8, 12),
-    "activation_recompute": ("full", "attn_only", "none"),
-    "optimizer_sharding": (True, False),
-    "tensor_par_comm_type": ("ar", "p2p_rs_ag", "rs_ag"),
-    "seq_par_ag_redo": (True, False),
-    "data_par_overlap": (True, False),
-    "tensor_par_overlap": ("none", "ring", "pipe"),
-    "weight_offload": (True, False),
-    "activations_offload": (True, False),
-    "optimizer_offload": (True, False),
-    "attention_type": ("multihead", "multiquery"),
-    "fused_activation": (True, False),
-    "tensor_par_net": (0, 1, 2, 3),
-    "pipeline_par_net": (0, 1, 2, 3),
-    "data_par_net": (0, 1, 2, 3),
+ADDITIONS: dict[str, Sequence[Any]] = {
+    "attention_type": ("multiquery",),
+    "activations_offload": (True,),
+    "pipeline_par": range(1, 8),
+    "batch_size": range(1, 17),
 }
-"""Values to fix, some of them impossible in most spaces."""
+"""Values that either edition may be widened with."""
 
-ADDITIONS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
-    "attention_type": st.just(("multiquery",)),
-    "activations_offload": st.just((True,)),
-    "pipeline_par": st.lists(st.integers(1, 7), min_size=1, max_size=3).map(tuple),
-    "batch_size": st.lists(st.integers(1, 16), min_size=1, max_size=4).map(tuple),
+SHAPES: dict[str, Sequence[Any]] = {
+    "activation": ("swiglu", "squared_relu"),
+    "norm": ("rmsnorm", "layernorm_plain"),
+    "norms": (2, 4),
+    "qk_norm": ("head", "full"),
+    "qkv_bias": (True,),
+    "mlp_bias": (True,),
+    "parallel_attention": (True,),
+    "dropout": (False,),
+    "rotary": (0.5,),
+    "sliding_window": (2, 100),
+    "full_attention_every": (1, 2),
+    "vocab": (11, 1000, 51200),
+    "tied": (True,),
+    "positions": (1024,),
+    "embedding_norm": (True,),
+    "num_experts": (1, 4, 16),
+    "attention_sinks": (True,),
+    "attention_gate": (True,),
 }
+"""Fields of a model that only the corrected edition knows."""
 
 
-@st.composite
-def widened(
-    draw: st.DrawFn, names: Iterable[str], system: calculon.System, datatype: str
-) -> dict[str, tuple[Any, ...]]:
-    """One or two values of some optional fields, and what these need beside them."""
-    add: dict[str, tuple[Any, ...]] = {}
+def random_case(random: Random, system: dict[str, Any], edition: str) -> Case:
+    """Choose a small space: widened, narrowed, on a system with memory for all of its executions, or without tier 2."""
+    system = copy.deepcopy(system)
+    system["mem1"]["GiB"], system["mem2"]["GiB"] = 1e9, random.choice((0, 1e9, 1e9))
+    while True:
+        case = _narrowed(random, _any_case(random, calculon.inputs.system(system), edition))
+        if 10 <= count_space(case.space) <= LIMIT:
+            return case
+
+
+def _any_case(random: Random, system: calculon.System, edition: str) -> Case:
+    num_procs = random.choice((12, 8, 24, 6, 36, 4, 16, 2))
+    batches = (12, 24, random.randint(1, 24), random.randint(1, 3) * num_procs + 1)
+    datatype = random.choice(sorted(system.matrix))
+    add = {
+        name: _some(random, values) for name, values in ADDITIONS.items() if random.random() < 0.5
+    }
+    fix: Row = {}
+    if edition == "corrected":
+        names = random.sample(ADDED, random.randint(0, 3))
+        if random.random() < 0.5:
+            names += ["zero_stage", random.choice(REPLICATING)]
+            name = random.choice(FIXED)
+            fix = random.choice(({}, {name: _some(random, field_of(name).others)}))
+        add |= _widened(random, names, system, datatype)
+    return Case(
+        _model(random, edition),
+        system,
+        num_procs,
+        random.choice(batches),
+        datatype,
+        fused=random.choice(((True,), (False,), (False, True))),
+        tensor_overlap=random.random() < 0.7,
+        data_overlap=random.random() < 0.7,
+        fix=fix,
+        add=add,
+        edition=edition,
+    )
+
+
+def _some(random: Random, values: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(random.sample(values, min(len(values), random.choice((1, 1, 2)))))
+
+
+def _widened(random: Random, names: list[str], system: calculon.System, datatype: str) -> Row:
+    """Choose one or two values of some optional fields, and of what these need beside them."""
+    add: Row = {}
     for name in names:
         needed = missing(name)
         for of_system in {"matmul_dtype", "fp8_recipe"} & needed.keys():
             there = ("same", "none", *others(of_system, system, datatype))
             needed[of_system] = tuple(value for value in needed[of_system] if value in there)
-        if not all(needed.values()):
-            continue
-        for other, values in {name: others(name, system, datatype), **needed}.items():
-            if values:
-                some = draw(st.lists(st.sampled_from(values), min_size=1, max_size=2, unique=True))
-                add[other] = tuple(dict.fromkeys((*add.get(other, ()), *some)))
+        values = {name: others(name, system, datatype), **needed}
+        if all(values.values()):
+            for other, known in values.items():
+                more = (*add.get(other, ()), *_some(random, known))
+                add[other] = tuple(dict.fromkeys(more))
     return add
 
 
-SHAPES: dict[str, st.SearchStrategy[Any]] = {
-    "activation": st.sampled_from(("swiglu", "squared_relu")),
-    "norm": st.sampled_from(("rmsnorm", "layernorm_plain")),
-    "norms": st.sampled_from((2, 4)),
-    "qk_norm": st.sampled_from(("head", "full")),
-    "qkv_bias": st.just(True),
-    "mlp_bias": st.just(True),
-    "parallel_attention": st.just(True),
-    "dropout": st.just(False),
-    "rotary": st.just(0.5),
-    "sliding_window": st.sampled_from((2, 100)),
-    "full_attention_every": st.sampled_from((1, 2)),
-    "vocab": st.sampled_from((11, 1000, 51200)),
-    "tied": st.just(True),
-    "positions": st.just(1024),
-    "embedding_norm": st.just(True),
-    "num_experts": st.sampled_from((1, 4, 16)),
-    "attention_sinks": st.just(True),
-    "attention_gate": st.just(True),
-}
-"""Fields of a model that only the corrected edition knows."""
-
-
-def models(more: dict[str, Any]) -> st.SearchStrategy[calculon.Model]:
-    """Small models, of which some do not divide over some degrees."""
-    if "num_experts" in more:
-        without = ("mlp_bias", "parallel_attention", "norms")
-        each = {1: 1, 4: 2, 16: 8}[more["num_experts"]]
-        more = {name: value for name, value in more.items() if name not in without}
-        more |= {"experts_per_token": each, "expert_feedforward": 48}
-    if more:
-        return st.sampled_from(
-            ((6, 2), (6, 3), (12, 1), (12, 4), (24, 8), (24, 0), (1, 1))
-        ).flatmap(lambda heads: _models(more | {"attn_heads": heads[0], "kv_heads": heads[1]}))
-    return _models({})
-
-
-def _models(more: dict[str, Any]) -> st.SearchStrategy[calculon.Model]:
-    """Small models with some of their fields given; values that come first are drawn more often."""
-    shapes = {
-        "hidden": st.sampled_from((12, 24, 60, 144, 768)),
-        "feedforward": st.sampled_from((24, 50, 144, 600, 3072)),
-        "seq_size": st.sampled_from((12, 1, 3, 128, 130, 1024)),
-        "attn_heads": st.sampled_from((12, 24, 6, 1)),
-        "attn_size": st.sampled_from((1, 5, 64)),
-        "num_blocks": st.sampled_from((4, 6, 12, 1, 2, 3, 5, 8, 16)),
+def _model(random: Random, edition: str) -> calculon.Model:
+    """Choose a small model; some do not divide over some degrees."""
+    fields = {
+        "hidden": random.choice((12, 24, 60, 144, 768)),
+        "feedforward": random.choice((24, 50, 144, 600, 3072)),
+        "seq_size": random.choice((12, 1, 3, 128, 130, 1024)),
+        "attn_heads": random.choice((12, 24, 6, 1)),
+        "attn_size": random.choice((1, 5, 64)),
+        "num_blocks": random.choice((4, 6, 12, 1, 2, 3, 5, 8, 16)),
     }
-    given = {name: st.just(value) for name, value in more.items()}
-    return st.builds(calculon.Model, **shapes | given)
+    if edition == "sc23":
+        return calculon.Model(**fields)
+    more = {n: random.choice(values) for n, values in SHAPES.items() if random.random() < 0.33}
+    if "num_experts" in more:
+        for name in ("mlp_bias", "parallel_attention", "norms"):
+            more.pop(name, None)
+        each = {1: 1, 4: 2, 16: 8}[more["num_experts"]]
+        more |= {"experts_per_token": each, "expert_feedforward": 48}
+    if "parallel_attention" in more:
+        more["norms"] = random.choice((1, 2))
+    heads, of_keys = random.choice(((6, 2), (6, 3), (12, 1), (12, 4), (24, 8), (24, 0), (1, 1)))
+    return calculon.Model(**fields | more | {"attn_heads": heads, "kv_heads": of_keys})
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> tuple[Case, Callable[[], Case]]:
-    """Small spaces of every kind: narrowed, widened, on odd systems; each also with memory for all, some or none."""
-    document = draw(strategies.systems())
-    tiers = {"mem1": 1e9, "mem2": draw(st.sampled_from((0, 1e9, 1e9)))}
-    for tier, size in tiers.items():
-        document[tier] = document[tier] | {"GiB": size}
-    system = calculon.inputs.system(document)
-    datatype = draw(st.sampled_from(sorted(document["matrix"])))
-    add = {n: draw(s) for n, s in ADDITIONS.items() if draw(st.sampled_from((False, True)))}
-    num_procs = draw(st.sampled_from((12, 8, 24, 6, 36, 4, 16, 2, 1)))
-    batch = st.one_of(
-        st.sampled_from((12, 24)),
-        st.integers(1, 24),
-        st.integers(1, 3).map(lambda n: n * num_procs + 1),
-    )
-    edition = draw(st.sampled_from(("corrected", "sc23")))
-    more: dict[str, Any] = {}
-    fix: dict[str, Any] = {}
-    if edition == "corrected":
-        names = draw(st.lists(st.sampled_from(ADDED), max_size=4, unique=True))
-        if draw(st.booleans()):  # few, as their combinations multiply
-            beside = draw(st.lists(st.sampled_from(REPLICATING), max_size=2, unique=True))
-            names = list(dict.fromkeys((*names[:2], "zero_stage", *beside)))
-            name = draw(st.sampled_from(FIXED))
-            one = (draw(st.sampled_from(field_of(name).others)),)
-            fix = draw(st.sampled_from(({}, {}, {name: one}, {name: field_of(name).others})))
-        add |= draw(widened(names, system, datatype))
-        more = {n: draw(s) for n, s in SHAPES.items() if draw(st.integers(0, 2)) == 1}
-        if more.get("parallel_attention"):
-            more["norms"] = draw(st.sampled_from((1, 2)))
-    case = Case(
-        draw(models(more)),
-        system,
-        num_procs,
-        draw(batch),
-        datatype,
-        fused=draw(st.sampled_from(((True,), (False,), (False, True)))),
-        tensor_overlap=draw(st.sampled_from((True, True, False))),
-        data_overlap=draw(st.sampled_from((True, True, False))),
-        fix=fix,
-        add=add,
-        edition=edition,
-    )
-    case = _narrowed(draw, case, LIMIT)
-    shares = [draw(st.sampled_from((None, None, 0.0, 0.2, 0.5, 0.8))) for _ in range(2)]
-    return case, lambda: _tightened(case, document, shares)
-
-
-def _narrowed(draw: st.DrawFn, case: Case, limit: int) -> Case:
-    """Fix some dimensions, and then more until there are few executions; now and then none is left."""
-    names = draw(st.permutations(sorted(NARROW)))
-    wanted = draw(st.integers(0, 3))
-    for number, name in enumerate(names):
-        if number >= wanted and count_space(case.space) <= limit:
+def _narrowed(random: Random, case: Case) -> Case:
+    """Fix dimensions to two of their values, then to one, until there are few executions."""
+    names, wanted = random.sample(LOOPS, len(LOOPS)), random.randint(0, 6)
+    for number, name in enumerate((*names, *names)):
+        if number >= wanted and count_space(case.space) <= LIMIT:
             break
-        values = tuple(draw(st.lists(st.sampled_from(NARROW[name]), min_size=1, max_size=2)))
-        narrower = dataclasses.replace(case, fix={**case.fix, name: values})
-        if count_space(narrower.space) or draw(st.integers(0, 19)) == 7:
-            case = narrower
-    for name in names:  # what is still large is cut to one value
-        for value in NARROW[name] if count_space(case.space) > limit else ():
-            narrower = dataclasses.replace(case, fix={**case.fix, name: (value,)})
+        space, count = case.space, 2 - number // len(names)
+        values = space.switches[name] if name in space.switches else space.values[name].tolist()
+        if len(values) > count:
+            fix = case.fix | {name: tuple(random.sample(values, count))}
+            narrower = dataclasses.replace(case, fix=fix)
             if count_space(narrower.space):
                 case = narrower
-                break
     return case
-
-
-def _tightened(case: Case, document: dict[str, Any], shares: list[float | None]) -> Case:
-    """Set capacities to exactly what some execution needs."""
-    for row, (tier, share) in enumerate(zip(("mem1", "mem2"), shares, strict=True)):
-        needs = np.sort(case.needs[row][~np.isnan(case.needs[row])])
-        if share is None or not document[tier]["GiB"] or not len(needs):
-            continue
-        need = float(needs[int(share * (len(needs) - 1))])
-        document[tier] = document[tier] | {"GiB": need / 2**30 or 1e-9}
-    return case.on(calculon.inputs.system(document))
 
 
 OBJECTIVES = (

@@ -4,37 +4,35 @@ Some spaces are stated, one for each kind of executions that the search has code
 """
 
 import importlib
-import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
+from random import Random
 from typing import Any
 from unittest import mock
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import calculon
 from calculon import inputs
+from calculon.editions import EDITIONS
 from calculon.presets import find_preset
-from calculon.search.best_first import count_space
+from calculon.search.best_first import groups, tiles
 from calculon.search.candidates import REPLICATED
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit
+from calculon.search.tile import Tile
 from calculon.spec.named_values import PP_SCHEDULES
+from tests import strategies
 from tests.draws import FACTOR, SEED, draws
 from tests.helpers import document
-from tests.search.brute import Case, Row, cases
+from tests.properties.table import collected
+from tests.search.brute import Case, Row, random_case
 from tests.store import stored
 
-DRAWN = {
-    ("sc23", True): draws(5),
-    ("sc23", False): draws(1),
-    ("corrected", True): draws(6),
-    ("corrected", False): draws(1),
-}
-"""How many spaces are drawn, by edition and whether an execution is feasible."""
+DRAWN = draws(4)
+"""How many spaces are drawn of each edition."""
 
 BEST_FIRST = importlib.import_module("calculon.search.best_first")
 """The module, since the package exports the function."""
@@ -96,8 +94,10 @@ LATENT = calculon.Model(
     v_head_dim=64,
     vocab=4001,
 )
+PART = replace(DENSE, kv_heads=0, activation="gelu", vocab=0)
 WINDOWS = replace(DENSE, num_blocks=8, sliding_window=16, full_attention_every=4)
 
+SPLIT_PARTS: Row = {"tensor_par": (1, 2), "microbatch_size": (1,)}
 EXCHANGES: Row = {"ep_overlap": ("1f1b", "two_batch"), "delay_wgrad": (True,)}
 WIDENED: dict[str, tuple[calculon.Model, Row, Row]] = {
     "groups of blocks": (
@@ -114,6 +114,13 @@ WIDENED: dict[str, tuple[calculon.Model, Row, Row]] = {
         WINDOWS,
         {"tensor_par": (1, 2)},
         {"zero_stage": ("2",), "pp_layout": ("balanced",)},
+    ),
+    "attention alone": (replace(PART, part="attention", feedforward=3073), SPLIT_PARTS, {}),
+    "an MLP alone": (replace(PART, part="mlp", attn_heads=1), SPLIT_PARTS, {}),
+    "a product alone": (
+        replace(PART, part="linear", attn_heads=1, feedforward=1024),
+        SPLIT_PARTS,
+        {},
     ),
     "latents": (
         LATENT,
@@ -138,7 +145,7 @@ WIDENED: dict[str, tuple[calculon.Model, Row, Row]] = {
     ),
     "schedules and transfers": (
         replace(DENSE, num_blocks=8),
-        {"pipeline_par": (2, 4), "activation_recompute": ("none",)},
+        {"pipeline_par": (2, 4), "activation_recompute": ("none",), "microbatch_size": (1,)},
         {
             "pp_schedule": PP_SCHEDULES[1:],
             "p2p_overlap": (True,),
@@ -148,7 +155,7 @@ WIDENED: dict[str, tuple[calculon.Model, Row, Row]] = {
     ),
     "schedules and experts": (
         replace(MIXTURE, num_blocks=8),
-        {"pipeline_par": (2, 4)},
+        {"pipeline_par": (2, 4), "microbatch_size": (1,)},
         {"pp_schedule": PP_SCHEDULES[1:], "expert_par": (4,), "ep_overlap": ("1f1b",)},
     ),
 }
@@ -279,8 +286,8 @@ EXPERTS: dict[str, tuple[Row, Row]] = {
 """Changes of the mixture of experts, and the values that searches of it are held to."""
 
 UNEVEN: dict[str, tuple[int, int, int, Row, bool]] = {
-    "four blocks": (4, 8, 16, {"tensor_par": (2, 4), "data_par": (2, 4)}, False),
-    "seven blocks": (7, 16, 16, {"tensor_par": (2,), "data_par": (2, 4)}, False),
+    "four blocks": (4, 8, 16, {"tensor_par": (2,), "data_par": (2, 4)}, False),
+    "seven blocks": (7, 16, 8, {"tensor_par": (2, 4), "data_par": (2,)}, False),
     "any batch": (7, 16, 15, {"tensor_par": (2,), "data_par": (2,)}, True),
     "six blocks": (6, 24, 12, {"tensor_par": (2,), "data_par": (1, 3)}, False),
 }
@@ -292,7 +299,7 @@ Seven blocks divide over no stages, six not over four, unless ends count as bloc
 
 def stated() -> dict[str, Case]:
     """Return a space for each kind of executions."""
-    roomy = _machine(1e9)
+    roomy = _machine()
     found = {}
     for name, (model, loops, add) in WIDENED.items():
         options = {"fix": PLAIN | loops, "add": add, "edition": "corrected"}
@@ -314,10 +321,10 @@ def stated() -> dict[str, Case]:
     return found
 
 
-def _machine(capacity: float) -> calculon.System:
-    """Return a system all of whose memory, so many GiB, an execution may use."""
+def _machine() -> calculon.System:
+    """Return a system whose memory is never too small, all of which an execution may use."""
     raw = document("systems", "h100_80g_sxm")
-    raw["mem1"]["GiB"] = capacity
+    raw["mem1"]["GiB"] = 1e9
     raw["ext"]["memory"]["withheld_GiB"] = 0
     return inputs.system(raw)
 
@@ -335,44 +342,27 @@ def _under(framework: str, held: Row, asked: tuple[Any, ...], **options: Any) ->
     return Case(*asked, fix=values | held, held=held, **options)
 
 
-def _filled(case: Case, share: float) -> Case:
-    """Return a case with memory for a share of the executions, and for one of them exactly."""
-    needs = np.sort(case.needs[0][~np.isnan(case.needs[0])])
-    return case.on(_machine(float(needs[int(share * (len(needs) - 1))]) / 2**30))
-
-
-class _Enough(Exception):
-    """There are as many spaces as were wanted."""
+def _filled(case: Case, *shares: float | None) -> Case:
+    """Return a case with memory, by tier, for a share of the executions, and for one of them exactly; for none if 0."""
+    system = case.system
+    for found, name, share in zip(case.needs, ("mem1", "mem2"), shares, strict=False):
+        tier, needs = getattr(system, name), np.sort(found[~np.isnan(found)])
+        if share is not None and tier.capacity and len(needs):
+            capacity = needs[int(share * (len(needs) - 1))] if share else needs[0] / 2
+            system = replace(system, **{name: replace(tier, capacity=float(capacity) or 1.0)})
+    return case.on(system)
 
 
 def drawn() -> dict[str, Case]:
-    """Return random spaces of several models and systems."""
+    """Return random spaces of several models and systems; of each edition one without feasible executions."""
     found: dict[str, Case] = {}
-    wanted, seen = dict(DRAWN), set()
-
-    @seed(SEED)
-    @settings(
-        max_examples=draws(10**4),
-        phases=(Phase.generate,),
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-    )
-    @given(one=cases())
-    def collect(one: tuple[Case, Callable[[], Case]]) -> None:
-        if not any(wanted.values()):
-            raise _Enough
-        case, tightened = one
-        alike = case.edition, case.model, case.num_procs
-        if alike in seen or count_space(case.space) < 10:  # many draws differ in little
-            return
-        seen.add(alike)
-        case = tightened()
-        kind = case.edition, bool(case.table.feasible.any())
-        if wanted[kind]:
-            wanted[kind] -= 1
-            found[f"random {len(found)}"] = case
-
-    with suppress(_Enough):
-        collect()
+    systems = collected(strategies.systems(), 2 * DRAWN)
+    for number, system in enumerate(systems):
+        edition = ("sc23", "corrected")[number % 2]
+        random = Random(f"{edition} {number} {SEED}")
+        shares = [random.choice((None, None, 0.2, 0.5, 0.8)) for _ in range(2)]
+        case = random_case(random, system, edition)
+        found[f"random {number}"] = _filled(case, *(shares if number > 1 else (0.0, None)))
     return found
 
 
@@ -383,6 +373,7 @@ def pool() -> dict[str, Case]:
     for case in found.values():
         vars(case).update(table=case.table, preferred=case.preferred)
         vars(case).pop("space", None)
+        vars(case).pop("every", None)
     return found
 
 
@@ -392,13 +383,13 @@ def on_pool(part: int = 0, parts: int = 1) -> Callable[[Any], Callable[[], None]
     The test gets the case, and random draws of its own.
     """
 
-    def made(test: Callable[[Case, random.Random], None]) -> Callable[[], None]:
+    def made(test: Callable[[Case, Random], None]) -> Callable[[], None]:
         @wraps(test)
         def run() -> None:
             for number, (name, case) in enumerate(pool().items()):
                 if FACTOR > 1 or number % parts == part:
                     try:
-                        test(case, random.Random(f"{test.__name__} {number} {SEED}"))
+                        test(case, Random(f"{test.__name__} {number} {SEED}"))
                     except BaseException as error:
                         error.add_note(f"in the space of {name}")
                         raise
@@ -412,6 +403,29 @@ def on_pool(part: int = 0, parts: int = 1) -> Callable[[Any], Callable[[], None]
 def several_parts(case: Case) -> bool:
     """Return whether sequences are split in several ways: executions of units then do not follow each other."""
     return len(case.space.switches["context_par"]) > 1
+
+
+def all_tiles(space: Space) -> Iterator[Tile]:
+    """Yield all tiles of a space."""
+    for group in groups(space):
+        yield from tiles(space, BEST_FIRST.CostTables(space, group), group)
+
+
+def searched(space: Space) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the numbers of all feasible executions of a space, ascending, and their statistics by name, of tiles."""
+    known = EDITIONS[space.edition].columns
+    numbers, found = [np.zeros(0, int)], {column.name: [np.zeros(0)] for column in known}
+    for tile in all_tiles(space):
+        for rows in tile.rows(np.nonzero(tile.fits)) if tile.feasible else ():
+            shape = rows.numbers.shape
+            allowed = np.broadcast_to(rows.allowed, shape)
+            numbers.append(rows.numbers[allowed])
+            for column in known:
+                values = np.broadcast_to(column.of(rows.batch), shape)
+                found[column.name].append(values[allowed])
+    joined = np.concatenate(numbers)
+    order = np.argsort(joined)
+    return joined[order], {name: np.concatenate(v)[order] for name, v in found.items()}
 
 
 @contextmanager

@@ -25,14 +25,16 @@ SPACE = ("megatron-126M", "a100_80g", 8, 8)
 FEW = {"fix": {"tensor_par_comm_type": "ar", "weight_offload": False, "optimizer_offload": False}}
 
 
-@on_pool(2, 5)
+@on_pool(2, 6)
 def test_tables_of_a_space_are_its_feasible_rows_in_order(case, draw):
-    text, size = draw.choice(CONDITIONS), draw.randint(20, 300)
+    text, size = draw.choice(CONDITIONS), draw.randint(50, 300)
     where = Condition.parse(text) if text else None
     mask = case.table.feasible
     if where is not None:
         mask = mask & where.mask(case.table.column)
-    parts = list(feasible_tables(case.space, where, chunk=size))
+    seen = []
+    parts = list(feasible_tables(case.space, where, chunk=size, seen=seen.append))
+    assert sum(seen) == case.table.feasible.sum()
     assert all(len(part) <= size and part.feasible.all() for part in parts)
     tables = [nothing(case.space), *parts]
     found = [row.tobytes() for table in tables for row in table_bits(table)]
@@ -45,20 +47,20 @@ def test_tables_of_a_space_are_its_feasible_rows_in_order(case, draw):
     assert all((rows.values(n) == expected.values(n)).all() for n in case.space.values)
 
 
-@on_pool(3, 4)
+@on_pool(3, 8)
 def test_winners_are_evaluated_to_what_the_search_saw(case, draw):
-    result = run(case.space, make_ranking(5, draw.choice(OBJECTIVES)))
-    assert len(result) == min(5, result.counts.good)
+    result = run(case.space, make_ranking(3, draw.choice(OBJECTIVES)))
+    assert len(result) == min(3, result.counts.good)
     table = result.evaluation  # raises where search and evaluation differ
     assert table.feasible.all()
     for i, estimate in enumerate(result.estimates()):
         assert (table_bits(table)[i] == bits(estimate.stats)).all()
 
 
-@pytest.mark.parametrize("lengths", [(512, 2048), (0,)])
-def test_tokens_per_second_are_found_without_trying_all(lengths):
-    options = {"edition": "corrected", "preset": "published", "add": {"seq_length": list(lengths)}}
-    space = make_space(*SPACE, "float16", **options, **FEW)
+def test_tokens_per_second_are_found_without_trying_all():
+    options = {"edition": "corrected", "preset": "published", "add": {"seq_length": [512, 2048]}}
+    fix = FEW["fix"] | {"activations_offload": False}
+    space = make_space(*SPACE, "float16", **options, fix=fix)
     found = run(space, make_ranking(3, "tokens_per_second", edition="corrected"))
     tables = list(feasible_tables(space))
     rates = np.concatenate([table["tokens_per_second"] for table in tables])
@@ -76,30 +78,6 @@ def test_a_result_as_records_and_as_a_frame():
     assert (np.diff(frame["sample_rate"]) <= 0).all()
     assert result.estimates(layers=True)[0].layers
     assert f"best sample_rate {frame['sample_rate'][0]:.6g}" in repr(result)
-
-
-def test_one_value_may_stand_for_a_list():
-    assert search(*SPACE, fix={"tensor_par": 2}).numbers.tolist() == (
-        search(*SPACE, fix={"tensor_par": [2]}).numbers.tolist()
-    )
-
-
-def test_nothing_feasible_is_a_result():
-    result = search("turing-530B", "a100_80g", 8, 8)
-    assert (len(result), result.counts.good) == (0, 0)
-    assert result.counts.bad == result.counts.total > 0
-    assert result.estimates() == []
-    assert len(result.to_frame()) == len(result.evaluation) == 0
-    assert "0 feasible>" in repr(result)
-    assert result.counts.nearest_miss["mem1_capacity"] > 0
-
-
-def test_a_front_of_two_statistics():
-    result = search(*SPACE, pareto=("total_time", "proc_mem_tier1_cap_req"), **FEW)
-    times, sizes = result.evaluation["total_time"], result.evaluation["proc_mem_tier1_cap_req"]
-    assert (np.diff(times) > 0).all()
-    assert (np.diff(sizes) < 0).all()
-    assert len(result) > 1
 
 
 @pytest.mark.parametrize("call", [search, executions], ids=["search", "executions"])
@@ -132,14 +110,6 @@ def test_bad_input_is_refused_before_any_work(call, change, word):
         call(**(arguments | change))
 
 
-@pytest.mark.parametrize(
-    "options", [{"top": 0}, {"objective": "speed"}, {"pareto": ("total_time", "sped")}], ids=str
-)
-def test_bad_rankings_are_refused(options):
-    with pytest.raises(calculon.SpecError):
-        make_ranking(**options)
-
-
 @given(
     sizes=st.lists(st.integers(0, 9), max_size=12),
     chunk=st.integers(1, 11),
@@ -152,17 +122,7 @@ def test_rechunked_parts_are_of_one_size(sizes, chunk):
     assert all(0 < len(part) <= chunk for part in parts)
 
 
-def test_executions_are_counted_as_they_are_looked_at():
-    seen = []
-    space = make_space(*SPACE, "float16", fix=FEW["fix"])
-    tables = list(
-        feasible_tables(space, Condition.parse("tensor_par < 1"), chunk=100, seen=seen.append)
-    )
-    assert sum(map(len, tables)) == 0
-    assert sum(seen) == search(*SPACE, **FEW).counts.good
-
-
-@pytest.mark.parametrize("preset", ["common", "megatron-lm", "torchtitan", "huggingface"])
+@pytest.mark.parametrize("preset", ["megatron-lm", "huggingface"])
 def test_no_overlap_is_tried_where_a_framework_has_it_on(preset):
     asked = ("megatron-126M", "a100_80g_sxm", 8, 16, "float16")
     without = calculon.search(*asked, preset=preset, data_overlap=False)

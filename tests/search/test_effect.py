@@ -91,8 +91,6 @@ WORDED = [
         {"fix": {"tensor_par_overlap": "ring"}, "tensor_overlap": False},
         "leave out tensor_overlap=False",
     ),
-    ({"fix": {"data_par_overlap": True}, "data_overlap": False}, "leave out data_overlap=False"),
-    ({"fix": {"tensor_par": 8, "pipeline_par": 8}}, "has with the other options: 1, found 8"),
     ({"fix": {"fsdp_unit": 2}, **MODERN}, ": fix={'zero_stage': "),
 ]
 
@@ -141,20 +139,3 @@ def test_a_batch_that_no_degree_divides_is_told_with_those_that_one_does():
     assert search(*asked, preset="llm-foundry", any_batch=True).best.execution.batch_size == 63
     added = search(*asked, preset="llm-foundry", add={"batch_size": 42})
     assert added.best.execution.batch_size == 42
-
-
-def test_a_batch_is_the_one_asked_for_under_a_preset():
-    asked = {"model": "megatron-22B", "system": "a100_80g", "num_procs": 24, "max_batch_size": 64}
-    for preset, edition, any_batch, wanted in (
-        ("megatron-lm", None, False, {64}),
-        (None, "corrected", False, {64}),
-        ("megatron-lm", None, True, {48, 60, 63, 64}),
-        ("published", None, False, {48, 60, 63, 64}),
-        (None, "sc23", False, {48, 60, 63, 64}),
-    ):
-        space = make_space(
-            **asked, datatype="float16", preset=preset, edition=edition, any_batch=any_batch
-        )
-        assert {unit.batch_size for unit in space.units} <= wanted
-        assert all(64 - unit.batch_size < unit.data_par for unit in space.units)
-        assert {unit.batch_size for unit in space.units} & {48, 60, 63} == wanted & {48, 60, 63}

@@ -5,7 +5,7 @@ import pytest
 
 import calculon
 from calculon.records import columns
-from calculon.search.objective import Objective, known_statistic
+from calculon.search.objective import Objective
 from calculon.statistics import CorrectedStats
 from tests.helpers import NAMES
 
@@ -41,18 +41,6 @@ def test_an_unknown_statistic_is_refused(text, hint):
 def test_an_unknown_sense_is_refused(sense):
     with pytest.raises(calculon.SpecError, match="max or min"):
         Objective.parse(f"total_time:{sense}")
-
-
-def test_known_statistic_says_who_asks():
-    with pytest.raises(calculon.SpecError, match="somewhere: "):
-        known_statistic("nothing", "somewhere")
-
-
-def test_scores_turn_back_into_values():
-    values = np.array([0.0, 1.5, np.inf, np.nan])
-    for sense, scores in (("max", values), ("min", -values)):
-        objective = Objective.parse(f"total_time:{sense}")
-        assert np.array_equal(objective.value(scores), values, equal_nan=True)
 
 
 def test_only_times_and_rates_are_bounded():

@@ -10,7 +10,7 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.search_counts import pareto_front
 from calculon.search.where import Condition
-from tests.search.brute import CONDITIONS, OBJECTIVES, score
+from tests.search.brute import CONDITIONS, OBJECTIVES, not_dominated, score
 from tests.search.pool import on_pool
 
 
@@ -19,23 +19,12 @@ def _condition(draw):
     return Condition.parse(text) if text else None
 
 
-def _not_dominated(scores):
-    """Positions of what no other one equals or beats everywhere; of equals the first."""
-    front = []
-    for i in range(scores.shape[1]):
-        as_good = (scores >= scores[:, [i]]).all(axis=0)
-        better = as_good & (scores > scores[:, [i]]).any(axis=0)
-        if not better.any() and not as_good[:i].any():
-            front.append(i)
-    return front
-
-
 def _same_rows(found, case, rows):
     wanted = case.plan.take(rows)
     return all((found.values(n) == wanted.values(n)).all() for n in case.space.values)
 
 
-@on_pool(0, 2)
+@on_pool(0, 3)
 def test_the_front_is_what_no_execution_dominates(case, draw):
     kinds = {text.split(":")[0]: text for text in draw.sample(OBJECTIVES, len(OBJECTIVES))}
     texts, where = [*kinds.values()][: draw.randint(1, 3)], _condition(draw)
@@ -48,58 +37,11 @@ def test_the_front_is_what_no_execution_dominates(case, draw):
     scores = np.stack([score(one, case.table)[rows] for one in objectives])
     best, numbers = front.ranked()
     order = np.argsort(numbers)
-    wanted = np.array(_not_dominated(scores), int)
+    wanted = not_dominated(scores)
     wanted = wanted[np.argsort(rows[wanted])]
     assert _same_rows(case.space.plan(numbers[order]), case, rows[wanted])
     assert (best[:, order] == scores[:, wanted]).all()
     assert (np.diff(best[0]) <= 0).all()
-
-
-@on_pool(1, 3)
-def test_a_condition_keeps_the_rows_that_meet_it(case, draw):
-    where = _condition(draw)
-    everything = Best(Objective.parse("sample_rate"), len(case.rows) + 1, where)
-    search_space(case.space, everything)
-    _, numbers = everything.ranked()
-    mask = case.table.feasible
-    if where is not None:
-        mask = mask & where.mask(case.table.column)
-    assert _same_rows(case.space.plan(np.sort(numbers)), case, np.flatnonzero(mask))
-
-
-@pytest.mark.parametrize(
-    ("text", "prune", "bounded"),
-    [
-        ("sample_rate", True, True),
-        ("sample_rate", False, False),
-        ("sample_rate:min", True, False),
-        ("tokens_per_second", True, True),
-        ("tokens_per_second:min", True, False),
-        ("total_time", True, True),
-        ("total_efficiency", True, False),
-    ],
-)
-def test_only_what_has_a_bound_is_pruned(text, prune, bounded):
-    class Stub:
-        time_lower_bound = np.ones((1, 1))
-        batch_size = np.array([8])
-        tokens = np.array([64])
-
-    bound = Best(Objective.parse(text), 1, prune=prune).upper_bound(Stub())
-    assert (bound is not None) == bounded
-    assert Front([Objective.parse(text)]).upper_bound(Stub()) is None
-
-
-def test_the_threshold_rises_when_there_are_enough():
-    best = Best(Objective.parse("total_time"), 2)
-    assert best.threshold == -np.inf
-    best.keep(np.array([[-5.0]]), np.array([3]))
-    assert best.threshold == -np.inf
-    best.keep(np.array([[-7.0, -4.0]]), np.array([1, 2]))
-    assert best.threshold == -5.0
-    scores, numbers = best.ranked()
-    assert (scores.tolist(), numbers.tolist()) == ([[-4.0, -5.0]], [2, 3])
-    assert Front([Objective.parse("total_time")]).threshold == -np.inf
 
 
 RATE = Objective.parse("sample_rate")
@@ -159,31 +101,12 @@ def test_the_front_of_any_order_is_what_nothing_dominates(statistics):
         for part in parts:
             kept.keep(scores[:, part], part)
         best, numbers = kept.ranked()
-        assert sorted(numbers.tolist()) == _front(scores)
+        assert sorted(numbers.tolist()) == not_dominated(scores).tolist()
         assert (best == scores[:, numbers]).all()
         keys = [(*-best[:, i], numbers[i]) for i in range(len(numbers))]
         assert keys == sorted(keys)
 
     holds()
-
-
-def _front(scores):
-    """Numbers of executions that no other is at least as good as everywhere, or as good with a smaller number."""
-    columns = scores.T
-    return [
-        i
-        for i, one in enumerate(columns)
-        if not any(
-            (other >= one).all() and ((other > one).any() or j < i)
-            for j, other in enumerate(columns)
-            if j != i
-        )
-    ]
-
-
-def test_an_infinitely_bad_second_score_is_no_reason_to_leave_the_front():
-    scores = np.array([[2.0, 1.0, 3.0], [-np.inf, 5.0, -np.inf]])
-    assert sorted(pareto_front(scores, np.arange(3)).tolist()) == [1, 2]
 
 
 def test_many_winners_are_not_sorted_at_every_offer(monkeypatch):
@@ -207,7 +130,7 @@ def test_the_best_of_nothing():
     assert pareto_front(np.zeros((2, 0)), np.zeros(0, int)).tolist() == []
 
 
-@on_pool(0, 3)
+@on_pool(0, 6)
 def test_memory_is_bounded_by_what_fits(case, draw):
     """Exactly: the best of a tile is what an execution of it has."""
     objective = Objective.parse(f"proc_mem_tier1_cap_req:{draw.choice(('min', 'max'))}")

@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 
 import calculon
-from calculon.search.request import make_ranking, make_space
+from calculon.search.request import make_space
 from calculon.search.restrict import parse
-from tests.search.brute import OBJECTIVES
 
 SPACE = ("megatron-126M", "a100_80g", 8, 8)
 FEW = {"tensor_par": 1, "pipeline_par": 1}
@@ -30,7 +29,7 @@ def test_several_processor_counts_are_several_searches(call, counts):
 
 
 WRONG = {
-    "top": (None, "3", 2.5, True),
+    "top": (None, "3", 2.5, True, 0),
     "objective": (None, len, ["sample_rate"]),
     "pareto": ("sample_rate", "sample_rate,total_time", True, [3]),
     "where": (lambda row: True, 3, True),
@@ -99,12 +98,6 @@ def test_values_of_a_field_may_be(values):
     assert make_space(*SPACE, "float16", add={"batch_size": values}).add == {"batch_size": (1, 2)}
 
 
-def test_values_of_arrays_are_switches_and_words_too():
-    fix = {"weight_offload": np.False_, "tensor_par_comm_type": np.array(["ar"])}
-    space = make_space(*SPACE, "float16", fix=pd.Series(fix))
-    assert space.fix == {"weight_offload": (False,), "tensor_par_comm_type": ("ar",)}
-
-
 @pytest.mark.parametrize(
     ("fused", "wanted"),
     [
@@ -117,11 +110,6 @@ def test_values_of_arrays_are_switches_and_words_too():
 )
 def test_fused_activation_is_one_candidate_or_several(fused, wanted):
     assert make_space(*SPACE, "float16", fused=fused).fused == wanted
-
-
-def test_activations_are_fused_by_default_where_that_costs_nothing():
-    for edition, wanted in (("sc23", (True,)), ("corrected", (False,))):
-        assert make_space(*SPACE, "float16", edition=edition).fused == wanted
 
 
 @pytest.mark.parametrize("option", ["fix", "add"])
@@ -142,14 +130,6 @@ def test_who_asks_is_named_as_it_was_asked(option):
 def test_no_values_leave_nothing_to_search():
     with pytest.raises(calculon.SpecError, match=r"^fix: tensor_par: expected at least one value"):
         calculon.search(*SPACE, fix={"tensor_par": []})
-
-
-@pytest.mark.parametrize("pareto", [None, (), []])
-def test_no_front_is_the_best_by_one(pareto):
-    assert (
-        make_ranking(1, OBJECTIVES[0], pareto).objectives
-        == make_ranking(1, OBJECTIVES[0]).objectives
-    )
 
 
 def test_an_edition_goes_by_its_name():

@@ -50,7 +50,9 @@ def test_there_is_no_rank_beyond_the_last(result, rank):
 
 def test_nothing_has_no_best():
     nothing = calculon.search("turing-530B", "a100_80g", 8, 8)
-    assert list(nothing) == nothing[:] == []
+    assert list(nothing) == nothing[:] == nothing.estimates() == []
+    assert len(nothing.to_frame()) == len(nothing.evaluation) == 0
+    assert "0 feasible>" in repr(nothing)
     with pytest.raises(calculon.Infeasible, match="executions can run") as error:
         nothing.best  # noqa: B018
     assert error.value.reason == "mem1_capacity"

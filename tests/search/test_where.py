@@ -77,18 +77,12 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=draws(150))
+@settings(max_examples=draws(80))
 @given(text=CONDITIONS)
 def test_conditions_mean_what_they_mean_in_python(text):
     text = f"({text}) and tensor_par >= 1"  # a condition reads something
     wanted = [eval(text, {"__builtins__": {}, "max": max}, CONSTANTS | row) for row in ROWS]
     assert _mask(text) == [bool(value) for value in wanted]
-
-
-def test_switches_count_as_numbers():
-    assert _mask("weight_offload + optimizer_offload <= 1") == [False, True, True, True]
-    assert _mask("weight_offload - optimizer_offload == 0") == [True, False, False, True]
-    assert _mask("-weight_offload < 0") == [True, False, True, False]
 
 
 def test_comparisons_with_not_a_number_or_nothing_are_quiet():

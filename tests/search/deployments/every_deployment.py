@@ -1,7 +1,9 @@
 """Every deployment of a small question, enumerated by plain loops and served one by one."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import Any
 
 from calculon import inputs
 from calculon.errors import Infeasible
@@ -9,11 +11,22 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, serve
 
 
-class One(NamedTuple):
-    """A deployment, in the order of a search, and what it gives; nothing where it has no room."""
+@dataclass
+class One:
+    """A deployment, in the order of a search."""
 
+    model: Any
     fields: dict
-    served: Served | None
+    system: Any
+    load: dict
+
+    @cached_property
+    def served(self) -> Served | None:
+        """What it gives; nothing where it has no room."""
+        try:
+            return serve(self.model, self.fields, self.system, self.load)
+        except Infeasible:
+            return None
 
     @property
     def feasible(self) -> bool:
@@ -61,7 +74,7 @@ def every(
                     "token_budget": budget,
                     "max_batch": cap,
                 }
-                found.append(One(fields, _served(model, fields, system, load)))
+                found.append(One(model, fields, system, load))
     return found
 
 
@@ -81,15 +94,8 @@ def every_apart(model, count, system, load, *, stages=(1, 2)):
                 pool = {"num_procs": prefill, "tensor_par": split, "pipeline_par": stage}
                 fields = {"num_procs": count, "tensor_par": own, "pipeline_par": own_stage}
                 fields["prefill"] = pool
-                found.append(One(fields, _served(model, fields, system, load)))
+                found.append(One(model, fields, system, load))
     return found
-
-
-def _served(model, fields, system, load) -> Served | None:
-    try:
-        return serve(model, fields, system, load)
-    except Infeasible:
-        return None
 
 
 def fields_of(deployment: Deployment) -> dict:
