@@ -252,7 +252,7 @@ def counts_of(state: State, answers: Answers) -> tuple[int, ...]:
 
 def on_count(state: State, answers: Answers, procs: int) -> State:
     """Return the same search on another number of processors, with the same batch."""
-    batch = state.batch or str(answers.question(replace(state, plan={})).batch_size)
+    batch = state.batch or f"{answers.question(replace(state, plan={})).batch_size}seq"
     return replace(state, procs=procs, batch=batch, plan={})
 
 

@@ -125,7 +125,7 @@ def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
 
 
 def test_the_table_of_other_counts_is_that_of_the_command(tmp_path, capsys):
-    address = f"{TINY}&procs=2&batch=512&counts=1&open=optimizer_offload&fix=tp=1"
+    address = f"{TINY}&procs=2&counts=1&open=optimizer_offload&fix=tp=1"
     state = state_of(address, "search")
     one = same(state, answers())[-1]
     path = tmp_path / "counts.csv"
