@@ -21,7 +21,7 @@ PROCESSORS = {
     "deepspeed": {"megatron_deepspeed_zero3": 4, "": 64},
     "megatron_bridge": {
         **{"kimi_k2_8_layers": 8, "llama3_8b_megatron_fsdp": 8, "llama3_8b_override": 16},
-        **{"llama31_405b_perf": 1024, "llama31_405b": 4096},
+        "llama31_405b_perf": 1024,
     },
     "megatron_lm": {
         **{"gpt3_175b": 128, "deepspeed_gpt_1.3b_moe": 128, "qwen3_30b_slime": 128},
