@@ -98,8 +98,3 @@ def test_help_names_the_edition_without_its_address():
         signature = str(inspect.signature(function))
         assert "edition: calculon.editions.edition.Edition | str" in signature
         assert " at 0x" not in signature
-
-
-def test_layers_is_a_switch():
-    with pytest.raises(calculon.SpecError, match=r"^estimate: layers: expected True or False"):
-        calculon.estimate(MODEL, EXECUTION, SYSTEM, "no")

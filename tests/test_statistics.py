@@ -34,20 +34,6 @@ def test_the_name_of_a_statistic_tells_its_unit():
     assert told == {c.name: [c.unit.symbol] for c in COLUMNS}
 
 
-def test_what_may_have_no_value_is_null():
-    null = {c.name for c in COLUMNS if c.nullable}
-    assert null == {
-        "act_checkpoint_size_with_offload",  # in inference
-        *("dp_bw_overlap_req_chunk", "dp_bw_overlap_req_tail"),  # without a window
-        *(
-            "act_offload_bw_req",
-            "weight_offload_bw_req",
-            "optim_offload_bw_req",
-            "offload_mem_bw_req",
-        ),
-    }
-
-
 def test_parts_of_time_are_exposed_times_and_computation():
     times = [c.name for c in COLUMNS if c.path[0] == "times"]
     assert set(times) - set(PARTS_OF_TIME) == {

@@ -164,29 +164,10 @@ EXPORTED = {
         (UNSET, "--ckpt-format fsdp_dtensor", "optim_grads_params", "--overlap-param-gather"),
         (SET,),
     ),
-    "Megatron-FSDP and context": (
-        "llama3-8B",
-        {**SPLIT, "zero_stage": "2", "context_par": 2},
-        (UNSET, "--ckpt-format fsdp_dtensor"),
-        (SET,),
-    ),
-    "alltoall": ("mixtral-8x7B", MOE, ("--moe-grouped-gemm",), (CONNECTIONS,)),
-    "allgather": (
-        "mixtral-8x7B",
-        {**MOE, "moe_dispatcher": "allgather"},
-        ("--moe-grouped-gemm",),
-        (),
-    ),
     "DeepEP": (
         "qwen3-30B-A3B",
         {**MOE, "moe_dispatcher": "deepep"},
         ("--moe-grouped-gemm", FLEX, "backend deepep"),
-        (),
-    ),
-    "DeepEP and tensor": (
-        "qwen3-30B-A3B",
-        {**MOE, "moe_dispatcher": "deepep", "tensor_par": 2, "fp8_recipe": "blockwise"},
-        ("--moe-grouped-gemm", SET, "--sequence-parallel"),
         (),
     ),
     "HybridEP": (
@@ -209,12 +190,6 @@ EXPORTED = {
         (),
     ),
     "FP8": ("llama3-70B", {"tensor_par": 4, "fp8_recipe": "delayed"}, ("--fp8-recipe",), ()),
-    "MXFP8": (
-        "llama3-70B",
-        {"tensor_par": 4, "fp8_recipe": "mxfp8", "fp8_param_gather": True},
-        ("--fp8-param-gather", "--use-distributed-optimizer"),
-        (),
-    ),
     "optimizer on the host": (
         "llama3-70B",
         {"tensor_par": 4, "optimizer_offload": True},
