@@ -88,6 +88,11 @@ class Case:
     limits: Limits = Limits()
 
 
+def shipped_campaign(name: str) -> dict[str, Any]:
+    """Return a campaign that the repository ships."""
+    return yaml.safe_load((ROOT / "examples" / "campaigns" / f"{name}.yaml").read_text())
+
+
 def targets(folder: Path) -> tuple[Target, ...]:
     """Return the kinds of files; results to damage are made in the folder."""
     of_pipeline = {"num_procs": 48, "pipeline_par": 6, "data_par": 2, "batch_size": 32}
@@ -180,19 +185,13 @@ def targets(folder: Path) -> tuple[Target, ...]:
 
 
 CAMPAIGNS = (
-    {
-        "tokens": "1T",
-        "batch_ramp": [{"from": 0, "batch": "1M"}, {"from": "100B", "batch": "4M"}],
-        "seq_ramp": [{"from": 0, "seq_size": "4k"}, {"from": "300B", "seq_size": 8192}],
-        "evaluate_every": 500,
-        "evaluate_time": "3min",
-        "spikes": 2,
-        "reliability": {"mtbf_processor": "50000h", "spares": 1, "silent": 1e-8, "jitter": 0.01},
-        "checkpoints": {"interval": "20min", "levels": 2, "bandwidth": 100},
-        "fleet": {"price": 2.5, "pue": 1.2, "g_co2_per_kwh": 400},
-        "deadline": "60d",
-        "budget_usd": "5M",
-    },
+    shipped_campaign("llama3-405B")
+    | {"evaluate_every": 500, "evaluate_time": "3min", "spikes": 2}
+    | {"fleet": {"price": 2.5, "pue": 1.2, "g_co2_per_kwh": 400}}
+    | {"deadline": "900d", "budget_usd": "50M"},
+    shipped_campaign("bloom_366B")
+    | {"reliability": {"mtbf_processor": "50000h", "spares": 1, "silent": 1e-8, "jitter": 0.01}}
+    | {"checkpoints": {"interval": "20min", "levels": 2, "bandwidth": 100}},
     {
         "phases": [
             {"tokens": "chinchilla", "name": "short"},
@@ -204,7 +203,6 @@ CAMPAIGNS = (
             },
             {"tokens": "10B", "document_mean": 512, "execution": {**LLAMA_X64_P4}},
         ],
-        "batch_ramp": {"start": 64, "step": 64, "tokens": "10B"},
         "reliability": {"mtbf_processor": "never", "elastic": True},
     },
     {"loss": 2.1, "checkpoints": {"mode": "sync", "interval_steps": 100}},
@@ -255,43 +253,17 @@ MIXTURES = (
     | {"attn_heads": 16, "kv_heads": 4, "chunked_window": True, "moe_layer_freq": 2, "tied": True}
     | (SMALLER | FEW_EXPERTS),
 )
-SPREAD = {
-    "num_procs": 8,
-    "tensor_par": 2,
-    "pipeline_par": 2,
-    "data_par": 2,
-    "batch_size": 32,
-    "microbatch_size": 2,
-    "datatype": "bfloat16",
-    "preset": "megatron-lm",
-    "tensor_par_comm_type": "rs_ag",
-    "activation_recompute": "none",
-    "mesh_order": "tp-dp-pp",
-    "zero_stage": 1,
-    "optimizer_sharding": True,
-    "pipeline_interleaving": 2,
-    "expert_par": 4,
-    "expert_par_net": 0,
-    "expert_tensor_par": 1,
-    "moe_dispatcher": "alltoall",
-    "moe_imbalance_percent": 120,
-    "moe_capacity_percent": 150,
-    "moe_pad_to_capacity": False,
-    "dispatch_dtype": "float8",
-    "combine_dtype": "same",
-    "recompute_modules": ["moe_act"],
-    "recompute_every": 2,
-    "recompute_blocks": 1,
-    "ep_overlap": "none",
-    "moe_shared_overlap": False,
-}
+SPREAD = (
+    document("examples", "mixtral-8x7B_h100x64")
+    | {"num_procs": 8, "tensor_par": 2, "pipeline_par": 2, "data_par": 2, "expert_par": 4}
+    | {"pipeline_interleaving": 2, "batch_size": 32, "microbatch_size": 2, "zero_stage": 1}
+    | {"moe_imbalance_percent": 120, "moe_capacity_percent": 150, "moe_pad_to_capacity": False}
+    | {"recompute_modules": ["moe_act"], "recompute_every": 2, "recompute_blocks": 1}
+    | {"dispatch_dtype": "float8", "moe_dispatcher": "alltoall", "ep_overlap": "none"}
+)
 HIDDEN = {
-    "ep_overlap": "1f1b",
-    "delay_wgrad": True,
-    "dispatch_dtype": "same",
-    "recompute_modules": "none",
-    "recompute_every": 1,
-    "recompute_blocks": 0,
+    **{"ep_overlap": "1f1b", "delay_wgrad": True, "dispatch_dtype": "same"},
+    **{"recompute_modules": "none", "recompute_every": 1, "recompute_blocks": 0},
 }
 """Changes of it with which passes run in pairs."""
 

@@ -190,18 +190,6 @@ def _groups(model, execution, system="a100_80g_sxm", **changes):
     return {group.kind: group for group in calculon.estimate(model, raw, system).groups}
 
 
-@pytest.mark.parametrize(("ranks", "form"), [(1, "x1"), (2, "x2_ddp"), (4, "x4_ddp")])
-def test_data_parallel_ranks_share_the_rows_and_nothing_else(ranks, form):
-    execution = document("examples", f"mlp-4x1024_{form}")
-    assert execution["datatype"] == "float32"
-    assert execution["microbatch_size"] == 128 // ranks
-    stats = _stats(LECTURE, f"mlp-4x1024_{form}", "a100_80g_sxm")
-    assert stats["weight_space"] == LAYERS * LAYER
-    assert _state(stats) == 16 * LAYERS * 1024 * 1024
-    moved = [group.bytes[0] for group in _groups(LECTURE, f"mlp-4x1024_{form}").values()]
-    assert moved == ([] if ranks == 1 else [LAYERS * 2 * (ranks - 1) / ranks * LAYER])
-
-
 def test_tensor_parallel_ranks_gather_the_activations_of_every_layer():
     found = block(LECTURE, "mlp-4x1024_t4", "a100_80g_sxm")
     (gather,) = [one for operator in found.operators for one in operator["collectives"]]

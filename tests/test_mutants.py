@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from scripts.freeze_run import differences, words_of_html
-from scripts.mutants_run import Finder, Mutant, Places, Switching, changed, drawn, place, summary
+from scripts.mutants_run import Finder, Places, Switching, changed, drawn, place
 from tests.helpers import ROOT
 
 
@@ -66,14 +66,6 @@ def test_changes_are_drawn_from_a_seed(monkeypatch):
     lines = (ROOT / "calculon/units.py").read_text().splitlines()
     for one in first:
         assert one.before.split("\n")[0].replace('"', "'") in lines[one.line - 1].replace('"', "'")
-
-
-def test_a_report_counts_what_was_caught_by_kind():
-    caught = Mutant("a.py", 1, "1", "2", failed="tests/twin/test_x.py::test")
-    assert list(summary([caught, Mutant("a.py", 2, "1", "2")])) == [
-        "1 of 2 changes were caught (50%)",
-        "     1 first by twin",
-    ]
 
 
 def test_outputs_are_compared_word_by_word_but_for_what_is_agreed():

@@ -57,11 +57,6 @@ def test_contradictions_have_both_numbers():
     assert not_refused(lambda document: _json(**document), rows) == []
 
 
-def test_processors_are_asked_for():
-    with pytest.raises(SpecError, match="--procs N says how many"):
-        _json(None, train_batch_size=64)
-
-
 def test_stages_overlap_and_buckets():
     """Buckets are counted in elements: 5e8 by default, of 2 bytes with bfloat16."""
     rows = [

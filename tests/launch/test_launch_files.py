@@ -10,7 +10,7 @@ from calculon import inputs
 from calculon.errors import SpecError
 from calculon.inputs import Changed
 from calculon.launch.dialect import read
-from calculon.launch.dialects import DIALECTS, find_dialect, recognised
+from calculon.launch.dialects import recognised
 from calculon.launch.launch_files import lost_in_words, read_launch_file
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.spec.decode import SpecWarning
@@ -56,12 +56,6 @@ def test_what_is_neither_is_told_as_before(tmp_path):
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(SpecError, match="UTF-8"):
         read_launch_file(str(binary))
-
-
-def test_dialects_are_found_by_name():
-    assert all(find_dialect(name).name == name for name in DIALECTS)
-    with pytest.raises(SpecError, match="did you mean 'megatron-lm'"):
-        find_dialect("megatron")
 
 
 def test_a_stated_dialect_is_not_looked_for(tmp_path):

@@ -21,14 +21,6 @@ def test_what_is_ours_is_of_none():
     assert [path for path in paths if launched_execution(str(path))] == []
 
 
-def test_a_toml_is_of_torchtitan_whatever_its_settings_are_called():
-    text = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nglobal_batch_size = 64\n'
-    found = recognised(text, "train.toml")
-    assert found is not None
-    assert found.name == "torchtitan"
-    assert recognised("[tool]\nglobal_batch_size = 64\n", "other.toml") is None
-
-
 OTHERS = {
     "litgpt.yaml": (
         "LitGPT",

@@ -18,12 +18,6 @@ def _whole(**fields):
     return {name: getattr(execution, name) for name in NAMES}
 
 
-def test_what_runs_the_same_stays():
-    whole = _whole(base="megatron-lm")
-    found = translated(whole, "megatron-lm", (), "M")
-    assert (dict(found.fields), dict(found.changes)) == (whole, {})
-
-
 def test_what_only_the_other_framework_says_is_as_this_one_runs_it():
     whole = _whole(base="common")
     found = translated(whole, "megatron-lm", (), "M")
@@ -39,12 +33,6 @@ def test_what_was_chosen_is_refused_where_no_setting_says_it():
     assert caught.value.hint == "--set optimizer=adam"
     kept = translated(whole, "megatron-lm", ("optimizer",), "M")
     assert kept.fields["optimizer"] == "lion"
-
-
-def test_no_launcher_runs_inference():
-    whole = _whole(base="megatron-lm", training=False)
-    with pytest.raises(SpecError, match="training: expected true"):
-        translated(whole, "megatron-lm", (), "M")
 
 
 def test_published_executions_are_as_the_framework_runs_them():

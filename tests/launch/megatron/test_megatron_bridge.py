@@ -32,3 +32,12 @@ def test_settings_are_placed_where_they_stand():
     (degree,) = (one for one in launch.used if one.name == "model.tensor_model_parallel_size")
     line = int(degree.place.rpartition(":")[2])
     assert "tensor_model_parallel_size" in path.read_text().splitlines()[line - 1]
+
+
+def test_a_plugin_of_precision_is_known_by_its_name():
+    path = SCRIPTS / "megatron_bridge" / "nemo2_mixtral_8x7b.py"
+    plugin = 'run.Config(nl.MegatronMixedPrecision, precision="bf16-mixed")'
+    text = path.read_text()
+    assert plugin in text
+    launch = read_launch(text.replace(plugin, "bf16_mixed()"), str(path))
+    assert launch.execution == launch_of(path).execution

@@ -154,11 +154,6 @@ def test_contradictions_have_both_numbers():
     assert not_refused(_toml, rows) == []
 
 
-def test_processors_are_asked_for_where_shards_are_what_is_left():
-    with pytest.raises(SpecError, match="--procs N says how many"):
-        _toml(procs=None)
-
-
 def test_what_torchtitan_runs_against_its_habits_runs_here():
     text = 'pipeline_parallel_degree = 2\nfsdp_reshard_after_forward = "always"'
     launch = _toml(parallelism=text)

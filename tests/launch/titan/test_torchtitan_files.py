@@ -59,18 +59,6 @@ def test_tables_of_torchtitan_are_recognised_without_a_name(name):
     assert recognised(text, name) is TORCHTITAN
 
 
-def test_other_texts_are_not():
-    rows = [
-        "",
-        "[tool.ruff]\nline-length = 100\n",
-        "import torch\n",
-        "tensor_par: 2\n",
-        "[training",
-        "\x00",
-    ]
-    assert [text for text in rows if recognised(text, "file") is TORCHTITAN] == []
-
-
 def test_names_of_classes_are_settings_where_they_say_more():
     text = """
 def config():
