@@ -27,7 +27,7 @@ def test_a_command_line_is_read():
 
 
 def test_settings_are_placed_where_they_stand():
-    path = SCRIPTS / "megatron_bridge" / "llama3_70b_32gpu_h100.py"
+    path = SCRIPTS / "megatron_bridge" / "deepseek_v3_1024gpu_h100.py"
     launch = launch_of(path)
     (degree,) = (one for one in launch.used if one.name == "model.tensor_model_parallel_size")
     line = int(degree.place.rpartition(":")[2])
