@@ -5,10 +5,8 @@ import pytest
 from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
-from calculon.launch.translation import NO_SETTING, translated
+from calculon.launch.translation import translated
 from calculon.plan.plan import NAMES
-from calculon.spec.execution import Execution
-from calculon.spec.fields import spec_fields
 
 PLAN = {"num_procs": 8, "tensor_par": 2, "pipeline_par": 1, "batch_size": 16}
 
@@ -44,7 +42,3 @@ def test_published_executions_are_as_the_framework_runs_them():
     found = translated(changed, "megatron-lm", MEGATRON_LM.fields, "M")
     assert found.fields["zero_stage"] == "1"
     assert found.fields["mesh_order"] == "tp-dp-pp"
-
-
-def test_fields_that_no_launcher_sets_are_fields():
-    assert {*NO_SETTING} <= {field.name for field in spec_fields(Execution)}

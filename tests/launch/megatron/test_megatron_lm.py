@@ -224,6 +224,7 @@ def test_what_is_not_modelled_is_told():
         ("--optimizer hybridadam", "--optimizer"),
         ("--fp8-format e4m3 --fp8-recipe custom", "--fp8-recipe"),
         ("--no-rope-fusion", "--no-rope-fusion"),
+        ("--num-experts 8", "--moe-grouped-gemm"),  # one expert after another
     ]
     for flags, lost in rows:
         told = {one.name: effect for one, effect in _launch(flags).not_modelled}

@@ -289,11 +289,3 @@ def test_a_growing_batch_counts_samples():
     text = write(MEGATRON_LM, fields, None, campaign)
     assert "--train-samples" in text
     assert "--train-iters" not in text
-
-
-@pytest.mark.parametrize(("flag", "told"), [("", True), ("--moe-grouped-gemm", False)])
-def test_experts_one_after_another_are_told(flag, told):
-    script = f"torchrun pretrain_gpt.py --micro-batch-size 1 --bf16 --num-experts 8 {flag}"
-    launch = read(MEGATRON_LM, script, "run.sh", num_procs=8)
-    lost = {setting.name: effect for setting, effect in launch.not_modelled}
-    assert ("--moe-grouped-gemm" in lost) is told
