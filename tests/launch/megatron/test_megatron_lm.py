@@ -213,6 +213,11 @@ def test_what_is_not_modelled_is_told():
             "--recompute-num-layers",
         ),
         (
+            "--num-layers 30 --pipeline-model-parallel-size 4 --recompute-granularity full "
+            "--recompute-method block --recompute-num-layers 3",
+            "--recompute-num-layers",
+        ),
+        (
             "--use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp8",
             "--exp-avg-dtype",
         ),
