@@ -41,7 +41,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     "examples/searching.md": ("loe llama3", "loe megatron-22B", "llm megatron-1T"),
     "examples/sensitivity.md": ("sensitivity llama-3.1-70b", "sensitivity llama3-8B"),
     "examples/serving.md": (
-        *("serve deepseek-v3", "serve llama3-70B 8 h100 --prompt 2k", "serve-optimal"),
+        *("serve deepseek-v3", "serve llama", "serve-optimal"),
         *("plot", "study serving", "served = "),
     ),
     "examples/why.md": ("why llama3-70B",),
