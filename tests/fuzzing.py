@@ -88,130 +88,89 @@ class Case:
     limits: Limits = Limits()
 
 
+def shipped_campaign(name: str) -> dict[str, Any]:
+    """Return a campaign that the repository ships."""
+    return yaml.safe_load((ROOT / "examples" / "campaigns" / f"{name}.yaml").read_text())
+
+
 def targets(folder: Path) -> tuple[Target, ...]:
     """Return the kinds of files; results to damage are made in the folder."""
-    execution = document("examples", "3072_t4_p64_d12_mbs4_full")
-    execution |= {"num_procs": 48, "pipeline_par": 6, "data_par": 2, "batch_size": 32}
-    plan = folder / "plan.json"
-    plan.write_text(json.dumps(execution))
-    results = folder / "results.json"
-    table = folder / "results.csv"
+    of_pipeline = {"num_procs": 48, "pipeline_par": 6, "data_par": 2, "batch_size": 32}
+    execution = document("examples", "3072_t4_p64_d12_mbs4_full") | of_pipeline
+    modern = {**LLAMA_X64_P4}
+    written_plans = {"plan": execution, "llama": modern, "spread": SPREAD, "mixture": MIXTURES[0]}
+    for name, raw in written_plans.items():
+        (folder / f"{name}.json").write_text(json.dumps(raw))
+    plan, llama_plan, spread, mixture = (folder / f"{name}.json" for name in written_plans)
+    results, table, today = (
+        folder / name for name in ("results.json", "results.csv", "today.json")
+    )
     for output in (results, table):
         quietly(["-v", "ERROR", *SEARCH, str(output), "-t", "2", "--quiet"])
-    today = folder / "today.json"
     few = ("--edition", "corrected", "--fix", "tensor_par=2", "-t", "2", "--quiet")
     quietly(["-v", "ERROR", *SEARCH, str(today), *few])
     stats = folder / "stats.json"
     quietly(["llm", "megatron-126M", str(plan), "a100_80e", str(stats)])
-    documents = (".json", ".yaml", ".json.gz")
-    models = tuple(document("models", name) for name in ("megatron-126M", "llama3-8B"))
+    found, alone, of_today = (json.loads(path.read_text()) for path in (results, stats, today))
+    models = (document("models", "megatron-126M"), document("models", "llama3-8B"))
     systems = (
         *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
         document("validation/gpt2_ladder", "a100"),  # an overlay, calibrated
     )
-    modern = {**LLAMA_X64_P4}
-    plan_of_llama = folder / "llama.json"
-    plan_of_llama.write_text(json.dumps(modern))
-    spread = folder / "spread.json"
-    spread.write_text(json.dumps(SPREAD))
-    mixture = folder / "mixture.json"
-    mixture.write_text(json.dumps(MIXTURES[0]))
-    return (
-        Target("model", ("llm", "{}", str(plan), "a100_80e", "-"), models, documents),
-        Target("system", ("llm", "megatron-126M", str(plan), "{}", "-"), systems, documents),
-        Target(
-            "execution", ("llm", "megatron-126M", "{}", "a100_80e", "-"), (execution,), documents
-        ),
-        Target(
-            "modern execution",
-            ("llm", "llama3-8B", "{}", "h100_80g_sxm", "-"),
-            (modern,),
-            documents,
-        ),
-        Target(
-            "execution and why", ("why", "llama3-8B", "{}", "h100_80g_sxm"), (modern,), documents
-        ),
-        Target(
-            "campaign",
-            ("campaign", "llama3-8B", str(plan_of_llama), "h100_80g_sxm", "--campaign", "{}"),
-            CAMPAIGNS,
-            (".yaml", ".json"),
-        ),
-        Target("mixture", ("llm", "{}", str(spread), "h100_80g_sxm", "-"), MIXTURES, documents),
-        Target(
+    any_form, text, table_text = (".json", ".yaml", ".json.gz"), (".yaml", ".json"), (".csv",)
+    h100 = "llama3-8B {} h100_80g_sxm"
+    few_splits = "-t 1 --quiet --preset megatron-lm --fix tensor_par=1,2"
+    measured, no_test = "calibrate h100_80g_sxm", "--hold-out 0 -o -"
+    rows: tuple[tuple[str, str, tuple[Any, ...], tuple[str, ...]], ...] = (
+        ("model", f"llm {{}} {plan} a100_80e -", models, any_form),
+        ("system", f"llm megatron-126M {plan} {{}} -", systems, any_form),
+        ("execution", "llm megatron-126M {} a100_80e -", (execution,), any_form),
+        ("modern execution", f"llm {h100} -", (modern,), any_form),
+        ("execution and why", f"why {h100}", (modern,), any_form),
+        ("campaign", f"campaign {h100.format(llama_plan)} --campaign {{}}", CAMPAIGNS, text),
+        ("mixture", f"llm {{}} {spread} h100_80g_sxm -", MIXTURES, any_form),
+        (
             "execution of experts",
-            ("llm", str(mixture), "{}", "h100_80g_sxm", "-"),
+            f"llm {mixture} {{}} h100_80g_sxm -",
             (SPREAD, SPREAD | HIDDEN),
-            documents,
+            any_form,
         ),
-        Target(
+        (
             "search of a mixture",
-            (
-                *("loe", "{}", "8", "16", "bfloat16", "h100_80g_sxm", "-", "-t", "1", "--quiet"),
-                *("--preset", "megatron-lm", "--fix", "tensor_par=1,2"),
-            ),
+            f"loe {{}} 4 8 bfloat16 h100_80g_sxm - {few_splits}",
             MIXTURES,
-            documents,
+            any_form,
         ),
-        Target(
-            "study",
-            ("study", "{}", "-o", str(folder / "out.csv"), "--debug"),
-            (STUDY,),
-            (".yaml", ".json"),
-        ),
-        Target(
-            "result",
-            ("compare", "a={}", f"b={results}"),
-            tuple(json.loads(f.read_text()) for f in (results, stats)),
-            (".json",),
-        ),
-        Target(
-            "report",
-            ("report", "{}", "-o", str(folder / "page.html")),
-            (json.loads(results.read_text()),),
-            (".json",),
-        ),
-        Target(
-            "question",
-            ("compare", "a={}", f"b={today}"),
-            (json.loads(today.read_text()),),
-            (".json",),
-        ),
-        Target(
+        ("study", f"study {{}} -o {folder / 'out.csv'} --debug", (STUDY,), text),
+        ("result", f"compare a={{}} b={results}", (found, alone), (".json",)),
+        ("report", f"report {{}} -o {folder / 'page.html'}", (found,), (".json",)),
+        ("question", f"compare a={{}} b={today}", (of_today,), (".json",)),
+        (
             "execution of a result",
-            ("llm", "megatron-126M", "{}#8:1", "a100_80e", "-"),
-            tuple(json.loads(f.read_text()) for f in (results, today)),
-            documents,
+            "llm megatron-126M {}#8:1 a100_80e -",
+            (found, of_today),
+            any_form,
         ),
-        Target(
+        (
             "execution of a table",
-            ("llm", "megatron-126M", "{}#1", "a100_80e", "-"),
+            "llm megatron-126M {}#1 a100_80e -",
             (table.read_bytes(),),
-            (".csv",),
+            table_text,
         ),
-        Target("table", ("compare", "a={}#0", f"b={results}"), (table.read_bytes(),), (".csv",)),
-        Target(
-            "log",
-            ("calibrate", "h100_80g_sxm", "--collectives", "{}", "--hold-out", "0", "-o", "-"),
-            (LOG, COLLECTIVES),
-            (".txt", ".csv"),
-        ),
-        Target(
-            "products",
-            ("calibrate", "h100_80g_sxm", "--gemm", "{}", "-o", "-"),
-            (PRODUCTS,),
-            (".csv",),
-        ),
-        Target(
+        ("table", f"compare a={{}}#0 b={results}", (table.read_bytes(),), table_text),
+        ("log", f"{measured} --collectives {{}} {no_test}", (LOG, COLLECTIVES), (".txt", ".csv")),
+        ("products", f"{measured} --gemm {{}} -o -", (PRODUCTS,), table_text),
+        (
             "training log",
-            (
-                *("calibrate", "h100_80g_sxm", "--training", "{}", "--fit", "mem1"),
-                *("--hold-out", "0", "-o", "-"),
-            ),
+            f"{measured} --training {{}} --fit mem1 {no_test}",
             (TRAINING,),
-            (".csv",),
+            table_text,
         ),
-        Target("configuration", ("import-model", "{}", "-o", "-"), CONFIGURATIONS, (".json",)),
+        ("configuration", "import-model {} -o -", CONFIGURATIONS, (".json",)),
+    )
+    served = "serve llama3-8B {} h100_80g_sxm --prompt 2k --output 100"
+    return (
+        *(Target(kind, tuple(command.split()), *files) for kind, command, *files in rows),
         *(
             Target(
                 f"launch {suffix}", IMPORT, whole, (suffix,), damage, IMPORT_OPTIONS, LAUNCH_LIMITS
@@ -220,30 +179,19 @@ def targets(folder: Path) -> tuple[Target, ...]:
             for damage in (None, hostile)
         ),
         Target(
-            "deployment",
-            ("serve", "llama3-8B", "{}", "h100_80g_sxm", "--prompt", "2k", "--output", "100"),
-            ENGINES,
-            (".sh",),
-            hostile,
-            limits=LAUNCH_LIMITS,
+            "deployment", tuple(served.split()), ENGINES, (".sh",), hostile, limits=LAUNCH_LIMITS
         ),
     )
 
 
 CAMPAIGNS = (
-    {
-        "tokens": "1T",
-        "batch_ramp": [{"from": 0, "batch": "1M"}, {"from": "100B", "batch": "4M"}],
-        "seq_ramp": [{"from": 0, "seq_size": "4k"}, {"from": "300B", "seq_size": 8192}],
-        "evaluate_every": 500,
-        "evaluate_time": "3min",
-        "spikes": 2,
-        "reliability": {"mtbf_processor": "50000h", "spares": 1, "silent": 1e-8, "jitter": 0.01},
-        "checkpoints": {"interval": "20min", "levels": 2, "bandwidth": 100},
-        "fleet": {"price": 2.5, "pue": 1.2, "g_co2_per_kwh": 400},
-        "deadline": "60d",
-        "budget_usd": "5M",
-    },
+    shipped_campaign("llama3-405B")
+    | {"evaluate_every": 500, "evaluate_time": "3min", "spikes": 2}
+    | {"fleet": {"price": 2.5, "pue": 1.2, "g_co2_per_kwh": 400}}
+    | {"deadline": "900d", "budget_usd": "50M"},
+    shipped_campaign("bloom_366B")
+    | {"reliability": {"mtbf_processor": "50000h", "spares": 1, "silent": 1e-8, "jitter": 0.01}}
+    | {"checkpoints": {"interval": "20min", "levels": 2, "bandwidth": 100}},
     {
         "phases": [
             {"tokens": "chinchilla", "name": "short"},
@@ -255,7 +203,6 @@ CAMPAIGNS = (
             },
             {"tokens": "10B", "document_mean": 512, "execution": {**LLAMA_X64_P4}},
         ],
-        "batch_ramp": {"start": 64, "step": 64, "tokens": "10B"},
         "reliability": {"mtbf_processor": "never", "elastic": True},
     },
     {"loss": 2.1, "checkpoints": {"mode": "sync", "interval_steps": 100}},
@@ -295,95 +242,28 @@ STUDY = {
     "summary": {"columns": "model", "rows": ["mem1.GBps"], "best": {"rate": "sample_rate"}},
 }
 CONFIGURATIONS = (llama(), DEEPSEEK_V3, QWEN3_30B)
+SMALLER = {"hidden": 1024, "feedforward": 4096, "seq_size": 1024, "num_blocks": 8, "vocab": 32000}
+FEW_EXPERTS = {"num_experts": 16, "experts_per_token": 4, "expert_feedforward": 512}
 MIXTURES = (
-    {
-        "hidden": 1024,
-        "feedforward": 4096,
-        "seq_size": 1024,
-        "attn_heads": 8,
-        "attn_size": 192,
-        "num_blocks": 8,
-        "activation": "swiglu",
-        "norm": "rmsnorm",
-        "dropout": False,
-        "q_lora_rank": 256,
-        "kv_lora_rank": 256,
-        "qk_nope_head_dim": 128,
-        "qk_rope_head_dim": 64,
-        "v_head_dim": 128,
-        "num_experts": 16,
-        "experts_per_token": 4,
-        "expert_feedforward": 512,
-        "shared_feedforward": 512,
-        "shared_gate": True,
-        "first_k_dense": 1,
-        "router_bias": True,
-        "router_groups": 4,
-        "router_group_topk": 2,
-        "mtp_layers": 1,
-        "vocab": 32000,
-    },
-    {
-        "hidden": 1024,
-        "feedforward": 4096,
-        "seq_size": 1024,
-        "attn_heads": 16,
-        "attn_size": 64,
-        "num_blocks": 8,
-        "kv_heads": 4,
-        "activation": "swiglu",
-        "norm": "rmsnorm",
-        "dropout": False,
-        "sliding_window": 128,
-        "full_attention_every": 2,
-        "chunked_window": True,
-        "attention_sinks": True,
-        "num_experts": 16,
-        "experts_per_token": 4,
-        "expert_feedforward": 512,
-        "expert_bias": True,
-        "moe_layer_freq": 2,
-        "vocab": 32000,
-        "tied": True,
-    },
+    document("models", "deepseek-v3")
+    | {"attn_heads": 8, "q_lora_rank": 256, "kv_lora_rank": 256, "first_k_dense": 1}
+    | {"shared_feedforward": 512, "shared_gate": True, "router_groups": 4, "router_group_topk": 2}
+    | (SMALLER | FEW_EXPERTS),
+    document("models", "gpt-oss-20b")
+    | {"attn_heads": 16, "kv_heads": 4, "chunked_window": True, "moe_layer_freq": 2, "tied": True}
+    | (SMALLER | FEW_EXPERTS),
 )
-SPREAD = {
-    "num_procs": 8,
-    "tensor_par": 2,
-    "pipeline_par": 2,
-    "data_par": 2,
-    "batch_size": 32,
-    "microbatch_size": 2,
-    "datatype": "bfloat16",
-    "preset": "megatron-lm",
-    "tensor_par_comm_type": "rs_ag",
-    "activation_recompute": "none",
-    "mesh_order": "tp-dp-pp",
-    "zero_stage": 1,
-    "optimizer_sharding": True,
-    "pipeline_interleaving": 2,
-    "expert_par": 4,
-    "expert_par_net": 0,
-    "expert_tensor_par": 1,
-    "moe_dispatcher": "alltoall",
-    "moe_imbalance_percent": 120,
-    "moe_capacity_percent": 150,
-    "moe_pad_to_capacity": False,
-    "dispatch_dtype": "float8",
-    "combine_dtype": "same",
-    "recompute_modules": ["moe_act"],
-    "recompute_every": 2,
-    "recompute_blocks": 1,
-    "ep_overlap": "none",
-    "moe_shared_overlap": False,
-}
+SPREAD = (
+    document("examples", "mixtral-8x7B_h100x64")
+    | {"num_procs": 8, "tensor_par": 2, "pipeline_par": 2, "data_par": 2, "expert_par": 4}
+    | {"pipeline_interleaving": 2, "batch_size": 32, "microbatch_size": 2, "zero_stage": 1}
+    | {"moe_imbalance_percent": 120, "moe_capacity_percent": 150, "moe_pad_to_capacity": False}
+    | {"recompute_modules": ["moe_act"], "recompute_every": 2, "recompute_blocks": 1}
+    | {"dispatch_dtype": "float8", "moe_dispatcher": "alltoall", "ep_overlap": "none"}
+)
 HIDDEN = {
-    "ep_overlap": "1f1b",
-    "delay_wgrad": True,
-    "dispatch_dtype": "same",
-    "recompute_modules": "none",
-    "recompute_every": 1,
-    "recompute_blocks": 0,
+    **{"ep_overlap": "1f1b", "delay_wgrad": True, "dispatch_dtype": "same"},
+    **{"recompute_modules": "none", "recompute_every": 1, "recompute_blocks": 0},
 }
 """Changes of it with which passes run in pairs."""
 
@@ -395,6 +275,7 @@ LOG = b"""\
         1024           256     float     sum      -1    13.67    0.00    0.00      0    13.03    0.00    0.00      0
        65536         16384     float     sum      -1    15.67    4.18    4.18      0    15.03    4.36    4.36      0
      1048576        262144     float     sum      -1    27.37   38.31   38.31      0    26.93   38.94   38.94    N/A
+# Avg bus bandwidth    : 14.2
 # Collective test concluded: all_reduce_perf
 """
 COLLECTIVES = b"""\

@@ -81,36 +81,24 @@ PLAIN: dict[str, Any] = {
 }
 """An execution on one processor: nothing is recomputed, overlapped, split or offloaded, and nothing filled in."""
 
-
-LLAMA_X64: dict[str, Any] = {
+LLAMA_X64: dict[str, Any] = PLAIN | {
     "num_procs": 64,
     "tensor_par": 2,
-    "pipeline_par": 1,
     "data_par": 32,
-    "tensor_par_net": 0,
     "pipeline_par_net": 1,
     "data_par_net": 1,
     "batch_size": 512,
     "microbatch_size": 2,
     "datatype": "bfloat16",
     "fused_activation": True,
-    "attention_type": "multihead",
-    "activation_recompute": "none",
-    "pipeline_interleaving": 1,
     "optimizer_sharding": True,
     "tensor_par_comm_type": "rs_ag",
     "tensor_par_overlap": "ring",
-    "seq_par_ag_redo": False,
     "data_par_overlap": True,
-    "weight_offload": False,
-    "activations_offload": False,
-    "optimizer_offload": False,
-    "training": True,
     "edition": "corrected",
     "attn_impl": "flash",
     "ce_impl": "fused",
     "grad_buffer": "full",
-    "preset": "published",
 }
 """Llama 3 8B on 64 processors: tensor parallelism in rings, ZeRO-1 as published with whole gradients."""
 

@@ -58,19 +58,8 @@ FILES = {
         ),
         CHARACTERS,
     ),
-    "ten references": Untrusted(
-        "a.yaml",
-        lambda: (
-            f"{HEAD}r0: xxxxxxxxxx\n"
-            + lines(11, lambda i: f'r{i}: "' + f"${{r{i - 1}}}" * 10 + '"')
-        ),
-        CHARACTERS,
-    ),
     "doubled": Untrusted(
         "a.sh", lambda: "A=xxxxxxxxxx\n" + "A=$A$A\n" * 50 + f"{TRAIN} --x $A\n", CHARACTERS
-    ),
-    "appended": Untrusted(
-        "a.sh", lambda: "A=xxxxxxxxxx\n" + "A+=$A\n" * 50 + f"{TRAIN} --x $A\n", CHARACTERS
     ),
     "lists": Untrusted(
         "a.sh",
@@ -127,11 +116,6 @@ FILES = {
         lambda: f"{HEAD}a: ${{multiply:{FAR_TOO_LONG},2}}\n",
         rf"a\.yaml:3: a: expected {LARGE}",
     ),
-    "product": Untrusted(
-        "a.yaml",
-        lambda: f"{HEAD}num_processes: ${{multiply:{','.join(['9' * 4000] * 20)}}}\n",
-        rf"a\.yaml:3: num_processes: expected {LARGE}",
-    ),
     "number in Python": Untrusted(
         "a.py",
         lambda: BRIDGE.format("a={}") + f"cfg.model.tensor_model_parallel_size=0x{'f' * 50_000}\n",
@@ -141,11 +125,6 @@ FILES = {
         "a.toml",
         lambda: f"[model]\n[training]\nseq_len=0x{'f' * 50_000}\n",
         rf"a\.toml:3: training\.seq_len: expected {LARGE}",
-    ),
-    "long number in TOML": Untrusted(
-        "a.toml",
-        lambda: f"{TITAN}y={FAR_TOO_LONG}\n",
-        rf"a\.toml:5: training\.y: expected {LARGE}",
     ),
     "long number in YAML": Untrusted(
         "a.yaml", lambda: f"y={FAR_TOO_LONG}\n{HEAD}", "an error in line 2"
@@ -189,11 +168,6 @@ FILES = {
         "a.py",
         lambda: BRIDGE.format(f"a={{}}\na[0x{'f' * 50_000}]=0x{'f' * 50_000}"),
         rf"a\.py:3: expected {LARGE}",
-    ),
-    "number in a list": Untrusted(
-        "a.toml",
-        lambda: f"{TITAN}y=[1,{FAR_TOO_LONG}]\n",
-        rf"a\.toml:5: training\.y: expected {LARGE}",
     ),
     "number in JSON": Untrusted(
         "a.json",

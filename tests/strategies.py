@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.plan.columns import field_of
+from calculon.plan.columns import FIELDS, field_of
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
 from calculon.spec.named_values import FOLDED_SCHEDULES, PAIRED_SCHEDULES, SIMULATED_SCHEDULES
@@ -123,51 +123,7 @@ def systems(draw: st.DrawFn) -> Document:
 @st.composite
 def executions(draw: st.DrawFn, model: Document, system: Document) -> Document:
     """Executions that no rule of the request forbids; networks and memories may be too small."""
-    training = draw(st.sampled_from((True, True, True, False)))
-    widths = math.gcd(model["hidden"], model["feedforward"], model["attn_heads"])
-    degrees = divisors(widths)
-    tensor_par = draw(st.sampled_from([*degrees, *degrees[1:]]))
-    pipeline_par = draw(st.integers(1, min(6, model["num_blocks"])))
-    data_par = draw(st.integers(1, 5))
-    blocks = -(-model["num_blocks"] // pipeline_par)
-    microbatch_size = draw(odd(9))
-    even = microbatch_size * model["seq_size"] % tensor_par == 0
-    comm_type = draw(st.sampled_from(("ar", "p2p_rs_ag", "rs_ag") if even else ("ar",)))
-    recompute = draw(st.sampled_from(("full", "attn_only", "none"))) if training else "none"
-    redo = comm_type == "rs_ag" and recompute != "full"
-    offload = blocks >= 3
-    network = st.integers(0, len(system["networks"]) - 1)
-
-    def switch(possible: bool) -> bool:
-        return possible and draw(st.booleans())
-
-    return {
-        "num_procs": tensor_par * pipeline_par * data_par,
-        "tensor_par": tensor_par,
-        "pipeline_par": pipeline_par,
-        "data_par": data_par,
-        "tensor_par_net": draw(network),
-        "pipeline_par_net": draw(network),
-        "data_par_net": draw(network),
-        "batch_size": data_par * microbatch_size * draw(odd(40)),
-        "microbatch_size": microbatch_size,
-        "datatype": draw(st.sampled_from(sorted(system["matrix"]))),
-        "fused_activation": draw(st.booleans()),
-        "attention_type": draw(st.sampled_from(("multihead", "multiquery"))),
-        "activation_recompute": recompute,
-        "pipeline_interleaving": draw(st.sampled_from(divisors(blocks))) if pipeline_par > 1 else 1,
-        "optimizer_sharding": switch(data_par > 1),
-        "tensor_par_comm_type": comm_type,
-        "tensor_par_overlap": draw(
-            st.sampled_from(("none", "ring", "pipe") if tensor_par > 1 else ("none",))
-        ),
-        "seq_par_ag_redo": switch(redo),
-        "data_par_overlap": switch(training and data_par > 1),
-        "weight_offload": switch(offload),
-        "activations_offload": switch(offload),
-        "optimizer_offload": switch(offload and training),
-        "training": training,
-    }
+    return _published_row(draw(st.randoms(use_true_random=True)), model, system)
 
 
 CORRECTED = {"edition": "corrected", "preset": "published"}
@@ -246,26 +202,8 @@ PARTS: dict[str, tuple[Any, ...]] = {
 }
 """Those of executions whose sequences are split."""
 
-RULED: dict[str, tuple[Any, ...]] = {
-    **OPTIONS,
-    **MORE_OPTIONS,
-    **PARTS,
-    "attn_kernel": ("auto", "flash2", "cudnn"),
-    "zero_stage": ("auto", "0", "1", "2", "3", "fsdp", "owner"),
-    "dp_shard": (0, 1, 2, 3),
-    "fsdp_unit": (1, 2, 5),
-    "fsdp_prefetch": (0, 1, 2),
-    "reshard_after_forward": (True, False),
-    "ddp_bucket_mib": (0, 1, 25),
-    "no_sync": (True, False),
-    "grad_group": (1, 2),
-    "overlap_param_gather": (False, True),
-    "pp_schedule": ("1f1b", "gpipe", "zb_h1", "zb_h2", "zbv", "dualpipe", "dualpipev"),
-    "pp_layout": ("uniform", "balanced", "embedding_as_block", "head_as_block", "both_as_blocks"),
-    "first_stage_blocks": (0, 1, 3, 50),
-    "last_stage_blocks": (0, 1, 3, 50),
-    "p2p_overlap": (False, True),
-}
+RULED = {field.name: field.values for field in FIELDS if field.declaration.optional}
+del RULED["preset"]  # frameworks have rules of their own
 """Optional fields, with values that often contradict the rest of an execution."""
 
 
@@ -445,11 +383,6 @@ def mixes(model: Document) -> bool:
     return "num_experts" in model and model.get("part", "block") in ("block", "mlp")
 
 
-def _of_mixtures() -> Document:
-    """Choose the only forms that experts have."""
-    return {"tp_impl": "megatron", "matmul_impl": "gemm"}
-
-
 def _modules_of(model: Document, row: Document, modules: str) -> str:
     """Leave out what no block of a model has, and attention where it is said otherwise."""
     experts, pattern = mixes(model), model.get("layer_pattern", "")
@@ -484,8 +417,8 @@ def parts(draw: st.DrawFn) -> Document:
     return model | {"part": part}
 
 
-def _corrected_row(random: Random, model: Document, system: Document) -> Document:
-    """Choose an execution of the corrected edition that no rule of the request forbids."""
+def _published_row(random: Random, model: Document, system: Document) -> Document:
+    """Choose an execution of the published edition that no rule of the request forbids."""
 
     def either(possible: bool = True) -> bool:
         return possible and random.random() < 0.5
@@ -501,7 +434,7 @@ def _corrected_row(random: Random, model: Document, system: Document) -> Documen
     comm_type = random.choice(("ar", "p2p_rs_ag", "rs_ag")) if even else "ar"
     recompute = random.choice(("full", "attn_only", "none")) if training else "none"
     networks = range(len(system["networks"]))
-    row = {
+    return {
         "num_procs": tensor_par * pipeline_par * data_par,
         "tensor_par": tensor_par,
         "pipeline_par": pipeline_par,
@@ -527,16 +460,21 @@ def _corrected_row(random: Random, model: Document, system: Document) -> Documen
         "activations_offload": either(blocks >= 3) and either(),
         "optimizer_offload": either(training and blocks >= 3) and either(),
         "training": training,
-        **CORRECTED,
-        **_sound({name: random.choice(values) for name, values in OPTIONS.items()}),
     }
+
+
+def _corrected_row(random: Random, model: Document, system: Document) -> Document:
+    """Choose an execution of the corrected edition that no rule of the request forbids."""
+    row = _published_row(random, model, system) | CORRECTED
+    row |= _sound({name: random.choice(values) for name, values in OPTIONS.items()})
     if model.get("kv_lora_rank"):
         row |= _of_latents(row)
     if model.get("layer_pattern") and row["tensor_par_comm_type"] == "p2p_rs_ag":
         row["tensor_par_comm_type"] = "ar"
     if mixes(model) or "mtp_layers" in model:
         row |= {"tensor_par_overlap": "none"}
-    return row | _form(random, row, blocks) if training and either() else row
+    blocks = -(-model["num_blocks"] // row["pipeline_par"])
+    return row | _form(random, row, blocks) if row["training"] and random.random() < 0.5 else row
 
 
 def _shares_experts(row: Document, ranks: int) -> bool:
@@ -747,19 +685,12 @@ def extensions(draw: st.DrawFn, system: Document) -> Document:
     return ext
 
 
-def _more_of_latents(model: Document) -> Document:
-    """Choose what latent attention can be combined with."""
-    if not model.get("kv_lora_rank"):
-        return {}
-    return {"tp_impl": "megatron"}
-
-
 def _more(random: Random, row: Document, model: Document, system: Document) -> Document:
     """Choose what :func:`every_table` draws besides; what the rules forbid is left out."""
     chosen = {name: random.choice(values) for name, values in MORE_OPTIONS.items()}
-    chosen |= _more_of_latents(model)
-    chosen |= _of_mixtures() if mixes(model) else {}
-    chosen |= {"tp_impl": "megatron"} if "mtp_layers" in model else {}
+    chosen |= {"matmul_impl": "gemm"} if mixes(model) else {}
+    if mixes(model) or model.get("kv_lora_rank") or "mtp_layers" in model:
+        chosen["tp_impl"] = "megatron"
     chosen["recompute_modules"] = _modules_of(model, row, chosen["recompute_modules"])
     alone = row["tensor_par_overlap"] == "none"
     whole = alone and row["tensor_par_comm_type"] == "ar"

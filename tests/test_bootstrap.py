@@ -197,18 +197,6 @@ def test_every_locked_release_has_hashes(name):
         assert re.fullmatch(r"[a-z0-9.-]+==\S+(    --hash=sha256:[0-9a-f]{64})+", line), line
 
 
-def test_installs_with_hashes_and_without_looking_for_more(bootstrap, monkeypatch):
-    commands = pretend_to_build(bootstrap, monkeypatch)
-    bootstrap.environment("test")
-    assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(commands[1])
-    assert commands[1][-4:] == [
-        "-r",
-        bootstrap.lock_files()[0],
-        "-r",
-        bootstrap.lock_files("test")[1],
-    ]
-
-
 def test_a_python_beyond_the_lock_gets_the_plain_requirements(bootstrap, monkeypatch, capsys):
     commands = pretend_to_build(bootstrap, monkeypatch, version="3.99.0")
     bootstrap.environment()
@@ -261,11 +249,14 @@ def test_only_a_missing_file_goes_on_without_the_lock(bootstrap, monkeypatch, wo
 # Making an environment
 
 
-def test_makes_one_and_stamps_it(bootstrap, monkeypatch):
+def test_makes_one_with_hashes_and_stamps_it(bootstrap, monkeypatch):
     commands = pretend_to_build(bootstrap, monkeypatch)
     python = bootstrap.environment("test")
-    assert [command[3] for command in commands] == ["venv", "pip"]
-    assert commands[0][0] == sys._base_executable
+    make, install = commands
+    assert (make[0], make[3], install[3]) == (sys._base_executable, "venv", "pip")
+    assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(install)
+    files = (bootstrap.lock_files()[0], bootstrap.lock_files("test")[1])
+    assert install[-4:] == ["-r", files[0], "-r", files[1]]
     assert python == f"{bootstrap.ROOT}/.venv/bin/python"
     assert bootstrap.environment("test") == bootstrap.environment() == python
     assert len(commands) == 2

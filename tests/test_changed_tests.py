@@ -12,13 +12,11 @@ from scripts.changed_tests import (
     within,
 )
 
-CURVE, PLAN_COMMAND = "tests/hardware/test_curve.py", "tests/apps/cli/test_fleet_plan.py"
+CURVE = "tests/hardware/test_curve.py"
 
 CASES = {
     "nothing": (set(), set(), {PAGES}),
-    "a page": ({"README.md"}, {PAGES}, {"tests/test_units.py"}),
     "a test": ({"tests/test_units.py"}, {"tests/test_units.py"}, {"tests/test_records.py", PAGES}),
-    "helpers of tests": ({"tests/helpers.py"}, {"tests/test_estimate.py"}, {"tests/test_units.py"}),
     "settings of tests": (
         {"tests/apps/cli/conftest.py"},
         {"tests/apps/cli/test_main.py"},
@@ -29,11 +27,6 @@ CASES = {
         {CURVE, PAGES},
         {"tests/test_units.py"},
     ),
-    "a command": (
-        {"calculon/apps/cli/commands/plan.py"},
-        {PLAN_COMMAND, "tests/test_architecture.py"},
-        {CURVE, "tests/cost/test_classes.py"},
-    ),
     "a module behind a public name": (
         {"calculon/planner/why.py"},
         {"tests/planner/test_why.py", "tests/apps/cli/test_why.py"},
@@ -41,11 +34,6 @@ CASES = {
     ),
     "a script": ({"scripts/rendering.py"}, {"tests/test_scripts.py"}, {"tests/test_units.py"}),
     "a system": ({"systems/a100_80g.json"}, {"tests/hardware"}, {"tests", "tests/search"}),
-    "a launch script": (
-        {"tests/launch/scripts/run.sh"},
-        {"tests/launch"},
-        {"tests", "tests/hardware"},
-    ),
     "requirements": ({"pyproject.toml"}, {"tests", "calculon"}, set()),
     "a file that is gone": (
         {"calculon/gone.py"},

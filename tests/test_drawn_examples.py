@@ -17,7 +17,7 @@ def drawn() -> list[int]:
     """Return the examples of one property, in their order."""
     values = []
 
-    @settings(max_examples=draws(500))
+    @settings(max_examples=draws(100))
     @given(st.integers())
     def keep(value: int) -> None:
         values.append(value)

@@ -14,7 +14,7 @@ from tests.draws import draws
 def test_no_damaged_file_ends_in_a_traceback(tmp_path):
     failures = [
         f"seed {case.seed}, {case.kind}: {what}"
-        for case in fuzzing.cases(range(draws(72)), tmp_path)
+        for case in fuzzing.cases(range(draws(36)), tmp_path)
         if (what := fuzzing.tried(case))
     ]
     assert not failures, failures[0]
@@ -50,6 +50,7 @@ def _ends_badly(connection, seeds, _kinds, _folder):
         connection.send("")
 
 
+@pytest.mark.large
 def test_cases_that_hang_or_crash_are_failures_and_others_follow(monkeypatch):
     monkeypatch.setattr(fuzz_run, "PATIENCE", 10)
     monkeypatch.setattr(fuzz_run, "attempt", _ends_badly)

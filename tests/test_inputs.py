@@ -1,6 +1,5 @@
 """Arguments of every function: what they accept, and what is said of anything else."""
 
-import inspect
 import re
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.search.request import make_space
 from tests.helpers import document
 
 MODEL, EXECUTION, SYSTEM = "megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"
@@ -91,15 +89,3 @@ def test_an_execution_has_an_edition_of_its_own():
     assert own.edition == "corrected"
     assert own.stats == calculon.estimate(MODEL, EXECUTION, SYSTEM, edition="corrected").stats
     assert calculon.estimate(MODEL, asked, SYSTEM, edition="sc23").edition == "sc23"
-
-
-def test_help_names_the_edition_without_its_address():
-    for function in (make_space, calculon.search, calculon.evaluate):
-        signature = str(inspect.signature(function))
-        assert "edition: calculon.editions.edition.Edition | str" in signature
-        assert " at 0x" not in signature
-
-
-def test_layers_is_a_switch():
-    with pytest.raises(calculon.SpecError, match=r"^estimate: layers: expected True or False"):
-        calculon.estimate(MODEL, EXECUTION, SYSTEM, "no")

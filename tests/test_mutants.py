@@ -5,8 +5,7 @@ import ast
 import pytest
 
 from scripts.freeze_run import differences, words_of_html
-from scripts.mutants_run import Finder, Mutant, Places, Switching, changed, drawn, place, summary
-from tests.helpers import ROOT
+from scripts.mutants_run import Places, Switching, changed, place
 
 
 @pytest.mark.parametrize(
@@ -57,28 +56,6 @@ class Switch:
 
     def on(self, number: int) -> bool:
         return number == self.active
-
-
-def test_changes_are_drawn_from_a_seed(monkeypatch):
-    monkeypatch.setattr(Finder, "switches", Finder.switches.copy())
-    first, again, other = (drawn(["calculon/units.py"], 5, seed) for seed in (1, 1, 2))
-    assert first == again != other
-    lines = (ROOT / "calculon/units.py").read_text().splitlines()
-    for one in first:
-        assert one.before.split("\n")[0].replace('"', "'") in lines[one.line - 1].replace('"', "'")
-
-
-def test_a_report_counts_what_was_caught_by_kind():
-    caught = [
-        Mutant("a.py", 1, "1", "2", failed="tests/twin/test_x.py::test", quickly=True),
-        Mutant("a.py", 1, "1", "2", failed="tests/search/test_x.py::test"),
-    ]
-    assert list(summary([*caught, *(2 * [Mutant("a.py", 2, "1", "2")])])) == [
-        "2 of 4 changes were caught (50%)",
-        "     1 first by twin",
-        "     1 first by searches",
-        "1 of them by scripts/test --fast (25% of all)",
-    ]
 
 
 def test_outputs_are_compared_word_by_word_but_for_what_is_agreed():

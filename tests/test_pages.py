@@ -27,26 +27,35 @@ PAGES = {
 }
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SLOW: dict[str, tuple[str, ...]] = {
-    "examples/campaign.md": ("$ cat examples/campaigns/bloom_366B.yaml",),
-    "examples/pictures.md": ("$ ./bin/calculon",),
-    "examples/searching.md": (
-        "$ ./bin/calculon loe llama3-70B",
-        "$ ./bin/calculon loe llama3-8B 64",
+    "examples/campaign.md": (
+        "cat examples/campaigns/bloom_366B.yaml",
+        "cat examples/campaigns/llama3-405B-long.yaml",
     ),
-    "examples/sensitivity.md": ("$ ./bin/calculon sensitivity llama-3.1-70b 1024 h100 --replan",),
-    "examples/serving.md": tuple(
-        f"$ ./bin/calculon {command}"
-        for command in (
-            "serve deepseek-v3",
-            "serve llama3-70B 8 h100 --prompt 2k",
-            "plot frontier",
-            "study serving",
-        )
+    "examples/launch_flags.md": ("plan llama-3-8b 64 h100", "serve llama3-70B", "launch = "),
+    "examples/pictures.md": ("",),
+    "examples/planning.md": (
+        *("plan llama-3.1-70b any", "plan llama-3.1-70b 1k h100 --mine"),
+        *("plan llama-3-8b", "fleets = ", "answer = "),
     ),
-    "systems/calibration.md": ("$ ./bin/calculon calibrate --kernels",),
+    "examples/python.md": ("result = ", "answer = "),
+    "examples/searching.md": ("loe llama3", "loe megatron-22B", "llm megatron-1T"),
+    "examples/sensitivity.md": ("sensitivity llama-3.1-70b", "sensitivity llama3-8B"),
+    "examples/serving.md": (
+        *("serve deepseek-v3", "serve llama", "serve-optimal"),
+        *("plot", "study serving", "served = "),
+    ),
+    "examples/why.md": ("why llama3-70B",),
+    "systems/calibration.md": ("calibrate",),
+    "validation/gpt2_ladder/README.md": ("lv --study gpt2_ladder",),
 }
-"""How the blocks begin that take several seconds; ``scripts/test --large`` runs them."""
+"""How the blocks of each page begin that take more than a second; ``scripts/test --large`` runs them."""
 LINKED = ("bin", "examples", "models", "systems", "validation", "calculon", "scripts")
+
+
+def is_slow(page: str, block: str) -> bool:
+    """Return whether only ``scripts/test --large`` runs a block."""
+    start = re.sub(r"^(\$ (\./bin/calculon )?|>>> import calculon\n>>> )", "", block)
+    return start.startswith(SLOW.get(page, ()))
 
 
 def blocks(language: str) -> list:
@@ -55,7 +64,7 @@ def blocks(language: str) -> list:
         pytest.param(
             block,
             id=f"{page}:{block.splitlines()[0][:60]}",
-            marks=[pytest.mark.large] if block.startswith(SLOW.get(page, ())) else [],
+            marks=[pytest.mark.large] if is_slow(page, block) else [],
         )
         for page, text in PAGES.items()
         for block in re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -140,17 +149,12 @@ def test_links_lead_somewhere():
 
 def test_the_files_that_contributors_are_sent_to_are_there():
     names = re.findall(r"`([\w/]+(?:\.py|\.md|\.json|/))`", PAGES["CONTRIBUTING.md"])
-    there = [
-        path.as_posix()
-        for folder in ("calculon", "tests", "scripts")
-        for path in (ROOT / folder).rglob("*")
-    ]
     assert len(names) > 20
+    folders = [ROOT / folder for folder in ("calculon", "tests", "scripts")]
+    there = [path.as_posix() for folder in folders for path in folder.rglob("*")]
     for name in names:
-        found = (ROOT / name).exists() or any(
-            path.endswith("/" + name.rstrip("/")) for path in there
-        )
-        assert found or "NAME" in name, name
+        inside = any(path.endswith("/" + name.rstrip("/")) for path in there)
+        assert (ROOT / name).exists() or inside or "NAME" in name, name
 
 
 def test_every_command_is_listed():

@@ -60,12 +60,6 @@ def test_columns_expand_parts_and_axes_in_the_order_of_declaration():
     assert column(Outer, "fw_time").source == "1.1"
 
 
-def test_a_column_finds_its_array():
-    one = _outer(3)
-    np.testing.assert_array_equal(column(Outer, "edge_back_size").of(one), one.bw.size[1])
-    np.testing.assert_array_equal(column(Outer, "total").of(one), one.total)
-
-
 def test_there_is_no_column_of_an_unknown_name():
     with pytest.raises(KeyError, match="bubble"):
         column(Outer, "bubble")
@@ -92,13 +86,6 @@ def test_concatenation_joins_executions_in_every_array():
     both = concatenate([one, two])
     for c in columns(Outer):
         np.testing.assert_array_equal(c.of(both), [*c.of(one), *c.of(two)])
-
-
-def test_apply_meets_each_array_once():
-    one = _outer(2)
-    total = apply(np.add, [one, one])
-    for c in columns(Outer):
-        np.testing.assert_array_equal(c.of(total), 2 * c.of(one))
 
 
 def test_a_joint_view_computes_an_array_once_when_it_is_read():

@@ -232,7 +232,9 @@ class Declaration:
         if self.choices:
             return self.named.hint(value)
         if kind is str:
-            return None if value.isprintable() else "only characters that can be printed are allowed"
+            return (
+                None if value.isprintable() else "only characters that can be printed are allowed"
+            )
         if kind is bool:
             return None
         if hint := _range_hint(kind, value):

@@ -1,20 +1,15 @@
-"""Laws of all dialects: nothing of a file is lost, and what was written is read again."""
+"""Public files of all dialects, and what tests of a dialect share."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
-import calculon
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.launch.dialect import Dialect, Launch, read, settings_of, write
-from calculon.launch.dialects import ENGINES, read_launch
-from calculon.search.driver import feasible_numbers
-from calculon.search.request import make_space
+from calculon.launch.dialect import Launch
+from calculon.launch.dialects import DIALECTS, ENGINES, read_launch
 from calculon.spec.execution import Execution
 from tests.store import cache
 
@@ -26,7 +21,7 @@ PROCESSORS = {
     "deepspeed": {"megatron_deepspeed_zero3": 4, "": 64},
     "megatron_bridge": {
         **{"kimi_k2_8_layers": 8, "llama3_8b_megatron_fsdp": 8, "llama3_8b_override": 16},
-        **{"llama31_405b_perf": 1024, "llama31_405b": 4096},
+        "llama31_405b_perf": 1024,
     },
     "megatron_lm": {
         **{"gpt3_175b": 128, "deepspeed_gpt_1.3b_moe": 128, "qwen3_30b_slime": 128},
@@ -97,6 +92,31 @@ def lost(path: Path) -> list[str]:
     return [f"{path.name}: {name}" for name in sorted(wrong)]
 
 
+PLAIN: dict[str, dict[str, Any]] = {
+    "accelerate": {"data_par": 16, "batch_size": 64, "microbatch_size": 2, "seq_length": 4096},
+    "deepspeed": {
+        **{"tensor_par": 2, "pipeline_par": 1, "data_par": 8, "batch_size": 64},
+        **{"microbatch_size": 2, "activation_recompute": "full"},
+    },
+    "torchtitan": {
+        **{"tensor_par": 2, "pipeline_par": 2, "data_par": 4, "batch_size": 64},
+        **{"microbatch_size": 1, "seq_length": 8192},
+    },
+    "megatron-lm": {"tensor_par": 1, "pipeline_par": 1, "data_par": 16, "batch_size": 64},
+}
+
+
+def plain_execution(launcher: str, **changes: Any) -> Execution:
+    """Return an execution of a launcher on 16 processors, with some changes."""
+    base = {"base": DIALECTS[launcher].preset, "num_procs": 16}
+    return inputs.execution(base | PLAIN[launcher] | changes)
+
+
+def not_refused(call: Callable[..., Any], rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """List the arguments with which a call is not refused in the words that follow them."""
+    return [row[:-1] for row in rows if not re.search(row[-1], refusal(call, *row[:-1]))]
+
+
 def refusal(call: Callable[..., Any], *args: Any, **keywords: Any) -> str:
     """Return the message with which a call is refused; nothing if it is not."""
     try:
@@ -104,60 +124,3 @@ def refusal(call: Callable[..., Any], *args: Any, **keywords: Any) -> str:
     except SpecError as error:
         return str(error)
     return ""
-
-
-def refused_by_field(
-    dialect: Dialect, plain: Mapping[str, Any], rows: Iterable[tuple[dict[str, Any], str, str]]
-) -> None:
-    """Check that changes of an execution are refused by a field, each with a word of what can be said."""
-    for changes, field, near in rows:
-        one = inputs.execution({**plain, **changes})
-        with pytest.raises(SpecError) as caught:
-            settings_of(dialect, one.to_dict(), inputs.model("llama3-8B"))
-        (problem,) = caught.value.problems
-        assert problem.field == field
-        assert near in f"{problem.expected} {problem.hint}"
-
-
-def sampled(
-    model: str, num_procs: int, most_batch: int, preset: str, **options: Any
-) -> tuple[calculon.System, list[Execution]]:
-    """Return a system, and some of the feasible executions of a space, drawn evenly from all of them."""
-    most = options.pop("most", 8)
-    space = make_space(
-        model, "h100_80g_sxm", num_procs, most_batch, "bfloat16", preset=preset, **options
-    )
-    numbers = np.concatenate(list(feasible_numbers(space)))
-    chosen = np.random.default_rng(1).choice(numbers, min(most, len(numbers)), replace=False)
-    plan = space.plan(chosen)
-    return space.system, [plan.row(row) for row in range(len(chosen))]
-
-
-def round_trips(dialect: Dialect, model: str, system: Any, executions: list[Execution]) -> int:
-    """Hold that what is written is read as it was, statistics to the last bit; return how many could be written."""
-    shape, written = inputs.model(model), 0
-    for one in executions:
-        fields = one.to_dict()
-        text = _text(dialect, fields, shape)
-        if not text:
-            continue
-        written += 1
-        launch = read(dialect, text, f"plan{dialect.suffix}", num_procs=one.num_procs)
-        assert not launch.unknown
-        assert not launch.not_modelled
-        again = inputs.execution(launch.execution)
-        length = {"seq_length": fields["seq_length"] or shape.seq_size}
-        expected = fields | (length if "seq_length" in dialect.fields else {})
-        read_again = {name: getattr(again, name) for name in dialect.fields}
-        assert read_again == {name: expected[name] for name in dialect.fields}
-        before, after = (calculon.estimate(shape, each, system) for each in (one, again))
-        assert after.stats == before.stats
-    return written
-
-
-def _text(dialect: Dialect, fields: dict[str, Any], shape: Any) -> str:
-    """Return a file; empty for an execution that the launcher cannot express."""
-    try:
-        return write(dialect, fields, shape)
-    except SpecError:
-        return ""

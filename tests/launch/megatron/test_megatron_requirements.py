@@ -14,7 +14,7 @@ from calculon.launch.megatron.megatron_lm import MEGATRON_LM, refused
 from calculon.launch.megatron.megatron_requirements import requirements
 from calculon.planner.launch_flags import export_flags
 from calculon.spec.named_values import PRESETS
-from tests.launch.laws import SCRIPTS, launch_of, refusal
+from tests.launch.laws import SCRIPTS, launch_of, not_refused, refusal
 
 ROWS = requirements()
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
@@ -164,29 +164,10 @@ EXPORTED = {
         (UNSET, "--ckpt-format fsdp_dtensor", "optim_grads_params", "--overlap-param-gather"),
         (SET,),
     ),
-    "Megatron-FSDP and context": (
-        "llama3-8B",
-        {**SPLIT, "zero_stage": "2", "context_par": 2},
-        (UNSET, "--ckpt-format fsdp_dtensor"),
-        (SET,),
-    ),
-    "alltoall": ("mixtral-8x7B", MOE, ("--moe-grouped-gemm",), (CONNECTIONS,)),
-    "allgather": (
-        "mixtral-8x7B",
-        {**MOE, "moe_dispatcher": "allgather"},
-        ("--moe-grouped-gemm",),
-        (),
-    ),
     "DeepEP": (
         "qwen3-30B-A3B",
         {**MOE, "moe_dispatcher": "deepep"},
         ("--moe-grouped-gemm", FLEX, "backend deepep"),
-        (),
-    ),
-    "DeepEP and tensor": (
-        "qwen3-30B-A3B",
-        {**MOE, "moe_dispatcher": "deepep", "tensor_par": 2, "fp8_recipe": "blockwise"},
-        ("--moe-grouped-gemm", SET, "--sequence-parallel"),
         (),
     ),
     "HybridEP": (
@@ -209,12 +190,6 @@ EXPORTED = {
         (),
     ),
     "FP8": ("llama3-70B", {"tensor_par": 4, "fp8_recipe": "delayed"}, ("--fp8-recipe",), ()),
-    "MXFP8": (
-        "llama3-70B",
-        {"tensor_par": 4, "fp8_recipe": "mxfp8", "fp8_param_gather": True},
-        ("--fp8-param-gather", "--use-distributed-optimizer"),
-        (),
-    ),
     "optimizer on the host": (
         "llama3-70B",
         {"tensor_par": 4, "optimizer_offload": True},
@@ -299,10 +274,7 @@ def test_plans_that_megatron_refuses_are_not_exported():
         ("llama3-8B", {"optimizer": "muon"}, "with Muon"),
         ("gpt2-124M", FSDP, "--untie-embeddings-and-output-weights with"),
     ]
-    wrong = [
-        model for model, changes, rule in rows if rule not in refusal(_exported, model, changes)
-    ]
-    assert wrong == []
+    assert not_refused(_exported, rows) == []
 
 
 def test_a_script_without_what_its_plan_needs_is_never_written(monkeypatch):
@@ -317,11 +289,3 @@ def test_a_growing_batch_counts_samples():
     text = write(MEGATRON_LM, fields, None, campaign)
     assert "--train-samples" in text
     assert "--train-iters" not in text
-
-
-@pytest.mark.parametrize(("flag", "told"), [("", True), ("--moe-grouped-gemm", False)])
-def test_experts_one_after_another_are_told(flag, told):
-    script = f"torchrun pretrain_gpt.py --micro-batch-size 1 --bf16 --num-experts 8 {flag}"
-    launch = read(MEGATRON_LM, script, "run.sh", num_procs=8)
-    lost = {setting.name: effect for setting, effect in launch.not_modelled}
-    assert ("--moe-grouped-gemm" in lost) is told

@@ -1,11 +1,14 @@
 """Configurations in Python are followed, not executed: what is read, and what stays open."""
 
+from typing import Any
+
 import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.python_config import read_configuration, short_name
 from calculon.launch.texts.tree import TARGET
+from tests.cases import for_each
 
 
 def _leaves(text, **variables):
@@ -18,8 +21,7 @@ def _read(text, **variables):
     return {path: leaf.value for path, leaf in leaves if not path.endswith(TARGET)}
 
 
-def test_keyword_arguments_are_settings():
-    text = """
+CALL = """
 def config():
     return Trainer.Config(
         training=TrainingConfig(steps=10, seq_len=2 * 4096),
@@ -27,12 +29,7 @@ def config():
         empty=None,
     )
 """
-    expected = {"training.steps": 10, "training.seq_len": 2 * 4096, "loss.n": 8, "empty": None}
-    assert _read(text) == expected
-
-
-def test_assignments_change_what_a_call_made():
-    text = """
+FUNCTIONS = """
 LENGTH = 1024
 def base(seq_len=512):
     length = seq_len
@@ -43,12 +40,104 @@ def larger():
     config.parallelism.tensor_parallel_degree = 8
     return config
 """
-    assert _read(text, recipe="base") == {"training.seq_len": 512, "training.steps": 1}
-    assert _read(text, recipe="larger") == {
-        "training.seq_len": 4096,
-        "training.steps": 2048,
-        "parallelism.tensor_parallel_degree": 8,
-    }
+LARGER = {
+    "training.seq_len": 4096,
+    "training.steps": 2048,
+    "parallelism.tensor_parallel_degree": 8,
+}
+HELPERS = """
+def layout(model):
+    model.stages = 3
+
+def trainer(nodes=1):
+    return T(nodes=nodes)
+
+def pretrain_recipe():
+    cfg = C(model=M(), trainer=trainer(nodes=2 * 4))
+    layout(cfg.model)
+    return cfg
+"""
+DEFAULTS = "def f(tp: int = 8, pp=2):\n    return C(model=M(tp=tp, both=tp * pp))\n"
+CONDITION = """
+def f(tp=8, mode=None):
+    c = C()
+    if {}:
+        c.a = 1
+    else:
+        c.a = 2
+    return c
+"""
+UNKNOWN = "def f():\n    c = C(a=1)\n    if gpus() > 8:\n        c.a = 2\n    return c\n"
+TUNED = """
+def tune(config):
+    config.a = 1
+
+def planned(config):
+    tune(config)
+    config.b = 2
+    return config
+"""
+ACTS = "def f(x=2):\n    return C(x=x)\nc = other(x=2)\n{}\n"
+MAIN = "if __name__ == '__main__':\n    train(c)"
+
+READ: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+    (CALL, {}, {"training.steps": 10, "training.seq_len": 8192, "loss.n": 8, "empty": None}),
+    (FUNCTIONS, {"recipe": "base"}, {"training.seq_len": 512, "training.steps": 1}),
+    (FUNCTIONS, {"recipe": "larger"}, LARGER),
+    (HELPERS, {}, {"model.stages": 3, "trainer.nodes": 8}),
+    (DEFAULTS, {}, {"model.tp": 8, "model.both": 16}),
+    (DEFAULTS, {"tp": "4"}, {"model.tp": 4, "model.both": 8}),
+    ("def f(tp):\n    return C(tp=tp)\n", {}, {"tp": Unresolved("tp", "tp")}),
+    (CONDITION.format("tp > 4"), {}, {"a": 1}),
+    (CONDITION.format("tp < 4"), {}, {"a": 2}),
+    (CONDITION.format("mode is None"), {}, {"a": 1}),
+    (CONDITION.format("tp in (2, 4)"), {}, {"a": 2}),
+    (CONDITION.format("not tp"), {}, {"a": 2}),
+    (UNKNOWN, {}, {"a": Unresolved("2 (where gpus() > 8)")}),
+    (TUNED, {"recipe": "planned"}, {"a": 1, "b": 2}),
+    ("def main():\n    cfg = base(a=1)\n    cfg.b = 2\n", {"recipe": "main"}, {"a": 1, "b": 2}),
+    ("def f():\n    c = C(a=1)\n    tune(c)\n    return c\n", {}, {"a": 1, "calls.tune": True}),
+    ("def f(a=1):\n    c = f(a + 1)\n    return Config(a=a)", {}, {"a": 1}),
+    ("BASE = Optimizer(a=1, b=2)\ndef f():\n    return C(x=1)\n", {}, {"x": 1}),
+    (ACTS.format("c.x = 2"), {}, {"x": 2}),
+    (ACTS.format("c = f()\nc.x = 2"), {}, {"x": 2}),
+    (ACTS.format("train(c)"), {}, {"x": 2, "calls.train": True}),
+    (ACTS.format(MAIN), {}, {"x": 2, "calls.train": True}),
+    ("c.model.a = 4\nc.model.a = 8\n", {}, {"model.a": 8}),
+    ("c.a = torch.bfloat16\nc.b = torch.half\n", {}, {"a": "bfloat16", "b": "float16"}),
+    ('c.p = "bf16"\nc.p.reduce = False\n', {}, {"p": "bf16", "p.reduce": False}),
+    (
+        "c = Config(several=[A.Config(x=1), A.Config(x=2), g(1)[0], B(y=3)])",
+        {},
+        {
+            **{"several.A.x": 1, "several.A#2.x": 2, "several.B.y": 3},
+            "several": [Unresolved("g(1)[0]")],
+        },
+    ),
+    (
+        "c = Config(s=[], n=[1])\nc.s.append(A(x=1))\nc.s.append(A(x=2))\nc.n.append(2)\n",
+        {},
+        {"s.A.x": 1, "s.A#2.x": 2, "n": [1, 2]},
+    ),
+    (
+        "c.callbacks = [run.Config(A, x=1)]\nc.callbacks.append(run.Config(m.B, y=2))\n",
+        {},
+        {"callbacks.A.x": 1, "callbacks.B.y": 2},
+    ),
+]
+
+
+@for_each(("text", "variables", "settings"), READ)
+def test_settings_are_read(text, variables, settings):
+    assert _read(text, **variables) == settings
+
+
+@for_each(
+    "text",
+    ["c.a = 10**18 * 10", "c.a = '%99999999999d' % 1", "x = 9\n" + "x = x * x\n" * 50 + "c.a = x"],
+)
+def test_results_of_arithmetic_are_bounded(text):
+    assert isinstance(_read(f"{text}\n")["a"], Unresolved)
 
 
 def test_what_only_running_it_would_tell_stays_open():
@@ -56,22 +145,6 @@ def test_what_only_running_it_would_tell_stays_open():
     assert found["a"] == Unresolved("os.environ['TP']")
     assert found["b"] == Unresolved("f(3).x")
     assert found["d"] == 3
-
-
-def test_calls_in_lists_are_told_by_name_and_number():
-    text = "c = Config(several=[A.Config(x=1), A.Config(x=2), g(1)[0], B(y=3)])"
-    assert _read(text) == {
-        "several.A.x": 1,
-        "several.A#2.x": 2,
-        "several.B.y": 3,
-        "several": [Unresolved("g(1)[0]")],
-    }
-
-
-def test_what_a_list_gains_is_in_it():
-    text = "c = Config(several=[], n=[1])\nc.several.append(A(x=1))\nc.several.append(A(x=2))\n"
-    expected = {"several.A.x": 1, "several.A#2.x": 2, "n": [1, 2]}
-    assert _read(f"{text}c.n.append(2)\n") == expected
 
 
 def test_positional_arguments_are_beside_the_settings():
@@ -117,12 +190,7 @@ def test_nothing_is_dropped_in_silence():
         assert read_configuration(text, "c.py", {}).notes == (f"c.py:3: {note}",)
 
 
-def test_a_ring_of_assignments_ends():
-    found = _read("c = Config(a=1)\nc.itself = c\nc.b = 2")
-    assert found["b"] == 2
-
-
-@pytest.mark.parametrize(
+@for_each(
     ("text", "message"),
     [
         ("def f(:", "config.py:1: expected a configuration in Python"),
@@ -135,7 +203,6 @@ def test_a_ring_of_assignments_ends():
         ("a = A()\n" + "a = A(x=a)\n" * 2000, "too deep a nesting"),
         ("a = A(x=1)\n" + "a = A(x=a, y=a)\n" * 40, "at most 200,000 values"),
     ],
-    ids=["syntax", "null", "nothing", "number", "return", "signs", "sums", "depth", "doubling"],
 )
 def test_what_is_no_configuration_is_refused(text, message):
     with pytest.raises(SpecError, match=message):
@@ -148,20 +215,6 @@ def test_calls_of_functions_are_bounded():
         _read(f"{several}def f20():\n    return C(x=1)\n")
 
 
-@pytest.mark.parametrize("text", ["10**18 * 10", "'%99999999999d' % 1"])
-def test_results_of_arithmetic_are_bounded(text):
-    assert isinstance(_read(f"c.a = {text}\n")["a"], Unresolved)
-
-
-def test_a_number_that_grows_without_end_is_open():
-    assert isinstance(_read("x = 9\n" + "x = x * x\n" * 50 + "c.a = x\n")["a"], Unresolved)
-
-
-def test_a_function_that_is_called_by_itself_ends():
-    text = "def f(a=1):\n    c = f(a + 1)\n    return Config(a=a)"
-    assert _read(text) == {"a": 1}
-
-
 def test_attributes_are_settings_with_their_lines():
     text = "cfg = base()\ncfg.model.a = 4\ncfg.model.b = -1\ncfg.train.c = [1] * 3\n"
     found = dict(_leaves(text))
@@ -171,73 +224,12 @@ def test_attributes_are_settings_with_their_lines():
     assert found["train.c"].value == [1, 1, 1]
 
 
-def test_a_later_assignment_wins():
-    assert _read("c.model.a = 4\nc.model.a = 8\n") == {"model.a": 8}
-
-
-def test_arguments_have_their_defaults_or_what_a_variable_says():
-    text = "def f(tp: int = 8, pp=2):\n    return C(model=M(tp=tp, both=tp * pp))\n"
-    assert _read(text) == {"model.tp": 8, "model.both": 16}
-    assert _read(text, tp="4") == {"model.tp": 4, "model.both": 8}
-
-
-def test_an_argument_without_default_is_open_and_says_what_it_needs():
-    (value,) = _read("def f(tp):\n    return C(tp=tp)\n").values()
-    assert value == Unresolved("tp", "tp")
-
-
-def test_functions_of_the_file_are_followed():
-    text = (
-        "def layout(model):\n    model.stages = 3\n\n"
-        "def trainer(nodes=1):\n    return T(nodes=nodes)\n\n"
-        "def pretrain_recipe():\n    cfg = C(model=M(), trainer=trainer(nodes=2 * 4))\n"
-        "    layout(cfg.model)\n    return cfg\n"
-    )
-    assert _read(text) == {"model.stages": 3, "trainer.nodes": 8}
-
-
-def test_functions_of_other_files_are_named_where_they_may_change_settings():
-    assert _read("def f():\n    c = C(a=1)\n    tune(c)\n    return c\n") == {
-        "a": 1,
-        "calls.tune": True,
-    }
-
-
-def test_conditions_on_known_values_are_decided():
-    rows = [("tp > 4", 1), ("tp < 4", 2), ("mode is None", 1), ("tp in (2, 4)", 2), ("not tp", 2)]
-    for condition, value in rows:
-        text = f"def f(tp=8, mode=None):\n    c = C()\n    if {condition}:\n        c.a = 1\n"
-        found = _read(f"{text}    else:\n        c.a = 2\n    return c\n")
-        assert found == {"a": value}, condition
-
-
-def test_what_depends_on_an_unknown_condition_is_open():
-    found = _read("def f():\n    c = C(a=1)\n    if gpus() > 8:\n        c.a = 2\n    return c\n")
-    assert found == {"a": Unresolved("2 (where gpus() > 8)")}
-
-
-def test_types_of_torch_are_names_of_types():
-    assert _read("c.a = torch.bfloat16\nc.b = torch.half\n") == {"a": "bfloat16", "b": "float16"}
-
-
-def test_a_value_that_has_settings_below_it_keeps_itself():
-    assert _read('c.precision = "bf16"\nc.precision.reduce = False\n') == {
-        "precision": "bf16",
-        "precision.reduce": False,
-    }
-
-
 def test_what_a_wrapper_configures_is_its_target():
     leaves = _leaves("c = run.Config(nl.Trainer, devices=8)\n")
     assert {name: leaf.value for name, leaf in leaves} == {
         TARGET: "nl.Trainer",
         "devices": 8,
     }
-
-
-def test_configurations_in_a_list_are_below_their_names():
-    text = "c.callbacks = [run.Config(A, x=1)]\nc.callbacks.append(run.Config(m.B, y=2))\n"
-    assert _read(text) == {"callbacks.A.x": 1, "callbacks.B.y": 2}
 
 
 def test_a_configuration_that_is_handed_on_below_a_condition_counts_before_functions():
@@ -253,32 +245,6 @@ def test_nothing_is_run():
 def test_repetitions_are_bounded():
     with pytest.raises(SpecError, match="at most 2,000,000 characters after expansion"):
         _read("c.a = [0] * 10 ** 9\nc.b = [0] * 999999999\n")
-
-
-def test_constants_of_a_file_are_no_configuration_beside_its_functions():
-    text = "BASE = Optimizer(a=1, b=2)\ndef f():\n    return C(x=1)\n"
-    assert _read(text) == {"x": 1}
-
-
-@pytest.mark.parametrize(
-    "last", ["c.x = 2", "c = f()\nc.x = 2", "train(c)", "if __name__ == '__main__':\n    train(c)"]
-)
-def test_statements_that_act_are_the_configuration(last):
-    text = f"def f(x=2):\n    return C(x=x)\nc = other(x=2)\n{last}\n"
-    assert {path: one for path, one in _read(text).items() if "calls" not in path} == {"x": 2}
-
-
-def test_what_is_set_of_an_argument_without_value_is_read():
-    text = (
-        "def tune(config):\n    config.a = 1\n\n"
-        "def planned(config):\n    tune(config)\n    config.b = 2\n    return config\n"
-    )
-    assert _read(text, recipe="planned") == {"a": 1, "b": 2}
-
-
-def test_a_named_function_that_returns_nothing_is_read():
-    text = "def main():\n    cfg = base(a=1)\n    cfg.b = 2\n"
-    assert _read(text, recipe="main") == {"a": 1, "b": 2}
 
 
 def test_modules_of_names_are_kept():

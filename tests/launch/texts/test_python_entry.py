@@ -1,13 +1,12 @@
 """The function of a file that makes its configuration."""
 
 import ast
-import re
 
 import pytest
 
 from calculon.errors import SpecError
 from calculon.launch.texts.python_entry import Function, entry
-from tests.launch.laws import refusal
+from tests.launch.laws import not_refused
 
 
 def _entry(text, recipe="", variables=()):
@@ -54,7 +53,4 @@ def test_what_is_not_clear_is_asked():
         ("def llama3_8b():\n    return A(x=1)", "llama3_8", "did you mean 'llama3_8b'"),
         ("def a():\n    pass\n", "", "a function that returns a configuration, or settings"),
     ]
-    wrong = [
-        text for text, recipe, words in rows if not re.search(words, refusal(_entry, text, recipe))
-    ]
-    assert wrong == []
+    assert not_refused(_entry, rows) == []

@@ -4,9 +4,14 @@ import time
 from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from calculon.errors import SpecError
+from calculon.launch.texts.reading_budget import Budget
 from calculon.launch.texts.shell import run
+from calculon.launch.texts.shell_arithmetic import decided
+from calculon.launch.texts.shell_words import Simple, statements
 
 
 def _last(text, **given):
@@ -35,6 +40,9 @@ def test_values_are_put_in():
         ("if [ 8 -gt 4 ]; then A=1; else A=2; fi; run $A", ["1"]),
         ("M=7B; case $M in 8B|7B) A=1;; *) A=2;; esac; run $A", ["1"]),
         ('[ -z "$Q" ] && Q=4; run $Q', ["4"]),
+        ('[ -n "$Q" ] || Q=5; run $Q', ["5"]),
+        ("A=( --x 1 # one\n  --y ); run ${A[@]}", ["--x", "1", "--y"]),
+        ("if [ a = b ]; then A=1; elif [ a = a ]\nthen A=2\nelse A=3; fi; run $A", ["2"]),
         ("if [[ a == b ]] || [[ x == x ]]; then A=1; fi; run $A", ["1"]),
         ("for i in 5; do A=$i; done; run $A", ["5"]),
         ("read -r -d '' C <<EOF\n--x 1\nEOF\nrun $C", ["--x", "1"]),
@@ -55,6 +63,32 @@ def test_values_are_put_in():
     ]
     wrong = [(text, found) for text, words in rows if (found := _last(text)) != ["run", *words]]
     assert wrong == []
+
+
+def test_arithmetic_has_the_values_of_c():
+    rows = [
+        *(("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("-7 / 2", -3), ("7 % 4", 3), ("-7 % 4", -3)),
+        *(("2 > 1 ? 5 : 6", 5), ("2 < 1 ? 5 : 6", 6), ("3 == 3", 1), ("3 != 3", 0)),
+    ]
+    assert [_last(f"run $(({text}))") for text, _ in rows] == [["run", str(n)] for _, n in rows]
+    for text in ("1.5", "f(1)", "2 ** 3", "'x'", "1 +"):
+        assert _last(f"run $(({text}))") == ["run", f"<$(({text}))>"]
+
+
+@given(st.integers(-1000, 1000), st.integers(-50, 50).filter(bool))
+def test_quotient_and_remainder_give_the_number_again(a, b):
+    assert _last(f"run $((({a}) / ({b}) * ({b}) + ({a}) % ({b})))") == ["run", str(a)]
+
+
+def test_comparisons_hold_or_are_not_known():
+    rows = [
+        *(("8B", "=", "8B", True), ("8B", "==", "7?", False), ("70B", "==", "7*", True)),
+        *(("a", "!=", "b", True), ("8", "-gt", "4", True), ("", "-eq", "0", True)),
+        *(("x", "-eq", "0", None), ("a", "=~", "a", None)),
+    ]
+    for first, operator, second, holds in rows:
+        found = decided(first, operator, second, Budget("run.sh"))
+        assert found is holds, (first, operator, second)
 
 
 def test_what_the_environment_says_is_open():
@@ -142,3 +176,36 @@ def test_nothing_is_executed(tmp_path):
     mark = tmp_path / "mark"
     run(f"touch {mark}; $(touch {mark}); `touch {mark}`; eval 'touch {mark}'", "run.sh", {})
     assert not mark.exists()
+
+
+# Words
+
+
+def _words(text):
+    return [one.words for one in statements(text, "run.sh") if isinstance(one, Simple)]
+
+
+def test_words_keep_their_quotes_and_lose_comments_and_continuations():
+    text = "train 'a b' \"$X y\" \\\n  --flag # a comment \\\nnext"
+    assert _words(text) == [("train", "'a b'", '"$X y"', "--flag"), ("next",)]
+
+
+def test_redirections_are_no_words():
+    rows = ["> log", "2>&1 | tee log", "&> log", ">> log", "<<< text"]
+    for end in rows:
+        assert _words(f"train --a 1 {end}")[0] == ("train", "--a", "1"), end
+
+
+def test_here_documents_that_the_file_ends_before_are_empty():
+    rows = ["train <<", "train <<EOF", "train <<-EOF; more"]
+    for text in rows:
+        first, *_ = statements(text, "run.sh")
+        assert first == Simple(("train",), 1), text
+
+
+def test_what_has_no_end_is_told_with_its_line():
+    rows = ["a 'b", 'a "b', "A=(1 2", "a ${B", "a $(b", "a `b"]
+    for text in rows:
+        with pytest.raises(SpecError, match=r"run.sh:2: expected the end of what") as caught:
+            statements(f"first\n{text}", "run.sh")
+        assert caught.value.found == "the end of the file"

@@ -1,17 +1,17 @@
 """torchtitan: TOML of earlier versions and Python since 2026, in and out."""
 
 import ast
-import re
 
 import pytest
 
 import calculon
 from calculon import inputs
 from calculon.errors import SpecError
-from calculon.launch.dialect import read, settings_of, write
+from calculon.launch.dialect import read, write
+from calculon.launch.dialects import recognised
 from calculon.launch.titan.torchtitan import TORCHTITAN
-from calculon.launch.titan.torchtitan_files import MODELS, flavor_of
-from tests.launch.laws import collected, launch_of, refusal, refused_by_field, round_trips, sampled
+from calculon.launch.titan.torchtitan_files import MODELS, flavor_of, parse
+from tests.launch.laws import collected, launch_of, not_refused, plain_execution
 
 SPLIT = """
 [model]
@@ -22,26 +22,11 @@ flavor = "8B"
 [parallelism]
 {parallelism}
 """
-PLAIN = {
-    "base": "torchtitan",
-    "num_procs": 16,
-    "tensor_par": 2,
-    "pipeline_par": 2,
-    "data_par": 4,
-    "batch_size": 64,
-    "microbatch_size": 1,
-    "seq_length": 8192,
-}
 
 
 def _toml(training="local_batch_size = 8\nseq_len = 8192", parallelism="", procs=8):
     text = SPLIT.format(training=training, parallelism=parallelism)
     return read(TORCHTITAN, text, "train.toml", num_procs=procs)
-
-
-def _settings(**changes):
-    one = inputs.execution(PLAIN | changes)
-    return settings_of(TORCHTITAN, one.to_dict(), inputs.model("llama3-8B"))
 
 
 def _read(name):
@@ -167,17 +152,7 @@ def test_contradictions_have_both_numbers():
             "comp",
         ),
     ]
-    wrong = [
-        training
-        for training, parallelism, message in rows
-        if not re.search(message, refusal(_toml, training, parallelism))
-    ]
-    assert wrong == []
-
-
-def test_processors_are_asked_for_where_shards_are_what_is_left():
-    with pytest.raises(SpecError, match="--procs N says how many"):
-        _toml(procs=None)
+    assert not_refused(_toml, rows) == []
 
 
 def test_what_torchtitan_runs_against_its_habits_runs_here():
@@ -191,60 +166,10 @@ def test_what_torchtitan_runs_against_its_habits_runs_here():
     assert {n for n, v in found.to_dict().items() if v != usual.to_dict()[n]} <= theirs
 
 
-@pytest.mark.parametrize(
-    ("model", "num_procs", "options"),
-    [
-        ("llama3-8B", 16, {}),
-        ("llama3-70B", 64, {"add": {"dp_shard": [16], "compile_scope": ["blocks"]}}),
-        ("qwen3-30B-a3B", 16, {"fix": {"expert_tensor_par": 0, "tensor_par": 1}}),
-        ("mistral-7B", 32, {"fix": {"optimizer_impl": "foreach"}}),
-    ],
-)
-def test_what_is_written_is_read_as_it_was(model, num_procs, options):
-    system, executions = sampled(model, num_procs, 256, "torchtitan", **options)
-    assert round_trips(TORCHTITAN, model, system, executions) >= len(executions) // 2
-
-
-def test_choices_are_read_as_they_were_written():
-    rows = [
-        {"pp_schedule": "zbv", "pipeline_interleaving": 2},
-        {"stage_blocks": "17-15"},
-        {"zero_stage": "0", "optimizer_sharding": False, "reshard_after_forward": True},
-        {"context_par": 2, "data_par": 2, "cp_comm": "all_gather", "cp_balance": "contiguous"},
-        {"fp8_recipe": "mxfp8"},
-        {"launch_mode": "graph"},
-        {"optimizer_impl": "foreach", "grad_comm_dtype": "bfloat16"},
-        {"tensor_par_overlap": "ring"},
-    ]
-    for changes in rows:
-        one = inputs.execution(PLAIN | changes)
-        assert round_trips(TORCHTITAN, "llama3-8B", inputs.system("b200_sxm"), [one]) == 1
-
-
-def test_what_it_cannot_say_is_refused_by_field():
-    rows = [
-        ({"zero_stage": "2"}, "zero_stage", "fsdp"),
-        ({"pp_schedule": "zb_h1"}, "pp_schedule", "zbv"),
-        ({"first_stage_blocks": 15, "last_stage_blocks": 17}, "first_stage_blocks", "stage_blocks"),
-        ({"pp_layout": "balanced"}, "pp_layout", "both_as_blocks"),
-        ({"pipeline_interleaving": 5}, "pipeline_interleaving", "stage_blocks"),
-        ({"activation_recompute": "full", "recompute_every": 2}, "recompute_every", "1"),
-        ({"recompute_modules": "norm"}, "recompute_modules", "ops"),
-        ({"fusion": "max"}, "fusion", "compile"),
-        ({"fp8_recipe": "delayed"}, "fp8_recipe", "tensorwise"),
-        ({"optimizer": "lion"}, "optimizer", "adam"),
-        ({"grad_clip": False}, "grad_clip", "true"),
-        ({"optimizer_offload": True}, "optimizer_offload", "false"),
-        ({"context_par": 2, "data_par": 2, "cp_comm": "p2p"}, "cp_comm", "all_gather"),
-        ({"overlap_param_gather": True}, "overlap_param_gather", "false"),
-    ]
-    refused_by_field(TORCHTITAN, PLAIN, rows)
-
-
 def test_factors_of_rows_are_the_nearest_to_those_of_tensors():
     text = write(
         TORCHTITAN,
-        inputs.execution(PLAIN | {"fp8_recipe": "tensorwise"}).to_dict(),
+        plain_execution("torchtitan", fp8_recipe="tensorwise").to_dict(),
         inputs.model("llama3-8B"),
     )
     launch = read(TORCHTITAN, text, "planned.py")
@@ -255,7 +180,7 @@ def test_factors_of_rows_are_the_nearest_to_those_of_tensors():
 
 
 def test_the_file_is_a_function_that_torchtitan_imports():
-    one = inputs.execution(PLAIN)
+    one = plain_execution("torchtitan")
     text = write(TORCHTITAN, one.to_dict(), inputs.model("llama3-8B"), {"tokens": 10**9})
     tree = ast.parse(text)
     (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef))
@@ -267,13 +192,112 @@ def test_the_file_is_a_function_that_torchtitan_imports():
 
 
 def test_a_model_that_it_does_not_have_is_handed_in():
-    text = write(TORCHTITAN, inputs.execution(PLAIN).to_dict(), inputs.model("mistral-7B"))
+    text = write(TORCHTITAN, plain_execution("torchtitan").to_dict(), inputs.model("mistral-7B"))
     assert "def any_planned(config: Trainer.Config, model_registry, flavor)" in text
     launch = read(TORCHTITAN, text, "planned.py")
     assert launch.model == {}
-    assert launch.execution["pipeline_par"] == PLAIN["pipeline_par"]
+    assert launch.execution["pipeline_par"] == 2
 
 
 def test_models_are_found_by_their_shape():
     names = [one for one in MODELS if one[0] != "llama2" and one[1] != "kimi_k2"]
     assert [flavor_of(inputs.model(MODELS[one])) for one in names] == names
+
+
+# Command lines, and the configuration that they name
+
+TOML = '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nseq_len = 8192\nlocal_batch_size = 1\n'
+
+
+def _run(tmp_path, command, toml=TOML):
+    if toml:
+        (tmp_path / "llama3_8b.toml").write_text(toml)
+    script = tmp_path / "run.sh"
+    assert recognised(command, str(script)) is TORCHTITAN
+    return read(TORCHTITAN, command, str(script))
+
+
+def test_options_count_before_those_of_the_configuration(tmp_path):
+    launch = _run(
+        tmp_path,
+        "NGPU=8 NNODES=2 CONFIG_FILE=llama3_8b.toml ./run_train.sh "
+        "--parallelism.tensor_parallel_degree 4 --training.local-batch-size=2 --compile.enable",
+    )
+    found = launch.execution
+    assert (found["num_procs"], found["tensor_par"], found["data_par"]) == (16, 4, 4)
+    assert (found["microbatch_size"], found["seq_length"]) == (2, 8192)
+    assert found["fusion"] == "compile"
+    assert launch.model == {"name": "llama3-8B"}
+    assert launch.unknown == ()
+
+
+def test_torchrun_says_the_processors(tmp_path):
+    text = """
+CONFIG=${CONFIG:-"./llama3_8b.toml"}
+torchrun --nnodes=4 --nproc_per_node=8 -m torchtitan.train --job.config_file ${CONFIG} \\
+  --parallelism.pipeline_parallel_degree 2 --checkpoint.no-enable
+"""
+    launch = _run(tmp_path, text)
+    assert launch.execution["num_procs"] == 4 * 8
+    assert launch.execution["data_par"] == 4 * 8 // 2
+    assert [one.name for one in launch.used if one.value is False] == ["checkpoint.enable"]
+
+
+def test_a_configuration_that_is_elsewhere_is_told(tmp_path):
+    launch = _run(
+        tmp_path,
+        "NGPU=8 CONFIG_FILE=there.toml ./run_train.sh --training.seq_len 4096 --training.steps 10",
+    )
+    assert launch.execution["seq_length"] == 4096
+    assert any("what there.toml says is not read" in note for note in launch.notes)
+
+
+@pytest.mark.parametrize("name", ["train.toml", "", "<stdin>"])
+def test_tables_of_torchtitan_are_recognised_without_a_name(name):
+    text = TOML + "[parallelism]\ntensor_parallel_degree = 2\n"
+    assert recognised(text, name) is TORCHTITAN
+
+
+def test_names_of_classes_are_settings_where_they_say_more():
+    text = """
+def config():
+    return Trainer.Config(
+        training=TrainingConfig(steps=10),
+        loss=Chunked.Config(n=8),
+        several=[A.Config(x=1), A.Config(x=2), B()],
+        size=measured(8),
+    )
+"""
+    found = parse(text, "config.py", {}).settings
+    assert {name: one.value for name, one in found.items()} == {
+        "training.steps": 10,
+        "loss": "Chunked",
+        "loss.n": 8,
+        "several.A": True,
+        "several.A.x": 1,
+        "several.A#2": True,
+        "several.A#2.x": 2,
+        "several.B": True,
+        "size": "measured",
+    }
+    assert {found[name].place for name in ("loss", "loss.n")} == {"config.py:5"}
+
+
+def test_a_model_is_known_by_what_makes_it():
+    text = """
+from torchtitan.models.llama3 import model_registry
+def tuned(seq_len=4096):
+    spec = model_registry("8B", seq_len=seq_len)
+    config = Trainer.Config(model_spec=spec, loss=Loss.Config(size=vocabulary(spec)))
+    return apply_transforms(config, [Float8.Config(recipe="rowwise")])
+"""
+    found = parse(text, "config.py", {"seq_len": "8192"}).settings
+    assert {name: one.value for name, one in found.items()} == {
+        "model.name": "llama3",
+        "model.flavor": "8B",
+        "model.seq_len": 8192,
+        "loss": "Loss",
+        "loss.size": "vocabulary",
+        "transforms.Float8": True,
+        "transforms.Float8.recipe": "rowwise",
+    }
