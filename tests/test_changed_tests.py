@@ -12,7 +12,7 @@ from scripts.changed_tests import (
     within,
 )
 
-CURVE = "tests/hardware/test_curve.py"
+NETWORK = "tests/hardware/test_network.py"
 
 CASES = {
     "nothing": (set(), set(), {PAGES}),
@@ -23,14 +23,14 @@ CASES = {
         {"tests/test_units.py"},
     ),
     "a module": (
-        {"calculon/hardware/curve.py"},
-        {CURVE, PAGES},
+        {"calculon/hardware/network.py"},
+        {NETWORK, PAGES},
         {"tests/test_units.py"},
     ),
     "a module behind a public name": (
         {"calculon/planner/why.py"},
         {"tests/planner/test_why.py", "tests/apps/cli/test_why.py"},
-        {CURVE, "tests/search/test_effect.py"},
+        {NETWORK, "tests/search/test_effect.py"},
     ),
     "a script": ({"scripts/rendering.py"}, {"tests/test_scripts.py"}, {"tests/test_units.py"}),
     "a system": ({"systems/a100_80g.json"}, {"tests/hardware"}, {"tests", "tests/search"}),
