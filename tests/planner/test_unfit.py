@@ -137,6 +137,12 @@ def test_the_next_counts_and_batches_are_the_next():
             assert not other.divides or not other.units or not _fits(other), (field, between)
 
 
+def test_the_next_counts_are_below_and_above():
+    found = unfit(_space("llama3-8B", "h100_80g_sxm", 63, 64, {"batch_size": 64}))
+    counts = [one.change["num_procs"] for one in found.remedies if one.kind == "processors"]
+    assert counts == [62, 64]
+
+
 def _fits(space):
     return search_space(space, Best(Objective.parse("sample_rate"), 1)).good
 

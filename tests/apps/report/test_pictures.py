@@ -143,7 +143,8 @@ def test_cells_are_the_best_of_their_degrees():
     assert degrees[1, 1] is None
     note = next(c.note for c in found.cells if (c.tensor_par, c.pipeline_par) == (1, 1))
     assert note.startswith("+")
-    axes = heatmap_picture.draw(found).axes[0]
+    axes, scale = heatmap_picture.draw(found).axes
+    assert scale.get_ylabel() == found.label
     drawn = axes.images[0].get_array()
     tensor, pipeline = found.degrees
     assert drawn[tensor.index(8), pipeline.index(1)] == degrees[8, 1]
@@ -207,6 +208,7 @@ def test_a_map_of_nothing_says_so():
     cells = [heatmap_picture.Cell(1, 1, None, "+3.0 GiB"), heatmap_picture.Cell(1, 2, None)]
     picture = heatmap_picture.draw(heatmap_picture.Heatmap("none", "sample_rate", cells))
     assert legend(picture) == ["no execution can run (memory that is missing)"]
+    assert len(picture.axes) == 1  # without a scale of colors
 
 
 def test_a_surface_has_the_best_of_its_degrees(monkeypatch):
