@@ -1,5 +1,6 @@
 """Settings of the whole suite: how many examples hypothesis draws, and the marks of each test."""
 
+import gc
 import os
 import random
 import shutil
@@ -108,6 +109,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
     if seed := config.getoption("--shuffle"):
         items[:] = shuffled(items, seed)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and tests, which stay: it would look at them again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000)
 
 
 def is_large(item: pytest.Item) -> bool:

@@ -59,7 +59,6 @@ def private(monkeypatch):
     for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, os.path.join(place, name[-5:]))  # noqa: PTH118
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
     monkeypatch.setenv("MPLCONFIGDIR", os.environ.get("MPLCONFIGDIR", place))
     yield place
     shutil.rmtree(place)
