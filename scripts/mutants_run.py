@@ -327,6 +327,7 @@ class Run:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Do everything in place of running the tests in order."""
+        gc.unfreeze()  # :func:`kept` looks for functions among all objects
         items = {item.nodeid: item for item in session.items}
         print(f"{len(items)} tests; running them without changes", file=sys.stderr, flush=True)
         files = sorted({item.path for item in items.values()})
