@@ -3,6 +3,8 @@
 scripts/mutants                        20 changes of any module
 scripts/mutants -n 100 calculon/cost   100 changes of one package
 scripts/mutants --fast                 only the tests of scripts/test --fast
+scripts/mutants -n 3000 --choose 15    choose the slow tests that scripts/test --fast runs, 15 s of them: those that
+                                       reach the most changes; writes tests/times.txt
 
 All changes are compiled into the program behind switches, so that it is imported and its tests are collected once.
 Then the tests run without any change, to record which of them reach each switch, be it in a result that they share;
@@ -24,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from pathlib import Path
@@ -33,7 +35,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests import store
+from tests import store, times
 
 ROOT = Path(__file__).resolve().parent.parent
 SWITCHES = "calculon_mutants"
@@ -313,8 +315,10 @@ class Shared:
 class Run:
     """Runs the collected tests: once without changes, then those that reach each change."""
 
-    def __init__(self, mutants: Sequence[Mutant], seconds: float, jobs: int) -> None:
-        self.mutants, self.seconds, self.jobs = mutants, seconds, jobs
+    def __init__(
+        self, mutants: Sequence[Mutant], seconds: float, jobs: int, choose: float = 0.0
+    ) -> None:
+        self.mutants, self.seconds, self.jobs, self.choose = mutants, seconds, jobs, choose
         self.switches = Switches()
         sys.modules[SWITCHES] = self.switches
         self.shared = Shared(self.switches)
@@ -335,14 +339,20 @@ class Run:
             [name for name, item in items.items() if files.index(item.path) % self.jobs == number]
             for number in range(self.jobs)
         ]
-        times: dict[str, float] = {}
+        taken: dict[str, float] = {}
         for reached in in_processes([lambda part=part: self.reach(items, part) for part in parts]):
             for test, seconds, numbers in reached:
-                times[test] = seconds
+                taken[test] = seconds
                 for number in numbers:
                     self.mutants[number].tests.append(test)
+        if self.choose:
+            listed = times.listed()
+            times.write(
+                times.with_fast(listed, strongest(self.mutants, items, listed, self.choose))
+            )
+            return True
         for mutant in self.mutants:
-            mutant.tests.sort(key=lambda test: (not is_quick(items[test]), times[test]))
+            mutant.tests.sort(key=lambda test: (not is_quick(items[test]), taken[test]))
         for at in range(0, len(self.mutants), self.jobs):
             numbers = range(at, min(at + self.jobs, len(self.mutants)))
             tasks = [lambda number=number: self.attempt(items, number) for number in numbers]
@@ -392,6 +402,43 @@ class Run:
 def is_quick(item: pytest.Item) -> bool:
     """Return whether ``scripts/test --fast`` runs a test."""
     return item.nodeid.startswith("tests/") and item.get_closest_marker("slow") is None
+
+
+def strongest(
+    mutants: Sequence[Mutant],
+    items: Mapping[str, pytest.Item],
+    listed: Mapping[str, times.Listed],
+    seconds: float,
+) -> list[str]:
+    """Return slow test functions that reach, in some seconds, the most changes that no quick function reaches."""
+    reaching: defaultdict[str, set[int]] = defaultdict(set)
+    for number, mutant in enumerate(mutants):
+        for test in mutant.tests:
+            reaching[times.function(test)].add(number)
+    marked = {
+        times.function(name): {mark.name for mark in item.iter_markers()}
+        for name, item in items.items()
+    }
+    left = set(range(len(mutants)))
+    possible = {}
+    for name, numbers in reaching.items():
+        if name not in listed or "quick" in marked[name]:
+            left -= numbers
+        elif name.startswith("tests/") and not marked[name] & {"docs", "browser"}:
+            possible[name] = listed[name].seconds
+    found = []
+    while possible := {name: cost for name, cost in possible.items() if cost <= seconds}:
+        best = max(possible, key=lambda name: len(reaching[name] & left) / possible[name])
+        if not reaching[best] & left:
+            break
+        left -= reaching[best]
+        seconds -= possible.pop(best)
+        found.append(best)
+    reached = len(mutants) - len(left)
+    print(
+        f"{len(found)} slow functions chosen; with all quick ones they reach {reached} of {len(mutants)} changes"
+    )
+    return found
 
 
 def forget() -> None:
@@ -485,6 +532,13 @@ def main() -> int:
         "--seconds", type=float, default=120, help="processor time for a change; default: 120"
     )
     parser.add_argument("--jobs", type=int, default=2, help="processes; default: 2")
+    parser.add_argument(
+        "--choose",
+        type=float,
+        metavar="SECONDS",
+        default=0.0,
+        help="choose the slow tests of scripts/test --fast, of this processor time in all",
+    )
     arguments = parser.parse_args()
     seed = random.randrange(10**6) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
@@ -493,7 +547,10 @@ def main() -> int:
     sys.meta_path.insert(0, Finder())
     chosen = ["-m", "not slow", "tests"] if arguments.fast else []
     options = ["-q", "-q", "-p", "no:cacheprovider", "--assert=plain", *chosen, *arguments.tests]
-    pytest.main(options, plugins=[Run(mutants, arguments.seconds, arguments.jobs)])
+    run = Run(mutants, arguments.seconds, arguments.jobs, arguments.choose)
+    pytest.main(options, plugins=[run])
+    if arguments.choose:
+        return 0
     print("\n".join(summary(mutants)))
     return 0
 

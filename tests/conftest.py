@@ -6,7 +6,7 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.internal.conjecture import providers
 
+from tests import times
 from tests.draws import FACTOR, draws
 from tests.store import STORE, cpu_seconds, fixtures_of, owed
 
@@ -60,18 +61,13 @@ KINDS = (*dict.fromkeys(PLACES.values()), "model")
 BROWSED = "test_browser_"
 """How the files begin whose tests need a browser."""
 
-TIMES = Path(__file__).with_name("times.txt")
-"""CPU seconds of the slow test functions: over all their cases, or of one that computes what tests share, if more."""
-SLOW_FROM = 0.06
-"""``scripts/test --fast`` leaves out the functions that take this long, but for those marked ``quick``."""
-CHANGED = 3
-"""A measured time replaces a listed one if they differ by this factor: loaded machines vary by less."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that update the list of times and that shuffle the tests."""
     parser.addoption(
-        "--record-times", action="store_true", help=f"update {TIMES.name}, after a run of all tests"
+        "--record-times",
+        action="store_true",
+        help="update tests/times.txt, after a run of all tests",
     )
     parser.addoption(
         "--shuffle",
@@ -97,14 +93,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if FACTOR == 1:
         config.hook.pytest_deselected(items=[item for item in items if is_large(item)])
         items[:] = [item for item in items if not is_large(item)]
-    slow = listed_times().keys()
+    slow = {name for name, one in times.listed().items() if not one.fast}
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         marks = (mark for place, mark in PLACES.items() if path.startswith(place))
         item.add_marker(next(marks, "model"))
         if item.path.name.startswith(BROWSED):
             item.add_marker("browser")
-        is_slow = function(item) in slow or item.get_closest_marker("docs") is not None
+        is_slow = times.function(item.nodeid) in slow or item.get_closest_marker("docs") is not None
         if is_slow and item.get_closest_marker("quick") is None:
             item.add_marker("slow")
     if seed := config.getoption("--shuffle"):
@@ -128,11 +124,6 @@ def shuffled(items: list[pytest.Item], seed: str) -> list[pytest.Item]:
     draw = random.Random(seed)  # seeded: all workers must see the same order
     files = {item.path: draw.random() for item in items}
     return sorted(items, key=lambda item: (files[item.path], draw.random()))
-
-
-def function(item: pytest.Item) -> str:
-    """Return the name of a test without its case."""
-    return item.nodeid.split("[")[0].replace(" ", "_")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -200,10 +191,12 @@ class Stopwatch:
         result = yield
         spent, alone = cpu_seconds() - begin, owed() - begin_alone
         used = {one for found in fixtures_of(item) for one in found} & known
-        self.seconds[function(item)] += spent
+        self.seconds[times.function(item.nodeid)] += spent
         # Cases share as well: the dearest says more than the sum.
         alone += sum(self.fixtures[one] for one in used)
-        self.alone[function(item)] = max(alone, self.alone[function(item)])
+        self.alone[times.function(item.nodeid)] = max(
+            alone, self.alone[times.function(item.nodeid)]
+        )
         self.kinds[next(mark.name for mark in item.iter_markers() if mark.name in KINDS)] += spent
         return result
 
@@ -221,7 +214,7 @@ class Stopwatch:
             counters = {"seconds": self.seconds, "alone": self.alone, "kinds": self.kinds}
             self.config.workeroutput |= {name: dict(counts) for name, counts in counters.items()}
         elif exitstatus == pytest.ExitCode.OK:  # otherwise some tests have not run to their end
-            write_times(updated_times(listed_times(), self.seconds | self.alone))
+            times.write(times.updated(times.listed(), self.seconds | self.alone))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the CPU time by kind, and the slowest functions."""
@@ -233,25 +226,3 @@ class Stopwatch:
         terminalreporter.write_line(f"by kind: {kinds}")
         for name, seconds in self.seconds.most_common(10):
             terminalreporter.write_line(f"{seconds:6.1f} s  {name}")
-
-
-def listed_times() -> dict[str, float]:
-    """Return the CPU seconds of the slow test functions, by name."""
-    lines = TIMES.read_text(encoding="utf-8").splitlines()
-    return {name: float(seconds) for seconds, name in (line.split() for line in lines)}
-
-
-def updated_times(listed: dict[str, float], measured: Mapping[str, float]) -> dict[str, float]:
-    """Return a list of times without functions that are gone, and with times that have changed."""
-    times = {}
-    for name, seconds in measured.items():
-        old = listed.get(name, 0.0)
-        times[name] = old if old / CHANGED < seconds < old * CHANGED else seconds
-    return {name: seconds for name, seconds in times.items() if seconds > SLOW_FROM}
-
-
-def write_times(times: dict[str, float]) -> None:
-    """Write the list, slowest first."""
-    ordered = sorted(times.items(), key=lambda item: (-item[1], item[0]))
-    lines = (f"{seconds:.2f} {name}\n" for name, seconds in ordered)
-    TIMES.write_text("".join(lines), encoding="utf-8")

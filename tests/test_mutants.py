@@ -1,11 +1,13 @@
 """Changes of single expressions, and the outputs of two checkouts compared."""
 
 import ast
+from types import SimpleNamespace
 
 import pytest
 
 from scripts.freeze_run import differences, words_of_html
-from scripts.mutants_run import Places, Switching, changed, place
+from scripts.mutants_run import Mutant, Places, Switching, changed, place, strongest
+from tests.times import Listed, updated
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,36 @@ def test_a_switch_chooses_between_an_expression_and_its_change():
         exec(code, names)
         values[text] = names["f"](1)
     assert values == {"as it is": 9, "(a + 2) * 3": 1, "a + 2": -3, "2": 12, "3": 12}
+
+
+def test_the_fast_tests_reach_the_most_changes_in_their_time():
+    reaching = {
+        "tests/a::quick": [0],
+        "tests/a::dear": [0, 1, 2, 3],
+        "tests/a::cheap": [1, 2],
+        "tests/a::other[case]": [3],
+        "tests/a::same": [2],
+    }
+    mutants = [Mutant("", 1, "", "", [t for t, n in reaching.items() if i in n]) for i in range(5)]
+    listed = {
+        "tests/a::dear": Listed(9.0),
+        "tests/a::cheap": Listed(1.0),
+        "tests/a::other": Listed(2.0),
+        "tests/a::same": Listed(1.0),
+    }
+
+    def chosen(seconds):
+        items = {name: SimpleNamespace(iter_markers=lambda: []) for name in reaching}
+        return strongest(mutants, items, listed, seconds)
+
+    assert chosen(1.5) == ["tests/a::cheap"]
+    assert chosen(20.0) == ["tests/a::cheap", "tests/a::other"]
+
+
+def test_the_list_of_slow_tests_keeps_what_has_not_changed():
+    old = {"a": Listed(1.0, True), "b": Listed(1.0), "gone": Listed(1.0)}
+    new = updated(old, {"a": 2.0, "b": 4.0, "c": 0.5, "short": 0.01})
+    assert new == {"a": Listed(1.0, True), "b": Listed(4.0), "c": Listed(0.5)}
 
 
 class Switch:
