@@ -15,7 +15,7 @@ import pytest
 
 from calculon.apps.cli.main import main
 from calculon.apps.report.text_tables import Table
-from calculon.apps.views import report_file
+from calculon.apps.views import catalog_tables, report_file
 from calculon.apps.views.validation_tables import STUDIES
 from tests.helpers import ROOT, document
 from tests.store import cache, stored
@@ -90,6 +90,16 @@ def page(*arguments: object) -> str:
         patch.delenv("COLUMNS", raising=False)
         assert main([str(argument) for argument in arguments]) == 0
     return out.getvalue()
+
+
+CATALOG = {kind: cache(table) for kind, table in catalog_tables.TABLES.items()}
+"""The tables of the catalog, each made once in a process."""
+
+
+@pytest.fixture
+def catalog_once(monkeypatch):
+    """Make the tables of the catalog once."""
+    monkeypatch.setattr("calculon.apps.cli.commands.catalog.TABLES", CATALOG)
 
 
 @pytest.fixture
