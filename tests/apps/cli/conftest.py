@@ -15,10 +15,10 @@ import pytest
 
 from calculon.apps.cli.main import main
 from calculon.apps.report.text_tables import Table
-from calculon.apps.views import report_file
+from calculon.apps.views import catalog_tables, report_file
 from calculon.apps.views.validation_tables import STUDIES
 from tests.helpers import ROOT, document
-from tests.store import stored
+from tests.store import cache, stored
 
 ARGUMENTS = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 """The example: Megatron-1T on 3,072 A100s."""
@@ -61,9 +61,11 @@ def refuses(run):
 
 
 @stored
-def files_of(*calls: tuple[object, ...]) -> dict[str, bytes]:
-    """Return the files that successful calls of the program write in an empty folder, by name."""
+def files_of(*calls: tuple[object, ...], **inputs: str) -> dict[str, bytes]:
+    """Return the files of a folder with some inputs in which the program is called, by name."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()):
+        for name, text in inputs.items():
+            Path(name).write_text(text)
         for arguments in calls:
             assert main([str(argument) for argument in arguments]) == 0
         return {path.name: path.read_bytes() for path in Path().iterdir()}
@@ -71,13 +73,33 @@ def files_of(*calls: tuple[object, ...]) -> dict[str, bytes]:
 
 @pytest.fixture
 def made(run):
-    """Write the files of calls that are made once in a run of the suite."""
+    """Write the files of calls that are made once in a run of the suite, and their inputs."""
 
-    def write(*calls: tuple[object, ...]) -> None:
-        for name, data in files_of(*calls).items():
+    def write(*calls: tuple[object, ...], **inputs: str) -> None:
+        for name, data in files_of(*calls, **inputs).items():
             Path(name).write_bytes(data)
 
     return write
+
+
+@cache
+def page(*arguments: object) -> str:
+    """Return what a successful call of the program prints, once for all tests of a process that look at it."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+        patch.delenv("COLUMNS", raising=False)
+        assert main([str(argument) for argument in arguments]) == 0
+    return out.getvalue()
+
+
+CATALOG = {kind: cache(table) for kind, table in catalog_tables.TABLES.items()}
+"""The tables of the catalog, each made once in a process."""
+
+
+@pytest.fixture
+def catalog_once(monkeypatch):
+    """Make the tables of the catalog once."""
+    monkeypatch.setattr("calculon.apps.cli.commands.catalog.TABLES", CATALOG)
 
 
 @pytest.fixture
@@ -91,6 +113,12 @@ def unvalidated(monkeypatch):
 def without_help(monkeypatch):
     """Leave out what would help a deployment, which takes most of the time of an answer."""
     monkeypatch.setattr("calculon.serving.serve.helps", lambda system, figure: ())
+
+
+@pytest.fixture
+def without_remedies(monkeypatch):
+    """Leave out what would make something fit: searches for it take most of the time where nothing does."""
+    monkeypatch.setattr("calculon.planner.unfit.remedies", lambda *_, **__: ())
 
 
 @pytest.fixture

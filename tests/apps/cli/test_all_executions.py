@@ -12,6 +12,7 @@ from calculon.statistics import BOUNDS
 SPACE = ("megatron-22B", 8, 4, "float16", "a100_80g")
 NARROW = ("--fix", "tensor_par=8", "--fix", "optimizer_sharding=false")
 NARROW += ("--fix", "activation_recompute=full", "--fix", "microbatch_size=1")
+NARROW += ("--fix", "weight_offload=false", "--fix", "activations_offload=false")
 
 
 def test_a_condition_that_keeps_nothing_leaves_an_older_file_alone(run):

@@ -156,14 +156,15 @@ def test_an_overlay_says_only_what_was_fitted(run, tmp_path):
         (tmp_path / folder).mkdir()
     raw = document("systems", "h100_80g_sxm")
     (tmp_path / "own" / "base.json").write_text(json.dumps(raw))
-    call = ("calibrate", "own/base.json", *CALL[2:])
+    measured = (*CALL[2:], "--above", 2**20)
+    call = ("calibrate", "own/base.json", *measured)
     assert run(*call, "-o", "whole.json").code == 0
     assert run(*call, "-o", "new/overlay.json", "--overlay").code == 0
     overlay = json.loads((tmp_path / "new" / "overlay.json").read_text())
     assert list(overlay) == ["base", "networks", "ext", "calibration"]
     assert (overlay["base"], list(overlay["ext"])) == ("../own/base.json", ["networks"])
     assert load("system", "new/overlay.json")[1] == json.loads(Path("whole.json").read_text())
-    again = ("calibrate", "new/overlay.json", *CALL[2:], "-o", "again.json", "--overlay")
+    again = ("calibrate", "new/overlay.json", *measured, "-o", "again.json", "--overlay")
     assert run(*again).code == 0
     fitted_again = json.loads(Path("again.json").read_text())
     assert fitted_again["base"] == "new/overlay.json"

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from calculon.apps.calibrate.kernels.fitted_part import FittedPart, held_out
 from calculon.hardware.kernels.tiles import Gemm
 from tests.helpers import ROOT, document
 
-MEASURED = ROOT / "systems" / "measured"
 GPU = "H100-SXM5-80GB"
 TRUTH = {
     "max_efficiency": 0.8,
@@ -73,13 +71,20 @@ def test_constants_of_products_come_back(part):
     assert error.median() < 0.01
 
 
-def test_held_out_times_change_nothing(tables, part):
+def test_held_out_times_and_a_source_of_another_processor_change_nothing(tables, part):
     changed = {**tables, "gemm": tables["gemm"].copy()}
     hidden = held_out(changed["gemm"][["n", "k"]]) & (changed["gemm"].kernel == "cuBLAS")
     changed["gemm"].loc[hidden, "time_s"] *= 2
     assert part.rows.held_out.sum() == (hidden & (changed["gemm"].source == "sure")).sum()
     assert 0.1 < part.rows.held_out.mean() < 0.5
-    found = products.fit(changed, GPU, inputs.system("h100_80g_sxm"))
+    source = next(iter(products.CONTINUOUS.values()))
+    more = tables["gemm"][-20:].assign(source=source, layout="TN", kernel="cuBLAS", time_s=1.0)
+    known = pd.DataFrame({"source": [source], "certainty": ["medium"]})
+    both = {
+        "gemm": pd.concat([changed["gemm"], more], ignore_index=True),
+        "sources": pd.concat([tables["sources"], known], ignore_index=True),
+    }
+    found = products.fit(both, GPU, inputs.system("h100_80g_sxm"))
     assert found.fragment == part.fragment
 
 
@@ -127,18 +132,6 @@ def test_short_ones_of_them_do_not_count_and_sources_weigh_the_same(lasting):
     assert rows.weight.mean() == pytest.approx(1)
     weights = [rows.weight[rows.continuous == one].sum() for one in (True, False)]
     assert weights[0] == pytest.approx(weights[1])
-
-
-def test_another_processor_has_no_such_source(tables, part):
-    source = next(iter(products.CONTINUOUS.values()))
-    more = tables["gemm"][-20:].assign(source=source, layout="TN", kernel="cuBLAS", time_s=1.0)
-    known = pd.DataFrame({"source": [source], "certainty": ["medium"]})
-    both = {
-        "gemm": pd.concat([tables["gemm"], more], ignore_index=True),
-        "sources": pd.concat([tables["sources"], known], ignore_index=True),
-    }
-    found = products.fit(both, GPU, inputs.system("h100_80g_sxm"))
-    assert found.fragment == part.fragment
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------
@@ -262,13 +255,11 @@ def test_products_of_the_catalog_are_as_far_off_as_promised():
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A folder with a part of the measured tables."""
-    gemm = pd.read_csv(MEASURED / "gemm.csv")
-    own = gemm[(gemm.gpu == GPU) & (gemm.dtype == "bfloat16") & (gemm.id.str[-1] == "0")]
+def folder(tables, tmp_path):
+    """A folder with the tables, in files as those of the measured ones."""
     (tmp_path / "tables").mkdir()
-    own.to_csv(tmp_path / "tables" / "gemm.csv", index=False)
-    shutil.copy(MEASURED / "sources.csv", tmp_path / "tables")
+    for name, table in tables.items():
+        table.to_csv(tmp_path / "tables" / f"{name}.csv", index=False)
     return str(tmp_path / "tables")
 
 

@@ -4,17 +4,17 @@ import json
 
 import calculon
 
-LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+SMALL = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
 
 
 def test_json_is_all_of_it(run, tmp_path):
-    found = calculon.campaign(*LLAMA, tokens="1T", fleet__price=2.0).to_dict()
+    found = calculon.campaign(*SMALL, tokens="1T", fleet__price=2.0).to_dict()
     plain = json.loads(json.dumps(found))
     options = ("--tokens", "1T", "--price", "2.0")
-    code, out, _ = run("campaign", *LLAMA, *options, "-f", "json")
+    code, out, _ = run("campaign", *SMALL, *options, "-f", "json")
     told = json.loads(out)
     assert (code, told["figures"], told["money"]) == (0, plain["figures"], plain["money"])
-    code, out, _ = run("campaign", *LLAMA, *options, "-o", "run.json")
+    code, out, _ = run("campaign", *SMALL, *options, "-o", "run.json")
     assert (code, out) == (0, "Output: run.json\n")
     assert json.loads((tmp_path / "run.json").read_text()) == told
 
@@ -22,9 +22,9 @@ def test_json_is_all_of_it(run, tmp_path):
 def test_options_count_more_than_the_file(run, tmp_path):
     (tmp_path / "run.yaml").write_text("tokens: 2T\nreliability: {restart: 10min}\n")
     options = ("--campaign", "run.yaml", "--tokens", "1T", "--set", "campaign.fleet.tdp=500")
-    told = json.loads(run("campaign", *LLAMA, *options, "-f", "json").out)
+    told = json.loads(run("campaign", *SMALL, *options, "-f", "json").out)
     expected = calculon.campaign(
-        *LLAMA, {"tokens": "1T", "reliability": {"restart": "10min"}, "fleet": {"tdp": 500}}
+        *SMALL, {"tokens": "1T", "reliability": {"restart": "10min"}, "fleet": {"tdp": 500}}
     )
     assert told["figures"] == json.loads(json.dumps(expected.figures))
 
@@ -45,4 +45,4 @@ def test_bad_input_is_one_message_with_exit_code_2(refuses):
         ("--tokens 1T --carbon atlantis", "--carbon: "),
         ("--tokens 1T -o run.csv", "run.csv"),
     ]
-    refuses(("campaign", *LLAMA), rows)
+    refuses(("campaign", *SMALL), rows)

@@ -8,7 +8,6 @@ import re
 import pytest
 
 from calculon import inputs
-from calculon.apps.views import catalog_tables
 from calculon.architecture.parameters import parameter_count
 from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
@@ -20,14 +19,12 @@ from tests.fuzzing import printed
 from tests.helpers import document
 from tests.store import cache
 
-TABLES = {kind: cache(table) for kind, table in catalog_tables.TABLES.items()}
-"""The tables of the catalog, each made once for all tests of this file."""
+pytestmark = pytest.mark.usefixtures("catalog_once", "without_columns")
 
 
-@pytest.fixture(autouse=True)
-def once(monkeypatch):
-    """Read the catalog once, and print lines that are as long as they are, as into a file."""
-    monkeypatch.setattr("calculon.apps.cli.commands.catalog.TABLES", TABLES)
+@pytest.fixture
+def without_columns(monkeypatch):
+    """Print lines that are as long as they are, as into a file."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 

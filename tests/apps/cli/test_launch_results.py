@@ -77,14 +77,19 @@ def test_a_launch_file_needs_a_system_that_may_be_named(run, refuses, files):
     refuses(both, rows)
 
 
-def test_a_launch_file_as_mine_and_what_is_lost_of_it(run, files, tmp_path):
+def test_a_launch_file_as_mine_what_is_lost_of_it_and_the_file_of_the_best(run, files, tmp_path):
     own = Path(files[0].partition("=")[2])
     (tmp_path / "run.sh").write_text(own.read_text().rstrip() + " --no-masked-softmax-fusion\n")
-    code, out, err = run(*QUESTION, "--mine", tmp_path / "run.sh")
+    script = tmp_path / "emitted.sh"
+    emitted = ("--emit", f"megatron-lm:{script}", "--tokens", "1T")
+    code, out, err = run(*QUESTION, "--mine", tmp_path / "run.sh", *emitted)
     assert code == 0
+    assert out.startswith("Plan for gpt2-124M")
     assert "From mine to the best, one change at a time" in out
     assert "Settings of Megatron-LM, from mine to the best: " in out
     assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
+    assert out.endswith(f"Output: {script}\n")
+    assert f"--train-samples {-(-(10**12) // 1024)}" in script.read_text()
 
 
 @pytest.mark.large
@@ -104,15 +109,6 @@ def test_the_best_plan_is_emitted_on_standard_output(run, best, tmp_path):
     assert out.replace(f"Output: {answer}\n", "") == flags
     assert yaml.safe_load(flags)["model"]["num_layers"] == 12
     assert json.loads(answer.read_text())["plans"]
-
-
-def test_a_file_is_emitted_beside_the_page(run, tmp_path):
-    script = tmp_path / "run.sh"
-    code, out, _ = run(*QUESTION, "--emit", f"megatron-lm:{script}", "--tokens", "1T")
-    assert code == 0
-    assert out.startswith("Plan for gpt2-124M")
-    assert out.endswith(f"Output: {script}\n")
-    assert f"--train-samples {-(-(10**12) // 1024)}" in script.read_text()
 
 
 def test_what_cannot_be_emitted_is_refused(refuses):
@@ -141,6 +137,7 @@ def test_a_model_that_a_launcher_cannot_describe_is_left_out(run):
     assert "--seq-length" in out
 
 
+@pytest.mark.usefixtures("without_remedies")
 def test_nothing_is_printed_on_standard_output_where_nothing_fits(run):
     code, out, err = run(
         "plan", "llama3-8B", "1", "a100_40g", "--batch", "1", "--emit", "megatron-lm"

@@ -54,9 +54,9 @@ def words(name: str) -> tuple[str, ...]:
 SLOW = (
     *("plan", "why", "llm-optimal-execution", "llm-all-executions", "campaign", "serve"),
     *("serve-optimal", "sensitivity", "compare", "report", "export-flags", "calibrate", "catalog"),
-    *("collective", "study"),
+    *("collective", "study", "llm", "block"),
 )
-"""Commands whose examples take more than a second; pages and the tests of each command run similar ones."""
+"""Commands whose examples take long; pages and the tests of each command run similar ones."""
 ELSEWHERE = ("explore", "plot", "llm-validation")
 
 
@@ -202,12 +202,12 @@ def test_a_missing_package_is_named_with_the_cure(process, tmp_path):
 @pytest.mark.parametrize(
     ("number", "code", "name"),
     [
-        (signal.SIGINT, 130, "x.csv"),
-        pytest.param(signal.SIGTERM, 143, "x.parquet", marks=pytest.mark.large),
+        (signal.SIGINT, 130, "x.parquet"),
+        pytest.param(signal.SIGTERM, 143, "x.csv", marks=pytest.mark.large),
     ],
 )
 def test_a_signal_leaves_no_file_and_one_line(tmp_path, number, code, name):
-    command = [sys.executable, "-m", "calculon", "lae", "gpt3-175B", "4096", "4096", "float16"]
+    command = [sys.executable, "-m", "calculon", "lae", "megatron-126M", "64", "512", "float16"]
     with subprocess.Popen(
         [*command, "h100_80g_nvl8", name],
         cwd=tmp_path,

@@ -1,7 +1,6 @@
 """Results that carry their question: what they say, what is found by it, and what is said of specs that changed."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -28,14 +27,18 @@ def best(made):
 
 
 @pytest.fixture
-def own(run):
+def own(made):
     """A model and a system of one's own, with results of a search for them and of an estimate."""
-    shutil.copy(ROOT / "models" / f"{MODEL}.json", "shape.json")
-    _write("node.json", {"base": SYSTEM, "mem1": {"GiB": 90}})
-    _write("plan.json", {"base": "megatron-lm", **SHORT})
     space = ("shape.json", *SPACE[1:4], "node.json")
-    assert run("loe", *space, "best.json", "-t", 2, *FEW, "--edition", "corrected").code == 0
-    assert run("llm", "shape.json", "plan.json", "node.json", "one.json").code == 0
+    made(
+        ("loe", *space, "best.json", "-t", 2, *FEW, "--edition", "corrected"),
+        ("llm", "shape.json", "plan.json", "node.json", "one.json"),
+        **{
+            "shape.json": (ROOT / "models" / f"{MODEL}.json").read_text(),
+            "node.json": json.dumps({"base": SYSTEM, "mem1": {"GiB": 90}}),
+            "plan.json": json.dumps({"base": "megatron-lm", **SHORT}),
+        },
+    )
     return "best.json"
 
 
@@ -145,9 +148,10 @@ def test_specs_of_results_are_found_beside_them(run, own, monkeypatch, tmp_path)
 
 
 def test_what_was_set_is_set_again(run):
-    options = (*FEW, "--edition", "corrected", "--set", "mem1.GiB=90", "--set", "seq_size=1024")
-    run("loe", *SPACE, "best.json", *options)
-    (one,) = read_results(["best.json"])
+    _write("plan.json", {"base": "megatron-lm", **SHORT})
+    options = ("--set", "mem1.GiB=90", "--set", "seq_size=1024")
+    run("llm", MODEL, "plan.json", SYSTEM, "one.json", *options)
+    (one,) = read_results(["one.json"])
     assert one.inputs.machine.capacities[0] == 90 * 2**30
     assert one.title == f"Training of {MODEL} (seq_size=1024) on 8 x {SYSTEM} (mem1.GiB=90)"
 

@@ -37,9 +37,10 @@ def test_the_runs_of_fleets_are_on_the_page_of_their_plans(run):
 
 
 def test_a_missed_limit_is_told_as_by_campaign(run):
-    asked = ("--tokens", "15T", "--deadline", "10d")
-    report = run("report", ",".join(TODAY), *asked, "-o", "run.html")
-    campaign = run("campaign", *TODAY, *asked)
+    small = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
+    asked = ("--tokens", "1T", "--deadline", "10d")
+    report = run("report", ",".join(small), *asked, "-o", "run.html")
+    campaign = run("campaign", *small, *asked)
     assert (report.code, campaign.code) == (1, 1)
     assert report.err == campaign.err
     assert "misses its deadline of 10 d" in report.err

@@ -97,9 +97,23 @@ def test_a_search_is_completed_by_its_model_and_system(best):
         read_results([best], "megatron-22B", "a100_80e")
 
 
+TABLES = {
+    "best.csv": (),
+    "best.parquet": (),
+    "corrected.csv": ("--edition", "corrected", "--preset", "published"),
+}
+"""Tables of winners, with the options of their searches."""
+
+
+@pytest.fixture
+def table(made):
+    """Write a table of three winners."""
+    return lambda name: made(("loe", *SPACE, name, "-t", 3, "--quiet", *TABLES[name]))
+
+
 @pytest.mark.parametrize("name", ["best.csv", "best.parquet"])
-def test_a_row_of_a_table(made, best, name):
-    made(("loe", *SPACE, name, "-t", 3, "--quiet"))
+def test_a_row_of_a_table(table, best, name):
+    table(name)
     (row,) = read_results([f"{name}#1"])
     (wanted,) = read_results([f"{best}#1"])
     assert row.stats == pytest.approx(wanted.stats, nan_ok=True)
@@ -196,13 +210,15 @@ def test_a_search_of_the_corrected_edition_is_read_back(corrected):
     assert whole.layers
 
 
-@pytest.mark.parametrize("options", [(), ("--edition", "corrected", "--preset", "published")])
-def test_a_table_with_the_published_fields_alone(run, options):
+@pytest.mark.usefixtures("run")
+@pytest.mark.parametrize("name", ["best.csv", "corrected.csv"])
+def test_a_table_with_the_published_fields_alone(table, name):
     """Optional fields that a table does not have are the default."""
-    run("loe", *SPACE, "all.csv", "-t", 2, "--quiet", *options)
+    table(name)
+    options = TABLES[name]
     names = [*PUBLISHED_NAMES, *("edition",) * bool(options), *calculon_names(bool(options))]
-    pd.read_csv("all.csv", dtype=str)[names].to_csv("few.csv", index=False)
-    (few,), (whole,) = read_results(["few.csv#1"]), read_results(["all.csv#1"])
+    pd.read_csv(name, dtype=str)[names].to_csv("few.csv", index=False)
+    (few,), (whole,) = read_results(["few.csv#1"]), read_results([f"{name}#1"])
     assert few.execution == whole.execution
     assert few.execution["attn_impl"] == DEFAULTS["attn_impl"]
     assert few.edition == whole.edition == ("corrected" if options else "sc23")
@@ -213,17 +229,16 @@ def calculon_names(corrected):
     return [c.name for c in columns(CorrectedStats if corrected else Stats)]
 
 
-def test_rows_of_two_editions_in_one_table(run):
-    for edition in ("sc23", "corrected"):
-        options = ("-t", 1, "--quiet", "--edition", edition, "--fix", "tensor_par=8")
-        run("loe", *SPACE, f"{edition}.csv", *options)
-    both = pd.concat([pd.read_csv("sc23.csv"), pd.read_csv("corrected.csv")])
+def test_rows_of_two_editions_in_one_table(table):
+    for name in ("best.csv", "corrected.csv"):
+        table(name)
+    both = pd.concat([pd.read_csv("best.csv"), pd.read_csv("corrected.csv")])
     both.to_csv("both.csv", index=False)
-    published, new = read_results(["both.csv#0", "both.csv#1"])
+    published, new = read_results(["both.csv#0", "both.csv#3"])
     assert (published.edition, new.edition) == ("sc23", "corrected")
     assert "mfu" not in published.stats
     assert new.stats["mfu"] == read_results(["corrected.csv"])[0].stats["mfu"]
-    assert dict(published.execution) == dict(read_results(["sc23.csv"])[0].execution)
+    assert dict(published.execution) == dict(read_results(["best.csv"])[0].execution)
 
 
 def test_the_winners_of_a_search_are_those_of_its_edition(run):
@@ -309,8 +324,8 @@ def test_members_that_a_layer_lacks_are_0(run, made):
     assert [layer["optimizer"] for layer in read_results(["stats.json"])[0].layers] == [0.0] * 24
 
 
-def test_a_row_whose_execution_is_none(made):
-    made(("loe", *SPACE, "best.csv", "-t", 1, "--quiet"))
+def test_a_row_whose_execution_is_none(table):
+    table("best.csv")
     table = pd.read_csv("best.csv", dtype=str)
     for cell in ("x", "8.5", "9" * 400):
         table.assign(tensor_par=cell).to_csv("wrong.csv", index=False)

@@ -49,9 +49,8 @@ def screen(command: str, capsys) -> str:
     return f"$ calculon {command}\n{text}{printed.err}[exit code {code}]\n"
 
 
-WIDE = ("llm", "llm_today", "why", "why_misfit", "block", "search", "compare", "sensitivity")
-WIDE += ("campaign", "serve_at_a_rate", "collective")
-"""Screens whose layout depends on the width of the terminal."""
+WIDE = ("llm", "llm_today", "why", "why_misfit", "block", "compare", "sensitivity", "collective")
+"""Screens whose layout depends on the width of the terminal, of commands that take little time."""
 
 
 def set_columns(monkeypatch, columns):
@@ -60,6 +59,7 @@ def set_columns(monkeypatch, columns):
 
 
 @pytest.mark.quick
+@pytest.mark.usefixtures("catalog_once")
 @pytest.mark.parametrize(
     ("width", "name"), [*((80, name) for name in SCREENS), *((160, name) for name in WIDE)]
 )

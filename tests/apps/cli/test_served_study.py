@@ -31,14 +31,21 @@ def study(run):
     return "s.json"
 
 
-def test_the_table_has_a_row_for_each(run, study):
-    found = run("study", study, "-o", "x.csv", "-q", "--engine", "serial")
+@pytest.fixture
+def finished(made):
+    """Write the study, with its finished table and journal x.csv."""
+    call = ("study", "s.json", "-o", "x.csv", "-q", "--engine", "serial")
+    made(call, **{"s.json": json.dumps(SMALL)})
+    return "s.json"
+
+
+def test_the_table_has_a_row_for_each(run, finished):
+    shutil.copy("x.csv.journal", "x.parquet.journal")
+    found = run("study", finished, "-o", "x.parquet", "-q", "--engine", "serial")
     assert (found.code, found.err) == (0, "")
-    assert "Output: x.csv (8 rows)" in found.out
+    assert "Output: x.parquet (8 rows)" in found.out
     assert "Cannot run: 2 (column reason)" in found.out
     assert "Miss a limit: 3 (column missed)" in found.out
-    shutil.copy("x.csv.journal", "x.parquet.journal")
-    assert run("study", study, "-o", "x.parquet", "-q", "--engine", "serial").code == 0
     table = pd.read_parquet("x.parquet")
     assert (len(table), {*SERVING_FIGURES} <= {*table.columns}) == (8, True)
     rows = [*csv.DictReader(Path("x.csv").read_text().splitlines())]
@@ -49,12 +56,10 @@ def test_the_table_has_a_row_for_each(run, study):
     assert float(line.split()[1].rstrip("*").replace(",", "")) == pytest.approx(best, rel=1e-3)
 
 
-def test_what_is_finished_is_not_run_again(run, study, monkeypatch):
-    options = ("-q", "--engine", "serial")
-    assert run("study", study, "-o", "x.json", *options).code == 0
-    first = Path("x.json").read_text()
-    lines = Path("x.json.journal").read_bytes().splitlines(keepends=True)
-    Path("x.json.journal").write_bytes(b"".join(lines[:5]))
+def test_what_is_finished_is_not_run_again(run, finished, monkeypatch):
+    first = Path("x.csv").read_text()
+    lines = Path("x.csv.journal").read_bytes().splitlines(keepends=True)
+    Path("x.csv.journal").write_bytes(b"".join(lines[:5]))
     asked = []
 
     def watched(one):
@@ -62,11 +67,11 @@ def test_what_is_finished_is_not_run_again(run, study, monkeypatch):
         return answer(one)
 
     monkeypatch.setattr("calculon.apps.study.served_questions.answer", watched)
-    found = run("study", study, "-o", "x.json", *options)
+    found = run("study", finished, "-o", "x.csv", "-q", "--engine", "serial")
     assert found.code == 0
     assert "Finished before: 4" in found.out
     assert len(asked) == 4
-    assert Path("x.json").read_text() == first
+    assert Path("x.csv").read_text() == first
 
 
 def test_serving_is_of_one_edition(run, study):

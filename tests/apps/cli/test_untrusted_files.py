@@ -13,7 +13,7 @@ MOST_SECONDS = 2  # of processor time
 MOST_MEMORY = 200 << 20  # more than an empty run, which takes less than 100 MiB
 
 SLOW = ("flags", "statements", "loop", "settings in TOML", "variables", "quoted text")
-SLOW += ("many words", "here documents", "open values")
+SLOW += ("many words", "here documents", "open values", "empty dictionaries")
 """Files that take long to read, each of a size just below or above a limit that another file reaches, too."""
 
 

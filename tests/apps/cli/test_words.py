@@ -81,7 +81,7 @@ def test_a_strict_value_of_a_file_names_the_one_that_was_meant(run, tmp_path):
         pytest.param("why llama3-8B llama3-8B_h100x64 h100", marks=pytest.mark.large),
         pytest.param("sensitivity llama3-8B llama3-8B_h100x64 h100", marks=pytest.mark.large),
         "block llama3-8B llama3-8B_h100x64 h100",
-        "campaign llama3-8B llama3-8B_h100x64 h100 --tokens 1T",
+        "campaign gpt2-124M gpt2-124M_a100x2_ddp h100 --tokens 1T",
         "loe gpt2-124M 2 8 bf16 h100 - -q --fix tensor_par=1",
         pytest.param("plan gpt2-124M 2 h100 --batch 8", marks=pytest.mark.large),
         "serve llama3-8B 1 h100 --prompt 1k --output 200 --rate 1",
@@ -99,17 +99,17 @@ def test_every_command_takes_and_names_the_same_preset(run, tmp_path):
     machine, usual = "tpu_v5p", "common"  # others have megatron-lm, as in recorded screens
     short = {"edition": "corrected", "num_procs": 4, "batch_size": 8, "microbatch_size": 1}
     execution = tmp_path / "short.json"
-    execution.write_text(json.dumps(short | {"tensor_par": 4, "pipeline_par": 1}))
-    one = ("gpt2-124M", str(execution), machine)
-    fix = ("--fix", "tensor_par=4")
+    execution.write_text(json.dumps(short | {"tensor_par": 1, "pipeline_par": 1}))
+    one = ("mlp-4x1024", str(execution), machine)
+    fix = ("--fix", "tensor_par=1")
     for call in (
         *(("llm", *one, "-"), ("why", *one)),
-        ("loe", "gpt2-124M", "4", "8", "bf16", machine, "-", "-q", *fix),
-        ("plan", "gpt2-124M", "4", machine, "--batch", "8", *fix),
+        ("loe", "mlp-4x1024", "4", "8", "bf16", machine, "-", "-q", *fix),
+        ("plan", "mlp-4x1024", "4", machine, "--batch", "8", *fix),
     ):
         found = " ".join(run(*call).out.split()[:120])
         assert re.search(rf"(preset|corrected,|framework) {usual}\b", found), call
-    assert ask("gpt2-124M", 4, machine).preset.name == usual  # that of explore, too
+    assert ask("mlp-4x1024", 4, machine).preset.name == usual  # that of explore, too
 
 
 def test_a_plan_of_ones_own_is_completed_as_by_other_commands(tmp_path):
