@@ -108,7 +108,7 @@ def _scores(text, table):
     return _objective(text).value(table[_objective(text).statistic.name])
 
 
-@settings(max_examples=draws(8))
+@settings(max_examples=draws(6))
 @given(campaign=campaigns(), text=st.sampled_from((*RISING, *OTHERS)), top=st.integers(1, 6))
 def test_skipping_what_cannot_win_changes_nothing(campaign, text, top):
     space = _space(campaign)
@@ -118,7 +118,7 @@ def test_skipping_what_cannot_win_changes_nothing(campaign, text, top):
         assert one.tolist() == other.tolist()
 
 
-@settings(max_examples=draws(3))
+@settings(max_examples=draws(2))
 @given(
     campaign=campaigns(),
     text=st.sampled_from((*RISING, *OTHERS, "sample_rate")),
@@ -137,7 +137,7 @@ def test_a_search_under_a_limit_is_that_of_all_executions(campaign, text, share,
     assert (found.evaluation[limited] <= most).all()
 
 
-@settings(max_examples=draws(3))
+@settings(max_examples=draws(2))
 @given(campaign=campaigns(), text=st.sampled_from(RISING), data=st.data())
 def test_a_tighter_limit_never_improves_the_objective(campaign, text, data):
     days = np.sort(_table(campaign)["days"])
@@ -149,7 +149,7 @@ def test_a_tighter_limit_never_improves_the_objective(campaign, text, data):
     assert best[0].scores[0, 0] >= best[1].scores[0, 0]
 
 
-@settings(max_examples=draws(3))
+@settings(max_examples=draws(2))
 @given(campaign=campaigns(), data=st.data())
 def test_a_row_has_the_figures_that_it_has_alone(campaign, data):
     table = _table(campaign)

@@ -25,8 +25,11 @@ FEW = {
     "pipeline_interleaving": (1,),
     "microbatch_size": (1,),
     "tensor_par_comm_type": ("rs_ag",),
+    "activation_recompute": ("full",),
 }
 """What leaves few executions."""
+
+RECOMPUTED = ("full", "attn_only", "none")
 
 
 def _case(num_procs=8, batch=8, system="a100_80g", model=SMALL, **options):
@@ -107,7 +110,11 @@ def _values(case, name):
         ({"fix": {"data_par_overlap": (True,)}}, "data_par", [2, 4, 8]),
         ({"fix": {"tensor_par_net": (1,)}}, "tensor_par", [2, 4]),
         ({"fix": {"data_par_net": (1,), "pipeline_par_net": (1,)}}, "tensor_par", [1, 2]),
-        ({"fix": {"seq_par_ag_redo": (True,)}}, "activation_recompute", ["attn_only", "none"]),
+        (
+            {"fix": {"seq_par_ag_redo": (True,), "activation_recompute": RECOMPUTED}},
+            "activation_recompute",
+            ["attn_only", "none"],
+        ),
         ({"fix": {"microbatch_size": (3,)}}, "tensor_par", []),
         ({"fix": {"tensor_par": (16,)}}, "tensor_par", []),
         ({"fix": {"tensor_par_net": (2,)}}, "tensor_par", []),

@@ -77,7 +77,7 @@ CONDITIONS = st.recursive(
 )
 
 
-@settings(max_examples=draws(80))
+@settings(max_examples=draws(40))
 @given(text=CONDITIONS)
 def test_conditions_mean_what_they_mean_in_python(text):
     text = f"({text}) and tensor_par >= 1"  # a condition reads something
