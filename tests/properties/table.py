@@ -6,7 +6,7 @@ Sizes differ within a table, and choices between its forms: executions of equal 
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from random import Random
@@ -27,7 +27,7 @@ from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
 from calculon.spec import catalog
-from tests.draws import SEED, draws
+from tests.draws import FACTOR, SEED, draws
 from tests.store import stored
 from tests.strategies import (
     Document,
@@ -79,27 +79,29 @@ class Table:
         change(system)
         return replace(self, system=system)
 
-    def on_each(self, changes: Iterable[Callable[[Document], Any]]) -> list["Table"]:
-        """Return the table on a copy of the system for each change; copies that differ by figures are evaluated at once."""
-        tables = [self.on(change) for change in changes]
+    def on_each(self, changes: dict[str, Callable[[Document], Any]]) -> dict[str, "Table"]:
+        """Return the table on a copy of the system for each change; those of other figures are evaluated at once."""
+        tables = {name: self.on(change) for name, change in changes.items()}
         system = inputs.system(self.system)
         known = figures_of(system, points=True)
-        values = [_new_figures(system, known, inputs.system(table.system)) for table in tables]
-        together = [number for number, new in enumerate(values) if new is not None]
-        plan = Plan.from_records(self.rows * len(together))
-        each_row = [values[number] or {} for number in together for _ in self.rows]
-        found = calculon.what_if(self.model, plan, system, each_row)
-        for number, table in zip(together, _parts(found, len(self.rows)), strict=True):
-            tables[number].__dict__["found"] = table
+        values = {
+            name: new
+            for name, table in tables.items()
+            if (new := _new_figures(system, known, inputs.system(table.system))) is not None
+        }
+        every = [*([] if "found" in self.__dict__ else [self]), *(tables[name] for name in values)]
+        new = [{}, *values.values()][-len(every) :]
+        each_row = [one for one in new for _ in self.rows]
+        plan = Plan.from_records(self.rows * len(every))
+        _hand_out(calculon.what_if(self.model, plan, system, each_row), every)
         return tables
 
-    def with_changed(self, *others: "Table") -> Sequence["Table"]:
-        """Return the table and others of the same model and system, all of them evaluated at once."""
-        tables = [replace(one) for one in (self, *others)]
-        rows = [row for one in tables for row in one.rows]
-        found = replace(self, rows=rows).found
-        for one, part in zip(tables, _parts(found, len(self.rows)), strict=True):
-            one.__dict__["found"] = part
+    def with_changed(self, changes: dict[str, Callable[["Table"], "Table"]]) -> dict[str, "Table"]:
+        """Return the table with each change of its executions, which are evaluated at once with its own."""
+        tables = {name: change(self) for name, change in changes.items()}
+        every = [one for one in (self, *tables.values()) if "found" not in one.__dict__]
+        rows = [row for one in every for row in one.rows]
+        _hand_out(replace(self, rows=rows).found, every)
         return tables
 
     def only(self, keep: Callable[[Document], bool]) -> "Table":
@@ -107,9 +109,13 @@ class Table:
         return replace(self, rows=[row for row in self.rows if keep(row)])
 
 
-def _parts(found: Evaluation, rows: int) -> list[Evaluation]:
-    """Return the parts of a table that have a number of rows each."""
-    return [found.take(slice(i, i + rows)) for i in range(0, len(found), rows)]
+def _hand_out(found: Evaluation, tables: Iterable[Table]) -> None:
+    """Give each of some tables its rows of what was evaluated at once."""
+    begin = 0
+    for table in tables:
+        end = begin + len(table.rows)
+        table.__dict__["found"] = found.take(slice(begin, end))
+        begin = end
 
 
 def _new_figures(
@@ -378,20 +384,30 @@ def holds(law: Law, tables: Iterable[Table], *, least: int = 1) -> int:
 
 def holds_on_changed(
     law: Callable[[str, Table, Table], Array],
-    changes: dict[str, Callable[[Document], Any]],
     table: Table,
+    changed: dict[str, Table],
+    change: Callable[[str, Table], Table],
 ) -> int:
-    """Try a law of a table and the same table on a changed system, for each named change, as :func:`holds` does."""
+    """Try a law of a table and each of some changed tables, as :func:`holds` does; ``change`` makes one again."""
     compared = 0
-    tables = table.on_each(changes.values())
-    for (name, change), changed in zip(changes.items(), tables, strict=True):
-        over = law(name, table, changed)
+    for name, other in changed.items():
+        over = law(name, table, other)
         if (over > 0).any():
             print(name)  # pytest shows it with the failure
-            holds(lambda one, name=name, change=change: law(name, one, one.on(change)), [table])
-            pytest.fail(f"{int((over > 0).sum())} executions in a column of systems, none alone")
+            holds(lambda one, name=name: law(name, one, change(name, one)), [table])
+            pytest.fail(f"{int((over > 0).sum())} executions that are evaluated with others")
         compared += int((~np.isnan(over)).sum())
     return compared
+
+
+def holds_on_systems(
+    law: Callable[[str, Table, Table], Array],
+    table: Table,
+    changes: dict[str, Callable[[Document], Any]],
+) -> int:
+    """Try a law of a table and the same table on each changed system, as :func:`holds` does."""
+    changed = table.on_each(changes)
+    return holds_on_changed(law, table, changed, lambda name, one: one.on(changes[name]))
 
 
 def excused(over: Array, reasons: Iterable[str], broken: Counter[str]) -> Array:
@@ -399,6 +415,11 @@ def excused(over: Array, reasons: Iterable[str], broken: Counter[str]) -> Array:
     reasons = np.array(list(reasons), dtype=object)
     broken.update(reasons[(reasons != "") & (over > 0)])
     return np.where(reasons == "", over, np.nan)
+
+
+def drawn_otherwise() -> bool:
+    """Return whether other executions are drawn than in the full suite, of which others break a law."""
+    return SEED > 1 or FACTOR > 1
 
 
 def simplest(law: Law, table: Table, row: Document) -> Document:
