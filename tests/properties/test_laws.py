@@ -361,7 +361,7 @@ def test_a_block_of_llama_with_flash_attention_keeps_34_bytes_per_element(microb
 
 def test_rows_of_a_table_of_two_editions_equal_the_rows_alone():
     for table in corrected():
-        model, system, rows = table.model, table.system, table.rows[:: len(table.rows) // 3]
+        model, system, rows = table.model, table.system, table.rows[:: len(table.rows) // 2]
         if not calculon.inputs.model(model).extensions:
             rows = [*rows, *({name: row[name] for name in PUBLISHED_NAMES} for row in rows)]
         many = _evaluate(model, system, rows)
