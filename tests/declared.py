@@ -75,10 +75,14 @@ def fitting(
     if value == "a2a_p2p":
         changed["cp_a2a_size"] = 2
     changed["num_procs"] = prod(changed.get(degree, 1) for degree in DEGREES)
-    tried = product((row["optimizer_sharding"], not row["optimizer_sharding"]), (1, 2))
-    for sharding, chunks in tried:
-        one = changed | {"optimizer_sharding": sharding, "pipeline_interleaving": chunks}
-        if not check(model, system, Plan.from_records([one]))[0]:
+    forms = product((row["optimizer_sharding"], not row["optimizer_sharding"]), (1, 2))
+    tried = [
+        changed | {"optimizer_sharding": sharding, "pipeline_interleaving": chunks}
+        for sharding, chunks in forms
+    ]
+    faults = check(model, system, Plan.from_records(tried))
+    for one, fault in zip(tried, faults, strict=True):
+        if not fault:
             return one
     raise AssertionError(f"no execution with {name}={value}")
 

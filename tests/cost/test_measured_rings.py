@@ -38,10 +38,15 @@ def rows():
 
 
 @cache
-def seconds(name, ranks, percent, way):
-    """Return forward and backward seconds of attention, what it waits for included."""
+def machine(name):
+    """Return a system with enough memory for any sequence."""
     raw = document("systems", name)
-    raw["mem1"] = raw.get("mem1", {}) | {"GiB": 10_000}
+    return inputs.system(raw | {"mem1": raw.get("mem1", {}) | {"GiB": 10_000}})
+
+
+@cache
+def seconds(name, ranks, percent, way=None):
+    """Return forward and backward seconds of attention, what it waits for included."""
     execution = PLAIN | {
         "edition": "corrected",
         "datatype": "bfloat16",
@@ -56,7 +61,7 @@ def seconds(name, ranks, percent, way):
         execution |= {"context_par": ranks} | WAYS[way]
     names = ("AttnBlock_Flash", "AttnBlock_KV_", "AttnBlock_Ring_")
     found = [0.0, 0.0]
-    for one in block(MODEL, execution, inputs.system(raw)).operators:
+    for one in block(MODEL, execution, machine(name)).operators:
         if one["name"].startswith(names):
             passes = (("forward",), ("activation_grad", "weight_grad"))
             for number, some in enumerate(passes):
@@ -75,11 +80,11 @@ def predicted(row):
     if row["api"] == "varlen":
         percents = [round(100 * sum(length**2 for length in one) / mean) for one in PACKED]
 
-    def time(ranks):
-        each = [seconds(system, ranks, percent, row["algorithm"]) for percent in percents]
+    def time(*split):
+        each = [seconds(system, split[0], percent, *split[1:]) for percent in percents]
         return sum(forward + both * backward for forward, backward in each)
 
-    return RANKS * time(1) / time(RANKS)
+    return RANKS * time(1) / time(RANKS, row["algorithm"])
 
 
 def errors(kind):

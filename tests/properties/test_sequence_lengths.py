@@ -80,6 +80,8 @@ def test_rows_of_a_table_have_their_own_lengths(name):
         assert set(found.reason[here]) == set(own.reason) == {""}
         for statistic in found.names:
             np.testing.assert_array_equal(found[statistic][here], own[statistic], statistic)
+    if number % 3:  # one execution also has layers, groups and stages
+        return
     length = LENGTHS[number % 3]
     own, stated = (
         calculon.estimate(one, BASE | some[0] | more, system, layers=True)

@@ -36,6 +36,7 @@ def _unstated(system, plan):
 def test_corrected_executions():
     compared = 0
     for number, one in enumerate(with_all_fields()[::4]):
-        factor = FACTORS[number % len(FACTORS)]
-        compared += compare(one.model, one.system, one.rows, one.found, factor)
+        factor, half = FACTORS[number % len(FACTORS)], slice(number % 2, None, 2)
+        found = one.found.take(half)
+        compared += compare(one.model, one.system, one.rows[half], found, factor)
     assert compared > 5

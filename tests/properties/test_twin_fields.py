@@ -306,11 +306,14 @@ def test_every_value_of_a_field_has_an_execution():
     wanted = {(name, value) for name in names for value in field_of(name).others} - drawn
     models = (DENSE, DENSE | {"mlp_bias": True}, MIXED, LATENT, LINEAR)
     tables = [Table(model, system, []) for model in models]
-    candidates = list(product(tables, _forms()))
+    machine = calculon.inputs.system(system)
+    decoded = [(table, calculon.inputs.model(table.model)) for table in tables]
+    candidates = list(product(decoded, _forms()))
     for name, value in sorted(wanted, key=str):
         for candidate in candidates:
-            if row := _made(*candidate, name, value):
-                candidate[0].rows.append(row)
+            (table, model), form = candidate
+            if row := _made(model, machine, form, name, value):
+                table.rows.append(row)
                 candidates.remove(candidate)  # and try it first for the next value
                 candidates.insert(0, candidate)
                 break
@@ -370,9 +373,8 @@ def _forms():
     )
 
 
-def _made(table, form, name, value):
+def _made(model, system, form, name, value):
     """Return an execution with a value of a field, or None if the model has none."""
-    model, system = calculon.inputs.model(table.model), calculon.inputs.system(table.system)
     if value in others(name, system, form["datatype"]):
         with suppress(AssertionError):
             return fitting(model, system, form, name, value)

@@ -45,7 +45,7 @@ def _key(case):
 GROUPS = {key: list(g) for key, g in groupby(sorted(reference_cases("executions"), key=_key), _key)}
 
 
-@pytest.fixture(params=some(GROUPS, 50), ids=" on ".join)
+@pytest.fixture(params=some(GROUPS, 32), ids=" on ".join)
 def group(request):
     """All cases of one model on one system, in the order of the file."""
     return GROUPS[request.param], reference_system(request.param[1])

@@ -133,17 +133,17 @@ def test_fields_of_a_model_do_not_contradict_each_other(changes, words):
 
 
 def test_many_unknown_fields_make_a_short_message_soon():
-    many = {f"hiden{i}": 1 for i in range(30_000)}
+    many = {f"hiden{i}": 1 for i in range(8_000)}
     start = time.process_time()
     with pytest.raises(SpecError) as error:
         decode(Execution, many, "my.json")
-    assert len(error.value.problems) > 30_000
+    assert len(error.value.problems) > 8_000
     assert str(error.value).count("\n") == 20
     with pytest.warns(SpecWarning) as told:
         decode(Model, MODEL | many, "my.json")
     assert len(told) == 21
-    assert str(told[-1].message) == "my.json: and 29,980 more unknown fields, ignored"
-    assert time.process_time() - start < 10
+    assert str(told[-1].message) == "my.json: and 7,980 more unknown fields, ignored"
+    assert time.process_time() - start < 3
 
 
 def test_a_record_in_a_larger_document_says_where_it_is():

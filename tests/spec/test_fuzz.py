@@ -124,7 +124,7 @@ def test_a_damaged_document_loads_and_answers_or_is_refused(kind):
     }
     loaded = []
 
-    @settings(max_examples=draws(100))
+    @settings(max_examples=draws(60))
     @given(raw=damaged(kind))
     def holds(raw):
         found = _load(kind, raw)
