@@ -20,11 +20,8 @@ from tests.planner import by_hand
 PLAN = {"base": "megatron-lm", "pipeline_par": 1, "microbatch_size": 1}
 FOUR = PLAN | {"num_procs": 4, "tensor_par": 2, "batch_size": 8}
 RUNNING = ("gpt2-124M", FOUR, "h100_80g_sxm")
-LARGE = (
-    "llama3-70B",
-    PLAN | {"num_procs": 32, "tensor_par": 8, "batch_size": 32},
-    "h100_80g_sxm",
-)
+MANY = PLAN | {"num_procs": 32, "tensor_par": 8, "batch_size": 32}
+LARGE = ("llama3-70B", MANY, "h100_80g_sxm")
 SPECIAL = {**MALFORMED, **INFEASIBLE}
 """A case for every rule."""
 
