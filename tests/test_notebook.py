@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from calculon.apps.report.text_tables import Table
-from calculon.apps.views import report_file
-from calculon.apps.views.validation_tables import STUDIES
+from tests.apps.cli.conftest import unrendered, unvalidated
 from tests.helpers import ROOT
+
+__all__ = ["unrendered", "unvalidated"]
 
 NOTEBOOKS = {name: ROOT / "examples" / f"{name}.ipynb" for name in ("notebook", "explore")}
 
@@ -101,10 +101,9 @@ def value_of(source, names):
     return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 
 
+@pytest.mark.usefixtures("unrendered", "unvalidated")
 def test_every_cell_runs_and_shows_its_result(name, document, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    empty = Table(STUDIES[1], [])  # studies take most of the time of a report
-    monkeypatch.setattr(report_file, "validation_of", lambda system, edition: empty)
     charts, names = 0, {}
     for cell in code_of(document):
         value, last = value_of("".join(cell["source"]), names), cell["source"][-1]

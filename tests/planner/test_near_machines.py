@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from calculon import inputs
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.planner import near_machines
@@ -12,17 +14,12 @@ from calculon.presets import find_preset
 from calculon.search.driver import run
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
-from tests.draws import some
+from tests.draws import FACTOR, some
 
 TIME = Objective.parse("total_time")
 PATHS = ("mem1.GBps", "matrix.bfloat16.tflops", "networks[1].bandwidth", "networks[1].latency")
-SMALL = {
-    "base": "megatron-lm",
-    "num_procs": 8,
-    "tensor_par": 2,
-    "pipeline_par": 1,
-    "batch_size": 32,
-}
+SMALL = {"num_procs": 8, "tensor_par": 1, "pipeline_par": 1, "batch_size": 32}
+PRESETS = ["llm-foundry"] if FACTOR == 1 else ["llm-foundry", "megatron-lm"]
 SIZES = ({"mem1.GiB": 40.0}, {"mem1.GiB": 100.0}, {"networks[0].size": 4})
 
 
@@ -40,9 +37,10 @@ def _searched(replanner, changes):
         yield (float(found.scores[0, 0]), int(found.numbers[0])) if len(found) else None
 
 
-def test_the_best_of_each_is_that_of_its_own_search(monkeypatch):
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_best_of_each_is_that_of_its_own_search(monkeypatch, preset):
     """Where all plans that may be the best are evaluated on each machine, and where these are too many."""
-    execution = inputs.execution(SMALL)
+    execution = inputs.execution(SMALL | {"base": preset})
     specs = inputs.model("llama3.2-1B"), execution, inputs.system("h100_80g_sxm")
     case = Case(*specs, "total_time")
     replanner = Replanner(case, find_preset(execution.preset))

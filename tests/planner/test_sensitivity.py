@@ -20,6 +20,7 @@ from tests.store import stored
 MODEL, SYSTEM = "llama3-8B", "h100_80g_sxm"
 PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
 PLAN |= {"batch_size": 32}
+SEARCHED = PLAN | {"base": "torchtitan", "tensor_par": 1}
 PUBLISHED = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 SMALL = ("mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm")
 RUN = {"tokens": "1T", "fleet": {"price": 2.5}}
@@ -35,7 +36,7 @@ def published():
 @stored
 def searched():
     told = []
-    found = sensitivity(MODEL, PLAN, SYSTEM, replan=True, seen=told.append)
+    found = sensitivity(MODEL, SEARCHED, SYSTEM, replan=True, seen=told.append)
     assert told == [len(told)] * len(told)  # each search says how many there are
     return found
 
@@ -181,7 +182,7 @@ def test_replanned_is_what_a_search_finds():
 
 def test_the_staircase_is_the_best_of_each_capacity():
     stairs = searched().searched.staircase
-    model, execution, system = _specs(MODEL, PLAN, SYSTEM)
+    model, execution, system = _specs(MODEL, SEARCHED, SYSTEM)
     replanner = Replanner(Case(model, execution, system, "total_time"), searched().preset)
     for gib in (20, 60):
         same = _time(execution, {"mem1.GiB": gib})
@@ -209,7 +210,7 @@ def test_the_shadow_price_is_0_where_memory_does_not_bind():
     stairs = searched().searched.staircase
     before, after = stairs.at(stairs.capacity), stairs.at(stairs.capacity + GIB)
     assert stairs.shadow_price == before.value - after.value >= 0
-    specs = _specs(MODEL, PLAN, Changed(SYSTEM, {"mem1.GiB": 4000}))
+    specs = _specs(MODEL, SEARCHED, Changed(SYSTEM, {"mem1.GiB": 4000}))
     stairs = Replanner(Case(*specs, "total_time"), searched().preset).staircase()
     assert stairs.shadow_price == 0
     assert stairs.up == ()

@@ -138,7 +138,8 @@ def test_the_next_counts_and_batches_are_the_next():
 
 
 def test_the_next_counts_are_below_and_above():
-    found = unfit(_space("llama3-8B", "h100_80g_sxm", 63, 64, {"batch_size": 64}))
+    fix = {"batch_size": 64, "microbatch_size": 1, "tensor_par": 1}
+    found = unfit(_space("llama3-8B", "h100_80g_sxm", 63, 64, fix))
     counts = [one.change["num_procs"] for one in found.remedies if one.kind == "processors"]
     assert counts == [62, 64]
 
@@ -174,7 +175,8 @@ def test_each_tier_may_be_too_small_alone():
 
 
 def test_both_tiers_may_be_too_small():
-    tiny, fix = {"base": "a100_80g", "mem1": {"GiB": 8}}, dict.fromkeys(OFFLOADS, True)
+    tiny = {"base": "a100_80g", "mem1": {"GiB": 8}}
+    fix = dict.fromkeys(OFFLOADS, True) | {"tensor_par": 8, "tensor_par_comm_type": "rs_ag"}
     found = unfit(make_space("turing-530B", tiny, 8, 8, "float16", fix=fix))
     assert [miss.tier for miss in found.misses] == [1, 2]
     assert found.misses[0].estimate.execution == found.misses[1].estimate.execution

@@ -17,9 +17,11 @@ from tests.helpers import document
 from tests.plan.rules.test_all_rules import BASE, INFEASIBLE, MALFORMED, MODEL, SHAPES, SYSTEMS
 from tests.planner import by_hand
 
-PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1}
-RUNNING = ("gpt2-124M", PLAN | {"batch_size": 32, "microbatch_size": 1}, "h100_80g_sxm")
-LARGE = ("llama3-70B", "llama3-8B_h100x64", "h100_80g_sxm")
+PLAN = {"base": "megatron-lm", "pipeline_par": 1, "microbatch_size": 1}
+FOUR = PLAN | {"num_procs": 4, "tensor_par": 2, "batch_size": 8}
+RUNNING = ("gpt2-124M", FOUR, "h100_80g_sxm")
+MANY = PLAN | {"num_procs": 32, "tensor_par": 8, "batch_size": 32}
+LARGE = ("llama3-70B", MANY, "h100_80g_sxm")
 SPECIAL = {**MALFORMED, **INFEASIBLE}
 """A case for every rule."""
 
@@ -60,18 +62,18 @@ def test_memory_is_told_by_stage_and_tier(large):
 
 
 def test_what_cannot_be_read_is_told_beside_the_rest():
-    fields = document("examples", "llama3-8B_h100x64")
-    wrong = fields | {"tensor_par": 3, "microbatch_size": "two", "zero_stag": 1}
+    fields = document("examples", "llama3-8B_h100x64") | {"num_procs": 8, "data_par": 4}
+    wrong = fields | {"batch_size": 32, "tensor_par": 3, "microbatch_size": "two", "zero_stag": 1}
     with pytest.raises(calculon.SpecError) as error:
         inputs.execution(wrong)
-    found = calculon.why("llama3-8B", wrong, "h100_80g_sxm")
+    found = calculon.why("megatron-126M", wrong, "h100_80g_sxm")
     told = [one.field for one in found.failures]
     assert told[: len(error.value.problems)] == [one.field for one in error.value.problems]
     assert "attn_heads_split" in {one.reason for one in found.failures}
     assert found.unread == {"microbatch_size": 1}
     for one in found.proposals:
         assert one.changes["microbatch_size"] == one.execution.microbatch_size
-        assert by_hand.runs("llama3-8B", one.execution, "h100_80g_sxm")
+        assert by_hand.runs("megatron-126M", one.execution, "h100_80g_sxm")
 
 
 def test_what_runs_as_it_is_read_says_so():
@@ -99,8 +101,8 @@ def test_too_little_to_read_is_an_error(execution):
 
 
 def test_records_are_never_unread():
-    execution = inputs.execution("llama3-8B_h100x64")
-    found = calculon.why("llama3-8B", replace(execution, data_par=31), "h100_80g_sxm")
+    execution = replace(inputs.execution(FOUR), data_par=3)
+    found = calculon.why("megatron-126M", execution, "h100_80g_sxm")
     assert [one.reason for one in found.failures] == ["degrees_product", "batch_split"]
     assert found.unread == {}
 

@@ -407,9 +407,9 @@ def test_it_is_said_how_much_imbalance_memory_suffices_for():
         assert f"at most {round(100 * load)} % of the mean rows" in told
 
 
-@pytest.mark.parametrize("experts", [1, 8])
-def test_rows_that_a_block_is_to_have_are_those_that_it_has(experts):
-    result, _ = _experts(expert_par=experts)
+@pytest.mark.parametrize(("experts", "width"), [(1, 2), (8, 1)])
+def test_rows_that_a_block_is_to_have_are_those_that_it_has(experts, width):
+    result, _ = _experts(expert_par=experts, expert_tensor_par=width)
     told = rows_text(result.inputs.model, result.execution, 8192)
     rows = result.stats["expert_rows"] / (8 // experts)
     assert told.startswith(f"{8 // experts} of 8 experts on each processor, {rows:,.0f} rows")

@@ -21,7 +21,8 @@ MORE = {"mine": "num_procs=32 tp=2 dp=16 mbs=2 ce_impl=fused", "tokens": "15T"}
 
 @cache
 def page(mine=MINE, **options) -> PlanPage:
-    answer = plan("llama3-8B", 16, "h100_80g_sxm", batch=64, mine=mine, **options)
+    fix = {"microbatch_size": [1, 2], "pipeline_par": [1, 2]}
+    answer = plan("llama3-8B", 16, "h100_80g_sxm", batch=64, mine=mine, fix=fix, **options)
     best = None if answer.best is None else result_of(answer.best)
     return PlanPage(
         answer.to_dict(), best, answer.question.preset.usual, answer.question.preset.words

@@ -16,11 +16,15 @@ from calculon.apps.report.figures_group import NO_VOCABULARY
 from calculon.apps.report.report_page import report_title
 from calculon.apps.report.result import Result
 from calculon.apps.report.text_tables import Column, Table
+from calculon.apps.validate.library import Library
 from calculon.records import columns
 from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
+from tests.apps.cli.conftest import unvalidated
 from tests.helpers import NAMES, ROOT
-from tests.shipped_studies import compare_once
+from tests.shipped_studies import compare_once, shipped
+
+__all__ = ["unvalidated"]
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
@@ -49,13 +53,20 @@ class Reader(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
+def read_and_compare_once(patch):
+    """Read the studies of the catalog and compare them once for all reports."""
+    studies = [*shipped().values()]
+    patch.setattr(Library, "studies", lambda self, name="": studies)
+    patch.setattr(COMPARE, compare_once)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Reports of an estimate, of a search with its specs, of files without them, and of the corrected edition."""
     folder = tmp_path_factory.mktemp("reports")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(COMPARE, compare_once)
+        read_and_compare_once(patch)
         search = ["loe", "megatron-22B", "8", "4", "float16", "a100_80g", "best.json", "-t", "5"]
         assert main(search) == 0
         assert main(["llm", *EXAMPLE.split(","), "stats.json"]) == 0
@@ -154,9 +165,9 @@ def test_the_whole_run_has_its_page_and_pictures(pages):
     assert 'id="run"' not in pages["one"]
 
 
-def test_a_whole_run_is_of_executions_of_the_corrected_edition(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(COMPARE, compare_once)
+@pytest.mark.usefixtures("unvalidated")
+def test_a_whole_run_is_of_executions_of_the_corrected_edition(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     assert main(["report", EXAMPLE, *RUN, "-o", "none.html"]) == 2
     assert "expected an execution of edition corrected" in capsys.readouterr().err
 
@@ -206,7 +217,7 @@ def test_a_report_is_titled_by_its_question(pages):
 
 def test_the_same_results_give_the_same_page_whatever_colours_the_user_wants(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(COMPARE, compare_once)
+    read_and_compare_once(monkeypatch)
     for name, value in {"NO_COLOR": "1", "COLUMNS": "40", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
     assert main(["report", EXAMPLE, "-o", "plain.html"]) == 0

@@ -9,6 +9,7 @@ import calculon
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
 from tests.apps.report.drawing import drawn
+from tests.planner import test_sensitivity
 from tests.store import cache
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
@@ -17,6 +18,7 @@ from calculon.apps.report.pictures.tornado import draw, panels
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+FEWER_FIGURES = (*TODAY[:2], "gaudi3")
 
 
 @cache
@@ -26,9 +28,8 @@ def document():
 
 @cache
 def searched():
-    """A small plan, which is searched again quickly."""
-    specs = "mlp-4x1024", "mlp-4x1024_x2_ddp", "a100_80g_sxm"
-    return calculon.sensitivity(*specs, replan=True).to_dict()
+    """A plan that is searched again on each machine."""
+    return test_sensitivity.searched().to_dict()
 
 
 def page(width, content):
@@ -89,7 +90,7 @@ def test_the_staircase_rises_and_says_both_ends_of_the_step_below():
     stairs = {"capacity": 80 * gib, "withheld": 0.0, "now": 1, "steps": steps}
     stairs["shadow_price_of_1_GiB"] = steps[1]["value"] - steps[2]["value"]
     again = searched()["replanned"] | {"capacity": stairs}
-    text = page(160, {**searched(), "value": steps[1]["value"], "replanned": again})
+    text = page(400, {**searched(), "value": steps[1]["value"], "replanned": again})
     lines = text.partition("Memory: ")[2].splitlines()[1:]
     assert lines[0].split()[:5] == ["20.25", "to", "40.5", "GiB", "(-39.5)"]
     assert f"{100 * (40.5 / 20.25 - 1):+.1f} %" in lines[0]
@@ -150,7 +151,7 @@ def test_a_plan_that_nothing_changes_has_a_picture():
 def whole():
     fleet = {"price": 2.0, "pue": 1.2, "g_co2_per_kwh": "france"}
     return calculon.sensitivity(
-        *TODAY, campaign={"tokens": 15e12, "fleet": fleet}, of="usd"
+        *FEWER_FIGURES, campaign={"tokens": 15e12, "fleet": fleet}, of="usd"
     ).to_dict()
 
 
@@ -176,7 +177,7 @@ def test_a_tornado_of_a_run_has_a_panel_of_it():
 
 def test_a_goodput_near_1_has_rows_of_what_it_lacks():
     """A figure has a row from 0.5 % of what is lost on, as nothing changes 97 % by much."""
-    found = calculon.sensitivity(*TODAY, of="goodput", campaign={"tokens": "15T"}).to_dict()
+    found = calculon.sensitivity(*FEWER_FIGURES, of="goodput", campaign={"tokens": "15T"}).to_dict()
     now, text = found["value"], "".join(page(100, found).split())
     rows = [row for row in found["figures"] if row["kind"] == "run"]
     assert now > 0.9

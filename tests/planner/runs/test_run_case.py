@@ -101,7 +101,7 @@ def test_variants_are_runs_of_changed_files():
     paths = [path for path, one in case.figures.items() if kind_of(one) == RUN]
     paths += ["matrix.bfloat16.tflops", "networks[1].bandwidth", "ext.host.GBps"]
     changes = []
-    for path in some(paths, 14):
+    for path in some(paths, 8):
         one = case.figures[path]
         value = round(1.5 * one.value) if one.kind is int else 1.25 * one.value
         if case.possible(one, value):
