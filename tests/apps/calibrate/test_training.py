@@ -32,7 +32,7 @@ EXECUTION = LLAMA_X64 | {
     "grad_buffer": "sharded",
 }
 RUNS = [
-    ("gpt2-124M", EXECUTION | {"batch_size": batch, "microbatch_size": size})
+    ("megatron-126M", EXECUTION | {"batch_size": batch, "microbatch_size": size})
     for batch in (16, 64)
     for size in (1, 2, 16, 8)
 ]
@@ -94,10 +94,8 @@ def fit(found, *names, hold_out=0.0, raw=None):
 @pytest.mark.parametrize("hold_out", [pytest.param(0, marks=pytest.mark.large), 0.4])
 def test_factors_and_launches_come_back(tmp_path, hold_out):
     truth = {"mem1": 0.8, "matrix": 0.9, "launch.kernel": 1.2e-5}
-    groups = list("abcabdad")
-    found = fit(
-        logs(tmp_path, made=system(changed(truth)), group=groups), *truth, hold_out=hold_out
-    )
+    steps = logs(tmp_path, made=system(changed(truth)), group="abcabdad")
+    found = fit(steps, *truth, hold_out=hold_out)
     (record,) = found.document["calibration"]["fits"]
     assert record["parameters"] == pytest.approx(truth, rel=1e-4)
     assert (record["part"], record["rows"], record["files"]) == ("training", 8, ["steps.csv"])
@@ -113,7 +111,8 @@ def test_the_time_without_kernels_and_the_vector_engine_come_back(tmp_path):
     truth = {"vector": 0.5, "launch.step": 0.02}
     model, run = RUNS[3]
     runs = [*RUNS[:3], (model, run | {"activation_recompute": "full"})]
-    found = fit(logs(tmp_path, runs, made=system(changed(truth))), *truth)
+    steps = logs(tmp_path, runs, made=system(changed(truth)), group="abbb")
+    found = fit(steps, *truth)
     assert found.document["calibration"]["fits"][0]["parameters"] == pytest.approx(truth, rel=1e-4)
 
 
@@ -130,7 +129,7 @@ def test_efficiencies_end_at_one_and_stay_monotone(tmp_path):
 
 
 def test_one_slow_step_does_not_decide(tmp_path):
-    found = logs(tmp_path, RUNS[:6], made=system(changed({"matrix": 0.9})))
+    found = logs(tmp_path, RUNS[:6], made=system(changed({"matrix": 0.9})), group="aaabbb")
     name = sorted(found.steps)[3]
     step = found.steps[name]
     slow = dataclasses.replace(step.row, seconds=2 * step.row.seconds)
@@ -168,7 +167,8 @@ def test_peak_memory_is_compared_and_not_fitted(tmp_path):
     needed = predicted(exact, system())[1]
     runs = [(step.model.name, step.execution.to_dict()) for step in exact]
     memory = [repr(float(one / 1.25)) for one in needed]
-    found = fit(logs(tmp_path, runs, memory_bytes=["", *memory[1:]]), "mem1")
+    steps = logs(tmp_path, runs, memory_bytes=["", *memory[1:]], group="abbb")
+    found = fit(steps, "mem1")
     record = found.residuals()[-1]
     assert record["rows"] == "peak memory, not fitted"
     assert (record["n"], record["mape"], record["bias"]) == (3, 25, 25)

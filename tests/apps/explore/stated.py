@@ -19,7 +19,7 @@ STATES = {
     "own, all words": f"{SMALL}&{OWN}&{MACHINE}&seq=1k&batch=1M&dtype=fp16&preset=megatron-lm&tokens=1T",
     "uneven stages": f"{SMALL}&tensor_par=2&pipeline_par=4&pipeline_interleaving=2&zero_stage=1",
     "tiny": f"{TINY}&procs=1&system.mem1.GiB=40",
-    "tiny, own": f"{TINY_OWN}&microbatch_size=2&tokens=1T",
+    "tiny, own": f"{TINY_OWN}&microbatch_size=2&tokens=1T&seq=2&dtype=fp16&preset=megatron-lm",
     "a machine of another framework": "model=llama3-8B&system=tpu_v5p&procs=64",
 }
 CANNOT = {

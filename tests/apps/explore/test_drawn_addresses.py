@@ -23,7 +23,7 @@ from tests.apps.explore.drawn_addresses import MARK, QUICK, Addresses
 from tests.apps.explore.sound_answers import check, check_html, strict
 from tests.draws import FACTOR, SEED, draws
 
-DRAWN = draws(40)
+DRAWN = draws(24)
 
 PATIENCE = 120
 """Seconds for an answer on a busy machine."""
@@ -112,7 +112,7 @@ def question(path: str) -> str:
     return urlencode([(name, one) for name, one in pairs if name in ASKED or MACHINE in name])
 
 
-@pytest.mark.parametrize("clients", [8, pytest.param(50, marks=pytest.mark.large)])
+@pytest.mark.parametrize("clients", [4, pytest.param(50, marks=pytest.mark.large)])
 def test_clients_get_what_each_gets_alone(clients):
     drawn = islice(Addresses(7, quick=QUICK[:1]), 200)
     sent = [httpx.URL(path).raw_path.decode() for path in drawn]

@@ -15,6 +15,12 @@ from calculon.apps.explore.heap import give_back, share_heaps
 from calculon.apps.explore.memo import WORKED, Memo
 
 
+@pytest.fixture(autouse=True)
+def _nothing_of_other_tests():
+    """Spare the collector of garbage what other tests left."""
+    gc.freeze()
+
+
 class Cycle:
     """What only the collector of garbage frees."""
 

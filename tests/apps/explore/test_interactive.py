@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 import calculon
-from calculon.apps.explore.exports.exports import whole_answer
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.result_charts import chart
 from calculon.errors import Infeasible, SpecError
@@ -23,28 +22,18 @@ OF_PLANS = {
 }
 """Kinds of charts, and the parts of the page that show them."""
 
-OWN = {"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1}
-
-
-BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=64)
 TINY = State(model="mlp-2x1024", system="a100_80g_sxm", procs=2, batch="512")
+OWN = {"tensor_par": 1, "pipeline_par": 2, "microbatch_size": 4, "pipeline_interleaving": 1}
 
 
 @pytest.fixture(scope="module")
 def answer():
-    """What ``calculon.plan`` gives, as tests of the files of pages compare."""
-    return whole_answer(replace(BEST, plan=OWN), answers())
+    return calculon.plan(TINY.model, TINY.procs, TINY.system, batch=512, mine=OWN)
 
 
-@pytest.fixture(scope="module")
-def tiny():
-    mine = {"tensor_par": 1, "pipeline_par": 2, "microbatch_size": 4, "pipeline_interleaving": 1}
-    return calculon.plan(TINY.model, 2, TINY.system, batch=512, mine=mine)
-
-
-def on_page(part, state=BEST, **members):
+def on_page(part, **members):
     """Return the chart of a part of the page of the same question."""
-    return without_links(made(part, replace(state, **members)).figure)
+    return without_links(made(part, replace(TINY, **members)).figure)
 
 
 def without_links(value):
@@ -61,6 +50,8 @@ def test_an_answer_has_the_charts_of_the_page(kind, answer):
     expected = on_page(OF_PLANS[kind])
     assert without_links(chart(answer, kind)) == expected
     assert without_links(chart(answer.best, kind)) == expected
+    mine = on_page(OF_PLANS[kind], plan=OWN)
+    assert without_links(chart(answer.mine.estimate, kind)) == mine != expected
 
 
 def test_the_way_from_ones_own_plan_to_the_best_is_that_of_the_page(answer):
@@ -68,13 +59,13 @@ def test_the_way_from_ones_own_plan_to_the_best_is_that_of_the_page(answer):
 
 
 def test_a_sensitivity_has_the_tornado_of_the_page():
-    found = answers().sensitivity(replace(BEST, view="machine"))
+    found = answers().sensitivity(replace(TINY, view="machine"))
     assert without_links(chart(found, "tornado")) == on_page("machine-effects", view="machine")
 
 
-def test_a_waterfall_is_that_of_the_answer_under_its_own_names(tiny):
-    alone = calculon.waterfall(tiny.mine.estimate, tiny.best)
-    found, whole = (chart(one, "waterfall") for one in (alone, tiny))
+def test_a_waterfall_is_that_of_the_answer_under_its_own_names(answer):
+    alone = calculon.waterfall(answer.mine.estimate, answer.best)
+    found, whole = (chart(one, "waterfall") for one in (alone, answer))
     assert found["data"][0].pop("y")[1:-1] == whole["data"][0].pop("y")[1:-1]
     assert found["data"] == whole["data"]
 
@@ -87,13 +78,13 @@ def test_a_waterfall_is_that_of_the_answer_under_its_own_names(tiny):
         ("capacity", "machine-capacity", {}),
     ],
 )
-def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, axes, tiny):
-    assert without_links(chart(tiny, kind, **axes)) == on_page(part, TINY, options=axes)
+def test_an_answer_has_the_charts_of_searches_and_of_the_machine(kind, part, axes, answer):
+    assert without_links(chart(answer, kind, **axes)) == on_page(part, options=axes)
 
 
 def test_numbers_of_processors_are_those_of_the_page():
     asked = calculon.plan(TINY.model, [1, 2], TINY.system, batch=512)
-    expected = on_page("search-counts", TINY, options={"counts": "1,2"})
+    expected = on_page("search-counts", options={"counts": "1,2"})
     assert without_links(chart(asked, "scaling")) == expected
 
 
@@ -120,7 +111,7 @@ def test_executions_have_their_best_by_split_and_what_none_beats(answer):
     worst_first = table.take(slice(None, None, -1))
     assert chart(worst_first, "scatter", **places)["data"][0]["y"] == found[0]["y"]
     counts = chart(table, "scatter", x="num_procs", y="sample_rate")["data"]
-    assert {x for trace in counts for x in trace["x"]} == {64}
+    assert {x for trace in counts for x in trace["x"]} == {TINY.procs}
     assert list(table.plot(interactive=True).data[0].x) == found[0]["x"]
 
 
@@ -186,6 +177,6 @@ def test_nothing_to_draw_is_told(answer):
     assert none.best is None
     with pytest.raises(Infeasible, match="nothing to draw"):
         none.plot(interactive=True)
-    alone = calculon.plan("mlp-2x1024", 1, "a100_80g_sxm")
+    alone = replace(answer, mine=None)
     with pytest.raises(Infeasible, match="nothing to draw"):
         alone.plot("waterfall", interactive=True)

@@ -74,7 +74,7 @@ def test_sizes_offer_what_divides(state):
 def test_a_change_costs_what_its_estimate_says(state):
     changes = answers().single_changes(state)
     assert changes
-    for one in some(changes, 12):
+    for one in some(changes, 6):
         told = estimated(state, one.fields)
         assert one.reason == told if one.reason else isclose(one.time, told, rel_tol=1e-12)
 
@@ -82,7 +82,7 @@ def test_a_change_costs_what_its_estimate_says(state):
 def test_a_change_of_a_control_leads_to_the_plan_that_was_told(state):
     """The plan of the changed page is that of the table of all changes, whatever follows."""
     stated = answers().stated(state)
-    for one in some(answers().single_changes(state), 12):
+    for one in some(answers().single_changes(state), 6):
         ((name, value),) = one.changes.items()
         then = settled(replace(state, plan={**stated, name: value}), answers(), name)
         shown = answers().plan(then)

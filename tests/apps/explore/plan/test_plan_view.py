@@ -24,7 +24,7 @@ OWN = replace(
     BEST,
     plan={"tensor_par": 4, "pipeline_par": 2, "microbatch_size": 1, "pipeline_interleaving": 1},
 )
-LARGE = replace(BEST, model="gpt3-175B", plan={**OWN.plan, "tensor_par": 2})
+LARGE = replace(BEST, plan={**OWN.plan, "tensor_par": 1, "microbatch_size": 16})
 ILLEGAL = replace(OWN, plan={**OWN.plan, "tensor_par": 3})
 NONE = State(
     model="mlp-2x1024", system="a100_80g_sxm", procs=1, machine={"mem1.GiB": 1}, batch="4096"
