@@ -18,7 +18,7 @@ NAMES = Library.at().names()
 
 SAMPLED = (
     {
-        "serving/trtllm_inflight": 65, "serving/mlperf": 32, "serving/trtllm_static": 18, "serving/misc": 4,
+        "serving/trtllm_inflight": 29, "serving/mlperf": 16, "serving/trtllm_static": 8, "serving/misc": 4,
         "serving/mtp": 3,
     }
     if FACTOR == 1
@@ -28,7 +28,7 @@ SAMPLED = (
 
 ALTERNATIVES = 1 if FACTOR == 1 else None
 """How many alternatives of a study are evaluated: they would take most of the time of all studies."""
-WITH_ALTERNATIVES = {"bigscience", *some(NAMES, 8)} - SAMPLED.keys() if FACTOR == 1 else NAMES
+WITH_ALTERNATIVES = {"bigscience", *some(NAMES, 15)} - SAMPLED.keys() if FACTOR == 1 else NAMES
 """Studies whose alternatives are evaluated; those of all studies under ``--large``."""
 
 
