@@ -360,9 +360,7 @@ def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts)
     ],
 )
 def test_what_was_fitted_to_models_of_another_size_is_said(preset, parameters, said):
-    plan = {"num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "data_par": 1}
-    plan |= {"batch_size": 64, "microbatch_size": 1, "datatype": "float16"}
-    plan |= {"edition": "corrected", "preset": preset}
+    plan = {"base": preset, "tensor_par": 8, "pipeline_par": 8, "data_par": 1, "batch_size": 64}
     execution = calculon.inputs.execution(plan)
     facts = facts_of(asked()) | {"parameters": parameters}
     wanted = ["stage_stop_us 36,000, on 530 billion parameters (mt_nlg)"]
