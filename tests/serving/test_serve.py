@@ -13,13 +13,7 @@ from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import serve
 from calculon.spec import catalog
 from tests.cases import for_each
-from tests.serving.given import H100, LLAMA_70B, SMALL
-
-LOAD = {"prompt": 900, "output": 300}
-
-
-def small(changes=None, procs=1, system=H100, **load):
-    return serve(SMALL, procs, system, LOAD, changes=changes, **load)
+from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL, small
 
 
 @for_each(("figure", "budget", "batch"), [("tpot", 8192, 20), ("ttft", 256, 40)])
