@@ -16,18 +16,6 @@ from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL, small
 
 
-@for_each(("figure", "budget", "batch"), [("tpot", 8192, 20), ("ttft", 256, 40)])
-def test_the_largest_batch_that_keeps_a_limit(figure, budget, batch):
-    fields = {"token_budget": budget}
-    limit = small({**fields, "max_batch": batch})[figure]
-    found = small(fields, **{f"{figure}_limit": limit})
-    more = small({**fields, "max_batch": found.batch + 1})
-    assert found.batch >= batch
-    assert found[figure] <= limit < more[figure]
-    assert found.cut == figure
-    assert all(one.met for one in found.limits)
-
-
 def test_a_limit_that_nothing_keeps():
     found = small(tpot_limit=1e-5)
     assert found.batch == 1
