@@ -172,10 +172,8 @@ def test_the_share_of_the_engine():
 
 
 def test_a_library_that_takes_all_multiprocessors_is_refused():
-    raw = document("systems", "h800_80g_sxm")
-    raw["ext"] = {"ep_library": {"num_sms": 132}}
     with pytest.raises(SpecError, match="less than multiprocessors=132"):
-        inputs.system(raw)
+        inputs.system({"base": "h800_80g_sxm", "ext.ep_library.num_sms": 132})
 
 
 def test_a_torus_has_no_ports():
