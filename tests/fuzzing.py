@@ -129,12 +129,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
         ("execution and why", f"why {h100}", (modern,), any_form),
         ("campaign", f"campaign {h100.format(llama_plan)} --campaign {{}}", CAMPAIGNS, text),
         ("mixture", f"llm {{}} {spread} h100_80g_sxm -", MIXTURES, any_form),
-        (
-            "execution of experts",
-            f"llm {mixture} {{}} h100_80g_sxm -",
-            (SPREAD, SPREAD | HIDDEN),
-            any_form,
-        ),
+        ("execution of experts", f"llm {mixture} {{}} h100_80g_sxm -", SPREADS, any_form),
         (
             "search of a mixture",
             f"loe {{}} 4 8 bfloat16 h100_80g_sxm - {few_splits}",
@@ -261,11 +256,13 @@ SPREAD = (
     | {"recompute_modules": ["moe_act"], "recompute_every": 2, "recompute_blocks": 1}
     | {"dispatch_dtype": "float8", "moe_dispatcher": "alltoall", "ep_overlap": "none"}
 )
-HIDDEN = {
-    **{"ep_overlap": "1f1b", "delay_wgrad": True, "dispatch_dtype": "same"},
-    **{"recompute_modules": "none", "recompute_every": 1, "recompute_blocks": 0},
-}
-"""Changes of it with which passes run in pairs."""
+SPREADS = (
+    SPREAD,
+    SPREAD
+    | {"ep_overlap": "1f1b", "delay_wgrad": True, "dispatch_dtype": "same"}
+    | {"recompute_modules": "none", "recompute_every": 1, "recompute_blocks": 0},
+)
+"""An execution of experts, and one whose passes run in pairs."""
 
 LOG = b"""\
 # nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20

@@ -24,15 +24,8 @@ from tests.cases import for_each
 from tests.helpers import LLAMA_X64, PLAIN, document
 
 FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED_FORMS, COMMON)]
-SHORT = {
-    "num_procs": 64,
-    "tensor_par": 1,
-    "pipeline_par": 1,
-    "batch_size": 128,
-    "microbatch_size": 1,
-    "datatype": "bfloat16",
-}
-"""What nobody else can say: degrees, batch, and type."""
+SHORT = {"num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "batch_size": 128}
+"""The least that an execution states: degrees and batch."""
 
 SPLIT = SHORT | {"tensor_par": 4, "pipeline_par": 2}
 
