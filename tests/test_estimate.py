@@ -1,47 +1,19 @@
 import json
 
 import pytest
-import yaml
 
 import calculon
-from calculon import inputs
-from tests.helpers import NAMES, PLAIN, ROOT, bits, document
+from tests.helpers import NAMES, PLAIN, document
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 FOLDERS = ("models", "examples", "systems")
 RAW = tuple(document(folder, name) for folder, name in zip(FOLDERS, EXAMPLE, strict=True))
-LOADERS = (inputs.model, inputs.execution, inputs.system)
 
 
 @pytest.fixture(scope="module")
 def result():
     """The estimate of the tutorial."""
     return calculon.estimate(*EXAMPLE, layers=True)
-
-
-def _paths(folder, suffix):
-    for raw, name in zip(RAW, EXAMPLE, strict=True):
-        path = folder / f"{name}{suffix}"
-        path.write_text(json.dumps(raw) if suffix == ".json" else yaml.safe_dump(raw))
-        yield path
-
-
-FORMS = {
-    "mappings": lambda folder: RAW,
-    "records": lambda folder: [load(raw) for load, raw in zip(LOADERS, RAW, strict=True)],
-    "JSON paths": lambda folder: _paths(folder, ".json"),
-    "YAML paths as text": lambda folder: map(str, _paths(folder, ".yaml")),
-    "paths of the catalog": lambda folder: (
-        ROOT / f / f"{n}.json" for f, n in zip(FOLDERS, EXAMPLE, strict=True)
-    ),
-}
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_the_numbers_are_the_same_from(form, result, tmp_path):
-    again = calculon.estimate(*form(tmp_path))
-    assert (bits(again.stats) == bits(result.stats)).all()
-    assert again.layers is None
 
 
 def test_a_result_knows_what_was_asked(result):

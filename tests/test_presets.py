@@ -86,11 +86,6 @@ def test_fsdp_of_megatron_is_that_of_pytorch():
         calculon.estimate("mixtral-8x7B", split | {"expert_par": 8}, "h100_80g_sxm")
 
 
-def test_a_preset_can_be_asked_for_beside_the_file():
-    found = calculon.estimate("llama3-8B", SHORT, "h100_80g_sxm", preset="torchtitan")
-    assert found.execution == execution({"base": "torchtitan"} | SHORT)
-
-
 @for_each(
     ("stated", "words"),
     [

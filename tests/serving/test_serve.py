@@ -90,7 +90,6 @@ def test_what_does_not_fit_says_by_how_much():
         ({"max_batch": 64, "token_budget": 32}, {}, "token_budget: expected at least max_batch"),
         ({"weights_dtype": "fp9"}, {}, "weights_dtype"),
         ({}, {"rate": 1, "users": 2}, "one of rate and users"),
-        ({}, {"think": 2}, "no users who think"),
         ({}, {"output": 1}, "output: expected at least 2"),
         ({}, {"prompt": 0}, "prompt"),
     ],
