@@ -112,6 +112,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
     stats = folder / "stats.json"
     quietly(["llm", "megatron-126M", str(plan), "a100_80e", str(stats)])
     found, alone, of_today = (json.loads(path.read_text()) for path in (results, stats, today))
+    tables = (table.read_bytes(),)
     models = (document("models", "megatron-126M"), document("models", "llama3-8B"))
     systems = (
         *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
@@ -146,13 +147,8 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (found, of_today),
             any_form,
         ),
-        (
-            "execution of a table",
-            "llm megatron-126M {}#1 a100_80e -",
-            (table.read_bytes(),),
-            table_text,
-        ),
-        ("table", f"compare a={{}}#0 b={results}", (table.read_bytes(),), table_text),
+        ("execution of a table", "llm megatron-126M {}#1 a100_80e -", tables, table_text),
+        ("table", f"compare a={{}}#0 b={results}", tables, table_text),
         ("log", f"{measured} --collectives {{}} {no_test}", (LOG, COLLECTIVES), (".txt", ".csv")),
         ("products", f"{measured} --gemm {{}} -o -", (PRODUCTS,), table_text),
         (
