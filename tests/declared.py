@@ -67,7 +67,7 @@ def fitting(
     changed = dict(row) | {"edition": "corrected", "preset": "published", name: value}
     for other, values in all_needs(name).items():
         if changed.get(other, DEFAULTS.get(other)) not in values:
-            changed[other] = _first(values)
+            changed[other] = next(iter(values))
     if changed.get("context_par", 1) > 1:
         changed["attn_impl"] = "flash"
     if name == "cp_kv_replicate":
@@ -85,7 +85,3 @@ def fitting(
         if not fault:
             return one
     raise AssertionError(f"no execution with {name}={value}")
-
-
-def _first(values: Collection[Any]) -> Any:
-    return next(iter(values))

@@ -112,6 +112,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
     stats = folder / "stats.json"
     quietly(["llm", "megatron-126M", str(plan), "a100_80e", str(stats)])
     found, alone, of_today = (json.loads(path.read_text()) for path in (results, stats, today))
+    tables = (table.read_bytes(),)
     models = (document("models", "megatron-126M"), document("models", "llama3-8B"))
     systems = (
         *(document("systems", name) for name in ("a100_80e", "h100_80g_sxm")),
@@ -129,12 +130,7 @@ def targets(folder: Path) -> tuple[Target, ...]:
         ("execution and why", f"why {h100}", (modern,), any_form),
         ("campaign", f"campaign {h100.format(llama_plan)} --campaign {{}}", CAMPAIGNS, text),
         ("mixture", f"llm {{}} {spread} h100_80g_sxm -", MIXTURES, any_form),
-        (
-            "execution of experts",
-            f"llm {mixture} {{}} h100_80g_sxm -",
-            (SPREAD, SPREAD | HIDDEN),
-            any_form,
-        ),
+        ("execution of experts", f"llm {mixture} {{}} h100_80g_sxm -", SPREADS, any_form),
         (
             "search of a mixture",
             f"loe {{}} 4 8 bfloat16 h100_80g_sxm - {few_splits}",
@@ -151,13 +147,8 @@ def targets(folder: Path) -> tuple[Target, ...]:
             (found, of_today),
             any_form,
         ),
-        (
-            "execution of a table",
-            "llm megatron-126M {}#1 a100_80e -",
-            (table.read_bytes(),),
-            table_text,
-        ),
-        ("table", f"compare a={{}}#0 b={results}", (table.read_bytes(),), table_text),
+        ("execution of a table", "llm megatron-126M {}#1 a100_80e -", tables, table_text),
+        ("table", f"compare a={{}}#0 b={results}", tables, table_text),
         ("log", f"{measured} --collectives {{}} {no_test}", (LOG, COLLECTIVES), (".txt", ".csv")),
         ("products", f"{measured} --gemm {{}} -o -", (PRODUCTS,), table_text),
         (
@@ -261,11 +252,13 @@ SPREAD = (
     | {"recompute_modules": ["moe_act"], "recompute_every": 2, "recompute_blocks": 1}
     | {"dispatch_dtype": "float8", "moe_dispatcher": "alltoall", "ep_overlap": "none"}
 )
-HIDDEN = {
-    **{"ep_overlap": "1f1b", "delay_wgrad": True, "dispatch_dtype": "same"},
-    **{"recompute_modules": "none", "recompute_every": 1, "recompute_blocks": 0},
-}
-"""Changes of it with which passes run in pairs."""
+SPREADS = (
+    SPREAD,
+    SPREAD
+    | {"ep_overlap": "1f1b", "delay_wgrad": True, "dispatch_dtype": "same"}
+    | {"recompute_modules": "none", "recompute_every": 1, "recompute_blocks": 0},
+)
+"""An execution of experts, and one whose passes run in pairs."""
 
 LOG = b"""\
 # nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20

@@ -297,17 +297,18 @@ def patterned(draw: st.DrawFn, model: Document) -> Document:
     if not ("*" in pattern and {*"-E"} & {*pattern}):
         left_out.add("mtp_layers")
     if "E" not in pattern:
-        left_out |= _OF_EXPERTS
+        left_out |= OF_EXPERTS
     stated = draw(linear_attention(model)) if "M" in pattern else {}
     kept = {name: value for name, value in model.items() if name not in left_out}
     return kept | stated | {"layer_pattern": pattern}
 
 
-_OF_EXPERTS = {
+OF_EXPERTS = {
     *("num_experts", "experts_per_token", "expert_feedforward", "shared_feedforward"),
     *("shared_gate", "router_bias", "expert_bias", "moe_latent"),
     *("router_groups", "router_group_topk"),
 }
+"""Fields of experts."""
 
 
 @st.composite

@@ -30,6 +30,7 @@ from calculon.spec.recipes import RECIPES
 from calculon.spec.scope_choices import CHOICES, DERIVED
 from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
+from tests.search import pool
 from tests.search.brute import Case, score
 from tests.search.pool import searched, tables_once
 from tests.store import cache
@@ -89,22 +90,13 @@ def _system(capacity=80.0):
 
 SYSTEM = _system()
 
-LOOPS = {
+LOOPS = pool.PLAIN | {
     "tensor_par": (1, 2),
-    "pipeline_par": (1, 2),
-    "pipeline_interleaving": (1, 2),
     "activation_recompute": ("none",),
     "tensor_par_comm_type": ("rs_ag",),
     "data_par_overlap": (False,),
-    "tensor_par_overlap": ("none",),
-    "seq_par_ag_redo": (False,),
-    "weight_offload": (False,),
-    "activations_offload": (False,),
-    "optimizer_offload": (False,),
-    "tensor_par_net": (0,),
-    "pipeline_par_net": (0,),
-    "microbatch_size": (1, 2),
 }
+del LOOPS["data_par_net"]
 """What is left of the published loops, so that a space is small; ``tests/search/pool.py`` has the other values."""
 
 OPTIONS = [name for name in OPTIONAL if name not in ("edition", "preset")]

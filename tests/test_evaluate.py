@@ -61,14 +61,6 @@ def test_it_reads_as_how_many_of_how_many(result):
     assert repr(result) == "<Evaluation of 4 executions, 1 feasible>"
 
 
-def test_a_frame_of_results_can_be_evaluated_again(result):
-    again = calculon.evaluate(
-        "megatron-1T", "a100_80g", calculon.Plan.from_frame(result.to_frame().iloc[:2])
-    )
-    for name in NAMES:
-        np.testing.assert_array_equal(again[name], result[name][:2])
-
-
 @pytest.mark.parametrize(
     ("model", "system"),
     [("megatron", "a100_80g"), ("megatron-1T", {"mem1": 1})],
@@ -104,17 +96,3 @@ def test_a_frame_that_joins_editions_has_blanks_for_defaults():
     again = calculon.evaluate("megatron-1T", "a100_80e", rows)
     assert (again["total_time"] == table["total_time"]).all()
     assert calculon.estimate("megatron-1T", rows[0], "a100_80e").edition == "sc23"
-
-
-FORMS = {
-    "columns": lambda: {**RAW, "micro_batch_size": [1, 2, 4]},
-    "rows": lambda: [RAW | {"micro_batch_size": size} for size in (1, 2, 4)],
-    "frame": lambda: pd.DataFrame([RAW | {"micro_batch_size": size} for size in (1, 2, 4)]),
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_an_unknown_column_is_refused_with_the_name_that_is_meant(form):
-    with pytest.raises(calculon.SpecError, match="did you mean 'microbatch_size'") as error:
-        calculon.evaluate("megatron-1T", "a100_80g", FORMS[form]())
-    assert error.value.field == "micro_batch_size"

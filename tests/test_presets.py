@@ -24,15 +24,8 @@ from tests.cases import for_each
 from tests.helpers import LLAMA_X64, PLAIN, document
 
 FRAMEWORKS = [name for name in PRESETS if name not in (PUBLISHED_FORMS, COMMON)]
-SHORT = {
-    "num_procs": 64,
-    "tensor_par": 1,
-    "pipeline_par": 1,
-    "batch_size": 128,
-    "microbatch_size": 1,
-    "datatype": "bfloat16",
-}
-"""What nobody else can say: degrees, batch, and type."""
+SHORT = {"num_procs": 64, "tensor_par": 1, "pipeline_par": 1, "batch_size": 128}
+"""The least that an execution states: degrees and batch."""
 
 SPLIT = SHORT | {"tensor_par": 4, "pipeline_par": 2}
 
@@ -91,11 +84,6 @@ def test_fsdp_of_megatron_is_that_of_pytorch():
     assert not execution(plain | {"data_par_overlap": False}).overlap_param_gather
     with pytest.raises(SpecError, match="--use-torch-fsdp2 refuses expert parallelism"):
         calculon.estimate("mixtral-8x7B", split | {"expert_par": 8}, "h100_80g_sxm")
-
-
-def test_a_preset_can_be_asked_for_beside_the_file():
-    found = calculon.estimate("llama3-8B", SHORT, "h100_80g_sxm", preset="torchtitan")
-    assert found.execution == execution({"base": "torchtitan"} | SHORT)
 
 
 @for_each(

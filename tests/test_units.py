@@ -7,16 +7,10 @@ from calculon import units
 from calculon.statistics import Work
 
 
-@pytest.mark.parametrize("power", range(9))
-def test_each_decimal_prefix_stands_for_a_thousand_of_the_one_before(power):
-    prefix = ["", "k", "M", "G", "T", "P", "E", "Z", "Y"][power]
+@pytest.mark.parametrize(("power", "prefix"), [*enumerate("kMGTPEZY", 1)])
+def test_each_prefix_stands_for_a_thousand_or_1024_of_the_one_before(power, prefix):
     assert units.scaled(1.5 * 1000.0**power, "B") == f"1.500 {prefix}B"
-
-
-@pytest.mark.parametrize("power", range(1, 9))
-def test_each_binary_prefix_stands_for_1024_of_the_one_before(power):
-    prefix = "KMGTPEZY"[power - 1]
-    assert units.scaled(1.5 * 1024.0**power, "B", binary=True) == f"1.500 {prefix}iB"
+    assert units.scaled(1.5 * 1024.0**power, "B", binary=True) == f"1.500 {prefix.upper()}iB"
 
 
 @pytest.mark.parametrize(

@@ -161,15 +161,18 @@ def test_blocks_next_to_a_transfer_are_told_where_they_differ():
 
 
 @pytest.mark.parametrize("fusion", ["published", "compile", "max"])
-def test_layers_without_traffic_have_no_intensity_and_json_stays_finite(fusion):
+def test_arithmetic_intensity_is_flops_per_byte_and_null_without_traffic(fusion):
     layers = calculon.estimate(LLAMA, EXECUTION | {"fusion": fusion}, ROOMY, layers=True).layers
     json.dumps(layers, allow_nan=False)
+    kinds = set()
     for layer in layers:
-        infinite = layer["agrad_flops"] > 0 and layer["agrad_mem_accessed"] == 0
-        assert (layer["agrad_arithmetic_intensity"] is None) == infinite
-    assert any(layer["agrad_arithmetic_intensity"] is None for layer in layers) == (
-        fusion != "published"
-    )
+        for phase in ("fw", "agrad", "wgrad", "optim"):
+            flops, accessed = layer[f"{phase}_flops"], layer[f"{phase}_mem_accessed"]
+            expected = 0.0 if flops == 0 else None if accessed == 0 else flops / accessed
+            assert layer[f"{phase}_arithmetic_intensity"] == expected
+            kinds.add((flops > 0, accessed > 0))
+    assert {(True, True), (False, False)} <= kinds
+    assert ((True, False) in kinds) == (fusion != "published")
 
 
 def test_what_an_exchange_of_experts_moves_is_told_also_where_networks_tell_of_none():

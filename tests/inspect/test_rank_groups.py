@@ -6,23 +6,19 @@ import calculon
 from calculon.inspect.rank_groups import RankGroup
 from tests.draws import some
 from tests.helpers import LLAMA_X64, LLAMA_X64_P4, document
+from tests.helpers import PLAIN as ONE_PROCESSOR
 
 LLAMA = LLAMA_X64
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 FORM = LLAMA | {"grad_buffer": "sharded"}
 PLAIN = document("models", "megatron-126M") | {"num_blocks": 8}
-ALONE = EXAMPLE | {
+ALONE = ONE_PROCESSOR | {
     "edition": "corrected",
-    "preset": "published",
     "num_procs": 8,
-    "tensor_par": 1,
-    "pipeline_par": 1,
     "data_par": 8,
     "batch_size": 64,
     "microbatch_size": 2,
-    "data_par_overlap": False,
-    "optimizer_sharding": False,
-    "activation_recompute": "none",
+    "tensor_par_comm_type": "rs_ag",
     "tensor_par_net": 1,
     "pipeline_par_net": 1,
     "data_par_net": 1,

@@ -34,15 +34,11 @@ from tests.store import cache
 
 MODEL, SYSTEM = "llama3-8B", "h100_80g_sxm"
 PLAN = {
-    "num_procs": 64,
+    "base": "megatron-lm",
     "tensor_par": 2,
     "pipeline_par": 1,
     "data_par": 32,
     "batch_size": 512,
-    "microbatch_size": 1,
-    "datatype": "bfloat16",
-    "edition": "corrected",
-    "preset": "megatron-lm",
 }
 PLANS = (
     PLAN,

@@ -45,6 +45,12 @@ def facts_of(estimate):
     return about(estimate.model, estimate.system, estimate.execution)
 
 
+def limits_of(estimate):
+    """Return the limits of the logarithm of measured over predicted time for the estimate of the case."""
+    facts = facts_of(estimate)["preset"], "NVIDIA Hopper", "bfloat16", 8e9
+    return runs().groups.limits(runs().context(*facts, experts=False))
+
+
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
@@ -102,15 +108,11 @@ def test_without_runs_or_their_file_there_is_none(monkeypatch, tmp_path):
 def test_it_is_that_of_the_sources():
     estimate = asked()
     found = estimate.belief
-    groups = runs().groups
-    context = runs().context(
-        facts_of(estimate)["preset"], "NVIDIA Hopper", "bfloat16", 8e9, experts=False
-    )
-    low, _, high = groups.limits(context)
+    low, _, high = limits_of(estimate)
     time = estimate.stats["total_time"]
     assert (found.low, found.high) == pytest.approx((time * math.exp(low), time * math.exp(high)))
     assert found.level == LEVEL
-    assert f"of {groups.count} sources" in found.basis
+    assert f"of {runs().groups.count} sources" in found.basis
 
 
 def test_it_is_relative_to_the_prediction(monkeypatch):
@@ -214,10 +216,7 @@ def test_kernels_join_in_quadrature_where_no_step_was_validated(monkeypatch):
     extra = math.hypot(
         *(math.log1p(stated[name]["p90"] / 100) * size / total for name, size in sizes.items())
     )
-    context = runs().context(
-        facts_of(estimate)["preset"], "NVIDIA Hopper", "bfloat16", 8e9, experts=False
-    )
-    low, middle, high = runs().groups.limits(context)
+    low, middle, high = limits_of(estimate)
     assert math.log(found.high / total) == pytest.approx(middle + math.hypot(high - middle, extra))
     assert math.log(found.low / total) == pytest.approx(middle - math.hypot(middle - low, extra))
     assert found.low < known.low < known.high < found.high
@@ -251,12 +250,12 @@ def test_a_system_of_ones_own_has_no_measured_kernels():
 # -- nearest, outside, remark -----------------------------------------------------------------------------------------
 
 
-def test_a_measured_run_is_nearest_to_itself():
-    for number in (0, 200, 900):
-        run = runs()[number]
-        names = [field.name for field in dataclasses.fields(run)]
-        facts = {name: getattr(run, name) for name in names}
+def test_a_measured_run_is_nearest_to_itself_and_inside():
+    execution, here = asked().execution, np.ones(len(runs()), bool)
+    for number in (0, 200, 300, 900):
+        facts = dataclasses.asdict(runs()[number])
         assert nearest_runs.distance(runs(), facts)[number] == 0
+        assert not [*nearest_runs.outside(runs(), facts, execution, here)]
 
 
 def test_nearest_runs_are_of_several_sources():
@@ -321,14 +320,6 @@ def test_inference_and_offloading_are_outside(change, sentence):
     assert sentence in [*nearest_runs.outside(runs(), facts_of(estimate), execution, here)]
 
 
-def test_the_runs_are_all_inside():
-    for number in (0, 300, 900):
-        run = runs()[number]
-        facts = dataclasses.asdict(run)
-        here = np.ones(len(runs()), bool)
-        assert not [*nearest_runs.outside(runs(), facts, asked().execution, here)]
-
-
 @pytest.mark.parametrize("experts", [0, 8])
 def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts):
     facts = facts_of(asked()) | {"experts": experts}
@@ -360,9 +351,7 @@ def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts)
     ],
 )
 def test_what_was_fitted_to_models_of_another_size_is_said(preset, parameters, said):
-    plan = {"num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "data_par": 1}
-    plan |= {"batch_size": 64, "microbatch_size": 1, "datatype": "float16"}
-    plan |= {"edition": "corrected", "preset": preset}
+    plan = {"base": preset, "tensor_par": 8, "pipeline_par": 8, "data_par": 1, "batch_size": 64}
     execution = calculon.inputs.execution(plan)
     facts = facts_of(asked()) | {"parameters": parameters}
     wanted = ["stage_stop_us 36,000, on 530 billion parameters (mt_nlg)"]

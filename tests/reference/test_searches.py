@@ -10,8 +10,6 @@ import pytest
 
 import calculon
 from calculon.plan.plan import PUBLISHED_NAMES as FIELDS
-from calculon.search.best_first import count_space
-from calculon.search.driver import make_space
 from tests.helpers import FLOORS, NAMES, REFERENCE, RELATIVE, differences, reference_system
 
 with gzip.open(REFERENCE / "searches.json.gz", "rt") as _file:
@@ -111,12 +109,3 @@ def test_a_dump_is_the_published_one_in_the_order_of_the_loops(name, arguments, 
             atol=FLOORS.get(statistic, 0.0),
             err_msg=statistic,
         )
-
-
-def test_counting_alone_needs_no_evaluation():
-    for case in SEARCHES:
-        arguments, options = _arguments(case)
-        if options.pop("mbs_break", False):
-            continue
-        options.pop("top")
-        assert count_space(make_space(*arguments, **options)) == case["total"]

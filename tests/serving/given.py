@@ -11,6 +11,7 @@ from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import PassTimes, pass_times
 from calculon.serving.records.number_types import NumberTypes
+from calculon.serving.serve import Served, serve
 from calculon.spec.model import Model
 
 H100 = inputs.system("h100_80g_sxm")
@@ -38,6 +39,13 @@ NO_FLOORS = Serving(
 PLAIN = replace(H100, ext=Extension(serving=NO_FLOORS))
 """A machine as published, whose kernels have no floor."""
 
+LOAD = {"prompt": 900, "output": 300}
+
+
+def small(changes=None, procs=1, system=H100, **load) -> Served:
+    """Serve the small model under a load of prompts of 900 tokens and outputs of 300."""
+    return serve(SMALL, procs, system, LOAD | load, changes=changes)
+
 
 def types(system=H100, weights="bfloat16", cache="bfloat16", experts=None, head="bfloat16"):
     """Return types of numbers."""
@@ -59,6 +67,12 @@ def rows_of(
     """Return the rows of passes."""
     columns = PassSizes.of(**{"tensor_par": 1, **sizes})
     return pass_rows(model, types(system, weights, cache), columns, shared_heads=shared_heads)
+
+
+def total(rows, name, quantity) -> float:
+    """Return the sum of a quantity over the rows of a name, in the first pass."""
+    found = sum(row.times * row.parts * getattr(row, quantity) for row in rows if row.name == name)
+    return float(np.asarray(found).reshape(-1)[0])
 
 
 def rising(values) -> bool:

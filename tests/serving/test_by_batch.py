@@ -7,14 +7,9 @@ from calculon.serving.by_batch import PLACES, by_batch
 from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.serve import serve
 from tests.cases import for_each
-from tests.serving.given import H100, SMALL
+from tests.serving.given import H100, LOAD, SMALL, small
 
-LOAD = {"prompt": 900, "output": 300}
 DRAFTS = {"draft": "ngram", "draft_tokens": 2, "acceptance": 0.5}
-
-
-def small(changes=None, **load):
-    return serve(SMALL, 1, H100, LOAD, changes=changes, **load)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ from tests.serving.drawn import (
     workloads,
 )
 from tests.serving.given import PLAIN, rising, timed
-from tests.strategies import divisors
+from tests.strategies import OF_EXPERTS, divisors
 
 pytestmark = pytest.mark.usefixtures("machine_list")
 
@@ -346,11 +346,7 @@ EVEN = even(PLAIN)
 """A machine as published without floors, and without steps, over which no time of serving falls."""
 
 WINDOWS = ("sliding_window", "full_attention_every", "chunked_window")
-EXPERTS = (
-    *("num_experts", "experts_per_token", "expert_feedforward", "shared_feedforward"),
-    *("router_bias", "expert_bias", "shared_gate", "moe_latent", "first_k_dense"),
-    *("moe_layer_freq", "router_groups", "router_group_topk", "mlp_bias"),
-)
+EXPERTS = OF_EXPERTS | {"first_k_dense", "moe_layer_freq", "mlp_bias"}
 
 
 # Sums: a pass is the sum of its rows, and of what they are due to.

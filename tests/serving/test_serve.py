@@ -13,25 +13,7 @@ from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import serve
 from calculon.spec import catalog
 from tests.cases import for_each
-from tests.serving.given import H100, LLAMA_70B, SMALL
-
-LOAD = {"prompt": 900, "output": 300}
-
-
-def small(changes=None, procs=1, system=H100, **load):
-    return serve(SMALL, procs, system, LOAD, changes=changes, **load)
-
-
-@for_each(("figure", "budget", "batch"), [("tpot", 8192, 20), ("ttft", 256, 40)])
-def test_the_largest_batch_that_keeps_a_limit(figure, budget, batch):
-    fields = {"token_budget": budget}
-    limit = small({**fields, "max_batch": batch})[figure]
-    found = small(fields, **{f"{figure}_limit": limit})
-    more = small({**fields, "max_batch": found.batch + 1})
-    assert found.batch >= batch
-    assert found[figure] <= limit < more[figure]
-    assert found.cut == figure
-    assert all(one.met for one in found.limits)
+from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL, small
 
 
 def test_a_limit_that_nothing_keeps():
@@ -108,7 +90,6 @@ def test_what_does_not_fit_says_by_how_much():
         ({"max_batch": 64, "token_budget": 32}, {}, "token_budget: expected at least max_batch"),
         ({"weights_dtype": "fp9"}, {}, "weights_dtype"),
         ({}, {"rate": 1, "users": 2}, "one of rate and users"),
-        ({}, {"think": 2}, "no users who think"),
         ({}, {"output": 1}, "output: expected at least 2"),
         ({}, {"prompt": 0}, "prompt"),
     ],

@@ -4,9 +4,7 @@ import pytest
 
 from calculon.serving.serve import serve
 from calculon.serving.what_helps import PARTS, helps
-from tests.serving.given import H100, LLAMA_70B
-
-LOAD = {"prompt": 900, "output": 300}
+from tests.serving.given import H100, LLAMA_70B, LOAD
 
 
 def test_a_power_has_its_exponent_as_elasticity():

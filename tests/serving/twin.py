@@ -185,16 +185,13 @@ class Twin:
         }
         waits = 0.0
         if not self.deployment["graphs"]:
-            launched = sum(count for _, count, time in self.rows if time > 0) - self._joined()
+            launched = sum(count for _, count, time in self.rows if time > 0)
+            launched -= 2 * self.blocks  # additions to the residual stream run in kernels of norms
             eager = self.system.ext.launch.eager
             waits = max(0.0, launched * eager - sum(spent.values()))
         return Pass(
             spent["block"] + waits, spent["first"], spent["last"] + self.floors["step_host"]
         )
-
-    def _joined(self) -> int:
-        """Return the additions to the residual stream, which run in the kernels of norms."""
-        return 2 * self.blocks
 
     def _projections(self, tokens: float) -> None:
         """Time norms, products with the weights of attention, rotary positions and residual sums, of all blocks."""

@@ -28,12 +28,6 @@ def numbers(columns):
     return tuple(map(float, columns))
 
 
-def reducing_across():
-    raw = document("systems", "h100_80g_sxm")
-    raw["ext"]["networks"][1]["in_network_reduction"] = True
-    return inputs.system(raw)
-
-
 @pytest.mark.parametrize("operation", ROUND)
 def test_a_ring_in_a_node_moves_the_bus_factor(operation):
     found = schedule(operation, "ring", 8)
@@ -56,9 +50,7 @@ def test_a_tree_is_a_chain_in_a_node_and_halves_the_nodes():
 
 @pytest.mark.parametrize("ranks", [8, 72])
 def test_switches_move_less_than_a_ring(ranks):
-    raw = document("systems", "h100_80g_sxm")
-    raw["networks"][0]["size"] = 72
-    system = inputs.system(raw)
+    system = inputs.system({"base": "h100_80g_sxm", "networks[0].size": 72})
     ring, nvls = (schedule("all_reduce", name, ranks, None, system) for name in ("ring", "nvls"))
     ratio = ring.shares[0] / nvls.shares[0]
     assert ratio == pytest.approx(2 * (ranks - 1) / (ranks + 1))
@@ -91,7 +83,8 @@ def test_an_all_to_all_sends_each_part_once(n, nodes):
 
 
 def test_switches_across_see_a_message_once():
-    system = reducing_across()
+    path = "ext.networks[1].in_network_reduction"
+    system = inputs.system({"base": "h100_80g_sxm", path: True})
     plain, found = (
         schedule("all_reduce", name, 128, None, system) for name in ("pipelined", "collnet")
     )

@@ -24,7 +24,6 @@ from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_tim
 from calculon.hardware.collectives.placement import Group, place
 from calculon.spec import catalog
 from tests.draws import some
-from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")
 PUBLISHED_OPERATIONS = ("p2p", "reduce_scatter", "all_gather", "all_reduce")
@@ -34,13 +33,6 @@ RANKS = np.array([1, 2, 8, 8, 4, 16, 64, 128])
 STRIDE = np.array([1, 1, 1, 8, 2, 1, 8, 4])
 SIZES = np.array([1e3, 1.0, 1e6, 3e7, 1e9, 1e5, 0.0, 2e8])
 COLUMN = Group.in_mesh(SYSTEM, RANKS, STRIDE)
-
-
-def launching(seconds):
-    """Return the system with a least time of any kernel."""
-    raw = document("systems", "h100_80g_sxm")
-    raw["ext"]["launch"] = {"kernel": seconds}
-    return inputs.system(raw)
 
 
 def test_a_row_is_that_group_alone():
@@ -122,7 +114,7 @@ def test_as_published_a_broadcast_is_a_transfer_and_there_is_no_all_to_all():
 
 def test_no_operation_takes_less_than_its_launch():
     floor = 1e-3
-    system = launching(floor)
+    system = inputs.system({"base": "h100_80g_sxm", "ext.launch.kernel": floor})
     for case in itertools.product(OPERATIONS, CHOICES):
         operation, algorithm = case
         plain = group_time(SYSTEM, operation, SIZES, COLUMN, algorithm)

@@ -73,9 +73,7 @@ def test_nothing_was_measured_of_larger_groups_other_operations_and_several_node
     )
     assert obstacle(SYSTEM, place(SYSTEM, 16), "measured", "all_reduce")
     assert not obstacle(SYSTEM, place(SYSTEM, 8), "measured", "all_reduce")
-    raw = document("systems", "h100_80g_sxm")
-    raw["networks"][0]["size"] = 16
-    large = inputs.system(raw)
+    large = inputs.system({"base": "h100_80g_sxm", "networks[0].size": 16})
     group = place(large, 16)
     found = group_time(large, "all_gather", SIZES, group, AUTO)
     rings = time_of(large, "all_gather", group, "ring", SIZES)

@@ -16,6 +16,7 @@ from calculon.hardware.residuals import Spread
 from calculon.hardware.slower import slowed
 from calculon.hardware.system import System
 from calculon.spec.schema import schema
+from tests.cases import for_each
 from tests.hardware.kernels.layers import layer, product, times
 from tests.helpers import LLAMA_X64, ROOT, document
 
@@ -310,22 +311,18 @@ TRAFFIC = {"efficiency": 0.9, "start": 2e-6}
 BANDWIDTH = 3350e9
 
 
-def test_a_kernel_takes_its_start_and_its_bytes_at_a_share_of_the_bandwidth():
-    _, memory = times(stated("norm", LAW), NORM, TYPE)
-    np.testing.assert_allclose(memory, 3e-6 + np.array(NORM.accessed) / (0.8 * BANDWIDTH))
-
-
-def test_backward_passes_may_have_a_share_of_their_own():
-    _, memory = times(stated("norm", LAW | {"backward": 0.5}), NORM, TYPE)
-    shares = np.array([0.8, 0.5, 0.5])
-    np.testing.assert_allclose(memory, 3e-6 + np.array(NORM.accessed) / (shares * BANDWIDTH))
-
-
-def test_each_kernel_of_a_chain_has_a_start():
-    chain = NORM._replace(launches=(6, 12, 0))
-    _, memory = times(stated("norm", LAW), chain, TYPE)
-    starts = 3e-6 * np.array([6, 12, 0])
-    np.testing.assert_allclose(memory, starts + np.array(NORM.accessed) / (0.8 * BANDWIDTH))
+@for_each(
+    ("law", "launches", "shares"),
+    [
+        (LAW, None, (0.8, 0.8, 0.8)),
+        (LAW | {"backward": 0.5}, None, (0.8, 0.5, 0.5)),
+        (LAW, (6, 12, 0), (0.8, 0.8, 0.8)),  # a chain of kernels
+    ],
+)
+def test_each_kernel_has_its_start_and_its_bytes_a_share_of_the_bandwidth(law, launches, shares):
+    _, memory = times(stated("norm", law), NORM._replace(launches=launches), TYPE)
+    moved = np.array(NORM.accessed) / (np.array(shares) * BANDWIDTH)
+    np.testing.assert_allclose(memory, 3e-6 * np.array(launches or (1, 1, 1)) + moved)
 
 
 def test_arithmetic_beside_traffic_is_at_the_rate_of_long_operations():

@@ -21,7 +21,7 @@ from calculon.serving.serve import serve
 from calculon.serving.states.operating_point import Load
 from tests.cases import for_each
 from tests.draws import some
-from tests.serving.given import H100, PLAIN, SMALL, rows_of, types
+from tests.serving.given import H100, LOAD, PLAIN, SMALL, rows_of, types
 
 DRAFT = "model:llama3.2-1B"
 LLAMA_8B = inputs.model("llama3-8B")
@@ -29,7 +29,6 @@ PREDICTS = replace(SMALL, mtp_layers=2)
 MIXTURE = replace(
     SMALL, num_experts=16, experts_per_token=2, expert_feedforward=512, mtp_layers=1, name="mixture"
 )
-LOAD = {"prompt": 900, "output": 300}
 DRAFTS = {
     "ngram": (PREDICTS, {"draft": "ngram"}),
     "mtp": (PREDICTS, {"draft": "mtp"}),

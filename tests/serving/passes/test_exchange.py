@@ -16,17 +16,12 @@ from calculon.serving.passes.row_times import pass_times
 from calculon.serving.serve import serve
 from tests.cases import for_each
 from tests.helpers import ROOT
-from tests.serving.given import H100, SMALL, rows_of, types
+from tests.serving.given import H100, SMALL, rows_of, total, types
 
 H800 = inputs.system("h800_80g_sxm")
 DEEPSEEK = inputs.model("deepseek-v3")
 EXPERTS = replace(SMALL, num_experts=16, experts_per_token=2, name="experts")
 DECODE = {"decoded": 64, "context": 500}
-
-
-def total(rows, name, quantity):
-    found = sum(row.times * row.parts * getattr(row, quantity) for row in rows if row.name == name)
-    return float(np.asarray(found).reshape(-1)[0])
 
 
 def times_of(model=EXPERTS, system=H100, *, routing="balanced", overlap="none", **sizes):

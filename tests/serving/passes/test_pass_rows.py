@@ -7,12 +7,7 @@ from calculon import inputs
 from calculon.serving.caches.cache import CachedBlocks
 from calculon.serving.passes.pass_sizes import seen_keys
 from tests.cases import for_each
-from tests.serving.given import SMALL, rows_of
-
-
-def total(rows, name, quantity):
-    found = sum(row.times * getattr(row, quantity) for row in rows if row.name == name)
-    return float(np.asarray(found).reshape(-1)[0])
+from tests.serving.given import SMALL, rows_of, total
 
 
 @for_each("split", [1, 2, 4])

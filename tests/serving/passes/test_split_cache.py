@@ -1,13 +1,12 @@
 """Caches that ranks share token by token."""
 
-import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.split_cache import SplitCache
 from calculon.serving.serve import serve
-from tests.serving.given import SMALL, rows_of, timed, types
+from tests.serving.given import SMALL, rows_of, timed, total, types
 
 DEEPSEEK = inputs.model("deepseek-v3")
 DECODE = {"decoded": 32, "context": 8000}
@@ -15,12 +14,7 @@ SPLITS = [(SMALL, 16, 4), (DEEPSEEK, 8, 8)]
 
 
 def attention(model, quantity, **sizes):
-    rows = rows_of(model, **sizes)
-    return sum(
-        row.times * np.asarray(getattr(row, quantity))[0]
-        for row in rows
-        if row.name == "decode attention"
-    )
+    return total(rows_of(model, **sizes), "decode attention", quantity)
 
 
 @pytest.mark.parametrize(("model", "ranks", "most"), SPLITS)

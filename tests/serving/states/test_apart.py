@@ -13,9 +13,8 @@ from calculon.serving.serve import serve
 from calculon.serving.states.apart import balanced
 from calculon.serving.states.steady import own_passes, saturated
 from tests.cases import for_each
-from tests.serving.given import H100, LLAMA_70B, SMALL
+from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL
 
-LOAD = {"prompt": 900, "output": 300}
 POOLS = {"num_procs": 12, "tensor_par": 8, "prefill": {"num_procs": 4, "tensor_par": 2}}
 
 

@@ -9,17 +9,16 @@ from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import PromptLength
-from calculon.serving.serve import serve
 from calculon.serving.states.served_points import Limit
 from tests.cases import for_each
+from tests.serving import given
 from tests.serving.given import H100, SMALL
 
-LOAD = {"prompt": 900, "output": 300}
 ONE = {"tensor_par": 1, "max_batch": 64}
 
 
 def small(changes=None, procs=1, **load):
-    return serve(SMALL, procs, H100, LOAD | load, changes=ONE | (changes or {}))
+    return given.small(ONE | (changes or {}), procs, **load)
 
 
 @pytest.mark.parametrize(
