@@ -21,8 +21,8 @@ PASSES = {"all_reduce": 2 * 3 / 4, "reduce_scatter": 1.5 * 3 / 4, "all_gather": 
 """Times that an operation moves its message among four, on network 0."""
 
 
-def _layers(**changes):
-    result = calculon.estimate(MODEL, RAW | changes, "a100_80e", layers=True)
+def _layers(system="a100_80e", **changes):
+    result = calculon.estimate(MODEL, RAW | changes, system, layers=True)
     return {layer["name"]: layer for layer in result.layers}
 
 
@@ -92,9 +92,8 @@ def _beside_free_networks(overlap, comm_type="rs_ag", edition="corrected"):
     free = document("systems", "a100_80e")
     for network in free["networks"]:
         network |= {"processor_usage": 0, "latency": 0, "bandwidth": 1e12}
-    execution = RAW | {"tensor_par_comm_type": comm_type, "tensor_par_overlap": overlap}
-    result = calculon.estimate(MODEL, execution | {"edition": edition}, free, layers=True)
-    return {layer["name"]: layer for layer in result.layers}
+    changes = {"tensor_par_comm_type": comm_type, "tensor_par_overlap": overlap}
+    return _layers(free, edition=edition, **changes)
 
 
 BOTH = (4, 4, 1)
@@ -144,11 +143,8 @@ def test_kernels_of_tiles_are_launched_while_their_traffic_is_waited_for(name):
     def passes(kernel):
         system = document("systems", "a100_80e") | {"ext": {"launch": {"kernel": kernel}}}
         system["networks"][0]["bandwidth"] = 1
-        plan = RAW | {"tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring"}
-        result = calculon.estimate(
-            MODEL, plan | {"edition": "corrected", "preset": "published"}, system, layers=True
-        )
-        layer = next(layer for layer in result.layers if layer["name"] == name)
+        changes = {"tensor_par_comm_type": "rs_ag", "tensor_par_overlap": "ring"}
+        layer = _layers(system, edition="corrected", **changes)[name]
         return [
             layer["fw_processing_time"] + layer["baseblock_fw_tp_comm_time_exposed"],
             layer["agrad_processing_time"] + layer["baseblock_bw_tp_comm_time_exposed"],
