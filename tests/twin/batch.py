@@ -1,7 +1,5 @@
 """What one processor takes for one global batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 

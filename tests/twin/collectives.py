@@ -4,8 +4,6 @@ Each algorithm is written as its steps and bytes on each network: a group has `m
 that each hold `below` ranks, and every rank has a port.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log2, prod
 from typing import Any

@@ -1,7 +1,5 @@
 """What runs beside the exchange of experts, and how much of that it hides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A mixture of experts in place of the MLP: router, copies of rows, products of the experts, shared experts."""
 
-from __future__ import annotations
-
 from .communication import Copies, Exchange, TPComm, copied
 from .copies_of_tokens import ENTRY
 from .copies_of_tokens import NAMES as LIBRARIES

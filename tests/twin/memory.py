@@ -1,7 +1,5 @@
 """Bytes per processor: every stage is counted, and the fullest one is the result."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .block import Block, Held

@@ -1,7 +1,5 @@
 """The operators that layers are made of: FLOP, bytes moved in each pass, and what is kept."""
 
-from __future__ import annotations
-
 from .context import busiest, steps
 from .layers import Flags, Layer
 from .run import Run

@@ -1,7 +1,5 @@
 """Modules that predict one more token each, behind the head of the model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .block import Block

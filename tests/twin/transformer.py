@@ -1,7 +1,5 @@
 """The layers of a transformer block, or of a part of one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .attention import attention_core, latent_projections, projected_widths
