@@ -223,10 +223,8 @@ def test_a_contradiction_is_named():
         fields = DEEPSEEK.to_dict()
         if changes.get("kv_lora_rank") == 0:
             fields = {name: value for name, value in fields.items() if name not in WIDER}
-        with pytest.raises(SpecError) as error:
+        with pytest.raises(SpecError, match=f"{field}: expected .*{expected}"):
             Model(**fields | changes)
-        found = {problem.field: problem.expected for problem in error.value.problems}
-        assert expected in found[field]
 
 
 def test_windows_combine_with_latents():
