@@ -393,7 +393,7 @@ class Batch:
         self.dp.size = DataParallel(self.mean_block, self.bw, self.bw_sent).size
 
     def _with_replicas(self) -> tuple[float, float]:
-        """Return what a block sends on the network of the replicas: it does not send two things at once."""
+        """Return the forward and backward time of exchanges on the network of the replicas, one after another."""
         run, forward, backward = self.run, 0.0, 0.0
         for number, times in ((run.ep_net, self.block.ep), (run.cp_team.number, self.block.cp)):
             if number == run.dp_team.number:

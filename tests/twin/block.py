@@ -164,7 +164,7 @@ class Block:
         self.checkpoint *= 2
 
     def passes_of(self, blocks: Sequence[tuple[float, Block]], among: float = 1) -> None:
-        """Take the passes of blocks together, each so many times, and share them among so many."""
+        """Set the passes to the sum over blocks, each times its count, divided by `among`."""
 
         def total(of: Callable[[Block], float]) -> float:
             return sum(count * of(block) for count, block in blocks) / among

@@ -133,9 +133,10 @@ def _blocks(sides: Sequence[int], ranks: int) -> list[tuple[int, ...]]:
 
 
 def _rows(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> list[tuple[int, bool]]:
-    """Lay a group out as the block with the least sum of sides: its rows of processors, and whether they are rings.
+    """Return the rows of processors of the block with the least sum of sides, and whether each row is a ring.
 
-    Nothing if there is no such block. Switches close no ring for a group between whose processors others sit.
+    Empty if no block has as many processors as the group has ranks. Switches close no ring for a group between whose
+    processors others sit.
     """
     sides, cube = torus["sides"], None if strided else torus.get("cube")
     found = []

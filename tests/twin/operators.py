@@ -130,10 +130,10 @@ def elementwise(
     grads: float = 1,
     size: int | None = None,
 ) -> Layer:
-    """Compute so many results, each from one element of every input.
+    """Compute `count` results, each from one element of every input.
 
-    FLOP are those of a result, forward and backward. What moves, is saved, and waits as gradients counts tensors as
-    large as the result, whose elements have `size` bytes.
+    FLOP are per result, forward and backward. Traffic, saved values and gradients are counted in tensors as large as
+    the result, whose elements have `size` bytes.
     """
     result = (run.result_bytes if size is None else size) * count
     return Layer(

@@ -218,7 +218,7 @@ def _widen(
 
 
 def _part_of(name: str) -> str:
-    """Return what the product of a name is part of: a block, a half of one, or shared experts."""
+    """Return the prefix of the name of a product: its block, half of a block, or shared experts."""
     return name.rpartition("_")[0]
 
 

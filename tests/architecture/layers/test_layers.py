@@ -24,7 +24,7 @@ FLAGS = Flags(recompute=When.ALWAYS)
 
 
 def _overlapped(operator, beta):
-    """Return a product that runs beside its collective."""
+    """Return a product that overlaps its collective."""
     space = OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0)
     widths = Widths(beta, beta, beta)
     return overlapped_linear(
