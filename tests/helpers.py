@@ -81,6 +81,12 @@ PLAIN: dict[str, Any] = {
 }
 """An execution on one processor: nothing is recomputed, overlapped, split or offloaded, and nothing filled in."""
 
+CORRECTED_PLAIN = PLAIN | {"edition": "corrected", "pipeline_par_net": 1, "data_par_net": 1}
+"""The same in edition ``corrected``; stages and replicas, if there are several, are on the second network."""
+
+CORRECTED_FLASH = CORRECTED_PLAIN | {"datatype": "bfloat16", "attn_impl": "flash"}
+"""The same in bfloat16 with fused attention."""
+
 LLAMA_X64: dict[str, Any] = PLAIN | {
     "num_procs": 64,
     "tensor_par": 2,

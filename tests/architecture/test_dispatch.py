@@ -11,7 +11,7 @@ from calculon import inputs
 from tests.architecture.layers_by_name import layers_of
 from tests.architecture.test_experts import MODEL, E, H, K, S
 from tests.cases import for_each
-from tests.helpers import PLAIN, document, sizes
+from tests.helpers import CORRECTED_PLAIN, document, sizes
 
 T, P, U = np.array([1.0, 4.0, 4.0]), np.array([8.0, 4.0, 2.0]), np.array([1.0, 2.0, 4.0])
 B = np.array([1.0, 3.0, 2.0])
@@ -190,8 +190,7 @@ def test_gradients_of_copies_move_as_copies_do_in_the_other_direction():
 LARGE = document("systems", "h100_80g_sxm")
 LARGE["mem1"]["GiB"] = 10_000
 MACHINE = inputs.system(LARGE)
-SPREAD = PLAIN | {
-    "edition": "corrected",
+SPREAD = CORRECTED_PLAIN | {
     "microbatch_size": 4,
     "attn_impl": "flash",
     "num_procs": 16,
@@ -200,7 +199,6 @@ SPREAD = PLAIN | {
     "batch_size": 64,
     "tensor_par_comm_type": "rs_ag",
     "optimizer_sharding": True,
-    "data_par_net": 1,
     "coll_algo": "auto",
 }
 MIXTRAL = document("models", "mixtral-8x7B")

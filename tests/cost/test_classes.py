@@ -8,23 +8,20 @@ from calculon import inputs
 from calculon.parallel.data.class_collectives import of_both
 from calculon.parallel.process_groups import CollectiveCost, ProcessGroup
 from tests.cases import for_each
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_FLASH, document
 
 MIXTRAL = document("models", "mixtral-8x7B")
 HIDDEN, WIDTH, EXPERTS, BLOCKS = 4096, 14336, 8, 32
 EXPERT = 3 * HIDDEN * WIDTH
 """Weights of an expert: gate, up and down."""
 
-LARGE = PLAIN | {
-    "edition": "corrected",
+LARGE = CORRECTED_FLASH | {
     "num_procs": 128,
     "tensor_par": 2,
     "pipeline_par": 4,
     "data_par": 16,
     "batch_size": 1024,
-    "datatype": "bfloat16",
     "fused_activation": True,
-    "attn_impl": "flash",
     "optimizer_sharding": True,
     "tensor_par_comm_type": "rs_ag",
     "zero_stage": "1",
@@ -33,8 +30,6 @@ LARGE = PLAIN | {
     "mesh_order": "tp-dp-pp",
     "coll_algo": "ring",
     "expert_par": 4,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
 }
 """Megatron-LM's release test of Mixtral-8x7B on 128 H100: tests/functional_tests, mixtral_8x7b_alltoall_tp2pp4ep4."""
 

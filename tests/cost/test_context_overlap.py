@@ -10,19 +10,16 @@ from calculon.cost.ring_steps import RingSteps
 from calculon.inspect.operators import block
 from tests import twin
 from tests.cases import for_each
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_FLASH, document
 from tests.properties.test_twin import disagreements
 
 PARTS = 8
 MODEL = {"hidden": 1024, "feedforward": 2048, "seq_size": 8192, "num_blocks": 4}
 MODEL |= {"attn_heads": 16, "attn_size": 64, "kv_heads": 8}
-SPLIT = PLAIN | {
-    "edition": "corrected",
-    "datatype": "bfloat16",
+SPLIT = CORRECTED_FLASH | {
     "num_procs": PARTS,
     "context_par": PARTS,
     "batch_size": 2,
-    "attn_impl": "flash",
     "coll_algo": "auto",
 }
 LONG = {"seq_length": 131072}

@@ -4,20 +4,17 @@ import pytest
 
 import calculon
 from tests.cases import for_each
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_PLAIN, document
 
 VOCAB, HIDDEN = 51200, 6144
 MODEL = document("models", "megatron-22B")
 SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
 MACHINE = calculon.inputs.system(SYSTEM)
 TENSOR, STAGES, MICROBATCHES = 4, 4, 8
-RAW = PLAIN | {
-    "edition": "corrected",
+RAW = CORRECTED_PLAIN | {
     "num_procs": TENSOR,
     "tensor_par": TENSOR,
     "batch_size": MICROBATCHES,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
     "fused_activation": True,
 }
 PIPELINE = {"num_procs": TENSOR * STAGES, "pipeline_par": STAGES}

@@ -12,7 +12,7 @@ import pytest
 
 from calculon import inputs
 from calculon.inspect.operators import block
-from tests.helpers import PLAIN, ROOT, document
+from tests.helpers import CORRECTED_FLASH, ROOT, document
 from tests.store import cache
 
 RANKS, TOKENS = 8, 8192
@@ -47,11 +47,8 @@ def machine(name):
 @cache
 def seconds(name, ranks, percent, way=None):
     """Return forward and backward seconds of attention, what it waits for included."""
-    execution = PLAIN | {
-        "edition": "corrected",
-        "datatype": "bfloat16",
+    execution = CORRECTED_FLASH | {
         "num_procs": ranks,
-        "attn_impl": "flash",
         "attn_kernel": "flash2",
         "coll_algo": "auto",
         "seq_length": ranks * TOKENS,

@@ -17,7 +17,7 @@ from calculon.spec.execution import Execution
 from calculon.spec.module_sets import MODULES
 from tests.cases import for_each
 from tests.draws import some
-from tests.helpers import PLAIN
+from tests.helpers import CORRECTED_FLASH
 
 HUGE = inputs.system({"base": "h100_80g_sxm", "mem1": {"GiB": 1_000_000}})
 GIB = 2**30
@@ -30,13 +30,7 @@ DEEPSEEK_V3 = replace(
 GATED = replace(DEEPSEEK_V3, shared_gate=True)
 GROUPED = replace(inputs.model("mixtral-8x7B"), seq_size=TOKENS, vocab=0)
 
-EXECUTION = PLAIN | {
-    "edition": "corrected",
-    "datatype": "bfloat16",
-    "attn_impl": "flash",
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
-}
+EXECUTION = CORRECTED_FLASH
 SPLIT = EXECUTION | {
     "num_procs": 4,
     "tensor_par": 4,

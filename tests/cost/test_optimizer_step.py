@@ -53,15 +53,6 @@ def test_bytes_per_parameter_whole_and_sharded(datatype, state, gradients, traff
     np.testing.assert_allclose(found.step.mem_accessed, traffic * TOTAL / SHARDS, rtol=1e-14)
 
 
-@for_each("datatype", ["float8", "bfloat16", "float32"])
-def test_a_whole_buffer_has_four_bytes_and_a_step_reads_its_shard(datatype):
-    found, plain = (_cost(datatype=datatype, grad_buffer=b) for b in ("full", "sharded"))
-    np.testing.assert_allclose(found.weight_grad, 4 * TOTAL, rtol=1e-14)
-    beta = {"float8": 1, "bfloat16": 2, "float32": 4}[datatype]
-    more = np.array([0, 4 - beta]) * TOTAL / SHARDS
-    np.testing.assert_allclose(found.step.mem_accessed - plain.step.mem_accessed, more, atol=1e-6)
-
-
 def test_a_step_is_the_sum_of_the_steps_of_its_layers():
     choice = _choice()
     layers = optimizer_layers(Parameters(WEIGHTS), SHARDS, SYSTEM, choice, CORRECTED)
@@ -100,9 +91,3 @@ def test_a_loop_takes_at_least_the_time_of_its_launches():
 def test_a_system_that_states_no_launch_time_has_no_floor():
     loop, foreach = (_cost(optimizer_impl=impl).step for impl in ("loop", "foreach"))
     np.testing.assert_array_equal(loop.time, foreach.time)
-
-
-def test_as_published_a_step_moves_its_state_once():
-    found = _cost(SC23)
-    np.testing.assert_array_equal(found.step.mem_accessed, found.state)
-    np.testing.assert_allclose(found.weight_grad, 2 * TOTAL / SHARDS, rtol=1e-14)

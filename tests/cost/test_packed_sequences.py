@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import calculon
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_PLAIN, document
 
 MODEL = document("models", "llama3-8B") | {"num_blocks": 8, "seq_size": 8192}
 BLOCKS, WIDTH, SEQUENCE = 8, 32 * 128, 8192
@@ -12,12 +12,9 @@ SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
 SYSTEM["matrix"]["float16"]["gflops_efficiency"] = [[0, 1.0]]
 SYSTEM["processing_mode"] = "no_overlap"
 PEAK = 1e12 * SYSTEM["matrix"]["float16"]["tflops"]
-RAW = PLAIN | {
-    "edition": "corrected",
+RAW = CORRECTED_PLAIN | {
     "batch_size": 8,
     "tensor_par_net": 1,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
     "attn_impl": "flash",
     "fused_activation": True,
 }

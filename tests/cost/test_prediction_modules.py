@@ -8,17 +8,14 @@ import calculon
 from calculon.architecture.parameters import module_count, parameter_count
 from calculon.statistics import PARTS_OF_TIME
 from tests.cases import for_each
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_PLAIN, document
 
 MODEL = document("models", "llama3-8B")
 SYSTEM = calculon.inputs.system("a100_80e")  # its tier-1 memory is never full
 HIDDEN, VOCAB, SEQUENCE = 4096, 128256, 8192
-RAW = PLAIN | {
-    "edition": "corrected",
+RAW = CORRECTED_PLAIN | {
     "batch_size": 8,
     "tensor_par_net": 1,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
     "attn_impl": "flash",
     "fused_activation": True,
 }

@@ -7,18 +7,15 @@ from calculon import inputs
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
 from tests.cases import for_each
-from tests.helpers import PLAIN
+from tests.helpers import CORRECTED_PLAIN
 
 LLAMA, SYSTEM = inputs.model("llama3-8B"), inputs.system("a100_80e")
 PEAK = 312e12
-RAW = PLAIN | {
-    "edition": "corrected",
+RAW = CORRECTED_PLAIN | {
     "num_procs": 16,
     "tensor_par": 4,
     "pipeline_par": 2,
     "data_par": 2,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
     "batch_size": 16,
     "fused_activation": True,
     "tensor_par_comm_type": "rs_ag",

@@ -5,7 +5,7 @@ import pytest
 import calculon
 from calculon.spec.recipes import RECIPES
 from tests.cases import for_each
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_FLASH, document
 
 MODEL = calculon.inputs.model(
     document("models", "llama3-8B") | {"seq_size": 2048, "num_blocks": 4, "vocab": 32000}
@@ -15,14 +15,11 @@ WEIGHTS = 4 * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336)
 """Of products of blocks."""
 INPUTS = 2048 * (4096 + 4096 + 4096 + 14336)
 """Elements that the products of a block read for one sequence: QKV, output, first and second of the MLP."""
-ROW = PLAIN | {
-    "edition": "corrected",
+ROW = CORRECTED_FLASH | {
     "num_procs": 4,
     "data_par": 4,
     "optimizer_sharding": True,
-    "datatype": "bfloat16",
     "batch_size": 8,
-    "attn_impl": "flash",
     "ce_impl": "fused",
     "fusion": "compile",
     "zero_stage": "1",

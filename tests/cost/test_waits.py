@@ -5,16 +5,9 @@ import pytest
 
 import calculon
 from calculon.cost.embedding_head import EmbeddingHeadTimes
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_PLAIN, document
 
-PLAN = PLAIN | {
-    "edition": "corrected",
-    "num_procs": 8,
-    "tensor_par": 8,
-    "batch_size": 4,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
-}
+PLAN = CORRECTED_PLAIN | {"num_procs": 8, "tensor_par": 8, "batch_size": 4}
 
 
 def _system(eager, slower):

@@ -6,7 +6,7 @@ import pytest
 import calculon
 from calculon import inputs
 from tests.cases import for_each
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_PLAIN, document
 
 MODEL = document("models", "megatron-22B")  # 48 blocks
 SYSTEM = document("systems", "a100_80e")  # its tier-1 memory is never full
@@ -15,12 +15,7 @@ for engine in ("matrix", "vector"):
     SYSTEM[engine] = {"float16": half, "bfloat16": half, "float32": half}
 HARDWARE = inputs.system(SYSTEM)
 BLOCKS, HIDDEN, FEEDFORWARD = MODEL["num_blocks"], MODEL["hidden"], MODEL["feedforward"]
-BASE = PLAIN | {
-    "edition": "corrected",
-    "data_par_net": 1,
-    "batch_size": 32,
-    "fused_activation": True,
-}
+BASE = CORRECTED_PLAIN | {"batch_size": 32, "fused_activation": True}
 BF16, FP32 = {"datatype": "bfloat16"}, {"datatype": "float32"}
 SMALL = BF16 | {"grad_dtype": "bfloat16"}
 SHARDS = 8

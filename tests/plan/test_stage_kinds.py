@@ -17,7 +17,7 @@ from calculon.plan.stage_kinds import chunks_of_layout, kinds_of_chunks
 from calculon.spec.execution import Execution
 from calculon.spec.model import Model
 from tests.draws import draws
-from tests.helpers import PLAIN
+from tests.helpers import CORRECTED_PLAIN
 
 MODEL = Model(
     hidden=2048,
@@ -41,14 +41,8 @@ def execution(**changes):
     """Return an execution of 4 stages and 2 replicas."""
     fields = {"tensor_par": 2, "pipeline_par": 4, "data_par": 2, "batch_size": 32}
     fields |= {"num_procs": 16, "microbatch_size": 1, "zero_stage": "1"}
-    fields |= {
-        "pipeline_par_net": 1,
-        "data_par_net": 1,
-        "optimizer_sharding": True,
-        "attn_impl": "flash",
-        "edition": "corrected",
-    }
-    return Execution(**PLAIN | fields | changes)
+    fields |= {"optimizer_sharding": True, "attn_impl": "flash"}
+    return Execution(**CORRECTED_PLAIN | fields | changes)
 
 
 def batch(model=MODEL, **changes):

@@ -5,8 +5,6 @@ with the package.  Tags [O1] to [O25] mark behaviour that looks odd and is requi
 because the published results contain it; `rules` names the correction of each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

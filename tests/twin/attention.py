@@ -1,7 +1,5 @@
 """The attention of a block: projections, scores and weighted values."""
 
-from __future__ import annotations
-
 from .communication import TPComm, copied
 from .context import after_core, before_core
 from .layers import Flags, Layer

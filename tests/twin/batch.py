@@ -1,7 +1,5 @@
 """What one processor takes for one global batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from copy import copy
 
@@ -370,12 +368,8 @@ class Batch:
         several = run.data_ranks > 1 or run.expert_data_par > 1
         self.dp_of_stages: list[DataParallel] = []
         for number, (stage, part) in enumerate(zip(run.stages(), self.parts, strict=True)):
-            bw, ep = dict(part.bw), part.block.ep
-            # A network does not send two things at once.
-            also = ep[1] + ep[2] if run.ep_net == run.dp_team.number else 0
-            if run.cp_team.number == run.dp_team.number:
-                also += part.block.cp[1] + part.block.cp[2]
-            bw = {kind: max(0, bw[kind] - also) for kind in KINDS}
+            also = part._with_replicas()[1]
+            bw: ByKind = {kind: max(0, part.bw[kind] - also) for kind in KINDS}
             if ex.p2p_overlap:  # in the drain, of which the window is, transfers are waited for
                 bw["edge"] += max(0, part.bw_sent - part.bw_excess["edge"])
             there = copy(part.block)
@@ -398,6 +392,14 @@ class Batch:
                 self.dp.at_least(found)
         self.dp.size = DataParallel(self.mean_block, self.bw, self.bw_sent).size
 
+    def _with_replicas(self) -> tuple[float, float]:
+        """Return the forward and backward time of exchanges on the network of the replicas, one after another."""
+        run, forward, backward = self.run, 0.0, 0.0
+        for number, times in ((run.ep_net, self.block.ep), (run.cp_team.number, self.block.cp)):
+            if number == run.dp_team.number:
+                forward, backward = forward + times[0], backward + times[1] + times[2]
+        return forward, backward
+
     def _windows(self) -> Windows:
         """Return the passes of a base block, less what else is on the network of the replicas."""
         run, block, embedding_head = self.run, self.block, self.embedding_head
@@ -405,12 +407,8 @@ class Batch:
         if run.dp_on_tp:
             forward -= block.fw_tp.time["base"]
             backward -= block.recomm.time["base"] + block.agrad_tp.time["base"]
-        if run.ep_net == run.dp_team.number:
-            forward -= block.ep[0]
-            backward -= block.ep[1] + block.ep[2]
-        if run.cp_team.number == run.dp_team.number:
-            forward -= block.cp[0]
-            backward -= block.cp[1] + block.cp[2]
+        also = self._with_replicas()
+        forward, backward = forward - also[0], backward - also[1]
         head = 0.0
         if embedding_head is not None:
             head = embedding_head.seconds("agrad", "wgrad")[1] + embedding_head.head.re.time

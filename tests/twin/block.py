@@ -155,25 +155,40 @@ class Block:
 
     def _double(self) -> None:
         """Become a microbatch of two halves like this one."""
-        for work in (self.fw, self.agrad, self.wgrad, self.re):
-            for part in fields(work):
-                setattr(work, part.name, 2 * getattr(work, part.name))
-        for comm in (self.fw_tp, self.agrad_tp, self.recomm):
-            for values in (comm.size, comm.time, comm.exposed):
-                for kind in KINDS:
-                    values[kind] *= 2
-        self.ep = [2 * time for time in self.ep]
-        self.cp = [2 * time for time in self.cp]
-        self.cp_exposed = [2 * time for time in self.cp_exposed]
-        self.ep_bytes = [2 * size for size in self.ep_bytes]
-        self.ep_exposed = {
-            kind: [2 * time for time in times] for kind, times in self.ep_exposed.items()
-        }
+        optim = self.optim
+        self.passes_of([(2, self)])
+        self.optim = optim  # one for both
         self.act_working *= 2
         self.act_storage *= 2
         self.act_grad *= 2
         self.checkpoint *= 2
-        self.matrix_flops *= 2
+
+    def passes_of(self, blocks: Sequence[tuple[float, Block]], among: float = 1) -> None:
+        """Set the passes to the sum over blocks, each times its count, divided by `among`."""
+
+        def total(of: Callable[[Block], float]) -> float:
+            return sum(count * of(block) for count, block in blocks) / among
+
+        for name in ("fw", "agrad", "wgrad", "re", "optim"):
+            parts = [part.name for part in fields(Work)]
+            setattr(self, name, Work(*(total(attrgetter(f"{name}.{part}")) for part in parts)))
+        for name in ("fw_tp", "agrad_tp", "recomm"):
+            comm = Comm()
+            for part in fields(Comm):
+                for kind in KINDS:
+                    of = attrgetter(f"{name}.{part.name}")
+                    getattr(comm, part.name)[kind] = total(lambda b, of=of, k=kind: of(b)[k])  # type: ignore[misc]
+            setattr(self, name, comm)
+        counts = [count for count, _ in blocks]
+
+        def totals(lists: Sequence[Sequence[float]]) -> list[float]:
+            return [sum(map(mul, counts, values)) / among for values in zip(*lists, strict=True)]
+
+        for name in ("ep", "cp", "cp_exposed", "ep_bytes"):
+            setattr(self, name, totals([getattr(block, name) for _, block in blocks]))
+        exposed = {kind: totals([block.ep_exposed[kind] for _, block in blocks]) for kind in KINDS}
+        self.ep_exposed, self.paired = exposed, total(attrgetter("paired"))
+        self.matrix_flops = total(attrgetter("matrix_flops"))
 
     def _wait_for_the_host(self, layers: Sequence[Layer], backward: Sequence[Layer]) -> None:
         """Let no pass take less time than its launches, collectives that it waits for included.
@@ -223,20 +238,11 @@ def mean_block(run: Run, blocks: Sequence[tuple[int, Block]]) -> Block:
     """Return the mean of blocks, each so many times; of what only one block at a time has, the most."""
     found = copy(blocks[0][1])
     found.run, total = run, sum(count for count, _ in blocks)
+    found.passes_of(blocks, among=total)
 
     def mean(of: Callable[[Block], float]) -> float:
         return sum(count * of(block) for count, block in blocks) / total
 
-    for name in ("fw", "agrad", "wgrad", "re", "optim"):
-        parts = [part.name for part in fields(Work)]
-        setattr(found, name, Work(*(mean(attrgetter(f"{name}.{part}")) for part in parts)))
-    for name in ("fw_tp", "agrad_tp", "recomm"):
-        comm = Comm()
-        for part in fields(Comm):
-            for kind in KINDS:
-                of = attrgetter(f"{name}.{part.name}")
-                getattr(comm, part.name)[kind] = mean(lambda b, of=of, k=kind: of(b)[k])  # type: ignore[misc]
-        setattr(found, name, comm)
     for name in (
         "checkpoint",
         "act_storage",
@@ -249,7 +255,6 @@ def mean_block(run: Run, blocks: Sequence[tuple[int, Block]]) -> Block:
         "copies",
         "beside",
         "whole_gradients",
-        "matrix_flops",
         "weight",
         "weight_grad",
         "optimizer",
@@ -257,15 +262,6 @@ def mean_block(run: Run, blocks: Sequence[tuple[int, Block]]) -> Block:
         setattr(found, name, mean(attrgetter(name)))
     for name in ("tp_bandwidth", "act_working", "act_grad", "weight_grad_unsharded"):
         setattr(found, name, max(getattr(block, name) for _, block in blocks))
-    counts = [count for count, _ in blocks]
-
-    def means(lists: Sequence[Sequence[float]]) -> list[float]:
-        return [sum(map(mul, counts, values)) / total for values in zip(*lists, strict=True)]
-
-    for name in ("ep", "cp", "cp_exposed", "ep_bytes"):
-        setattr(found, name, means([getattr(block, name) for _, block in blocks]))
-    exposed = {kind: means([block.ep_exposed[kind] for _, block in blocks]) for kind in KINDS}
-    found.ep_exposed, found.paired = exposed, mean(attrgetter("paired"))
     for held in ("held", "experts"):
         setattr(found, held, copy(getattr(found, held)))
         for name in ("whole", "resident", "weight_grad", "optimizer", "step_time"):

@@ -4,8 +4,6 @@ Rules 21 and 22, that the memories suffice, follow in `batch`; that the curves o
 a size (part of rule 20) shows when it is looked up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from math import gcd, prod

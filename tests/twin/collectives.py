@@ -4,8 +4,6 @@ Each algorithm is written as its steps and bytes on each network: a group has `m
 that each hold `below` ranks, and every rank has a port.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log2, prod
 from typing import Any
@@ -134,28 +132,35 @@ def _blocks(sides: Sequence[int], ranks: int) -> list[tuple[int, ...]]:
     return [block for block in blocks if prod(block) == ranks]
 
 
-def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
-    """Lay a group out as the block with the least sum of sides; a line if there is none.
+def _rows(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> list[tuple[int, bool]]:
+    """Return the rows of processors of the block with the least sum of sides, and whether each row is a ring.
 
-    A row of processors has a link of each in a direction, and both where it is a ring. Switches
-    close no ring for a group between whose processors others sit.
+    Empty if no block has as many processors as the group has ranks. Switches close no ring for a group between whose
+    processors others sit.
     """
     sides, cube = torus["sides"], None if strided else torus.get("cube")
-    blocks = _blocks(sides, ranks)
-    if not blocks:
-        return Axes(1, ranks - 1)
     found = []
-    for block in blocks:
+    for block in _blocks(sides, ranks):
         switched = cube is not None and all(m % cube == 0 for m in block)
-        links = hops = whole = 0
-        for m, side in zip(block, sides, strict=True):
-            ring = switched or (m == side and m > 2)
-            whole += m == side
-            if m > 1:
-                links += 2 if ring else 1
-                hops += m // 2 if ring else m - 1
-        found.append(((sum(block), -whole), Axes(links, hops)))
-    return min(found, key=lambda one: one[0])[1]
+        whole = [m == side for m, side in zip(block, sides, strict=True)]
+        rows = [
+            (m, switched or (all_of_it and m > 2))
+            for m, all_of_it in zip(block, whole, strict=True)
+        ]
+        found.append(((sum(block), -sum(whole)), rows))
+    return min(found, key=lambda one: one[0])[1] if found else []
+
+
+def torus_axes(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> Axes:
+    """Lay a group out as a block, or a line if there is none.
+
+    A row of processors has a link of each in a direction, and both where it is a ring.
+    """
+    rows = [(m, ring) for m, ring in _rows(torus, ranks, strided=strided) if m > 1]
+    if not rows and ranks > 1:
+        return Axes(1, ranks - 1)
+    links = sum(2 if ring else 1 for _, ring in rows)
+    return Axes(links, sum(m // 2 if ring else m - 1 for m, ring in rows))
 
 
 MOST_WAITING = 8
@@ -225,20 +230,9 @@ def _torus_exchange(torus: Mapping[str, Any], ranks: int, *, strided: bool) -> f
     """Share of all links of a processor that an exchange has: the middle of the slowest row decides."""
     if ranks == 1:
         return 1
-    sides, cube = torus["sides"], None if strided else torus.get("cube")
-    blocks = _blocks(sides, ranks)
-    found = []
-    for block in blocks or [(ranks,)]:  # a line if there is none
-        switched = cube is not None and all(m % cube == 0 for m in block)
-        slowest, whole = 0.0, 0
-        for m, side in zip(block, sides, strict=False):
-            ring = bool(blocks) and (switched or (m == side and m > 2))
-            whole += m == side
-            if m > 1:
-                slowest = max(slowest, m * m // 4 / m / (2 if ring else 1))
-        share = (ranks - 1) / ranks / (2 * len(sides) * slowest)
-        found.append(((sum(block), -whole), share))
-    return min(found, key=lambda one: one[0])[1]
+    rows = _rows(torus, ranks, strided=strided) or [(ranks, False)]  # a line if there is none
+    slowest = max(m * m // 4 / m / (2 if ring else 1) for m, ring in rows)
+    return (ranks - 1) / ranks / (2 * len(torus["sides"]) * slowest)
 
 
 def _able(system: System, group: Group, name: str) -> bool:

@@ -1,7 +1,5 @@
 """The layers that communicate over tensor parallelism."""
 
-from __future__ import annotations
-
 from copy import copy
 
 from .copies_of_tokens import time as copy_time

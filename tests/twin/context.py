@@ -1,7 +1,5 @@
 """What ranks with parts of the same sequences exchange for attention over all of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

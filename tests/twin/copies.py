@@ -1,7 +1,5 @@
 """Copies into and out of the buffers of collectives, which FSDP makes on the way of the computation."""
 
-from __future__ import annotations
-
 from .block import Block, Held, Work
 from .data_parallel import SyncedBytes, synced_embedding_head
 from .model_embedding_head import EmbeddingHead

@@ -1,7 +1,5 @@
 """Copies of tokens that libraries of experts send: one to each node, and from there to each rank, with an expert."""
 
-from __future__ import annotations
-
 from math import comb
 
 from .collectives import MOST_WAITING, Group

@@ -1,7 +1,5 @@
 """Parameters, products and FLOP of attention without scores, as they are counted of a model."""
 
-from __future__ import annotations
-
 from .fields import Model
 
 

@@ -1,7 +1,5 @@
 """Embedding, output head and loss, which the first and the last pipeline stage have."""
 
-from __future__ import annotations
-
 from .communication import TPComm, copied
 from .fusion import fused
 from .layers import Flags, Layer

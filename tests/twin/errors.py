@@ -1,7 +1,5 @@
 """The two ways in which an execution can fail."""
 
-from __future__ import annotations
-
 
 class _Failure(Exception):
     """Failure of the requirement numbered `rule` (see `checks`)."""

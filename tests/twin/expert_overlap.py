@@ -1,7 +1,5 @@
 """What runs beside the exchange of experts, and how much of that it hides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -71,51 +69,32 @@ def hidden_alone(run: Run, layers: Sequence[Layer], kind: Kind) -> tuple[float, 
     """Seconds that a microbatch hides by itself: forward, backward, and of what is repeated."""
     ex, parts = run.execution, Parts(run, layers)
     d, c = parts.dispatch.experts_time, parts.combine.experts_time
-    if ex.moe_shared_overlap:
-        first, second = parts.shared
-        found = []
-        works: tuple[tuple[Stage, Callable[[Sequence[Layer]], float]], ...] = (
-            ("fw", parts.forward),
-            ("agrad", parts.backward),
-            ("wgrad", parts.again),
-        )
-        for stage, work in works:
-            found.append(parts.hides(d(stage), work(first)) + parts.hides(c(stage), work(second)))
-        return found[0], found[1], found[2]
-    if not run.is_half:
-        return 0, 0, 0
-    # The steps of both halves, one after the other; what each sends runs beside the step after it.
-    attention, experts = parts.forward(parts.others), parts.forward(parts.experts)
-    forward = _beside_next(
-        parts,
-        [(attention, d("fw")), (attention, d("fw")), (experts, c("fw")), (experts, c("fw"))],
-        None if kind == "edge" else attention,
+    works: tuple[tuple[Stage, Callable[[Sequence[Layer]], float]], ...] = (
+        ("fw", parts.forward),
+        ("agrad", parts.backward),
+        ("wgrad", parts.again),
     )
-    attention, experts = parts.backward(parts.others), parts.backward(parts.experts)
-    backward = _beside_next(
-        parts,
-        [
-            (experts, d("agrad")),
-            (experts, d("agrad")),
-            (attention, c("agrad")),
-            (attention, c("agrad")),
-        ],
-        experts,
-    )
-    if kind == "edge":  # before the first one there is nothing beside which gradients could come
-        backward -= parts.hides(c("agrad"), attention)
-    attention, experts = parts.again(parts.others), parts.again(parts.experts)
-    repeated = _beside_next(
-        parts,
-        [
-            (attention, d("wgrad")),
-            (attention, d("wgrad")),
-            (experts, c("wgrad")),
-            (experts, c("wgrad")),
-        ],
-        None,
-    )
-    return forward / 2, backward / 2, repeated / 2  # of each half
+    found = [0.0, 0.0, 0.0]
+    for number, (stage, work) in enumerate(works):
+        if ex.moe_shared_overlap:
+            first, second = parts.shared
+            hidden = parts.hides(d(stage), work(first)) + parts.hides(c(stage), work(second))
+            found[number] = hidden
+        elif run.is_half:
+            # The steps of both halves, one after the other; what each sends runs beside the step after it.
+            attention, experts = work(parts.others), work(parts.experts)
+            steps = [(attention, d(stage))] * 2 + [(experts, c(stage))] * 2
+            after: float | None = None
+            if stage == "fw" and kind == "base":
+                after = attention
+            if stage == "agrad":
+                steps = [(experts, d(stage))] * 2 + [(attention, c(stage))] * 2
+                after = experts
+            hidden = _beside_next(parts, steps, after)
+            if stage == "agrad" and kind == "edge":  # before the first one there is nothing
+                hidden -= parts.hides(c(stage), attention)  # beside which gradients could come
+            found[number] = hidden / 2  # of each half
+    return found[0], found[1], found[2]
 
 
 def _beside_next(parts: Parts, steps: list[tuple[float, float]], after: float | None) -> float:

@@ -1,12 +1,10 @@
 """A mixture of experts in place of the MLP: router, copies of rows, products of the experts, shared experts."""
 
-from __future__ import annotations
-
 from .communication import Copies, Exchange, TPComm, copied
 from .copies_of_tokens import ENTRY
 from .copies_of_tokens import NAMES as LIBRARIES
 from .layers import Flags, Layer, Side
-from .operators import activation, converted, linear
+from .operators import activation, converted, elementwise, linear
 from .run import Run
 
 NAMES = {
@@ -325,14 +323,8 @@ def _order(run: Run, name: str) -> Layer:
     ranks = run.expert_ranks if run.sequence_par else ex.expert_par
     some = ranks > 1 and run.model.num_experts > ex.expert_par
     count = run.expert_rows * run.model.row_width if some else 0
-    layer = Layer(
-        run,
-        name,
-        Flags(recompute=run.full_recompute),
-        moved=(2 * run.result_bytes * count, 2 * run.result_bytes * count, 0),
-        inputs=count,
-        outputs=count,
-    )
+    again = Flags(recompute=run.full_recompute)
+    layer = elementwise(run, name, again, count, "", (0, 0), (2, 2), grads=0)
     if some:
         kernels = 1 if run.execution.fusion in ("compile", "max") else 2
         layer.kernels = kernels, kernels, 0
@@ -469,13 +461,7 @@ def gate(run: Run) -> list[Layer]:
 
 def shared_sum(run: Run) -> Layer:
     """Add what shared experts make."""
-    size, count = run.result_bytes, run.residual
-    return Layer(
-        run,
-        "Shared_Sum",
-        Flags(recompute=run.full_recompute or run.redoes_experts),
-        flops=(count, 0, 0),
-        moved=(3 * size * count, 0, 0),
-        inputs=2 * count,
-        outputs=count,
+    flags = Flags(recompute=run.full_recompute or run.redoes_experts)
+    return elementwise(
+        run, "Shared_Sum", flags, run.residual, "", (1, 0), (3, 0), inputs=2, grads=0
     )

@@ -1,7 +1,5 @@
 """Figures that people quote, which only the corrected edition has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .batch import Batch

@@ -4,8 +4,6 @@ A policy changes what an operator moves per element, and how many kernels it lau
 the residual stream, `c` bytes of what is computed, 4 of what softmax and loss compute in.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .layers import PASSES, Flags, Layer

@@ -1,7 +1,5 @@
 """Attention without scores: a product, a short convolution, a state that passes from chunk to chunk, a gated norm."""
 
-from __future__ import annotations
-
 from .context import Parts
 from .counted_states import inner
 from .fields import Model

@@ -1,7 +1,5 @@
 """Bytes per processor: every stage is counted, and the fullest one is the result."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .block import Block, Held
@@ -256,6 +254,7 @@ def fullest_stage(
 def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
     """Return what embedding or LM head add to a stage."""
     p, embedding, head = run.execution.pipeline_par, embedding_head.embedding, embedding_head.head
+    first, last = embedding_head.first, embedding_head.last
     stored = embedding.act_storage if run.execution.training else 0
     waiting = 0.0
     # The last stage begins with a backward pass at once, or has others first.
@@ -268,25 +267,12 @@ def _end(run: Run, embedding_head: EmbeddingHead, number: int) -> End | None:
     if not run.ends_apart:
         if run.folded:  # the embedding is in the first part
             stored *= _held_of(run, 0, 1, 0) / microbatches_held(run, 0)
-        table = max(embedding_head.first.whole, embedding_head.largest)
+        table = max(first.whole, embedding_head.largest)
         working = max(embedding.act_working, head.act_working)
         grad = max(embedding.act_grad, head.act_grad)
         return End(embedding_head.both, table, stored, working, grad, waiting)
     if number == 0:
-        return End(
-            embedding_head.first,
-            embedding_head.first.whole,
-            stored,
-            embedding.act_working,
-            embedding.act_grad,
-        )
+        return End(first, first.whole, stored, embedding.act_working, embedding.act_grad)
     if number == p - 1:
-        return End(
-            embedding_head.last,
-            embedding_head.largest,
-            0,
-            head.act_working,
-            head.act_grad,
-            waiting,
-        )
+        return End(last, embedding_head.largest, 0, head.act_working, head.act_grad, waiting)
     return None

@@ -1,7 +1,5 @@
 """Where processors of a mesh sit: networks nest, and are filled one after the other."""
 
-from __future__ import annotations
-
 import math
 
 from .collectives import Group, rooms

@@ -1,7 +1,5 @@
 """What embedding and head cost for one microbatch, and what they hold."""
 
-from __future__ import annotations
-
 from .block import Block, Held
 from .embedding_head import embedding_layers, head_layers
 from .layers import Layer, Stage

@@ -1,7 +1,5 @@
 """Products of a token with the weights of a block, and with keys and values."""
 
-from __future__ import annotations
-
 from .counted_states import linear_products
 from .fields import Model
 

@@ -1,7 +1,5 @@
 """The operators that layers are made of: FLOP, bytes moved in each pass, and what is kept."""
 
-from __future__ import annotations
-
 from .context import busiest, steps
 from .layers import Flags, Layer
 from .run import Run
@@ -118,6 +116,41 @@ def residual_norm(run: Run, prefix: str, flags: Flags) -> Layer:
     return norm(run, f"{prefix}_{name}", run.residual, weights, flags)
 
 
+def elementwise(
+    run: Run,
+    name: str,
+    flags: Flags,
+    count: float,
+    kind: str,
+    flops: tuple[float, float],
+    moved: tuple[float, float],
+    *,
+    inputs: int = 1,
+    saved: float = 0,
+    grads: float = 1,
+    size: int | None = None,
+) -> Layer:
+    """Compute `count` results, each from one element of every input.
+
+    FLOP are per result, forward and backward. Traffic, saved values and gradients are counted in tensors as large as
+    the result, whose elements have `size` bytes.
+    """
+    result = (run.result_bytes if size is None else size) * count
+    return Layer(
+        run,
+        name,
+        flags,
+        kind=kind,
+        flops=(flops[0] * count, flops[1] * count, 0),
+        moved=(moved[0] * result, moved[1] * result, 0),
+        inputs=inputs * count,
+        outputs=count,
+        output_space=result,
+        saved=saved * result,
+        grads=grads * result,
+    )
+
+
 def activation(
     run: Run, name: str, flags: Flags, count: float | None = None, *, kind: str = ""
 ) -> Layer:
@@ -126,44 +159,23 @@ def activation(
     The backward pass reads what was saved and a gradient, and writes one; published are two passes.
     Fused, one input less is kept per output, and no gradient.
     """
-    gated, size = run.model.gated and not kind, run.result_bytes
+    inputs = 2 if run.model.gated and not kind else 1
     kind = kind or run.model.activation
     if count is None:
         count = run.model.inner_width * run.tokens // run.execution.tensor_par
-    inputs = count * (2 if gated else 1)
-    fused = run.execution.fused_activation
-    forward = size * (inputs + count)
-    backward = forward + (size * inputs if run.rules.backward_traffic else 0)
-    return Layer(
-        run,
-        name,
-        flags,
-        kind="activation",
-        flops=(ACTIVATIONS[kind][0] * count, ACTIVATIONS[kind][1] * count, 0),
-        moved=(forward, backward, 0),
-        inputs=inputs,
-        outputs=count,
-        saved=size * (inputs - count if fused else inputs),
-        grads=0 if fused else size * count,
+    kept = inputs - run.execution.fused_activation
+    grads = 0 if run.execution.fused_activation else 1
+    moved = inputs + 1, inputs + 1 + (inputs if run.rules.backward_traffic else 0)
+    flops = ACTIVATIONS[kind]
+    return elementwise(
+        run, name, flags, count, "activation", flops, moved, inputs=inputs, saved=kept, grads=grads
     )
 
 
 def softmax(run: Run, name: str, count: int, flags: Flags) -> Layer:
     """Turn scores into probabilities, which are saved in place of them."""
-    size = run.result_bytes
-    backward = (3 if run.rules.backward_traffic else 2) * size * count
-    return Layer(
-        run,
-        name,
-        flags,
-        kind="softmax",
-        flops=(5 * count, 8 * count, 0),
-        moved=(2 * size * count, backward, 0),
-        inputs=count,
-        outputs=count,
-        saved=size * count,
-        grads=size * count,
-    )
+    moved = 2, 3 if run.rules.backward_traffic else 2
+    return elementwise(run, name, flags, count, "softmax", (5, 8), moved, saved=1)
 
 
 def dropout(run: Run, name: str, count: int, flags: Flags, *, element: int | None = None) -> Layer:
@@ -202,68 +214,25 @@ def fork(run: Run, name: str, count: int, users: int, flags: Flags, size: float)
 def add(run: Run, name: str, count: int, flags: Flags) -> Layer:
     """Add a branch to the residual stream."""
     size = run.element_bytes
-    return Layer(
-        run,
-        name,
-        flags,
-        kind="sum",
-        flops=(count, 2 * count, 0),
-        moved=(3 * size * count, 3 * size * count, 0),
-        inputs=2 * count,
-        outputs=count,
-        output_space=size * count,
-        saved=2 * size * count,
-        grads=size * count,
-    )
+    return elementwise(run, name, flags, count, "sum", (1, 2), (3, 3), inputs=2, saved=2, size=size)
 
 
 def late_bias(run: Run, name: str, flags: Flags) -> Layer:
     """Add a bias in place to what was summed over the ranks."""
     count = run.residual if run.execution.tensor_par > 1 else 0
-    size = run.result_bytes
-    return Layer(
-        run,
-        name,
-        flags,
-        kind="bias" if run.model.part == "block" else "",
-        flops=(count, 0, 0),
-        moved=(2 * size * count, 0, 0),
-        inputs=count,
-        outputs=count,
-    )
+    kind = "bias" if run.model.part == "block" else ""
+    return elementwise(run, name, flags, count, kind, (1, 0), (2, 0), grads=0)
 
 
 def rotary(run: Run, name: str, count: float, flags: Flags) -> Layer:
     """Turn pairs of elements by an angle, and back."""
-    size = run.result_bytes
-    return Layer(
-        run,
-        name,
-        flags,
-        kind="rotary",
-        flops=(6 * count, 6 * count, 0),
-        moved=(2 * size * count, 2 * size * count, 0),
-        inputs=count,
-        outputs=count,
-        grads=size * count,
-    )
+    return elementwise(run, name, flags, count, "rotary", (6, 6), (2, 2))
 
 
 def sigmoid(run: Run, name: str, count: float, flags: Flags) -> Layer:
     """Multiply by the sigmoid of as many numbers: four FLOP and one, and backward four, one less it, three products."""
-    size = run.result_bytes
-    return Layer(
-        run,
-        name,
-        flags,
-        kind="gate",
-        flops=((4 + 1) * count, (4 + 1 + 3) * count, 0),
-        moved=(3 * size * count, 5 * size * count, 0),
-        inputs=2 * count,
-        outputs=count,
-        saved=2 * size * count,
-        grads=size * count,
-    )
+    flops = 4 + 1, 4 + 1 + 3
+    return elementwise(run, name, flags, count, "gate", flops, (3, 5), inputs=2, saved=2)
 
 
 def flash(run: Run, name: str, heads: int, key_heads: int, flags: Flags) -> Layer:

@@ -1,7 +1,5 @@
 """The results in published names and order."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 

@@ -4,8 +4,6 @@ A part is what a rank has of the model in one piece; parts are numbered along th
 of the others two: `way` 0 is that nearer to the rank's own end.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass

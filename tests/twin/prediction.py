@@ -1,15 +1,13 @@
 """Modules that predict one more token each, behind the head of the model."""
 
-from __future__ import annotations
-
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from .block import Block
 from .communication import TPComm, copied, hide_input_gradients
 from .fusion import fused
 from .layers import Flags, Layer
 from .operators import converted, fork, linear, residual_norm
-from .run import KINDS, Run
+from .run import Run
 from .transformer import block_layers
 
 
@@ -71,21 +69,4 @@ def add_modules(head: Block, embedding: Block, own: Block, count: int) -> None:
     head.act_storage = looked_up + count * kept
     head.weight_copies = count * own.weight_copies
     head.converted = count * own.converted
-    parts = [(1, head), *[(count, part) for part in (embedding, head, own)]]
-    for name in ("fw", "agrad", "wgrad", "re"):
-        works = [(times, getattr(part, name)) for times, part in parts]
-        for value in fields(works[0][1]):
-            total = sum(times * getattr(work, value.name) for times, work in works)
-            setattr(getattr(head, name), value.name, total)
-    for name in ("fw_tp", "agrad_tp", "recomm"):
-        for what in ("size", "time", "exposed"):
-            for kind in KINDS:
-                total = sum(
-                    times * getattr(getattr(part, name), what)[kind] for times, part in parts
-                )
-                getattr(getattr(head, name), what)[kind] = total
-    for name in ("ep", "cp", "cp_exposed", "ep_bytes"):
-        of_parts = [(times, getattr(part, name)) for times, part in parts]
-        total = [sum(n * one[i] for n, one in of_parts) for i in range(len(of_parts[0][1]))]
-        setattr(head, name, total)
-    head.matrix_flops = sum(times * part.matrix_flops for times, part in parts)
+    head.passes_of([(1, head), *[(count, part) for part in (embedding, head, own)]])

@@ -1,7 +1,5 @@
 """Recipes of products in fewer than 16 bits, by what they do to a tensor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data parallelism in its explicit strategies: DDP, ZeRO, FSDP, and layers with owners."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil

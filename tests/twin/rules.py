@@ -1,7 +1,5 @@
 """Which corrections of the published model apply."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 
 from calculon.frozen import dataclass

@@ -1,7 +1,5 @@
 """Pipelines whose stages are told apart: their blocks, and the time of a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The layers of a transformer block, or of a part of one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .attention import attention_core, latent_projections, projected_widths
@@ -94,9 +92,8 @@ def _attention(run: Run) -> list[Layer]:
         *_reduced(
             run,
             "AttnBlock_MLP",
-            "AttnBlock",
             model.attn_heads * model.value_size,
-            bias=model.hidden if model.out_bias else 0,
+            model.hidden if model.out_bias else 0,
             again=run.redoes_stream,
             kept=not (model.attention_gate and run.by_operator),
         ),
@@ -106,30 +103,13 @@ def _attention(run: Run) -> list[Layer]:
 
 def _without_scores(run: Run) -> list[Layer]:
     """Attention with a state in place of keys and values."""
-    model, width, name = run.model, columns(run), prefix(run.model)
-    counts = model.hidden * width, run.activation, run.tokens * width
+    name, redo, again = prefix(run.model), run.regathers_shared, run.full_recompute
+    kept = run.full_recompute or not run.redoes_delta_norm
     return [
         *_enter(run, name),
-        *converted(run, f"{name}_In_Cast", counts, run.element_bytes, normed=True, side="gather"),
-        *_widen(
-            run,
-            f"{name}_In",
-            f"{name}_F",
-            width,
-            0,
-            run.regathers_shared,
-            outermost=True,
-            whole=run.full_recompute,
-        ),
+        *_widen(run, f"{name}_In", columns(run), 0, redo, outermost=True, whole=again),
         *state_layers(run),
-        *_reduced(
-            run,
-            f"{name}_Out",
-            name,
-            inner(model),
-            bias=0,
-            kept=run.full_recompute or not run.redoes_delta_norm,
-        ),
+        *_reduced(run, f"{name}_Out", inner(run.model), kept=kept),
         *_leave(run, name),
     ]
 
@@ -199,14 +179,9 @@ def _tiled_projections(run: Run) -> list[Layer]:
     alone = run.execution.attention_type == "multiquery" and not run.rules.fused_projections
     name, width = ("Query", queries) if alone else ("QKV", queries + 2 * keys)
     bias = width if run.model.qkv_bias else 0
+    shape = tokens, h, width
     gather = OverlappedLinear(
-        run,
-        f"AttnBlock_{name}_AG",
-        "gather",
-        (tokens, h, width),
-        flags,
-        bias=bias,
-        outermost=True,
+        run, f"AttnBlock_{name}_AG", "gather", shape, flags, bias=bias, outermost=True
     )
     gather.repeated = keys / width
     if not alone:
@@ -221,37 +196,30 @@ def _tiled_projections(run: Run) -> list[Layer]:
 
 
 def _widen(
-    run: Run,
-    name: str,
-    comm_name: str,
-    width: int,
-    bias: int,
-    redo: bool,
-    *,
-    outermost: bool,
-    whole: bool,
+    run: Run, name: str, width: int, bias: int, redo: bool, *, outermost: bool = False, whole: bool
 ) -> list[Layer]:
     """Return a column-split product of so many columns on this rank, with its gather; all of it may be made again."""
     h = run.model.hidden
+    counts = h * width + bias, run.activation, run.tokens * width
+    layers = converted(run, f"{name}_Cast", counts, run.element_bytes, normed=True, side="gather")
     again = whole or (run.by_operator and run.model.gated)
-    stored = not run.drops_inputs
+    stored, shape = not run.drops_inputs, (run.tokens, h, width)
     if _tiled(run):
         flags = Flags(recompute=again, recomm=redo, stores_activation=stored)
-        gather = OverlappedLinear(
-            run,
-            f"{name}_AG",
-            "gather",
-            (run.tokens, h, width),
-            flags,
-            bias=bias,
-            outermost=outermost,
+        product: Layer = OverlappedLinear(
+            run, f"{name}_AG", "gather", shape, flags, bias=bias, outermost=outermost
         )
-        gather.repeated = 1 / 2
-        return [gather]
-    flags = Flags(recompute=again, stores_activation=stored and not redo)
-    product = linear(run, name, run.tokens, h, width, flags, bias)
+    else:
+        flags = Flags(recompute=again, stores_activation=stored and not redo)
+        layers += _gathered(run, f"{_part_of(name)}_F", redo, outermost=outermost)
+        product = linear(run, name, *shape, flags, bias)
     product.repeated = 1 / 2  # of gate and other half
-    return [*_gathered(run, comm_name, redo, outermost=outermost), product]
+    return [*layers, product]
+
+
+def _part_of(name: str) -> str:
+    """Return the prefix of the name of a product: its block, half of a block, or shared experts."""
+    return name.rpartition("_")[0]
 
 
 def _inner_width(run: Run) -> int:
@@ -272,29 +240,13 @@ def _shared(run: Run) -> list[Layer]:
     """The MLP of experts that every token passes, as any other."""
     width = run.model.shared_feedforward // run.execution.tensor_par
     columns = (2 if run.model.gated else 1) * width
-    counts = run.model.hidden * columns, run.activation, run.tokens * columns
+    redo, whole = run.regathers_shared, run.full_recompute
     again = Flags(recompute=run.redoes_shared_function)
+    kept = run.full_recompute or not run.redoes_shared_function
     layers = [
-        *converted(run, "Shared_Mlp1_Cast", counts, run.element_bytes, normed=True, side="gather"),
-        *_widen(
-            run,
-            "Shared_Mlp1",
-            "Shared_F",
-            columns,
-            0,
-            run.regathers_shared,
-            outermost=False,
-            whole=run.full_recompute,
-        ),
+        *_widen(run, "Shared_Mlp1", columns, 0, redo, whole=whole),
         activation(run, f"Shared_{FUNCTIONS[run.model.activation]}", again, width * run.tokens),
-        *_reduced(
-            run,
-            "Shared_Mlp2",
-            "Shared",
-            run.model.shared_feedforward,
-            bias=0,
-            kept=run.full_recompute or not run.redoes_shared_function,
-        ),
+        *_reduced(run, "Shared_Mlp2", run.model.shared_feedforward, kept=kept),
         *gate(run),
     ]
     if run.redoes_shared:
@@ -313,31 +265,17 @@ def _mlp(run: Run) -> list[Layer]:
         ]
     biased = model.expert_bias if model.num_experts else model.mlp_bias
     bias = width if biased else 0
-    counts = model.hidden * width + bias, run.activation, run.tokens * width
-    redo = run.regathers_mlp
+    redo, whole = run.regathers_mlp, run.redoes_mlp
     return [
         *_enter(run, "MlpBlock", kept=not run.drops_stream),
         *([router(run)] if model.num_experts else []),
-        *converted(
-            run, "MlpBlock_Mlp1_Cast", counts, run.element_bytes, normed=True, side="gather"
-        ),
-        *_widen(
-            run,
-            "MlpBlock_Mlp1",
-            "MlpBlock_F",
-            width,
-            bias,
-            redo,
-            outermost=False,
-            whole=run.redoes_mlp,
-        ),
+        *_widen(run, "MlpBlock_Mlp1", width, bias, redo, whole=whole),
         _function(run),
         *_reduced(
             run,
             "MlpBlock_Mlp2",
-            "MlpBlock",
             model.inner_width,
-            bias=model.hidden if biased else 0,
+            model.hidden if biased else 0,
             last=True,
             again=run.redoes_mlp,
             kept=run.full_recompute or not run.redoes_function,
@@ -353,23 +291,15 @@ def _side_by_side(run: Run) -> list[Layer]:
     attention, inner = queries + 2 * keys, _inner_width(run)
     width = attention + inner
     bias = attention * model.qkv_bias + inner * model.mlp_bias
-    counts = model.hidden * width + bias, run.activation, run.tokens * width
-    redo = run.regathers_attention
+    redo, whole = run.regathers_attention, run.redoes_mlp
+    out = model.attn_heads * model.attn_size + model.feedforward
     return [
         *_enter(run, "Block", norms=model.norms),
-        *converted(run, "Block_In_Cast", counts, run.element_bytes, normed=True, side="gather"),
-        *_widen(
-            run, "Block_In", "Block_F", width, bias, redo, outermost=True, whole=run.redoes_mlp
-        ),
+        *_widen(run, "Block_In", width, bias, redo, outermost=True, whole=whole),
         *attention_core(run),
         _function(run),
         *_reduced(
-            run,
-            "Block_Out",
-            "Block",
-            model.attn_heads * model.attn_size + model.feedforward,
-            bias=model.hidden * (model.out_bias + model.mlp_bias),
-            last=True,
+            run, "Block_Out", out, model.hidden * (model.out_bias + model.mlp_bias), last=True
         ),
         *_leave(run, "Block"),
     ]
@@ -378,10 +308,9 @@ def _side_by_side(run: Run) -> list[Layer]:
 def _reduced(
     run: Run,
     name: str,
-    prefix: str,
     width: int,
+    bias: int = 0,
     *,
-    bias: int,
     last: bool = False,
     again: bool | None = None,
     kept: bool = True,
@@ -390,8 +319,8 @@ def _reduced(
     full, tokens, h = run.full_recompute if again is None else again, run.tokens, run.model.hidden
     ex, t = run.execution, run.execution.tensor_par
     if ex.tp_impl == "allgather":
-        return _gathered_output(run, name, prefix, width, bias)
-    share = width // t
+        return _gathered_output(run, name, width, bias)
+    share, prefix = width // t, _part_of(name)
     counts = share * h + bias, tokens * share, tokens * h
     # attention is a kernel of its own, but for what scales its result
     apart = name == "AttnBlock_MLP" and not run.model.attention_gate
@@ -399,23 +328,16 @@ def _reduced(
     layers = converted(run, f"{name}_Cast", counts, run.result_bytes, apart=apart, side="reduce")
     if _tiled(run):
         flags = Flags(recompute=full, recomm=full, stores_activation=kept)
-        layers.append(
-            OverlappedLinear(
-                run,
-                f"{name}_RS",
-                "reduce",
-                (tokens, share, h),
-                flags,
-                bias=bias,
-                outermost=last,
-            )
+        shape = tokens, share, h
+        product = OverlappedLinear(
+            run, f"{name}_RS", "reduce", shape, flags, bias=bias, outermost=last
         )
+        layers.append(product)
     else:
         reduced = Flags(recomm=full, stores_activation=False)
+        flags = Flags(recompute=full, stores_activation=kept)
         layers += [
-            linear(
-                run, name, tokens, share, h, Flags(recompute=full, stores_activation=kept), bias
-            ),
+            linear(run, name, tokens, share, h, flags, bias),
             *copied(run, TPComm(run, f"{prefix}_G", "reduce", reduced, outermost=last)),
         ]
     if bias and ex.bias_after_reduce:
@@ -429,7 +351,7 @@ def _whole(run: Run, name: str, count: int, *, summed: bool = True) -> Layer:
     return TPComm(run, name, "collect" if summed else "join", flags, count=count)
 
 
-def _gathered_output(run: Run, name: str, prefix: str, width: int, bias: int) -> list[Layer]:
+def _gathered_output(run: Run, name: str, width: int, bias: int) -> list[Layer]:
     """Gather the input of a product that is split by columns, too, and its output."""
     tokens, h, t = run.tokens, run.model.hidden, run.execution.tensor_par
     columns, own = h // t, bias // t
@@ -438,7 +360,7 @@ def _gathered_output(run: Run, name: str, prefix: str, width: int, bias: int) ->
         _whole(run, f"{name}_Gather", tokens * width),
         *converted(run, f"{name}_Cast", counts, run.result_bytes, apart=True),
         linear(run, name, tokens, width, columns, Flags(recompute=run.full_recompute), own),
-        _whole(run, f"{prefix}_Gather", run.activation),
+        _whole(run, f"{_part_of(name)}_Gather", run.activation),
     ]
 
 

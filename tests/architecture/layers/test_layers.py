@@ -23,15 +23,24 @@ M, N, K, R, E, H = (np.array([v, 2.0 * v]) for v in (6.0, 10.0, 14.0, 3.0, 30.0,
 FLAGS = Flags(recompute=When.ALWAYS)
 
 
+def _overlapped(operator, beta):
+    """Return a product that overlaps its collective."""
+    space = OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0)
+    widths = Widths(beta, beta, beta)
+    return overlapped_linear(
+        "x", operator, M, N, K, outer=False, space=space, widths=widths, flags=FLAGS
+    )
+
+
 def _layers(beta):
     """Return each layer with its FLOP, elements (in, out, weights), saved bytes and gradient bytes."""
     common = {"dtype_bytes": beta, "flags": FLAGS}
-    matrix = {"widths": Widths(beta, beta, beta), "flags": FLAGS}
+    widths = Widths(beta, beta, beta)
     product, batched = 2 * M * N * K, 2 * R * M * N * K
     operands = R * (M * N + N * K)
     return {
         "linear": (
-            linear("x", M, N, K, **matrix),
+            linear("x", M, N, K, widths=widths, flags=FLAGS),
             (product, product, product),
             (M * N, M * K, N * K),
             (beta * M * N, beta * M * K),
@@ -74,16 +83,7 @@ def _layers(beta):
         ),
         "fork to three": (fork("x", E, 3, **common), (0, 3 * E, 0), (E, 0, 0), (beta * E, 0)),
         "overlapped linear": (
-            overlapped_linear(
-                "x",
-                COLUMN_INPUT,
-                M,
-                N,
-                K,
-                outer=False,
-                space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
-                **matrix,
-            ),
+            _overlapped(COLUMN_INPUT, beta),
             (product, product, product),
             (M * N, M * K, N * K),
             (beta * E, beta * H),
@@ -160,17 +160,7 @@ def test_products_run_on_the_matrix_engine_and_nothing_else_does():
 
 @pytest.mark.parametrize(("operator", "message"), [(COLUMN_INPUT, M * N), (ROW_OUTPUT, M * K)])
 def test_an_overlapped_linear_moves_its_gathered_input_or_its_reduced_output(operator, message):
-    layer = overlapped_linear(
-        "x",
-        operator,
-        M,
-        N,
-        K,
-        outer=False,
-        space=OverlappedSpace(saved=E, grad=H, backward=E + H, shard=0.0),
-        widths=Widths(2, 2, 2),
-        flags=FLAGS,
-    )
+    layer = _overlapped(operator, 2)
     operations = layer.collective.operations, layer.collective.split_operations
     assert (operations, layer.collective.overlapped) == (operator, True)
     np.testing.assert_array_equal(layer.collective.message, 2 * message)

@@ -9,15 +9,12 @@ import pytest
 import calculon
 from calculon.parallel.beside import not_hidden
 from tests.cases import for_each
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_PLAIN, document
 
 MODEL = document("models", "megatron-126M") | {"num_blocks": 12, "seq_size": 2048}
-BASE = PLAIN | {
-    "edition": "corrected",
+BASE = CORRECTED_PLAIN | {
     "num_procs": 8,
     "data_par": 8,
-    "pipeline_par_net": 1,
-    "data_par_net": 1,
     "batch_size": 32,
     "microbatch_size": 2,
     "datatype": "bfloat16",

@@ -65,6 +65,13 @@ def end(spans):
     return max(span.end for span in spans)
 
 
+def assert_exact(passes, microbatches, schedules=SCHEDULES):
+    """Check that closed forms are the time of an execution."""
+    for schedule in schedules:
+        form = batch_time(schedule, passes, microbatches)
+        assert end(executed(schedule, passes, microbatches)) == form
+
+
 # -- orders and their execution -------------------------------------------------------------------
 
 
@@ -140,10 +147,7 @@ def test_bubbles_of_eight_stages_and_32_microbatches(schedule, chunks, bubble):
 @FEW
 def test_stages_that_are_alike_are_exact(stages, microbatches, forward, backward, weight):
     passes = alike(stages, forward, backward + weight, weight)
-    for schedule in SCHEDULES:
-        assert end(executed(schedule, passes, microbatches)) == batch_time(
-            schedule, passes, microbatches
-        )
+    assert_exact(passes, microbatches)
 
 
 @given(**COUNTS, forward=TIMES, backward=TIMES, data=st.data())
@@ -156,10 +160,7 @@ def test_a_slower_last_stage_is_exact(stages, microbatches, forward, backward, d
         [backward + weight] * (stages - 1) + [backward + weight + more[1] + min(more)],
         [weight] * (stages - 1) + [weight + min(more)],
     )
-    for schedule in SCHEDULES:
-        assert end(executed(schedule, passes, microbatches)) == batch_time(
-            schedule, passes, microbatches
-        )
+    assert_exact(passes, microbatches)
 
 
 @given(**COUNTS, data=st.data())
@@ -167,10 +168,7 @@ def test_a_slower_last_stage_is_exact(stages, microbatches, forward, backward, d
 def test_forward_and_gpipe_are_exact_for_any_stages(stages, microbatches, data):
     times = st.lists(TIMES, min_size=stages, max_size=stages)
     passes = each(data.draw(times), data.draw(times), [0] * stages)
-    for schedule in ("forward", "gpipe"):
-        assert end(executed(schedule, passes, microbatches)) == batch_time(
-            schedule, passes, microbatches
-        )
+    assert_exact(passes, microbatches, ("forward", "gpipe"))
     last = end(executed("1f1b", passes, microbatches))
     assert microbatches * passes.largest(passes.both) <= last
     assert last <= batch_time("gpipe", passes, microbatches)
@@ -181,11 +179,8 @@ def test_forward_and_gpipe_are_exact_for_any_stages(stages, microbatches, data):
 def test_the_form_of_1f1b_bounds_stages_of_any_length_from_above(stages, microbatches, data):
     times = data.draw(st.lists(TIMES, min_size=stages, max_size=stages))
     passes = each(times, [2 * time for time in times], [0] * stages)
-    last, form = (
-        end(executed("1f1b", passes, microbatches)),
-        batch_time("1f1b", passes, microbatches),
-    )
-    assert last <= form
+    last = end(executed("1f1b", passes, microbatches))
+    assert last <= batch_time("1f1b", passes, microbatches)
     assert last >= microbatches * passes.largest(passes.both)
 
 
