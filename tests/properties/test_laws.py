@@ -33,7 +33,7 @@ from tests.properties.table import (
     holds_on_changes,
     of_catalog,
 )
-from tests.properties.test_monotone import BETTER, by
+from tests.properties.test_monotone import BETTER, by, figures, lowered, raised
 from tests.store import cache
 from tests.strategies import CORRECTED, SWITCHES, measured_collectives, models, systems
 
@@ -157,24 +157,10 @@ def test_a_vocabulary_never_needs_less_time_or_memory():
     holds(less, corrected(), least=200)
 
 
-def _one_network(system, factor):
-    system["networks"][0]["bandwidth"] *= factor
-
-
-def _step_latency(system, factor):
-    for link in system.get("ext", {}).get("networks", ()):
-        link["step_latency"] /= factor
-
-
-def _ramp(system, factor):
-    for link in system.get("ext", {}).get("networks", ()):
-        link["ramp"] /= factor
-
-
 IMPROVEMENTS = BETTER | {
-    "a higher bandwidth of one network": _one_network,
-    "a lower latency of a step": _step_latency,
-    "a shorter ramp": _ramp,
+    "a higher bandwidth of one network": figures({r"networks\[0\]\.bandwidth": raised}),
+    "a lower latency of a step": figures({r"ext\.networks.*\.step_latency": lowered}),
+    "a shorter ramp": figures({r"ext\.networks\[\d+\]\.ramp": lowered}),
 }
 
 
