@@ -84,14 +84,18 @@ def _exception(law, row):
     simulated = row.get("pp_schedule") in SIMULATED_SCHEDULES
     overlapped = row["tensor_par_overlap"] != "none"
     launched = (row["launch_mode"], row["fusion"]) != ("auto", "published")
+    waits = launched and row["launch_mode"] != "blocking"  # which adds the time of each launch
     algorithm = row["coll_algo"] not in ("auto", "published") and row["mesh_order"] != "stated"
+    # With these an all-reduce takes as long as the scatter and the gather that replace it, but for latency.
+    even = row["coll_algo"] in ("published", "hierarchical")
     known = {
-        # What a pass waits for the host is one number for blocks that a transfer follows and for others: where their
-        # collectives differ, one of the two may wait for less of both than it takes, or for more.
+        # What a pass waits for the host is one number for blocks that a transfer follows and for others, by the exposed
+        # collectives of others: where these get shorter by more, a block that a transfer follows takes longer.
         "blocks that a transfer follows wait for the host": row["tensor_par_comm_type"]
         == "p2p_rs_ag"
-        and launched
-        and (overlapped or law in BETTER_LAWS),
+        and row["pipeline_par"] > 1
+        and waits
+        and (overlapped or (law in BETTER_LAWS and not even)),
         "other sizes of head and blocks have another layout": law in ("more words", "a wider MLP")
         and row.get("pp_layout") == "balanced",
         # It has chains inside of a node, which are longer in a larger one; none is looked for that is faster there.
@@ -106,7 +110,7 @@ def _exception(law, row):
         # Time that a backward pass waits for the host counts as gradients of weights, which transfers do not overlap
         # with: shorter gradients of inputs hide less of a transfer, while the pass takes as long.
         "transfers hide behind less": law in BETTER_LAWS
-        and launched
+        and waits
         and row.get("p2p_overlap", False),
     }
     return next((reason for reason, applies in known.items() if applies), "")
