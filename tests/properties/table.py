@@ -102,9 +102,9 @@ class Table:
 
     def take(self, rows: slice) -> "Table":
         """Return the table of some executions, with their statistics."""
-        some = replace(self, rows=self.rows[rows])
-        some.found = self.found.take(rows)
-        return some
+        part = replace(self, rows=self.rows[rows])
+        part.found = self.found.take(rows)
+        return part
 
     def only(self, keep: Callable[[Document], bool]) -> "Table":
         """Return the table of the executions that a function chooses."""

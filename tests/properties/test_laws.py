@@ -33,7 +33,7 @@ from tests.properties.table import (
     holds_on_changes,
     of_catalog,
 )
-from tests.properties.test_monotone import BETTER, by, figures, lowered, raised
+from tests.properties.test_monotone import BETTER, better_by, figures, lowered, raised
 from tests.store import cache
 from tests.strategies import CORRECTED, SWITCHES, measured_collectives, models, systems
 
@@ -168,7 +168,7 @@ def improvements(number):
     """Return three improvements for a table, by one factor; all of them occur in a few tables."""
     names, factor = sorted(IMPROVEMENTS), (1.001, 2, 16)[number % 3]
     chosen = (names[(3 * number + i) % len(names)] for i in range(3))
-    return {name: by(factor, IMPROVEMENTS[name]) for name in chosen}
+    return {name: better_by(factor, IMPROVEMENTS[name]) for name in chosen}
 
 
 def test_a_better_machine_is_never_slower_overlap_or_not():

@@ -24,7 +24,7 @@ from tests.properties.table import (
     of_catalog,
 )
 from tests.properties.test_laws import stalled_and_uneven
-from tests.properties.test_monotone import BETTER, by, figures, lowered, raised, raised_share
+from tests.properties.test_monotone import BETTER, better_by, figures, lowered, raised, raised_share
 from tests.store import cache
 
 
@@ -84,13 +84,13 @@ def _exception(law, row):
     simulated = row.get("pp_schedule") in SIMULATED_SCHEDULES
     overlapped = row["tensor_par_overlap"] != "none"
     launched = (row["launch_mode"], row["fusion"]) != ("auto", "published")
-    waits = launched and row["launch_mode"] != "blocking"  # which adds the time of each launch
+    waits = launched and row["launch_mode"] != "blocking"  # blocking adds each launch
     algorithm = row["coll_algo"] not in ("auto", "published") and row["mesh_order"] != "stated"
     # With these an all-reduce takes as long as the scatter and the gather that replace it, but for latency.
     even = row["coll_algo"] in ("published", "hierarchical")
     known = {
-        # What a pass waits for the host is one number for blocks that a transfer follows and for others, by the exposed
-        # collectives of others: where these get shorter by more, a block that a transfer follows takes longer.
+        # The wait for the host is one number for all blocks. It follows from the exposed collectives of blocks inside
+        # of a stage: if these get shorter by more than collectives at its border, a block there takes longer.
         "blocks that a transfer follows wait for the host": row["tensor_par_comm_type"]
         == "p2p_rs_ag"
         and row["pipeline_par"] > 1
@@ -173,7 +173,7 @@ BETTER_LAWS = {
     "faster operations of networks": figures(
         {
             OPERATIONS + r"\.(rank_)?latency": lowered,
-            OPERATIONS + r"\.rates\[\d+\]\[1\]": lambda rate, by: min(MOST_RATE, rate * by),
+            OPERATIONS + r"\.rates\[\d+\]\[1\]": lambda rate, factor: min(MOST_RATE, rate * factor),
             OPERATIONS + r"\.rates\[\d+\]\[2\]": lowered,
         }
     ),
@@ -204,11 +204,13 @@ def test_a_better_machine_is_never_slower_nor_less_feasible():
 
     for number, table in enumerate(_half_of_catalog()[1::2]):
         changes = {
-            law: by((1.001, 1.3, 2, 16)[(number + i + SEED) % 4], better)
+            law: better_by((1.001, 1.3, 2, 16)[(number + i + SEED) % 4], better)
             for i, (law, better) in enumerate(BETTER_LAWS.items())
         }
         small = table.on(_small)
-        assert all(by(2, better)(small).system != small.system for better in BETTER_LAWS.values())
+        assert all(
+            better_by(2, better)(small).system != small.system for better in BETTER_LAWS.values()
+        )
         holds_on_changes(slower, small, changes)
     assert min(map(compared.get, BETTER_LAWS)) >= 20 or drawn_otherwise(), compared
     assert broken == {"blocks that a transfer follows wait for the host": 5} or drawn_otherwise()
@@ -229,5 +231,5 @@ def test_collectives_that_leave_weight_gradients_alone_may_cost_time():
         "seq_length": 1024,
     }
     table = Table(document("models", "llama3-8B"), document("systems", "h100_80g_sxm"), [row])
-    better = by(2, BETTER_LAWS["fewer processors for collectives"])
+    better = better_by(2, BETTER_LAWS["fewer processors for collectives"])
     assert excess(better(table), table, "total_time") > 0

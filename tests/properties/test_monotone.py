@@ -61,7 +61,7 @@ BETTER = {
 }
 
 
-def by(factor, better):
+def better_by(factor, better):
     """Return the change of a table whose system is better by a factor."""
     return partial(Table.on, change=partial(better, factor=factor))
 
@@ -97,7 +97,7 @@ def test_a_better_machine_is_never_slower_and_never_less_feasible():
 
     for number, table in enumerate(drawn()):
         factor = (16, 2, 1.001)[number % 3]
-        holds_on_changes(slower, table, {name: by(factor, BETTER[name]) for name in BETTER})
+        holds_on_changes(slower, table, {name: better_by(factor, BETTER[name]) for name in BETTER})
     assert min(decided.values()) > 0, decided
 
 
