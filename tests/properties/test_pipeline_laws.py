@@ -18,7 +18,7 @@ from tests.properties.table import (
     excess,
     excused,
     holds,
-    holds_on_systems,
+    holds_on_changes,
 )
 from tests.properties.test_laws import improvements
 from tests.store import stored
@@ -101,8 +101,7 @@ def test_half_the_batch_never_takes_longer():
 
     def longer(table):
         whole = table.change(p2p_overlap=False)  # which few microbatches do not allow
-        halved = {"half": lambda one: one.each(lambda row: {"batch_size": row["batch_size"] // 2})}
-        half = whole.with_changed(halved)["half"]
+        half = whole.each(lambda row: {"batch_size": row["batch_size"] // 2})
         return excess(half, whole, "total_time", slack=SLACK)
 
     holds(longer, [table.only(halved) for table in drawn()], least=50)
@@ -134,8 +133,7 @@ def test_twice_the_batch_on_twice_the_replicas_takes_as_long():
 
     def other(table):
         one = table.change(data_par_overlap=False)
-        both = {"two": lambda one: one.each(lambda row: {name: 2 * row[name] for name in doubled})}
-        two = one.with_changed(both)["two"]
+        two = one.each(lambda row: {name: 2 * row[name] for name in doubled})
         wrong = np.any([one.found[name] != two.found[name] for name in names], axis=0)
         return np.where(one.found.feasible, wrong, np.nan)
 
@@ -157,7 +155,7 @@ def test_a_better_machine_never_refuses_and_is_never_slower():
 
     tried = 0
     for number, table in enumerate(drawn()):
-        tried += holds_on_systems(slower, _apart(table, SWITCHES), improvements(number))
+        tried += holds_on_changes(slower, _apart(table, SWITCHES), improvements(number))
     assert tried > 100
     assert broken == {} or drawn_otherwise()
 

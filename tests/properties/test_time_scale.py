@@ -11,12 +11,11 @@ from tests.properties.table import with_all_fields
 FACTORS = (0.8, 1.25, 3.0)
 
 
-def compare(model, system, rows, before, factor):
+def compare(table, factor):
     """Compare executions on a system with those on the faster one."""
-    system = inputs.system(system)
-    after = calculon.evaluate(
-        model, faster(system, figures_of(system).values(), factor), before.plan
-    )
+    system, before = inputs.system(table.system), table.found
+    machine = faster(system, figures_of(system).values(), factor)
+    after = calculon.evaluate(table.model, machine, before.plan)
     assert (before.codes == after.codes).all()
     run = before.feasible
     ratio = before["total_time"] / after["total_time"]
@@ -24,7 +23,7 @@ def compare(model, system, rows, before, factor):
     near = (ratio >= low * (1 - 1e-9)) & (ratio <= high * (1 + 1e-9))
     stated = ~_unstated(system, before.plan)
     wrong = run & (~near | (stated & ~np.isclose(ratio, factor, rtol=1e-9)))
-    assert not wrong.any(), rows[np.flatnonzero(wrong)[0]]
+    assert not wrong.any(), table.rows[np.flatnonzero(wrong)[0]]
     return int((run & stated).sum())
 
 
@@ -35,8 +34,7 @@ def _unstated(system, plan):
 
 def test_corrected_executions():
     compared = 0
-    for number, one in enumerate(with_all_fields()[::4]):
-        factor, half = FACTORS[number % len(FACTORS)], slice(number % 2, None, 2)
-        found = one.found.take(half)
-        compared += compare(one.model, one.system, one.rows[half], found, factor)
+    for number, table in enumerate(with_all_fields()[::4]):
+        half = table.take(slice(number % 2, None, 2))
+        compared += compare(half, FACTORS[number % len(FACTORS)])
     assert compared > 5
