@@ -46,6 +46,18 @@ def run(capsys, monkeypatch, tmp_path):
 
 
 @pytest.fixture
+def output_of(run):
+    """Call the program, which must succeed without a message; return its output."""
+
+    def call(*arguments: object) -> str:
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, "")
+        return out
+
+    return call
+
+
+@pytest.fixture
 def refuses(run):
     """Check that each call, a command with some words, prints nothing and ends with one message of one line."""
 

@@ -119,9 +119,8 @@ def test_words_families_and_figures_filter_names(words, found):
     assert {row["name"] for row in rows} == found
 
 
-def test_one_system_is_shown_with_the_meaning_of_its_fields(run):
-    code, out, err = run("catalog", "h100_80g_nvl8")
-    assert (code, err) == (0, "")
+def test_one_system_is_shown_with_the_meaning_of_its_fields(output_of):
+    out = output_of("catalog", "h100_80g_nvl8")
     assert out.startswith("h100_80g_nvl8: a system (")
     lines = [line.split() for line in out.splitlines()]
     assert ["mem1.GBps", "3,072", "GB/s", "bandwidth"] in lines
@@ -206,10 +205,9 @@ def test_what_the_catalog_does_not_have_is_said(refuses):
     refuses(("catalog",), rows)
 
 
-def test_every_kind_has_a_page_and_lists_its_fields(run):
+def test_every_kind_has_a_page_and_lists_its_fields(run, output_of):
     for name in ("llama3-8B", "llama3-8B_h100x64", "Megatron-LM", "tutorial", "b200_sxm"):
-        code, out, err = run("catalog", "show", name)
-        assert (code, err) == (0, "")
+        out = output_of("catalog", "show", name)
         assert name.lower() in out.splitlines()[0].lower()
         if name != "Megatron-LM":  # the name of a preset is megatron-lm
             assert run("catalog", name).code == 0

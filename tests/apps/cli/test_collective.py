@@ -31,10 +31,9 @@ def expected(operation, message, ranks, per_node=None):
     return str(name), float(best)
 
 
-def test_a_page_says_time_bandwidths_and_where_the_bytes_go(run):
-    code, out, err = run("collective", "all_reduce", "1GB", 128, SYSTEM)
+def test_a_page_says_time_bandwidths_and_where_the_bytes_go(output_of):
+    out = output_of("collective", "all_reduce", "1GB", 128, SYSTEM)
     name, seconds = expected("all_reduce", 10**9, 128)
-    assert (code, err) == (0, "")
     assert "all_reduce among 128 ranks of h100_80g_sxm, 1 GB\n" in out
     assert f"algorithm            {name}: " in out
     assert f"algorithm bandwidth  {1 / seconds:.0f} GB/s" in out
@@ -64,15 +63,13 @@ def test_sizes_double_and_the_one_asked_for_is_among_them(run):
     assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["1", "KiB"], ["2", "KiB"]]
 
 
-def test_what_is_written_can_be_calibrated_with(run, tmp_path):
+def test_what_is_written_can_be_calibrated_with(output_of, tmp_path):
     plain = tmp_path / "plain.json"  # of unknown kinds there is one protocol, and so a line
     plain.write_text(json.dumps(document("systems", SYSTEM) | {"ext": {}}))
     sizes = ("1KiB", 8, "plain.json", "--to", "1GiB")
-    code, out, _ = run("collective", "all_reduce", *sizes, "-o", "x.csv")
-    assert (code, out) == (0, "Output: x.csv\n")
-    code, _, _ = run("calibrate", SYSTEM, "--collectives", "x.csv", "-o", "mine.json")
+    assert output_of("collective", "all_reduce", *sizes, "-o", "x.csv") == "Output: x.csv\n"
+    output_of("calibrate", SYSTEM, "--collectives", "x.csv", "-o", "mine.json")
     fitted = json.loads((tmp_path / "mine.json").read_text())["networks"][0]
-    assert code == 0
     assert fitted["latency"] == pytest.approx(1e-5, rel=1e-3)
     assert fitted["efficiency"] == pytest.approx(0.65, rel=1e-3)
 
@@ -92,10 +89,9 @@ def test_ranks_per_node_can_be_stated(run):
     assert row["network_1_members"] == 2
 
 
-def test_one_rank_takes_no_time(run):
-    code, out, _ = run("collective", "all_reduce", "1GB", 1, SYSTEM)
-    assert (code, "0 s" in out) == (0, True)
-    (first, *_) = rows(run("collective", "all_reduce", "1GB", 1, SYSTEM, "-f", "csv").out)
+def test_one_rank_takes_no_time(output_of):
+    assert "0 s" in output_of("collective", "all_reduce", "1GB", 1, SYSTEM)
+    (first, *_) = rows(output_of("collective", "all_reduce", "1GB", 1, SYSTEM, "-f", "csv"))
     assert (first["seconds"], first["algbw"], first["busbw"]) == ("0.0", "", "0.0")
 
 

@@ -21,9 +21,8 @@ def statistics():
     return [calculon.estimate(*text.split(",")).stats for text in (A, B)]
 
 
-def test_text_ranks_what_makes_the_difference(run):
-    code, out, err = run("compare", A, B)
-    assert (code, err) == (0, "")
+def test_text_ranks_what_makes_the_difference(output_of):
+    out = output_of("compare", A, B)
     assert out.startswith("A  a100_80g\nB  a100_80e\n\nAsked differently\n")
     assert "\nsystem  a100_80g  a100_80e\n" in out
     assert "\nTime: A 131.9 s, B 126.8 s (-3.8 %)\n" in out
@@ -130,11 +129,11 @@ def test_files_of_statistics_stay_as_they_are(run, refuses):
     assert [one["edition"] for one in found["results"]] == ["sc23", "corrected"]
 
 
-def test_an_execution_that_fits_in_one_edition_only(run, execution):
+def test_an_execution_that_fits_in_one_edition_only(refuses, execution):
     plan = execution(microbatch_size=8)  # twice the checkpoints, which only one of them splits
-    found = run("compare", f"megatron-1T,{plan},a100_80g", "--edition", "corrected,sc23")
-    assert found.code == 1
-    assert "a100_80g in edition sc23: tier-1 memory" in found.err
+    message = "a100_80g in edition sc23: tier-1 memory"
+    call = ("compare", f"megatron-1T,{plan},a100_80g")
+    refuses(call, [("--edition corrected,sc23", message)], code=1)
 
 
 def test_says_what_is_wrong(refuses):

@@ -27,12 +27,11 @@ def unserved(monkeypatch):
 
 
 @pytest.fixture
-def shown(run, unserved):
+def shown(output_of, unserved):
     """Call the command without serving; return the state of its first page."""
 
     def call(*arguments: object, model: str | None = None) -> State:
-        code, out, err = run("explore", "--no-browser", "--port", "0", *arguments)
-        assert (code, err) == (0, "")
+        out = output_of("explore", "--no-browser", "--port", "0", *arguments)
         pairs = parse_qsl(urlsplit(out.split()[0]).query)
         return read_state(pairs, Offer(model), State(model="", system="", procs=1))
 

@@ -22,9 +22,8 @@ COUNTED = ("llm-all-executions", "llm-optimal-execution", "study")
 """Commands that can count what they would do."""
 
 
-def test_help_lists_the_commands_in_their_order(run):
-    code, out, _ = run("--help")
-    assert code == 0
+def test_help_lists_the_commands_in_their_order(output_of):
+    out = output_of("--help")
     places = [out.index(f"\n  {command.title} ") for command in COMMANDS]
     assert places == sorted(places)
 
@@ -256,12 +255,10 @@ def test_half_a_package_is_named_with_the_cure(process, tmp_path):
     assert f"delete {sys.prefix}" in done.stderr or "--force-reinstall numpy" in done.stderr
 
 
-def test_control_characters_of_a_name_are_escaped(run, spec):
-    code, out, err = run("llm", "\x1b[31mred.json", *ARGUMENTS[1:], "-")
-    assert (code, out) == (2, "")
-    assert err.startswith(r"calculon: error: \x1b[31mred.json: expected")
+def test_control_characters_of_a_name_are_escaped(output_of, refuses, spec):
+    message = r"calculon: error: \x1b[31mred.json: expected"
+    refuses(("llm", "\x1b[31mred.json", *ARGUMENTS[1:]), [("-", message)])
     path = spec("models", "megatron-1T", "\x1b[31mred\nname.json")
-    code, out, err = run("llm", path, *ARGUMENTS[1:], "-")
-    assert (code, err) == (0, "")
+    out = output_of("llm", path, *ARGUMENTS[1:], "-")
     assert r"\x1b[31mred\nname" in out.splitlines()[0]
-    assert run("lpc", path).out.startswith(r"\x1b[31mred\nname ")
+    assert output_of("lpc", path).startswith(r"\x1b[31mred\nname ")

@@ -19,9 +19,8 @@ def product():
     return matrix_product(inputs.system(SYSTEM), *CUBE, "bfloat16")
 
 
-def test_a_page_says_what_the_product_takes_and_what_a_copy_beside_it_hides(run, product):
-    code, out, err = run("matmul", *CUBE, SYSTEM, "--copy", "1GiB")
-    assert (code, err) == (0, "")
+def test_a_page_says_what_the_product_takes_and_what_a_copy_beside_it_hides(output_of, product):
+    out = output_of("matmul", *CUBE, SYSTEM, "--copy", "1GiB")
     assert f"8.796 TFLOP, {duration(product.arithmetic)}\n" in out
     assert f"1.500 GiB, {duration(product.memory)}\n" in out
     assert f"  time          {duration(product.time)}: " in out

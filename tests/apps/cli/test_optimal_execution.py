@@ -171,15 +171,14 @@ def test_an_edition_is_said_and_written(run, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["loe", "lae"])
-def test_the_edition_is_the_one_that_the_model_needs(run, command):
+def test_the_edition_is_the_one_that_the_model_needs(run, refuses, command):
     modern = ("llama3-8B", 8, 8, "bfloat16", "h100_80g_sxm")
     fix = [f"--fix={text}" for text in ("tensor_par=8", "microbatch_size=1", "attn_impl=flash")]
     found = run(command, *modern, "best.csv", *fix)
     assert (found.code, "fit (edition corrected, preset megatron-lm)" in found.out) == (0, True)
     assert set(pd.read_csv("best.csv")["edition"]) == {"corrected"}
-    refused = run(command, *modern, "best.csv", "--edition", "sc23", *fix)
-    assert refused.code == 2
-    assert "expected corrected, which llama3-8B: " in refused.err
+    message = "expected corrected, which llama3-8B: "
+    refuses((command, *modern, "best.csv", *fix), [("--edition sc23", message)])
 
 
 @pytest.mark.large

@@ -174,15 +174,14 @@ def test_a_spec_that_changed_is_told(run, own):
     assert run("llm", "shape.json", own, "node.json", "-", "--set", "mem1.GBps=1500").err == ""
 
 
-def test_a_spec_that_is_gone_is_told(run, own):
+def test_a_spec_that_is_gone_is_told(refuses, own):
     Path("node.json").unlink()
     with pytest.warns(SpecWarning, match=r"best#0: its system node.json is not there; --system"):
         (one,) = read_results([own])
     assert one.inputs is None
     assert one.title == "Training of shape on 8 x node"
-    code, _, err = run("plot", "schedule", own, "-o", "x.png")
-    assert code == 2
-    assert "best.json: expected a result that says its system, and where to find" in err
+    message = "best.json: expected a result that says its system, and where to find"
+    refuses(("plot", "schedule", own), [("-o x.png", message)])
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,10 @@ def found():
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_files_have_what_is_printed(run, found, tmp_path):
+def test_files_have_what_is_printed(run, output_of, found, tmp_path):
     outputs = ("all.json.gz", "figures.csv", "tornado.png")
     options = [text for name in outputs for text in ("-o", name)]
-    code, out, err = run("sensitivity", *EXAMPLE, "-f", "json", *options)
-    assert (code, err) == (0, "")
+    out = output_of("sensitivity", *EXAMPLE, "-f", "json", *options)
     text, _, named = out.partition("Output: ")
     assert json.loads(text)["value"] == found.value
     assert named.split("\nOutput: ")[-1].strip() == "tornado.png"

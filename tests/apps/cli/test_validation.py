@@ -63,9 +63,8 @@ PUBLISHED_ERRORS = [
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
-def test_prints_the_four_published_tables_and_a_line_per_study(run, names):
-    code, out, err = run("llm-validation")
-    assert (code, err) == (0, "")
+def test_prints_the_four_published_tables_and_a_line_per_study(run, output_of, names):
+    out = output_of("llm-validation")
     lines = out.splitlines()
     titles = ("*Params & Opt", "*Activations", "Activations", "End-to-end")
     assert [line for line in lines if line in titles] == list(titles)
@@ -77,9 +76,8 @@ def test_prints_the_four_published_tables_and_a_line_per_study(run, names):
     assert all(f"\n| {name} | " in out for name in names)
 
 
-def test_one_study_in_detail(run):
-    code, out, _ = run("lv", "--study", "bigscience")
-    assert code == 0
+def test_one_study_in_detail(output_of):
+    out = output_of("lv", "--study", "bigscience")
     assert "heads of 120 and 128" in out
     assert "ZeRO-1" in out
     assert "End-to-end" not in out
@@ -200,9 +198,8 @@ def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(ru
     assert f"{mean:.2f}" in line.split()
 
 
-def test_editions_side_by_side(run):
-    code, out, err = run("lv", *BOTH)
-    assert (code, err) == (0, "")
+def test_editions_side_by_side(run, output_of):
+    out = output_of("lv", *BOTH)
     _, table = out.split("Editions side by side: mean absolute error and bias in percent\n")
     header, *rows = table.splitlines()
     titles = "study quantity n sc23 mean corrected mean sc23 bias corrected bias"
@@ -259,9 +256,8 @@ def test_a_bound_of_one_edition_counts_where_it_is_shown(run, tmp_path):
     assert (code, err) == (1, f"calculon: validation: {wanted}\n")
 
 
-def test_a_study_that_waits_says_why(run):
-    code, out, _ = run("lv", "--study", "llama31_8b", "--edition", "sc23")
-    assert code == 0
+def test_a_study_that_waits_says_why(output_of):
+    out = output_of("lv", "--study", "llama31_8b", "--edition", "sc23")
     assert "context parallelism" in out
 
 
@@ -276,13 +272,12 @@ def test_wrong_arguments_are_bad_input(refuses, tmp_path):
     refuses(("lv",), rows)
 
 
-def test_a_broken_study_names_file_and_field(run, tmp_path):
+def test_a_broken_study_names_file_and_field(refuses, tmp_path):
     folder = own_study(tmp_path)
     text = (folder / "measured.csv").read_text()
     (folder / "measured.csv").write_text(text.replace("megatron-22B,full,1.42", "gpt-5,full,1.42"))
-    code, _, err = run("lv", "-b", tmp_path / "own")
-    assert code == 2
-    assert "measured.csv: line 2 (gpt-5 full), model: expected the name of a model" in err
+    message = "measured.csv: line 2 (gpt-5 full), model: expected the name of a model"
+    refuses(("lv", "-b"), [((tmp_path / "own",), message)])
 
 
 def test_runs_are_written(run, tmp_path):

@@ -65,12 +65,10 @@ def test_a_configuration_is_a_model_everywhere(run, tmp_path):
     assert _answers(tmp_path / "words.json") == _answers(tmp_path / "exact.json")
 
 
-def test_a_strict_value_of_a_file_names_the_one_that_was_meant(run, tmp_path):
+def test_a_strict_value_of_a_file_names_the_one_that_was_meant(refuses, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(document("examples", "llama3-8B_h100x64") | {"datatype": "bf16"}))
-    code, _, err = run("llm", "llama3-8B", str(path), "h100", "-")
-    assert code == 2
-    assert "did you mean 'bfloat16'?" in err
+    refuses(("llm", "llama3-8B", path, "h100"), [("-", "did you mean 'bfloat16'?")])
 
 
 @pytest.mark.usefixtures("without_help")
