@@ -12,7 +12,7 @@ import pytest
 
 from calculon.apps.cli import plot_validation
 from calculon.apps.cli.commands.plot import KINDS
-from calculon.apps.cli.main import complete_parser, main
+from calculon.apps.cli.main import main
 from calculon.apps.cli.plot_curves import scaling
 from tests.apps.cli.conftest import ARGUMENTS
 from tests.helpers import ROOT, document
@@ -120,12 +120,6 @@ def test_bad_questions_of_served_models(run, refuses):
     done = run("plot", "frontier", "llama3-70B", "1", "h100", "a100_80g_sxm", *SHORT)
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert all(f"{system}: none of" in done.err for system in ("h100_80g_sxm", "a100_80g_sxm"))
-
-
-def test_the_examples_parse():
-    parser = complete_parser()
-    for line in "\n".join(kind.examples for kind in KINDS).splitlines():
-        assert parser.parse_args(shlex.split(line)[1:]), line
 
 
 SHOWN = (ROOT / "examples" / "pictures.md").read_text(encoding="utf-8").replace("./bin/", "")
