@@ -112,11 +112,6 @@ def test_a_port_that_is_taken_is_refused_where_it_is_asked_for(refuses):
         refuses(("explore", "--no-browser"), [(f"--port {port}", f"{port} in use")])
 
 
-def test_a_missing_package_is_told_with_the_cure(refuses, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    refuses(("explore",), [("", "the extra web, found no uvicorn"), ("", "pip install '.[web]'")])
-
-
 @pytest.mark.usefixtures("unserved")
 def test_the_network_is_warned_of(run):
     _, out, err = run("explore", "--no-browser", "--port", "0", "--host", "0.0.0.0")
