@@ -1,7 +1,6 @@
 """``calculon llm-validation``: the published tables, and every study in every format."""
 
 import csv
-import html.parser
 import io
 import itertools
 import json
@@ -16,6 +15,7 @@ from calculon.apps.validate.library import Library
 from calculon.apps.validate.source_scores import source_scores
 from calculon.apps.views.validation_tables import sections
 from calculon.spec.named_values import EDITION_NAMES
+from tests.apps.outline import Outline
 from tests.helpers import ROOT
 from tests.shipped_studies import compare_once, compared, shipped
 
@@ -112,15 +112,9 @@ def test_csv_has_a_line_per_value(run):
 
 def test_html_is_one_page_that_needs_nothing_else(run):
     out = run("lv", "--format", "html").out
-    found = []
-
-    class Reader(html.parser.HTMLParser):
-        def handle_starttag(self, tag, attrs):
-            found.append(tag)
-            assert not {"src", "href"} & {name for name, _ in attrs}
-
-    Reader().feed(out)
-    assert found.count("table") == found.count("h2") > 10
+    found = Outline(out)
+    assert not {"src", "href"} & {name for _, name, _ in found.attributes}
+    assert found.tags.count("table") == found.tags.count("h2") > 10
     assert all(name in out for name in FEW)
 
 

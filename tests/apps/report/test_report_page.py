@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html.parser
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from calculon.records import columns
 from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
 from tests.apps.cli.conftest import unvalidated
+from tests.apps.outline import Outline
 from tests.helpers import NAMES, ROOT
 from tests.shipped_studies import compare_once, shipped
 
@@ -31,26 +31,8 @@ TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 BROWSER = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-VOID = {"meta"}
 COMPARE = "calculon.apps.validate.measured_and_predicted.compare"
 RUN = ["--tokens", "1T", "--deadline", "3d", "--price", "2"]
-
-
-class Reader(html.parser.HTMLParser):
-    """Reads a page: its elements, whether they are closed, and what they refer to."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.tags, self.references = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.references += [value for name, value in attrs if name in ("src", "href")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 def read_and_compare_once(patch):
@@ -89,13 +71,12 @@ def pages(folder):
 @pytest.mark.parametrize("name", ["one", "search", "files", "both", "run"])
 def test_is_well_formed_and_needs_nothing_else(pages, name):
     text = pages[name]
-    reader = Reader()
-    reader.feed(text)
-    assert reader.open == []
-    assert all(reference.startswith("#") for reference in reader.references)
+    attributes = Outline(text).attributes
+    references = [value for _, name, value in attributes if name in ("src", "href")]
+    assert all(reference.startswith("#") for reference in references)
     assert not re.search(r"@import|url\((?!#)|https?://(?!doi)", text)
     places = set(re.findall(r'id="([^"]+)"', text))
-    assert {reference[1:] for reference in reader.references} <= places
+    assert {reference[1:] for reference in references} <= places
 
 
 def test_a_report_runs_its_own_script_and_loads_nothing(pages):
