@@ -1,9 +1,9 @@
 """``calculon block``: the page, the document, and what is refused."""
 
-import csv
 import json
 
 import calculon
+from tests.helpers import csv_rows
 
 SEED = ("nanogpt-mlp", "nanogpt-mlp_t4", "a100_80g_sxm")
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
@@ -43,7 +43,7 @@ def test_files_have_the_document_and_a_row_for_each_operator(run, output_of, tmp
     for name in ("block.json", "block.csv"):
         assert run("block", *LLAMA, "-o", name).out == f"Output: {name}\n"
     assert json.loads((tmp_path / "block.json").read_text()) == found
-    rows = list(csv.DictReader((tmp_path / "block.csv").read_text().splitlines()))
+    rows = csv_rows((tmp_path / "block.csv").read_text())
     for row, one in zip(rows, found["operators"], strict=True):
         assert row["name"] == one["name"]
         assert float(row["fw_processing_time"]) == one["time"]["forward"]

@@ -1,7 +1,5 @@
 """``calculon catalog``: what is shipped."""
 
-import csv
-import io
 import json
 import re
 
@@ -16,7 +14,7 @@ from calculon.spec.spellings.catalog_words import aliases
 from tests.cases import for_each
 from tests.draws import some
 from tests.fuzzing import printed
-from tests.helpers import document
+from tests.helpers import csv_rows, document
 from tests.store import cache
 
 pytestmark = pytest.mark.usefixtures("catalog_once", "without_columns")
@@ -58,7 +56,7 @@ def test_one_kind_in_every_format():
     for kind in ("models", "executions", "studies", "campaigns"):
         names = list(catalog.names({"studies": "study"}.get(kind, kind.removesuffix("s"))))
         assert [row["name"] for row in json.loads(page(kind, "-f", "json"))] == names
-        found = csv.DictReader(io.StringIO(page(kind, "-f", "csv")))
+        found = csv_rows(page(kind, "-f", "csv"))
         assert [row["name"] for row in found] == names
         assert len(page(kind, "-f", "markdown").splitlines()) == len(names) + 2
         lines = page(kind).splitlines()
@@ -212,5 +210,5 @@ def test_every_kind_has_a_page_and_lists_its_fields(run, output_of):
         if name != "Megatron-LM":  # the name of a preset is megatron-lm
             assert run("catalog", name).code == 0
             assert json.loads(run("catalog", name, "-f", "json").out)
-            rows = csv.DictReader(io.StringIO(run("catalog", name, "-f", "csv").out))
+            rows = csv_rows(run("catalog", name, "-f", "csv").out)
             assert {row["field"] for row in rows}

@@ -1,7 +1,5 @@
 """``calculon collective``: a page, a table, a file or a picture; and what is wrong with a question."""
 
-import csv
-import io
 import json
 
 import numpy as np
@@ -13,13 +11,9 @@ from calculon.apps.cli.sizes import size
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
 from calculon.hardware.collectives.placement import place
 from tests.cases import for_each
-from tests.helpers import document
+from tests.helpers import csv_rows, document
 
 SYSTEM = "h100_80g_sxm"
-
-
-def rows(text):
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def expected(operation, message, ranks, per_node=None):
@@ -53,7 +47,7 @@ def test_small_groups_have_a_bus_bandwidth(run):
 
 def test_sizes_double_and_the_one_asked_for_is_among_them(run):
     arguments = ("all_reduce", "3KiB", 64, SYSTEM, "--from", "1KiB", "--to", "10KiB")
-    found = rows(run("collective", *arguments, "--format", "csv").out)
+    found = csv_rows(run("collective", *arguments, "--format", "csv").out)
     assert [int(row["bytes"]) for row in found] == [1024, 2048, 3072, 4096, 8192, 10240]
     for row in found:
         name, seconds = expected("all_reduce", int(row["bytes"]), 64)
@@ -91,7 +85,7 @@ def test_ranks_per_node_can_be_stated(run):
 
 def test_one_rank_takes_no_time(output_of):
     assert "0 s" in output_of("collective", "all_reduce", "1GB", 1, SYSTEM)
-    (first, *_) = rows(output_of("collective", "all_reduce", "1GB", 1, SYSTEM, "-f", "csv"))
+    (first, *_) = csv_rows(output_of("collective", "all_reduce", "1GB", 1, SYSTEM, "-f", "csv"))
     assert (first["seconds"], first["algbw"], first["busbw"]) == ("0.0", "", "0.0")
 
 

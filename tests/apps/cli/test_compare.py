@@ -1,7 +1,5 @@
 """``calculon compare``: differences, their sources, and every format."""
 
-import csv
-import io
 import json
 import re
 from pathlib import Path
@@ -10,7 +8,7 @@ import pytest
 
 import calculon
 from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import NAMES, document
+from tests.helpers import NAMES, csv_rows, document
 
 A = ",".join(ARGUMENTS)
 B = A.replace("a100_80g", "a100_80e")
@@ -63,7 +61,7 @@ def test_json_holds_every_value_difference_and_ratio(run, statistics):
 
 
 def test_csv_and_markdown_have_the_same_values(run, statistics):
-    rows = list(csv.DictReader(io.StringIO(run("compare", A, B, "-f", "csv").out)))
+    rows = csv_rows(run("compare", A, B, "-f", "csv").out)
     (row,) = [row for row in rows if row["table"] == "statistics" and row["name"] == "total_time"]
     assert float(row["difference"]) == statistics[1]["total_time"] - statistics[0]["total_time"]
     assert (row["unit"], row["result"]) == ("s", "a100_80e")
@@ -98,7 +96,7 @@ def test_editions_are_in_json_and_csv(run):
         assert one["values"] == [published.get(one["name"]), corrected[one["name"]]]
     (mfu,) = [one for one in found["statistics"] if one["name"] == "mfu"]
     assert (mfu["differences"], mfu["ratios"]) == ([None], [None])
-    rows = list(csv.DictReader(io.StringIO(run("compare", A, *BOTH, "-f", "csv").out)))
+    rows = csv_rows(run("compare", A, *BOTH, "-f", "csv").out)
     assert {(row["edition"], row["reference_edition"]) for row in rows} == {("corrected", "sc23")}
     (row,) = [row for row in rows if row["name"] == "mfu"]
     assert (float(row["value"]), row["reference"]) == (corrected["mfu"], "")
@@ -196,7 +194,7 @@ def test_plans_of_one_question_are_led_from_one_to_the_other(run, other):
     text = run("compare", TODAY, far).out
     assert "From A to B, one change at a time" in text
     assert all(step["change"].split(" -> ")[0] in text for step in told["steps"])
-    rows = list(csv.DictReader(io.StringIO(run("compare", TODAY, far, "-f", "csv").out)))
+    rows = csv_rows(run("compare", TODAY, far, "-f", "csv").out)
     steps = [row for row in rows if row["table"] == "waterfall, s a step"]
     assert [row["name"] for row in steps] == [step["change"] for step in told["steps"]]
     assert float(steps[-1]["value"]) == pytest.approx(total["values"][1])

@@ -1,12 +1,11 @@
 """``calculon serve-optimal``: tables, files, what is tried, and exit codes."""
 
-import csv
-import io
 import json
 
 import pytest
 
 import calculon
+from tests.helpers import csv_rows
 
 ASKED = ("llama3-8B", "1,2", "h100_80g_sxm", "-", "--prompt", "1000", "--output", "200")
 FEW = ("--fix", "token_budget=2048", "--fix", "pipeline_par=1")
@@ -64,13 +63,13 @@ def test_a_frontier_to_a_table(output_of, tmp_path):
     options = ("--pareto", ",".join(figures), "-o", str(path))
     out = output_of("serve-optimal", *ASKED, *FEW, *options)
     assert "Frontier: no other is better in all of" in out
-    rows = [*csv.DictReader(io.StringIO(path.read_text()))]
+    rows = csv_rows(path.read_text())
     first, second = ([float(row[name]) for row in rows] for name in figures)
     assert len(rows) > 3
     assert first == sorted(first, reverse=True)
     assert second == sorted(second)
     out = output_of("sop", *ASKED, *FEW, *options[:2], "--format", "csv")
-    assert next(csv.DictReader(io.StringIO(out)))["batch"] == rows[0]["batch"]
+    assert csv_rows(out)[0]["batch"] == rows[0]["batch"]
 
 
 @pytest.mark.large

@@ -1,6 +1,5 @@
 """``calculon study`` of deployments: tables, the summary, and what is finished is kept."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from calculon.apps.study.served_questions import answer
 from calculon.serving_figures import SERVING_FIGURES
+from tests.helpers import csv_rows
 
 SMALL = {
     "models": "llama3-8B",
@@ -48,7 +48,7 @@ def test_the_table_has_a_row_for_each(run, finished):
     assert "Miss a limit: 3 (column missed)" in found.out
     table = pd.read_parquet("x.parquet")
     assert (len(table), {*SERVING_FIGURES} <= {*table.columns}) == (8, True)
-    rows = [*csv.DictReader(Path("x.csv").read_text().splitlines())]
+    rows = csv_rows(Path("x.csv").read_text())
     assert [*rows[0]] == [*table.columns]
     done = [row for row in rows if row["reason"] == row["missed"] == ""]
     best = max(float(row["output_rate"]) for row in done if int(row["tensor_par"]) == 1)

@@ -1,6 +1,5 @@
 """``calculon llm-validation``: the published tables, and every study in every format."""
 
-import csv
 import io
 import itertools
 import json
@@ -16,7 +15,7 @@ from calculon.apps.validate.source_scores import source_scores
 from calculon.apps.views.validation_tables import sections
 from calculon.spec.named_values import EDITION_NAMES
 from tests.apps.outline import Outline
-from tests.helpers import ROOT
+from tests.helpers import ROOT, csv_rows
 from tests.shipped_studies import compare_once, compared, shipped
 
 NAMES = Library.at().names()
@@ -102,7 +101,7 @@ def _comparisons(name, edition):
 
 
 def test_csv_has_a_line_per_value(run):
-    rows = list(csv.DictReader(io.StringIO(run("lv", "--format", "csv").out)))
+    rows = csv_rows(run("lv", "--format", "csv").out)
     usual = {study.name: study.usual_edition for study in Library.at().studies()}
     represented = {n for n in FEW if any(one.rows for one in _comparisons(n, usual[n]))}
     assert {row["study"] for row in rows} == represented
@@ -223,9 +222,7 @@ def test_editions_side_by_side_fit_into_a_terminal_of_100_columns(names):
 
 
 def test_every_format_says_the_edition(run):
-    rows = list(
-        csv.DictReader(io.StringIO(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out))
-    )
+    rows = csv_rows(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out)
     assert {row["edition"] for row in rows} == {"sc23", "corrected"}
     found = json.loads(run("lv", *BOTH, "--study", "tab5", "--format", "json").out)
     assert found["editions"] == ["sc23", "corrected"]
@@ -289,7 +286,7 @@ def test_sources_stand_in_every_format(run):
 
     for form in ("text", "markdown", "html"):
         assert "Whole steps: each source alike" in printed(form)
-    rows = list(csv.DictReader(io.StringIO(printed("csv"))))
+    rows = csv_rows(printed("csv"))
     assert {row["source"] for row in rows} == {"mt_nlg"}
     (found,) = json.loads(printed("json"))["sources"]
     assert (found["name"], found["rows"]) == ("mt_nlg", len(rows))

@@ -1,7 +1,5 @@
 """The catalog and the validation as data frames."""
 
-import csv
-import io
 import re
 
 import pytest
@@ -11,6 +9,7 @@ from calculon.apps.views.catalog_tables import TABLES
 from calculon.errors import SpecError
 from tests.apps.cli.conftest import run
 from tests.cases import for_each
+from tests.helpers import csv_rows
 from tests.store import cache
 
 __all__ = ["run"]
@@ -28,7 +27,7 @@ def tables(monkeypatch):
 
 def test_the_catalog_is_that_of_the_command(run):
     for kind in TABLES:
-        rows = list(csv.DictReader(io.StringIO(run("catalog", kind, "--format", "csv").out)))
+        rows = csv_rows(run("catalog", kind, "--format", "csv").out)
         frame = calculon.catalog(kind)
         assert frame["name"].tolist() == [row["name"] for row in rows], kind
         assert frame.columns.tolist() == [*rows[0]]
