@@ -17,11 +17,15 @@ from calculon.apps.cli.main import main
 from calculon.apps.report.text_tables import Table
 from calculon.apps.views import catalog_tables, report_file
 from calculon.apps.views.validation_tables import STUDIES
-from tests.helpers import ROOT, document
+from tests.helpers import ROOT, document, take_signals
 from tests.store import cache, stored
 
 ARGUMENTS = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 """The example: Megatron-1T on 3,072 A100s."""
+
+PROGRAM = (sys.executable, "-m", "calculon")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+"""The program as a process, and its environment, in which it finds the package from any folder."""
 
 
 class Result(NamedTuple):
@@ -150,17 +154,22 @@ def process(tmp_path):
     """Call the program as a process in an empty folder."""
 
     def call(*arguments: str, **keywords: object) -> subprocess.CompletedProcess:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-        command = [sys.executable, "-m", "calculon", *arguments]
-        keywords = {
-            "cwd": tmp_path,
-            "env": environment,
-            "capture_output": True,
-            "text": True,
-        } | keywords
-        return subprocess.run(command, check=False, **keywords)
+        keywords = {"cwd": tmp_path, "env": ENVIRONMENT, "capture_output": True} | keywords
+        return subprocess.run([*PROGRAM, *arguments], check=False, text=True, **keywords)
 
     return call
+
+
+def started(folder: Path, *arguments: str, **keywords: object) -> subprocess.Popen:
+    """Start the program as a process in a folder; it takes signals, and its output can be read."""
+    keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | keywords
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
+        **keywords,
+    )
 
 
 @pytest.fixture

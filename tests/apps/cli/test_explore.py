@@ -1,10 +1,8 @@
 """``calculon explore``: what is asked for is the first page, and how the program begins and ends."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 from urllib.parse import parse_qsl, urlsplit
 from urllib.request import urlopen
@@ -17,7 +15,8 @@ from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.web import listening
-from tests.helpers import ROOT, document, take_signals
+from tests.apps.cli.conftest import started
+from tests.helpers import document
 
 
 @pytest.fixture
@@ -135,16 +134,9 @@ def test_a_browser_is_opened_where_there_is_a_screen(run, monkeypatch):
     assert opened == [out.split()[0]]
 
 
-def test_a_signal_ends_it_at_once_also_while_it_searches():
-    command = [sys.executable, "-m", "calculon", "explore", "deepseek-v3", "h100", "2048"]
-    with subprocess.Popen(
-        [*command, "--no-browser", "--port", "0"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
-    ) as child:
+def test_a_signal_ends_it_at_once_also_while_it_searches(tmp_path):
+    question = ("deepseek-v3", "h100", "2048")
+    with started(tmp_path, "explore", *question, "--no-browser", "--port", "0") as child:
         address = child.stdout.readline().split()[0]
         with urlopen(address, timeout=60) as page:
             assert b"part-searching" in page.read()

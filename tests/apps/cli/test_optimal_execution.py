@@ -16,7 +16,7 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.how_sure import BEST, OUTSIDE
 from calculon.search.driver import SearchResult, search
 from calculon.statistics import BOUNDS
-from tests.apps.cli.conftest import page
+from tests.apps.cli.conftest import page, started
 from tests.helpers import ROOT, document
 from tests.store import cache
 
@@ -146,12 +146,10 @@ def test_a_narrow_terminal_shows_every_number_whole(run):
 
 @pytest.mark.large
 def test_the_file_is_there_when_the_report_is_cut_short(tmp_path):
-    output = tmp_path / "best.json"
-    command = [sys.executable, "-m", "calculon", "loe", *map(str, SPACE), str(output)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.close()  # as `| head -0` does
-    assert json.loads(output.read_text())["0"]["execution"]["num_procs"] == SPACE[1]
+    with started(tmp_path, "loe", *map(str, SPACE), "best.json") as child:
+        child.stdout.close()  # as `| head -0` does
+    found = json.loads((tmp_path / "best.json").read_text())
+    assert found["0"]["execution"]["num_procs"] == SPACE[1]
 
 
 def test_an_edition_is_said_and_written(run, tmp_path):

@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pandas as pd
@@ -18,8 +16,8 @@ from calculon.inputs import system
 from calculon.search.driver import search
 from calculon.statistics import BOUNDS
 from calculon.units import known
+from tests.apps.cli.conftest import started
 from tests.fuzzing import printed
-from tests.helpers import ROOT, take_signals
 
 STUDY = """\
 models:
@@ -138,19 +136,10 @@ def test_goes_on_after_a_cut_journal(run, finished, tmp_path):
     assert (tmp_path / "r.csv").read_bytes() == whole
 
 
-def started(tmp_path, *options):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    command = [sys.executable, "-m", "calculon", "study", "slow.yaml", "-o", "r.csv", *options]
-    process = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
-    )
+def slow_study(tmp_path):
+    """Start a study in a session of its own, and wait until some of its searches are finished."""
+    options = ("slow.yaml", "-o", "r.csv", "-c", "2")
+    process = started(tmp_path, "study", *options, start_new_session=True)
     journal = tmp_path / "r.csv.journal"
     while not journal.exists() or journal.read_bytes().count(b"\n") < 3:
         assert process.poll() is None, process.communicate()
@@ -172,7 +161,7 @@ def test_a_study_of_the_catalog_goes_by_its_name_and_may_only_be_counted(run, tm
     ids=["ctrl-c", "a batch system"],
 )
 def test_a_signal_stops_and_says_how_to_go_on(tmp_path, number, code, word):
-    process = started(tmp_path, "-c", "2")
+    process = slow_study(tmp_path)
     os.killpg(process.pid, number)  # a terminal tells the workers too
     _, err = process.communicate(timeout=20)
     assert process.returncode == code
@@ -184,7 +173,7 @@ def test_a_signal_stops_and_says_how_to_go_on(tmp_path, number, code, word):
 
 @pytest.mark.large
 def test_goes_on_after_kill_9_and_leaves_no_workers(run, tmp_path):
-    process = started(tmp_path, "-c", "2")
+    process = slow_study(tmp_path)
     import psutil
 
     children = psutil.Process(process.pid).children(recursive=True)
