@@ -13,7 +13,7 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.part import Part
 from calculon.apps.explore.views import KINDS
-from tests.store import cache
+from tests.store import cache, cache_by_repr
 
 
 @cache
@@ -22,15 +22,10 @@ def answers() -> Answers:
     return Answers(Offer())
 
 
-_MADE: dict[tuple[str, str], Part | None] = {}
-
-
+@cache_by_repr
 def made(name: str, state: State) -> Part | None:
     """Return a part of a view; each is made once."""
-    key = name, repr(state)
-    if key not in _MADE:
-        _MADE[key] = KINDS[name].make(state, answers())
-    return _MADE[key]
+    return KINDS[name].make(state, answers())
 
 
 def words(part: Part) -> str:

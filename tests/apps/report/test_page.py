@@ -28,7 +28,7 @@ from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.apps.report.drawing import drawn
 from tests.draws import some
 from tests.helpers import LLAMA_X64, PLAIN, document, reference_cases, reference_system
-from tests.store import cache
+from tests.store import cache, cache_by_repr
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 LLAMA = ("llama3-8B", LLAMA_X64, "h100_80g_sxm")
@@ -71,15 +71,9 @@ CASES = {
 }
 
 
-ESTIMATES = {}
-"""Estimates of cases, each made once."""
-
-
+@cache_by_repr
 def estimated(case, layers=False):
-    key = repr((case, layers))
-    if key not in ESTIMATES:
-        ESTIMATES[key] = calculon.estimate(*case, layers=layers)
-    return ESTIMATES[key]
+    return calculon.estimate(*case, layers=layers)
 
 
 def page(case, layers=False):
