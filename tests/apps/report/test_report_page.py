@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -20,6 +19,7 @@ from calculon.records import columns
 from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
 from tests.apps.cli.conftest import unvalidated
+from tests.apps.explore.browsing import executable
 from tests.apps.outline import Outline
 from tests.helpers import NAMES, ROOT
 from tests.shipped_studies import compare_once, shipped
@@ -28,9 +28,7 @@ __all__ = ["unvalidated"]
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
+BROWSER = executable()
 COMPARE = "calculon.apps.validate.measured_and_predicted.compare"
 RUN = ["--tokens", "1T", "--deadline", "3d", "--price", "2"]
 
