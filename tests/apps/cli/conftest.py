@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,10 +101,11 @@ def made(run):
 @cache
 def page(*arguments: object) -> str:
     """Return what a successful call of the program prints, once for all tests of a process that look at it."""
-    out = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.delenv("COLUMNS", raising=False)
         assert main([str(argument) for argument in arguments]) == 0
+    assert err.getvalue() == ""
     return out.getvalue()
 
 
@@ -115,7 +116,8 @@ CATALOG = {kind: cache(table) for kind, table in catalog_tables.TABLES.items()}
 @pytest.fixture
 def catalog_once(monkeypatch):
     """Make the tables of the catalog once."""
-    monkeypatch.setattr("calculon.apps.cli.commands.catalog.TABLES", CATALOG)
+    for kind, table in CATALOG.items():
+        monkeypatch.setitem(catalog_tables.TABLES, kind, table)
 
 
 @pytest.fixture

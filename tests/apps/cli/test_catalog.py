@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import pytest
 
@@ -11,27 +12,14 @@ from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.spec.spellings.catalog_words import aliases
+from tests.apps.cli.conftest import page as printed_once
 from tests.cases import for_each
 from tests.draws import some
-from tests.fuzzing import printed
 from tests.helpers import csv_rows, document
-from tests.store import cache
 
-pytestmark = pytest.mark.usefixtures("catalog_once", "without_columns")
+pytestmark = pytest.mark.usefixtures("catalog_once")
 
-
-@pytest.fixture
-def without_columns(monkeypatch):
-    """Print lines that are as long as they are, as into a file."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-
-@cache
-def page(*words):
-    """Return what ``calculon catalog`` prints, once for all tests that look at it."""
-    code, out, err = printed(["catalog", *words])
-    assert (code, err) == (0, "")
-    return out
+page = partial(printed_once, "catalog")
 
 
 ASIDE = "for tests, parts of a model: "

@@ -7,22 +7,13 @@ import pytest
 import calculon
 from calculon.apps.views.catalog_tables import TABLES
 from calculon.errors import SpecError
-from tests.apps.cli.conftest import run
+from tests.apps.cli.conftest import catalog_once, run
 from tests.cases import for_each
 from tests.helpers import csv_rows
-from tests.store import cache
 
-__all__ = ["run"]
+__all__ = ["catalog_once", "run"]
 
-
-READ_ONCE = {kind: cache(read) for kind, read in TABLES.items()}
-
-
-@pytest.fixture(autouse=True)
-def tables(monkeypatch):
-    """Read the files of the catalog once for all tests."""
-    for kind, read in READ_ONCE.items():
-        monkeypatch.setitem(TABLES, kind, read)
+pytestmark = pytest.mark.usefixtures("catalog_once")
 
 
 def test_the_catalog_is_that_of_the_command(run):
