@@ -26,12 +26,6 @@ SMALL = {
 
 
 @pytest.fixture
-def study(run):
-    Path("s.json").write_text(json.dumps(SMALL))
-    return "s.json"
-
-
-@pytest.fixture
 def finished(made):
     """Write the study, with its finished table and journal x.csv."""
     call = ("study", "s.json", "-o", "x.csv", "-q", "--engine", "serial")
@@ -74,9 +68,10 @@ def test_what_is_finished_is_not_run_again(run, finished, monkeypatch):
     assert Path("x.csv").read_text() == first
 
 
-def test_serving_is_of_one_edition(run, study):
+def test_serving_is_of_one_edition(run):
+    Path("s.json").write_text(json.dumps(SMALL))
     for edition, code in (("sc23", 2), ("corrected", 0)):
-        asked = ("study", study, "-o", "x.csv", "--debug", "--edition", edition)
+        asked = ("study", "s.json", "-o", "x.csv", "--debug", "--edition", edition)
         assert run(*asked).code == code
 
 
