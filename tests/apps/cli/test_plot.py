@@ -136,12 +136,6 @@ def test_the_examples_run(run, kind, monkeypatch):
         assert (found.code, found.err) == (0, ""), line
 
 
-@pytest.mark.usefixtures("unrendered")
-def test_a_search_file_is_drawn_too(run, results, tmp_path):
-    shutil.copy(results / "counts.json", tmp_path)
-    assert run("plot", "scaling", "counts.json", "counts.json", "-o", "b.png").code == 0
-
-
 def curves(rows):
     """Return the curves of a file with some rows."""
     Path("study.json").write_text(json.dumps(rows))
@@ -207,8 +201,10 @@ def test_a_waterfall_needs_two_plans_of_one_question(run, refuses):
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_a_table_is_drawn_too_and_processors_are_an_axis(run, dump):
+def test_files_are_drawn_too_and_processors_are_an_axis(run, results, dump, tmp_path):
     assert run("plot", "pareto", dump, "--against", "num_procs", "-o", "x.png").code == 0
+    shutil.copy(results / "counts.json", tmp_path)
+    assert run("plot", "scaling", "counts.json", "counts.json", "-o", "b.png").code == 0
 
 
 def test_says_what_is_wrong(refuses, tmp_path):
@@ -240,6 +236,8 @@ def test_says_what_is_wrong(refuses, tmp_path):
          "--microbatches: expected at most the 64 of a pipeline's batch, found 65"),
         (f"schedule {triple} --microbatches 0 -o x.png", "a whole number above 0"),
         ("schedule megatron-1T no.json a100_80g -o x.png", "no.json"),
+        ("schedule a b -o x.png", "expected APP EXE SYS, or one result of loe or llm"),
+        ("schedule a b c d -o x.png", "expected APP EXE SYS, or one result of loe or llm"),
     ]  # fmt: skip
     refuses(("plot",), rows)
     rows = [

@@ -219,11 +219,6 @@ def test_a_schedule_needs_the_result_alone(run, best):
     assert f"best#1, {SYSTEM}" in Path("x.svg").read_text()
 
 
-def test_a_schedule_needs_one_or_three(refuses):
-    message = "expected APP EXE SYS, or one result of loe or llm"
-    refuses(("plot", "schedule", "-o", "x.png"), [([MODEL] * count, message) for count in (2, 4)])
-
-
 def test_a_preset_of_a_file_keeps_its_name(run):
     change = {"ce_impl": {"value": "fused", "why": "Ours."}}
     _write("mine.json", {"title": "Ours", "base": "megatron-lm", "fields": change})
