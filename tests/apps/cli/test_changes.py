@@ -65,13 +65,15 @@ def test_what_is_no_change_says_why():
         assert said in str(caught.value), text
 
 
-def test_a_path_of_a_workload_finds_it():
+def test_a_path_of_a_workload_finds_it_and_a_text_with_a_colon_stays_a_text():
     changes = parsed(["workload.rate=2", "prompt_cv=1", "hidden=512"], DEPLOYMENTS)
     assert changes == {
         "workload": {"rate": 2, "prompt_cv": 1},
         "model": {"hidden": 512},
         "system": {},
     }
+    found = parsed(["draft=model:", "prefill={num_procs: 2}"], ("deployment", *DEPLOYMENTS))
+    assert found["deployment"] == {"draft": "model:", "prefill": {"num_procs": 2}}
 
 
 def test_a_field_of_two_specs_needs_the_name_of_one(monkeypatch):
@@ -154,10 +156,3 @@ def test_a_change_that_cannot_be_is_one_message(refuses):
     refuses(
         ("plot", "heatmap", "t.csv", "-o", "x.png"), [("--set hidden=1", "--set: expected a sp")]
     )
-
-
-def test_a_text_with_a_colon_stays_a_text():
-    found = parsed(["draft=model:", "prefill={num_procs: 2}"], ("deployment", *DEPLOYMENTS))[
-        "deployment"
-    ]
-    assert found == {"draft": "model:", "prefill": {"num_procs": 2}}
