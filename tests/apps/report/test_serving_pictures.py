@@ -80,16 +80,14 @@ def test_the_frontier_of_each_machine_is_a_line(frontier):
 
 
 def test_no_label_covers_another(frontier):
-    figure = serving_frontier.draw(frontier)
-    (axes,) = figure.axes
+    (axes,) = serving_frontier.draw(frontier).axes
     boxes = [one.get_window_extent() for one in axes.texts if ", B " in one.get_text()]
     assert len(boxes) >= 3
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
 def test_ends_have_a_mark_and_a_label_within_the_axes(frontier):
-    figure = serving_frontier.draw(frontier)
-    (axes,) = figure.axes
+    (axes,) = serving_frontier.draw(frontier).axes
     marked = {
         place
         for line in axes.lines
