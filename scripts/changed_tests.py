@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cache
 from pathlib import Path
 
+from tests import times
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = "tests/test_pages.py"
 HOUSE = ("tests/test_architecture.py", "tests/test_completeness.py")
@@ -91,9 +93,8 @@ def seconds_of(path: str) -> float:
 def listed_seconds() -> dict[str, float]:
     """Return the processor time of the listed functions of each file."""
     seconds: Counter[str] = Counter()
-    for line in (ROOT / "tests" / "times.txt").read_text(encoding="utf-8").splitlines():
-        time, *_, name = line.split()
-        seconds[name.partition("::")[0]] += float(time)
+    for name, one in times.listed().items():
+        seconds[name.partition("::")[0]] += one.seconds
     return dict(seconds)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 LIST = Path(__file__).with_name("times.txt")
 """A line has CPU seconds, ``fast`` if ``--fast`` runs the function, and its name.
 
-The seconds are those of all its cases, or of one that computes what tests share, if that takes longer.
+The seconds are the sum over its cases, or the time of one case that computes what tests share, if that is longer.
 """
 
 SLOW_FROM = 0.03

@@ -12,7 +12,7 @@ from calculon.inspect.run_table import runs
 from calculon.spec import catalog
 from calculon.spec.machine_provenance import PARTS, Provenance
 
-SYSTEMS = {name: inputs.system(name) for name in catalog.names("system")}
+SYSTEMS = list(catalog.names("system"))
 KERNELS = ("attention", "gemm", "memory_bound", "moe")
 """Tables of measured kernels. Squares and collectives say too little about a training step."""
 
@@ -30,8 +30,8 @@ def test_a_catalog_system_is_unmeasured_if_no_run_and_no_kernel_names_its_proces
     measured = _measured_processors()
     wrong = [
         name
-        for name, one in SYSTEMS.items()
-        if one.provenance.unmeasured == (one.provenance.processor in measured)
+        for name in SYSTEMS
+        if (one := inputs.system(name).provenance).unmeasured == (one.processor in measured)
     ]
     assert wrong == []
 
@@ -44,7 +44,7 @@ def test_a_catalog_system_that_copies_another_one_says_what_it_borrows():
         borrowed = about.get("borrowed", {})
         if bool(borrowed) != copies or not borrowed.keys() <= PARTS.keys():
             wrong.append(name)
-        if not set(borrowed.values()) <= SYSTEMS.keys() - {name}:
+        if not set(borrowed.values()) <= {*SYSTEMS} - {name}:
             wrong.append(name)
     assert wrong == []
 
@@ -63,8 +63,8 @@ OWN = {  # number of own runs, and the processors of the runs of a relative
 def test_runs_belong_to_the_processor_that_they_name():
     found = {
         name: (
-            int(same_processor(runs(), SYSTEMS[name]).sum()),
-            set(np.array(runs().columns["accelerator"])[relatives(runs(), SYSTEMS[name])]),
+            int(same_processor(runs(), inputs.system(name)).sum()),
+            set(np.array(runs().columns["accelerator"])[relatives(runs(), inputs.system(name))]),
         )
         for name in OWN
     }
@@ -72,7 +72,9 @@ def test_runs_belong_to_the_processor_that_they_name():
 
 
 def test_instances_of_a_cloud_have_the_runs_of_the_server_they_are_based_on():
-    own, cloud = (same_processor(runs(), SYSTEMS[name]) for name in ("h100_80g_sxm", "aws_p5"))
+    own, cloud = (
+        same_processor(runs(), inputs.system(name)) for name in ("h100_80g_sxm", "aws_p5")
+    )
     assert own.any()
     assert (own == cloud).all()
 

@@ -100,7 +100,7 @@ def made(run):
 
 @cache
 def page(*arguments: object) -> str:
-    """Return what a successful call of the program prints, once for all tests of a process that look at it."""
+    """Return the output of a successful call of the program, made once for all tests of a process."""
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.delenv("COLUMNS", raising=False)

@@ -256,7 +256,7 @@ def test_products_of_the_catalog_are_as_far_off_as_promised():
 
 @pytest.fixture
 def folder(tables, tmp_path):
-    """A folder with the tables, in files as those of the measured ones."""
+    """A folder with the tables, in files with the names of the measured ones."""
     (tmp_path / "tables").mkdir()
     for name, table in tables.items():
         table.to_csv(tmp_path / "tables" / f"{name}.csv", index=False)

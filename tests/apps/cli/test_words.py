@@ -107,7 +107,7 @@ def test_every_command_takes_and_names_the_same_preset(run, tmp_path):
     ):
         found = " ".join(run(*call).out.split()[:120])
         assert re.search(rf"(preset|corrected,|framework) {usual}\b", found), call
-    assert ask("mlp-4x1024", 4, machine).preset.name == usual  # that of explore, too
+    assert ask("mlp-4x1024", 4, machine).preset.name == usual  # explore asks with it, too
 
 
 def test_a_plan_of_ones_own_is_completed_as_by_other_commands(tmp_path):
