@@ -117,11 +117,9 @@ def test_tables_say_model_system_edition_and_preset(run, command, suffix):
     assert again["total_time"] == pytest.approx(table["total_time"].to_numpy())
 
 
-def test_a_result_is_read_as_an_execution(run, best):
+def test_a_result_is_read_as_an_execution(run, output_of, best):
     entry = _read(best)["1"]
-    found = run("llm", MODEL, "best.json#1", SYSTEM, "-", "-f", "json")
-    assert (found.code, found.err) == (0, "")
-    stats = json.loads(found.out)
+    stats = json.loads(output_of("llm", MODEL, "best.json#1", SYSTEM, "-", "-f", "json"))
     assert stats["total_time"] == pytest.approx(entry["stats"]["total_time"], rel=1e-12)
     assert run("block", MODEL, "best.json#1", SYSTEM).code == 0
 
