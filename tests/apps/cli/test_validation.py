@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import re
 import shutil
 
 import pytest
@@ -122,17 +123,16 @@ def test_says_what_it_does_when_asked(run):
     assert out.startswith("Now running test: seqsel/tab5\nAnalyzing megatron-22B full\n")
 
 
-def own_study(tmp_path):
-    """Copy a study into a folder of its own, which ``-b own`` reads; return the folder of the study."""
+def own_study(tmp_path, file, pattern, text):
+    """Copy a study into a folder for ``-b``, with another text in one of its files; return the folder."""
     folder = tmp_path / "own" / "validation" / "tab5"
-    return shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    (folder / file).write_text(re.sub(pattern, text, (folder / file).read_text()))
+    return tmp_path / "own"
 
 
 def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
-    folder = own_study(tmp_path)
-    text = (folder / "study.yaml").read_text()
-    (folder / "study.yaml").write_text(text.replace("sc23: 3.7", "sc23: 2"))
-    code, out, err = run("lv", "-b", tmp_path / "own")
+    code, out, err = run("lv", "-b", own_study(tmp_path, "study.yaml", "sc23: 3.7", "sc23: 2"))
     assert code == 1
     assert "Ave,,3.65%" in out
     assert err == "calculon: validation: tab5, time: mean error 3.65 %, the bound is 2 %\n"
@@ -236,12 +236,9 @@ def test_every_format_says_the_edition(run):
 
 
 def test_a_bound_of_one_edition_counts_where_it_is_shown(run, tmp_path):
-    folder = own_study(tmp_path)
-    text = (folder / "study.yaml").read_text()
-    bound = text.partition("corrected: ")[2].partition("}")[0]
-    (folder / "study.yaml").write_text(text.replace(f"corrected: {bound}", "corrected: 1"))
-    assert run("lv", "-b", tmp_path / "own").code == 0
-    code, _, err = run("lv", "-b", tmp_path / "own", *BOTH)
+    own = own_study(tmp_path, "study.yaml", "corrected: [^}]+", "corrected: 1")
+    assert run("lv", "-b", own).code == 0
+    code, _, err = run("lv", "-b", own, *BOTH)
     mean, _ = _tab5(run, "corrected")
     wanted = f"tab5, time, edition corrected: mean error {mean:.2f} %, the bound is 1 %"
     assert (code, err) == (1, f"calculon: validation: {wanted}\n")
@@ -264,11 +261,9 @@ def test_wrong_arguments_are_bad_input(refuses, tmp_path):
 
 
 def test_a_broken_study_names_file_and_field(refuses, tmp_path):
-    folder = own_study(tmp_path)
-    text = (folder / "measured.csv").read_text()
-    (folder / "measured.csv").write_text(text.replace("megatron-22B,full,1.42", "gpt-5,full,1.42"))
+    own = own_study(tmp_path, "measured.csv", "megatron-22B,full,1.42", "gpt-5,full,1.42")
     message = "measured.csv: line 2 (gpt-5 full), model: expected the name of a model"
-    refuses(("lv", "-b"), [((tmp_path / "own",), message)])
+    refuses(("lv", "-b"), [((own,), message)])
 
 
 def test_runs_are_written(run, tmp_path):
