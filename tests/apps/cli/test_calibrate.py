@@ -11,6 +11,7 @@ import pytest
 from calculon import inputs
 from calculon.hardware.kernels.tiles import Gemm, Processor
 from calculon.spec.catalog import load
+from tests.apps.report.drawing import legend
 from tests.fuzzing import printed
 from tests.helpers import ROOT, document
 
@@ -106,12 +107,11 @@ def test_all_kinds_at_once(output_of, tmp_path):
 
 
 @pytest.fixture
-def steps(tmp_path):
+def steps(spec, tmp_path):
     """Write a log of three runs."""
-    plan = document("examples", "llama3-8B_h100x64")
     lines = []
     for size, seconds in ((1, 6.5), (2, 6.4), (4, 6.1)):
-        (tmp_path / f"mbs{size}.json").write_text(json.dumps(plan | {"microbatch_size": size}))
+        spec("examples", "llama3-8B_h100x64", f"mbs{size}.json", microbatch_size=size)
         lines.append(f"llama3-8B,mbs{size}.json,{seconds},7e10,{size}")
     header = "model,execution,seconds,memory_bytes,group"
     (tmp_path / "steps.csv").write_text("\n".join([header, *lines]))
@@ -225,7 +225,7 @@ def test_the_picture_shows_rows_and_curve():
     assert (list(fitted.get_xdata()), list(fitted.get_ydata())) == ([1e3, 1e6], [1, 2])
     assert (list(held.get_xdata()), list(held.get_ydata())) == ([1e4], [3])
     left = draw([panel, dataclasses.replace(panel, left=([1e5], [4e9]))])
-    assert [text.get_text() for text in left.legends[0].texts][-1] == "measured, left out"
+    assert legend(left)[-1] == "measured, left out"
     assert list(left.axes[1].lines[3].get_ydata()) == [4]
 
 

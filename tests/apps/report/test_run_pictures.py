@@ -5,6 +5,7 @@ import pytest
 
 import calculon
 from calculon.errors import Infeasible
+from tests.apps.report.drawing import legend, texts
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
@@ -16,14 +17,6 @@ from calculon.planner.runs.goodput_by_size import goodput_by_size
 
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 RAMP = {"start": 64, "step": 64, "tokens": "400G"}
-
-
-def legend(figure) -> list[str]:
-    return [text.get_text() for one in figure.legends for text in one.get_texts()]
-
-
-def texts(axes) -> list[str]:
-    return [one.get_text() for one in axes.texts]
 
 
 @pytest.fixture(scope="module")

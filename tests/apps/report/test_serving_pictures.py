@@ -10,13 +10,9 @@ from calculon.apps.views.served_frontier import frontier_of
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
 from calculon.apps.report.pictures import batch_curves, serving_frontier
-from tests.apps.report.drawing import drawn
+from tests.apps.report.drawing import drawn, texts
 
 LOAD = {"prompt": 1000, "output": 200}
-
-
-def texts(axes) -> list[str]:
-    return [one.get_text() for one in axes.texts]
 
 
 @pytest.fixture(scope="module")
