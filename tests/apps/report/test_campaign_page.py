@@ -13,19 +13,15 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.records import columns
 from calculon.run_figures import DaysByUse
 from tests.apps.report.drawing import drawn, flat
-from tests.store import cache
+from tests.store import cache_by_repr
 
 LLAMA = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 RAMP = [{"from": 0, "batch": 64}, {"from": "400G", "batch": 512}]
 
 
-@cache
+@cache_by_repr
 def run(**options):
-    changed = dict(options)
-    ramp = {"batch_ramp": changed.pop("ramp")} if "ramp" in changed else {}
-    if ramp.get("batch_ramp") == "two":
-        ramp = {"batch_ramp": RAMP}
-    return calculon.campaign(*LLAMA, {"tokens": "1T", **ramp}, **changed)
+    return calculon.campaign(*LLAMA, {"tokens": "1T"}, **options)
 
 
 def page(*, every=False, **options) -> CampaignPage:
@@ -36,7 +32,7 @@ def page(*, every=False, **options) -> CampaignPage:
 
 def test_no_line_is_wider_than_the_page():
     stated = {"fleet__g_co2_per_kwh": "france", "fleet__pue": 1.2, "fleet__storage": 20.0}
-    shown = page(**stated, ramp="two")
+    shown = page(**stated, batch_ramp=RAMP)
     for width in (80, 100, 160):
         text = drawn(shown, width=width)
         assert max(map(len, text.splitlines())) <= width
@@ -58,10 +54,10 @@ def test_days_by_use_are_told_with_their_shares():
 
 
 def test_a_ramp_is_told_against_its_share_of_the_tokens():
-    one, other = run(ramp="two").parts
+    one, other = run(batch_ramp=RAMP).parts
     more = one.days - one.rung.tokens * other.days / other.rung.tokens
     assert more > 0
-    text = flat(drawn(page(ramp="two")))
+    text = flat(drawn(page(batch_ramp=RAMP)))
     days = one.days + other.days
     assert (
         f"{percent(one.days / days)} of the time: {span(more, days)} more than at its rate" in text
@@ -70,11 +66,10 @@ def test_a_ramp_is_told_against_its_share_of_the_tokens():
 
 def test_parts_are_told_together_where_there_are_many():
     ramp = [{"from": 1e9 * i, "batch": 64 * min(8, 1 + i)} for i in range(9)]
-    found = calculon.campaign(*LLAMA, {"tokens": "1T", "batch_ramp": ramp})
-    assert len(found.parts) == 9
-    shown = CampaignPage(found.to_dict(), result_of(found.main.estimate), found.preset.usual)
-    text = flat(drawn(shown))
-    steps = sum(one.steps for one in found.parts[:-1])
+    parts = run(batch_ramp=ramp).parts
+    assert len(parts) == 9
+    text = flat(drawn(page(batch_ramp=ramp)))
+    steps = sum(one.steps for one in parts[:-1])
     assert f"64 to 512 8,192 {steps:,.0f} " in text
 
 

@@ -36,6 +36,7 @@ SPREADS = {"spreads": [{"low": 0.9, "high": 1.2, "level": 0.8571}]}
 FITS = [
     SPREADS | {"part": part} for part in ("networks[1]", "networks[0]", "mem1", "matrix.float16")
 ]
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 CALIBRATED = document("systems", "a100_80g") | {"calibration": {"fits": FITS}}
 TINY = document("models", "megatron-126M") | {"num_blocks": 1, "seq_size": 128}
 CASES = {
@@ -60,9 +61,7 @@ CASES = {
             "microbatch_size": 1,
             "pipeline_interleaving": 2,
             "activation_recompute": "attn_only",
-            "weight_offload": True,
-            "activations_offload": True,
-            "optimizer_offload": True,
+            **dict.fromkeys(OFFLOADS, True),
             "data_par_overlap": True,
             "tensor_par_overlap": "ring",
         },
@@ -215,9 +214,6 @@ def test_every_optional_field_of_an_execution_is_said_where_it_is_no_default():
     ]
     assert values
     assert not unsaid
-
-
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 
 
 ENDS = [
