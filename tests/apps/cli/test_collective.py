@@ -11,7 +11,7 @@ from calculon.apps.cli.sizes import size
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
 from calculon.hardware.collectives.placement import place
 from tests.cases import for_each
-from tests.helpers import csv_rows, document
+from tests.helpers import csv_rows
 
 SYSTEM = "h100_80g_sxm"
 
@@ -57,9 +57,9 @@ def test_sizes_double_and_the_one_asked_for_is_among_them(run):
     assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["1", "KiB"], ["2", "KiB"]]
 
 
-def test_what_is_written_can_be_calibrated_with(output_of, tmp_path):
-    plain = tmp_path / "plain.json"  # of unknown kinds there is one protocol, and so a line
-    plain.write_text(json.dumps(document("systems", SYSTEM) | {"ext": {}}))
+def test_what_is_written_can_be_calibrated_with(output_of, spec, tmp_path):
+    # of unknown kinds there is one protocol, and so a line
+    spec("systems", SYSTEM, "plain.json", ext={})
     sizes = ("1KiB", 8, "plain.json", "--to", "1GiB")
     assert output_of("collective", "all_reduce", *sizes, "-o", "x.csv") == "Output: x.csv\n"
     output_of("calibrate", SYSTEM, "--collectives", "x.csv", "-o", "mine.json")

@@ -2,13 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 import calculon
 from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import NAMES, csv_rows, document
+from tests.helpers import NAMES, csv_rows
 
 A = ",".join(ARGUMENTS)
 B = A.replace("a100_80g", "a100_80e")
@@ -149,15 +148,10 @@ TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 
 
 @pytest.fixture
-def other():
+def other(spec):
     """Return the example of today with other choices: it is as fast, or twice as slow."""
-
-    def made(**changes):
-        path = Path("other.json")
-        path.write_text(json.dumps(document("examples", "llama3-8B_h100x64") | changes))
-        return f"llama3-8B,{path},h100_80g_sxm"
-
-    return made
+    model, plan, system = TODAY.split(",")
+    return lambda **changes: f"{model},{spec('examples', plan, **changes)},{system}"
 
 
 SAME = {"longer": 0, "margin": 0, "probability": 0.5, "told_apart": False}

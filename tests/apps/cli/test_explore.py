@@ -1,6 +1,5 @@
 """``calculon explore``: what is asked for is the first page, and how the program begins and ends."""
 
-import json
 import signal
 import socket
 import sys
@@ -16,7 +15,6 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.web import listening
 from tests.apps.cli.conftest import started
-from tests.helpers import document
 
 
 @pytest.fixture
@@ -80,9 +78,8 @@ def test_a_file_of_ones_own_is_shown_as_it_is_estimated(shown, tmp_path):
     assert {name: found.fields[name] for name in fields} == fields
 
 
-def test_a_model_of_ones_own_has_a_name_on_the_page(shown, tmp_path):
-    own = document("models", "llama3-8B") | {"num_blocks": 30}
-    (tmp_path / "small.json").write_text(json.dumps(own))
+def test_a_model_of_ones_own_has_a_name_on_the_page(shown, spec):
+    spec("models", "llama3-8B", "small.json", num_blocks=30)
     found = shown("small.json", "64", "h100", model="small.json")
     assert found.model == "small"
     assert Answers(Offer("small.json")).question(found).model.num_blocks == 30

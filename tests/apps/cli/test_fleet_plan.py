@@ -5,17 +5,8 @@ import json
 import pytest
 
 TOKENS = ("--tokens", "1T", "--batch", "64")
-ASKED = (
-    "plan",
-    "gpt2-124M",
-    "2,4",
-    "h100",
-    *TOKENS,
-    "--fix",
-    "tensor_par=1",
-    "--fix",
-    "pipeline_par=1",
-)
+FLAT = ("--fix", "tensor_par=1", "--fix", "pipeline_par=1")
+ASKED = ("plan", "gpt2-124M", "2,4", "h100", *TOKENS, *FLAT)
 
 
 def test_limits_compare_fleets(output_of):

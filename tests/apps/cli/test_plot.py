@@ -15,7 +15,7 @@ from calculon.apps.cli.commands.plot import KINDS
 from calculon.apps.cli.main import main
 from calculon.apps.cli.plot_curves import scaling
 from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import ROOT, document
+from tests.helpers import ROOT
 from tests.shipped_studies import compare_once
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
@@ -56,13 +56,10 @@ ALL = CALLS | RUNS | SERVED
 
 
 @pytest.fixture(autouse=True)
-def other(run):
-    """Write an execution beside that of the arguments, in the folder of the test."""
-    other = document("examples", ARGUMENTS[1]) | {
-        "activation_recompute": "attn_only",
-        "microbatch_size": 1,
-    }
-    Path("other.json").write_text(json.dumps(other))
+def other(spec):
+    """Write another execution than the one of the arguments into the folder of the test."""
+    changes = {"activation_recompute": "attn_only", "microbatch_size": 1}
+    spec("examples", ARGUMENTS[1], "other.json", **changes)
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,9 @@ def test_a_rule_of_several_sides_is_told_under_a_field_that_it_names(run):
     assert "\n  system " not in wrong
 
 
-def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, tmp_path):
-    fields = document("examples", "llama3-8B_h100x64") | {"microbatch_size": "two", "zero_stag": 2}
-    (tmp_path / "mine.json").write_text(json.dumps(fields))
-    code, out, _ = run("why", "llama3-8B", "mine.json", "h100_80g_sxm")
+def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, spec):
+    plan = spec("examples", TODAY[1], microbatch_size="two", zero_stag=2)
+    code, out, _ = run("why", TODAY[0], plan, TODAY[2])
     assert code == 1
     assert "read as with microbatch_size=1" in out
     assert "did you mean 'zero_stage'?" in out
