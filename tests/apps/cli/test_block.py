@@ -71,8 +71,6 @@ def test_set_changes_fields_of_the_execution(output_of):
 def test_bad_input_is_one_message(refuses):
     rows = [
         ("--set tp_asnyc=true", "--set: tp_asnyc: expected a field of the model, execution or"),
-        ("--set tp_async", "expected PATH=VALUE"),
-        ("--set tp_async=maybe", "tp_async: expected true or false"),
         ("--set tensor_par=0", "tensor_par: expected"),
         ("--set tensor_par=2", "nanogpt-mlp_t4: num_procs: expected tensor_par x"),
         ("--part linear", "--part: feedforward: expected hidden=128"),

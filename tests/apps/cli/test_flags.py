@@ -44,7 +44,6 @@ def test_wrong_scripts_are_one_message_each(refuses, tmp_path):
     torchrun = "torchrun --nproc_per_node 8 x.py"
     rows = [
         ("", "none that is recognised"),
-        ("echo hello", "none that is recognised"),
         ("python x.py --micro-batch-size 1 --num-layers 'a", "the end of what '"),
         ("python x.py --micro-batch-size 1 --num-layers 4", "--procs N"),
         (f"{torchrun} --num-layers 4 --bf16 --global-batch-size 8", "--micro"),

@@ -59,9 +59,6 @@ def test_a_launch_file_is_that_of_the_best_fleet(output_of):
 def test_what_cannot_be_asked_is_one_message(refuses):
     rows = [
         ("any h100", "expected a deadline with any"),
-        ("64 h100 --deadline 2moons", "--deadline: expected a time such as 60d"),
-        ("64 h100 --objective euro", "expected one of usd, days"),
-        ("64 h100 --deadline 60d --mine tp=8", "no plan of one's own"),
         ("64 h100 --deadline 60d --campaign llama3-405B", "batch_ramp"),
     ]
     refuses(("plan", "llama-3-8b", *TOKENS), rows)

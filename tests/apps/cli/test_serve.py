@@ -127,8 +127,6 @@ def test_bad_input(refuses):
     refuses(("serve",), [(("llama3-8B", "some text", "h100", *LENGTHS), "some text")])
     rows = [
         ("--set max_bach=3", "did you mean 'max_batch'?"),
-        ("--set kv_dtype=int3", "kv_dtype: expected one of"),
-        ("--rate 1 --users 1", "one of rate and users"),
         ("--workload llama3-8B_h100x64", "workload"),
         ("--prompt x", "prompt: "),
     ]

@@ -91,7 +91,6 @@ def test_limits_that_none_keeps(refuses, tmp_path):
 
 def test_bad_input(refuses):
     rows = [
-        ("--objective latency", "did you mean 'request_latency'"),
         ("--fix tensor_pa=2", "--fix: tensor_pa: expected a field of a deployment"),
         ("--fix prefill.num_procs=2", "pools of their own are an option of their own: --apart"),
         ("--fix tensor_par", "FIELD=VALUE"),
@@ -101,15 +100,11 @@ def test_bad_input(refuses):
         ("--set workload.rate=abc", "workload: rate: expected a number above 0"),
         ("--set workload.nope=3", "known are prompt, output"),
         ("--set workload.prompt=0", "workload: prompt: expected a whole number of at least 1"),
-        ("--pareto ttft", "two different figures"),
         ("--pareto ttft,ttft", "--pareto: expected two different figures"),
-        ("--pareto ttft:min,tpot,ttft:max", "--pareto: expected two different figures"),
         ("--pareto ttft,", "such as output_rate_per_proc,interactivity"),
         ("--pareto ,", "such as output_rate_per_proc,interactivity"),
         ("--pareto ttft,tpot -t 2", "leave out -t"),
-        ("--where tpot<nothing", "a figure of serving or a field of a deployment"),
         ("-o best.xls", "an output name that ends in"),
-        ("--rate 1 --users 1", "one of rate and users"),
         ("--workload nothing", "nothing: expected a workload"),
     ]
     refuses(("serve-optimal", *ASKED), rows)

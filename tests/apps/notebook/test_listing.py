@@ -39,7 +39,6 @@ def test_rows_are_chosen_by_name_family_and_condition():
     ("call", "said"),
     [
         (lambda: calculon.catalog("system"), "did you mean 'systems'"),
-        (lambda: calculon.catalog("systems", where="memry > 3"), "did you mean 'memory'"),
         (lambda: calculon.catalog("systems", family="zz"), "family: expected a family"),
         (lambda: calculon.validate("megatron_202"), "did you mean 'megatron_2024'"),
         (lambda: calculon.validate("sc21/table1", edition="sc24"), "sc23, corrected"),
