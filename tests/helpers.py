@@ -1,6 +1,8 @@
 """What several tests share: the reference results, and how numbers are compared."""
 
+import csv
 import gzip
+import io
 import json
 import math
 import signal
@@ -35,6 +37,11 @@ NAMES = tuple(column.name for column in columns(Stats))
 def document(folder: str, name: str) -> dict[str, Any]:
     """Read a spec file that the repository ships, as it stands."""
     return json.loads((ROOT / folder / f"{name}.json").read_text())
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    """Return the rows of a table in CSV, by the names of its columns."""
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 @cache

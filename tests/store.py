@@ -9,7 +9,7 @@ import os
 import pickle
 import resource
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -36,19 +36,23 @@ def owed() -> float:
     return cpu_seconds() + _saved
 
 
-def cache(compute: Callable[P, T]) -> Callable[P, T]:
+def cache(compute: Callable[P, T], key_of: Callable[[Any], Any] = tuple) -> Callable[P, T]:
     """Compute the result of a function for some arguments once in this process."""
     known: dict[Any, tuple[T, float]] = {}
 
     @wraps(compute)
     def result(*args: P.args, **kwargs: P.kwargs) -> T:
-        key = (args, tuple(kwargs.items()))
+        key = key_of((args, tuple(kwargs.items())))
         if key in known:
             return used(*known[key])
         known[key] = timed(compute, *args, **kwargs)
         return known[key][0]
 
     return result
+
+
+cache_by_repr = partial(cache, key_of=repr)
+"""The same for arguments that have no hash, but a ``repr`` that says all of them."""
 
 
 def stored(compute: Callable[P, T]) -> Callable[P, T]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import chdir, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,11 +17,15 @@ from calculon.apps.cli.main import main
 from calculon.apps.report.text_tables import Table
 from calculon.apps.views import catalog_tables, report_file
 from calculon.apps.views.validation_tables import STUDIES
-from tests.helpers import ROOT, document
+from tests.helpers import ROOT, document, take_signals
 from tests.store import cache, stored
 
 ARGUMENTS = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 """The example: Megatron-1T on 3,072 A100s."""
+
+PROGRAM = (sys.executable, "-m", "calculon")
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+"""The program as a process, and its environment, in which it finds the package from any folder."""
 
 
 class Result(NamedTuple):
@@ -41,6 +45,18 @@ def run(capsys, monkeypatch, tmp_path):
     def call(*arguments: object) -> Result:
         code = main([str(argument) for argument in arguments])
         return Result(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def output_of(run):
+    """Call the program, which must succeed without a message; return its output."""
+
+    def call(*arguments: object) -> str:
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, "")
+        return out
 
     return call
 
@@ -85,10 +101,11 @@ def made(run):
 @cache
 def page(*arguments: object) -> str:
     """Return the output of a successful call of the program, made once for all tests of a process."""
-    out = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out):
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.delenv("COLUMNS", raising=False)
         assert main([str(argument) for argument in arguments]) == 0
+    assert err.getvalue() == ""
     return out.getvalue()
 
 
@@ -99,7 +116,8 @@ CATALOG = {kind: cache(table) for kind, table in catalog_tables.TABLES.items()}
 @pytest.fixture
 def catalog_once(monkeypatch):
     """Make the tables of the catalog once."""
-    monkeypatch.setattr("calculon.apps.cli.commands.catalog.TABLES", CATALOG)
+    for kind, table in CATALOG.items():
+        monkeypatch.setitem(catalog_tables.TABLES, kind, table)
 
 
 @pytest.fixture
@@ -138,17 +156,22 @@ def process(tmp_path):
     """Call the program as a process in an empty folder."""
 
     def call(*arguments: str, **keywords: object) -> subprocess.CompletedProcess:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-        command = [sys.executable, "-m", "calculon", *arguments]
-        keywords = {
-            "cwd": tmp_path,
-            "env": environment,
-            "capture_output": True,
-            "text": True,
-        } | keywords
-        return subprocess.run(command, check=False, **keywords)
+        keywords = {"cwd": tmp_path, "env": ENVIRONMENT, "capture_output": True} | keywords
+        return subprocess.run([*PROGRAM, *arguments], check=False, text=True, **keywords)
 
     return call
+
+
+def started(folder: Path, *arguments: str, **keywords: object) -> subprocess.Popen:
+    """Start the program as a process in a folder; it takes signals, and its output can be read."""
+    keywords = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | keywords
+    return subprocess.Popen(
+        [*PROGRAM, *arguments],
+        cwd=folder,
+        env=ENVIRONMENT,
+        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
+        **keywords,
+    )
 
 
 @pytest.fixture

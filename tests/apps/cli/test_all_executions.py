@@ -57,12 +57,10 @@ def test_a_table_of_the_corrected_edition_has_its_columns(run, tmp_path):
     assert run("lae", *SPACE, "x.csv", *NARROW, *columns).code == 2
 
 
-def test_whole_runs_say_what_they_assume_and_what_they_miss(run):
+def test_whole_runs_say_what_they_assume_and_what_they_miss(run, output_of):
     runs = ("megatron-126M", 8, 16, "float16", "a100_80g_sxm", "runs.csv", "--tokens", "1G")
     few = ("--fix", "tensor_par=1", "--fix", "pipeline_par=1", "--columns", "days,usd")
-    found = run("lae", *runs, *few)
-    assert found.code == 0
-    words = " ".join(found.out.split())
+    words = " ".join(output_of("lae", *runs, *few).split())
     assert "mtbf_processor 50,677 h (419 interruptions" in words
     price = system("a100_80g_sxm").ext.price.on_demand
     assert f"price {price.usd:.2f} USD/h (on demand, {price.date}" in words

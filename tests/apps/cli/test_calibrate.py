@@ -11,6 +11,7 @@ import pytest
 from calculon import inputs
 from calculon.hardware.kernels.tiles import Gemm, Processor
 from calculon.spec.catalog import load
+from tests.apps.report.drawing import legend
 from tests.fuzzing import printed
 from tests.helpers import ROOT, document
 
@@ -47,9 +48,8 @@ def test_a_file_is_written_and_residuals_are_printed(run, fitted, mine):
     assert (new.networks[1], new.matrix.keys()) == (old.networks[1], old.matrix.keys())
 
 
-def test_a_calibrated_file_gives_an_interval_of_the_iteration_time(run, mine):
-    code, out, err = run(*JOB, "-")
-    assert (code, err) == (0, "")
+def test_a_calibrated_file_gives_an_interval_of_the_iteration_time(run, output_of, mine):
+    out = output_of(*JOB, "-")
     assert "from residuals of networks[0]" in " ".join(out.split())
     assert run(*JOB, "stats.json").code == 0
     interval = json.loads(Path("stats.json").read_text())["total_time_interval"]
@@ -88,14 +88,13 @@ def test_a_dash_prints_the_file(run, tmp_path):
     assert inputs.system("mine.json").networks[0].latency == found["networks"][0]["latency"]
 
 
-def test_all_kinds_at_once(run, tmp_path):
+def test_all_kinds_at_once(output_of, tmp_path):
     lines = [f"{2**i},4096,4096,bfloat16,{2.0 ** (i + 25) / 5e14}" for i in range(5, 15)]
     (tmp_path / "g.csv").write_text("\n".join(["m,n,k,datatype,seconds", *lines]))
     lines = [f"{2**i},{2**i / 2e12 + 1e-6}" for i in range(12, 30)]
     (tmp_path / "m.csv").write_text("\n".join(["bytes,seconds", *lines]))
     files = ("--gemm", "g.csv", "--memory", "m.csv")
-    code, out, err = run(*CALL, *files, "-o", "mine.json")
-    assert (code, err) == (0, "")
+    out = output_of(*CALL, *files, "-o", "mine.json")
     assert out.startswith(
         "calculon: note: matrix.bfloat16: its rows are one group, so none is held out\n"
     )
@@ -108,12 +107,11 @@ def test_all_kinds_at_once(run, tmp_path):
 
 
 @pytest.fixture
-def steps(tmp_path):
+def steps(spec, tmp_path):
     """Write a log of three runs."""
-    plan = document("examples", "llama3-8B_h100x64")
     lines = []
     for size, seconds in ((1, 6.5), (2, 6.4), (4, 6.1)):
-        (tmp_path / f"mbs{size}.json").write_text(json.dumps(plan | {"microbatch_size": size}))
+        spec("examples", "llama3-8B_h100x64", f"mbs{size}.json", microbatch_size=size)
         lines.append(f"llama3-8B,mbs{size}.json,{seconds},7e10,{size}")
     header = "model,execution,seconds,memory_bytes,group"
     (tmp_path / "steps.csv").write_text("\n".join([header, *lines]))
@@ -121,9 +119,8 @@ def steps(tmp_path):
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_training_steps_are_fitted_and_told_one_by_one(run, steps, tmp_path):
-    code, out, err = run(*steps, "--fit", "matrix", "-o", "mine.json", "--plot", "fit.svg")
-    assert (code, err) == (0, "")
+def test_training_steps_are_fitted_and_told_one_by_one(output_of, steps, tmp_path):
+    out = output_of(*steps, "--fit", "matrix", "-o", "mine.json", "--plot", "fit.svg")
     lines = out.splitlines()
     assert "1 of 3 steps need more memory than h100_80g_sxm has, by the model" in lines.pop(0)
     assert lines[0].startswith("calculon: note: training: matrix x ")
@@ -134,8 +131,7 @@ def test_training_steps_are_fitted_and_told_one_by_one(run, steps, tmp_path):
     assert (tmp_path / "fit.svg").read_text().startswith("<?xml")
     fit = json.loads((tmp_path / "mine.json").read_text())["calibration"]["fits"][0]
     assert (fit["part"], list(fit["parameters"])) == ("training", ["matrix"])
-    code, out, _ = run(*JOB, "-")
-    assert (code, "residuals of whole iterations" in out) == (0, True)
+    assert "residuals of whole iterations" in output_of(*JOB, "-")
 
 
 def test_steps_that_cannot_be_fitted_write_nothing(refuses, steps, tmp_path):
@@ -145,7 +141,6 @@ def test_steps_that_cannot_be_fitted_write_nothing(refuses, steps, tmp_path):
         ("--fit mem3", "--fit: expected parameters of h100_80g_sxm: mem1, matrix, "),
         ("--fit mem1,matrix,vector", "expected at least 3 fitted steps"),
         ("--fit mem1 --training steps.csv", "expected each file once"),
-        ("--fit mem1 --training none.csv", "none.csv: expected a readable file"),
     ]
     refuses((*steps, "-o", "x.json"), rows)
     assert sorted(tmp_path.iterdir()) == before
@@ -171,7 +166,7 @@ def test_an_overlay_says_only_what_was_fitted(run, tmp_path):
     assert set(fitted_again) <= {"base", "calibration"}
 
 
-def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, refuses, tmp_path):
+def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(output_of, refuses, tmp_path):
     gemm = Gemm(max_efficiency=0.8, multiprocessors=132)
     shapes = [(m, 4096, k) for m in (2048, 8192) for k in (512, 1024, 4096)]
     sizes = np.array(shapes, dtype=float).T
@@ -194,8 +189,7 @@ def test_rates_by_shape_are_fitted_or_it_is_said_what_is_missing(run, refuses, t
     ]
     refuses(call, rows)
     assert not (tmp_path / "x.json").exists()
-    code, out, err = run(*call, "--shapes", "--multiprocessors", "132")
-    assert (code, err, "predicted s" in out) == (0, "", False)
+    assert "predicted s" not in output_of(*call, "--shapes", "--multiprocessors", "132")
     found = json.loads((tmp_path / "x.json").read_text())["ext"]["gemm"]["bfloat16"]
     assert found == {
         "max_efficiency": pytest.approx(0.8, rel=1e-3),
@@ -230,14 +224,13 @@ def test_the_picture_shows_rows_and_curve():
     assert (list(fitted.get_xdata()), list(fitted.get_ydata())) == ([1e3, 1e6], [1, 2])
     assert (list(held.get_xdata()), list(held.get_ydata())) == ([1e4], [3])
     left = draw([panel, dataclasses.replace(panel, left=([1e5], [4e9]))])
-    assert [text.get_text() for text in left.legends[0].texts][-1] == "measured, left out"
+    assert legend(left)[-1] == "measured, left out"
     assert list(left.axes[1].lines[3].get_ydata()) == [4]
 
 
 def test_a_wrong_argument_is_one_message_and_nothing_is_written(refuses, tmp_path):
     rows = [
         ("-o x.txt", "expected an output name that ends in .json"),
-        ("-o no/x.json", "expected a folder that exists"),
         (f"--collectives {EXAMPLE} -o x.json", "expected each file once, found twice"),
         ("-o x.json --plot x.txt", "expected an output name that ends in .png"),
         ("-o x.json --hold-out 1", "expected a number from 0 to below 1, found '1'"),
@@ -256,18 +249,16 @@ def test_a_wrong_argument_is_one_message_and_nothing_is_written(refuses, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_library_is_named_with_the_way_to_install_it(run, monkeypatch, tmp_path):
+def test_a_missing_library_is_named_with_the_way_to_install_it(refuses, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "scipy", None)
-    code, out, err = run(*CALL, "-o", "mine.json")
-    assert (code, out, list(tmp_path.iterdir())) == (2, "", [])
-    assert "expected the library scipy, for fits, found it is not installed" in err
-    assert "pip install '.[fit]'" in err
+    library = "expected the library scipy, for fits, found it is not installed"
+    refuses(CALL, [("-o mine.json", library), ("-o mine.json", "pip install '.[fit]'")])
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_an_input_is_not_overwritten(run, tmp_path):
+def test_an_input_is_not_overwritten(refuses, tmp_path):
     before = (ROOT / "systems" / "h100_80g_sxm.json").read_text()
     (tmp_path / "base.json").write_text(before)
-    code, _, err = run("calibrate", "base.json", *CALL[2:], "-o", "base.json")
-    assert code == 2
-    assert "expected a file of its own, found an input of that name" in err
+    message = "expected a file of its own, found an input of that name"
+    refuses(("calibrate", "base.json", *CALL[2:]), [("-o base.json", message)])
     assert (tmp_path / "base.json").read_text() == before

@@ -264,10 +264,9 @@ def folder(tables, tmp_path):
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_a_file_is_written_again_as_it_is(run, folder):
+def test_a_file_is_written_again_as_it_is(run, output_of, folder):
     call = ("calibrate", "--kernels", folder, "h100_80g_sxm", "-o", "mine.json")
-    code, out, err = run(*call, "--plot", "fit.png")
-    assert (code, err) == (0, "")
+    out = output_of(*call, "--plot", "fit.png")
     lines = out.splitlines()
     assert lines[0].split()[:3] == ["kernels", "rows", "n"]
     assert lines[1].startswith("16-bit products, m, n, k from 1,024  fitted")

@@ -7,15 +7,13 @@ import calculon
 SMALL = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
 
 
-def test_json_is_all_of_it(run, tmp_path):
+def test_json_is_all_of_it(output_of, tmp_path):
     found = calculon.campaign(*SMALL, tokens="1T", fleet__price=2.0).to_dict()
     plain = json.loads(json.dumps(found))
     options = ("--tokens", "1T", "--price", "2.0")
-    code, out, _ = run("campaign", *SMALL, *options, "-f", "json")
-    told = json.loads(out)
-    assert (code, told["figures"], told["money"]) == (0, plain["figures"], plain["money"])
-    code, out, _ = run("campaign", *SMALL, *options, "-o", "run.json")
-    assert (code, out) == (0, "Output: run.json\n")
+    told = json.loads(output_of("campaign", *SMALL, *options, "-f", "json"))
+    assert (told["figures"], told["money"]) == (plain["figures"], plain["money"])
+    assert output_of("campaign", *SMALL, *options, "-o", "run.json") == "Output: run.json\n"
     assert json.loads((tmp_path / "run.json").read_text()) == told
 
 

@@ -75,10 +75,8 @@ def test_a_command_may_have_options_of_its_own():
 def test_a_wrong_value_names_its_option():
     rows = [
         ("--budget-usd", "5 EUR", "--budget-usd: expected US dollars such as 5M"),
-        ("--deadline", "2m", "--deadline: expected a time such as 60d"),
         ("--pue", "0.9", "--pue: expected a number of at least 1"),
         ("--price-kind", "lease", "--price-kind: expected one of on_demand, reserved, spot, own"),
-        ("--tokens", "many", "--tokens: expected a number of tokens"),
         ("--price", "[", "--price: expected a value as in a YAML file"),
     ]
     for option, text, expected in rows:

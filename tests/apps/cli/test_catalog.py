@@ -1,9 +1,8 @@
 """``calculon catalog``: what is shipped."""
 
-import csv
-import io
 import json
 import re
+from functools import partial
 
 import pytest
 
@@ -13,27 +12,14 @@ from calculon.spec import catalog
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.spec.spellings.catalog_words import aliases
+from tests.apps.cli.conftest import page as printed_once
 from tests.cases import for_each
 from tests.draws import some
-from tests.fuzzing import printed
-from tests.helpers import document
-from tests.store import cache
+from tests.helpers import csv_rows, document
 
-pytestmark = pytest.mark.usefixtures("catalog_once", "without_columns")
+pytestmark = pytest.mark.usefixtures("catalog_once")
 
-
-@pytest.fixture
-def without_columns(monkeypatch):
-    """Print lines that are as long as they are, as into a file."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-
-
-@cache
-def page(*words):
-    """Return what ``calculon catalog`` prints, once for all tests that look at it."""
-    code, out, err = printed(["catalog", *words])
-    assert (code, err) == (0, "")
-    return out
+page = partial(printed_once, "catalog")
 
 
 ASIDE = "for tests, parts of a model: "
@@ -58,7 +44,7 @@ def test_one_kind_in_every_format():
     for kind in ("models", "executions", "studies", "campaigns"):
         names = list(catalog.names({"studies": "study"}.get(kind, kind.removesuffix("s"))))
         assert [row["name"] for row in json.loads(page(kind, "-f", "json"))] == names
-        found = csv.DictReader(io.StringIO(page(kind, "-f", "csv")))
+        found = csv_rows(page(kind, "-f", "csv"))
         assert [row["name"] for row in found] == names
         assert len(page(kind, "-f", "markdown").splitlines()) == len(names) + 2
         lines = page(kind).splitlines()
@@ -119,9 +105,8 @@ def test_words_families_and_figures_filter_names(words, found):
     assert {row["name"] for row in rows} == found
 
 
-def test_one_system_is_shown_with_the_meaning_of_its_fields(run):
-    code, out, err = run("catalog", "h100_80g_nvl8")
-    assert (code, err) == (0, "")
+def test_one_system_is_shown_with_the_meaning_of_its_fields(output_of):
+    out = output_of("catalog", "h100_80g_nvl8")
     assert out.startswith("h100_80g_nvl8: a system (")
     lines = [line.split() for line in out.splitlines()]
     assert ["mem1.GBps", "3,072", "GB/s", "bandwidth"] in lines
@@ -206,13 +191,12 @@ def test_what_the_catalog_does_not_have_is_said(refuses):
     refuses(("catalog",), rows)
 
 
-def test_every_kind_has_a_page_and_lists_its_fields(run):
+def test_every_kind_has_a_page_and_lists_its_fields(run, output_of):
     for name in ("llama3-8B", "llama3-8B_h100x64", "Megatron-LM", "tutorial", "b200_sxm"):
-        code, out, err = run("catalog", "show", name)
-        assert (code, err) == (0, "")
+        out = output_of("catalog", "show", name)
         assert name.lower() in out.splitlines()[0].lower()
         if name != "Megatron-LM":  # the name of a preset is megatron-lm
             assert run("catalog", name).code == 0
             assert json.loads(run("catalog", name, "-f", "json").out)
-            rows = csv.DictReader(io.StringIO(run("catalog", name, "-f", "csv").out))
+            rows = csv_rows(run("catalog", name, "-f", "csv").out)
             assert {row["field"] for row in rows}

@@ -65,13 +65,15 @@ def test_what_is_no_change_says_why():
         assert said in str(caught.value), text
 
 
-def test_a_path_of_a_workload_finds_it():
+def test_a_path_of_a_workload_finds_it_and_a_text_with_a_colon_stays_a_text():
     changes = parsed(["workload.rate=2", "prompt_cv=1", "hidden=512"], DEPLOYMENTS)
     assert changes == {
         "workload": {"rate": 2, "prompt_cv": 1},
         "model": {"hidden": 512},
         "system": {},
     }
+    found = parsed(["draft=model:", "prefill={num_procs: 2}"], ("deployment", *DEPLOYMENTS))
+    assert found["deployment"] == {"draft": "model:", "prefill": {"num_procs": 2}}
 
 
 def test_a_field_of_two_specs_needs_the_name_of_one(monkeypatch):
@@ -91,11 +93,10 @@ def test_specs_are_changed_where_something_is_set_and_no_others():
     }
 
 
-def test_an_estimate_is_that_of_the_changed_files(run, tmp_path):
+def test_an_estimate_is_that_of_the_changed_files(run, output_of, tmp_path):
     changes = ("model.seq_size=4096", "mem1.GBps=3000", "microbatch_size=1", "coll_algo=ring")
     options = [word for text in changes for word in ("--set", text)]
-    code, out, err = run("llm", *LLAMA, "-", "-f", "json", *options)
-    assert (code, err) == (0, "")
+    out = output_of("llm", *LLAMA, "-", "-f", "json", *options)
     (tmp_path / "system.json").write_text('{"base": "h100_80g_sxm", "mem1": {"GBps": 3000}}')
     plan = {"base": "llama3-8B_h100x64", "microbatch_size": 1, "coll_algo": "ring"}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
@@ -121,7 +122,7 @@ def test_a_length_of_the_model_that_does_not_count_is_told(run, tmp_path, stated
         assert json.loads(alone.out)["total_time"] == json.loads(done.out)["total_time"]
 
 
-def test_titles_say_what_was_set(run):
+def test_titles_say_what_was_set(output_of):
     rows = [
         (("llm", *LLAMA, "-"), "llama3-8B on 64 x h100_80g_sxm (mem1.GiB=94)"),
         (("collective", "all_reduce", "1GiB", 8, LLAMA[2]), "of h100_80g_sxm (mem1.GiB=94)"),
@@ -129,8 +130,7 @@ def test_titles_say_what_was_set(run):
         (("block", *LLAMA), "h100_80g_sxm (mem1.GiB=94)"),
     ]
     for arguments, titles in rows:
-        code, out, err = run(*arguments, "--set", "mem1.GiB=94")
-        assert (code, err) == (0, "")
+        out = output_of(*arguments, "--set", "mem1.GiB=94")
         assert titles in " ".join(out.split())
 
 
@@ -156,10 +156,3 @@ def test_a_change_that_cannot_be_is_one_message(refuses):
     refuses(
         ("plot", "heatmap", "t.csv", "-o", "x.png"), [("--set hidden=1", "--set: expected a sp")]
     )
-
-
-def test_a_text_with_a_colon_stays_a_text():
-    found = parsed(["draft=model:", "prefill={num_procs: 2}"], ("deployment", *DEPLOYMENTS))[
-        "deployment"
-    ]
-    assert found == {"draft": "model:", "prefill": {"num_procs": 2}}

@@ -1,7 +1,5 @@
 """``calculon collective``: a page, a table, a file or a picture; and what is wrong with a question."""
 
-import csv
-import io
 import json
 
 import numpy as np
@@ -13,13 +11,9 @@ from calculon.apps.cli.sizes import size
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
 from calculon.hardware.collectives.placement import place
 from tests.cases import for_each
-from tests.helpers import document
+from tests.helpers import csv_rows
 
 SYSTEM = "h100_80g_sxm"
-
-
-def rows(text):
-    return list(csv.DictReader(io.StringIO(text)))
 
 
 def expected(operation, message, ranks, per_node=None):
@@ -31,10 +25,9 @@ def expected(operation, message, ranks, per_node=None):
     return str(name), float(best)
 
 
-def test_a_page_says_time_bandwidths_and_where_the_bytes_go(run):
-    code, out, err = run("collective", "all_reduce", "1GB", 128, SYSTEM)
+def test_a_page_says_time_bandwidths_and_where_the_bytes_go(output_of):
+    out = output_of("collective", "all_reduce", "1GB", 128, SYSTEM)
     name, seconds = expected("all_reduce", 10**9, 128)
-    assert (code, err) == (0, "")
     assert "all_reduce among 128 ranks of h100_80g_sxm, 1 GB\n" in out
     assert f"algorithm            {name}: " in out
     assert f"algorithm bandwidth  {1 / seconds:.0f} GB/s" in out
@@ -54,7 +47,7 @@ def test_small_groups_have_a_bus_bandwidth(run):
 
 def test_sizes_double_and_the_one_asked_for_is_among_them(run):
     arguments = ("all_reduce", "3KiB", 64, SYSTEM, "--from", "1KiB", "--to", "10KiB")
-    found = rows(run("collective", *arguments, "--format", "csv").out)
+    found = csv_rows(run("collective", *arguments, "--format", "csv").out)
     assert [int(row["bytes"]) for row in found] == [1024, 2048, 3072, 4096, 8192, 10240]
     for row in found:
         name, seconds = expected("all_reduce", int(row["bytes"]), 64)
@@ -64,15 +57,13 @@ def test_sizes_double_and_the_one_asked_for_is_among_them(run):
     assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["1", "KiB"], ["2", "KiB"]]
 
 
-def test_what_is_written_can_be_calibrated_with(run, tmp_path):
-    plain = tmp_path / "plain.json"  # of unknown kinds there is one protocol, and so a line
-    plain.write_text(json.dumps(document("systems", SYSTEM) | {"ext": {}}))
+def test_what_is_written_can_be_calibrated_with(output_of, spec, tmp_path):
+    # of unknown kinds there is one protocol, and so a line
+    spec("systems", SYSTEM, "plain.json", ext={})
     sizes = ("1KiB", 8, "plain.json", "--to", "1GiB")
-    code, out, _ = run("collective", "all_reduce", *sizes, "-o", "x.csv")
-    assert (code, out) == (0, "Output: x.csv\n")
-    code, _, _ = run("calibrate", SYSTEM, "--collectives", "x.csv", "-o", "mine.json")
+    assert output_of("collective", "all_reduce", *sizes, "-o", "x.csv") == "Output: x.csv\n"
+    output_of("calibrate", SYSTEM, "--collectives", "x.csv", "-o", "mine.json")
     fitted = json.loads((tmp_path / "mine.json").read_text())["networks"][0]
-    assert code == 0
     assert fitted["latency"] == pytest.approx(1e-5, rel=1e-3)
     assert fitted["efficiency"] == pytest.approx(0.65, rel=1e-3)
 
@@ -92,10 +83,9 @@ def test_ranks_per_node_can_be_stated(run):
     assert row["network_1_members"] == 2
 
 
-def test_one_rank_takes_no_time(run):
-    code, out, _ = run("collective", "all_reduce", "1GB", 1, SYSTEM)
-    assert (code, "0 s" in out) == (0, True)
-    (first, *_) = rows(run("collective", "all_reduce", "1GB", 1, SYSTEM, "-f", "csv").out)
+def test_one_rank_takes_no_time(output_of):
+    assert "0 s" in output_of("collective", "all_reduce", "1GB", 1, SYSTEM)
+    (first, *_) = csv_rows(output_of("collective", "all_reduce", "1GB", 1, SYSTEM, "-f", "csv"))
     assert (first["seconds"], first["algbw"], first["busbw"]) == ("0.0", "", "0.0")
 
 

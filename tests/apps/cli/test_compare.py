@@ -1,16 +1,13 @@
 """``calculon compare``: differences, their sources, and every format."""
 
-import csv
-import io
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 import calculon
 from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import NAMES, document
+from tests.helpers import NAMES, csv_rows
 
 A = ",".join(ARGUMENTS)
 B = A.replace("a100_80g", "a100_80e")
@@ -21,9 +18,8 @@ def statistics():
     return [calculon.estimate(*text.split(",")).stats for text in (A, B)]
 
 
-def test_text_ranks_what_makes_the_difference(run):
-    code, out, err = run("compare", A, B)
-    assert (code, err) == (0, "")
+def test_text_ranks_what_makes_the_difference(output_of):
+    out = output_of("compare", A, B)
     assert out.startswith("A  a100_80g\nB  a100_80e\n\nAsked differently\n")
     assert "\nsystem  a100_80g  a100_80e\n" in out
     assert "\nTime: A 131.9 s, B 126.8 s (-3.8 %)\n" in out
@@ -64,7 +60,7 @@ def test_json_holds_every_value_difference_and_ratio(run, statistics):
 
 
 def test_csv_and_markdown_have_the_same_values(run, statistics):
-    rows = list(csv.DictReader(io.StringIO(run("compare", A, B, "-f", "csv").out)))
+    rows = csv_rows(run("compare", A, B, "-f", "csv").out)
     (row,) = [row for row in rows if row["table"] == "statistics" and row["name"] == "total_time"]
     assert float(row["difference"]) == statistics[1]["total_time"] - statistics[0]["total_time"]
     assert (row["unit"], row["result"]) == ("s", "a100_80e")
@@ -99,7 +95,7 @@ def test_editions_are_in_json_and_csv(run):
         assert one["values"] == [published.get(one["name"]), corrected[one["name"]]]
     (mfu,) = [one for one in found["statistics"] if one["name"] == "mfu"]
     assert (mfu["differences"], mfu["ratios"]) == ([None], [None])
-    rows = list(csv.DictReader(io.StringIO(run("compare", A, *BOTH, "-f", "csv").out)))
+    rows = csv_rows(run("compare", A, *BOTH, "-f", "csv").out)
     assert {(row["edition"], row["reference_edition"]) for row in rows} == {("corrected", "sc23")}
     (row,) = [row for row in rows if row["name"] == "mfu"]
     assert (float(row["value"]), row["reference"]) == (corrected["mfu"], "")
@@ -130,11 +126,11 @@ def test_files_of_statistics_stay_as_they_are(run, refuses):
     assert [one["edition"] for one in found["results"]] == ["sc23", "corrected"]
 
 
-def test_an_execution_that_fits_in_one_edition_only(run, execution):
+def test_an_execution_that_fits_in_one_edition_only(refuses, execution):
     plan = execution(microbatch_size=8)  # twice the checkpoints, which only one of them splits
-    found = run("compare", f"megatron-1T,{plan},a100_80g", "--edition", "corrected,sc23")
-    assert found.code == 1
-    assert "a100_80g in edition sc23: tier-1 memory" in found.err
+    message = "a100_80g in edition sc23: tier-1 memory"
+    call = ("compare", f"megatron-1T,{plan},a100_80g")
+    refuses(call, [("--edition corrected,sc23", message)], code=1)
 
 
 def test_says_what_is_wrong(refuses):
@@ -152,15 +148,10 @@ TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
 
 
 @pytest.fixture
-def other():
+def other(spec):
     """Return the example of today with other choices: it is as fast, or twice as slow."""
-
-    def made(**changes):
-        path = Path("other.json")
-        path.write_text(json.dumps(document("examples", "llama3-8B_h100x64") | changes))
-        return f"llama3-8B,{path},h100_80g_sxm"
-
-    return made
+    model, plan, system = TODAY.split(",")
+    return lambda **changes: f"{model},{spec('examples', plan, **changes)},{system}"
 
 
 SAME = {"longer": 0, "margin": 0, "probability": 0.5, "told_apart": False}
@@ -197,7 +188,7 @@ def test_plans_of_one_question_are_led_from_one_to_the_other(run, other):
     text = run("compare", TODAY, far).out
     assert "From A to B, one change at a time" in text
     assert all(step["change"].split(" -> ")[0] in text for step in told["steps"])
-    rows = list(csv.DictReader(io.StringIO(run("compare", TODAY, far, "-f", "csv").out)))
+    rows = csv_rows(run("compare", TODAY, far, "-f", "csv").out)
     steps = [row for row in rows if row["table"] == "waterfall, s a step"]
     assert [row["name"] for row in steps] == [step["change"] for step in told["steps"]]
     assert float(steps[-1]["value"]) == pytest.approx(total["values"][1])

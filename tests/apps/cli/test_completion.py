@@ -16,9 +16,8 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_a_script_knows_every_command(run, shell):
-    code, out, err = run("completion", shell)
-    assert (code, err) == (0, "")
+def test_a_script_knows_every_command(output_of, shell):
+    out = output_of("completion", shell)
     assert all(command.name in out for command in COMMANDS)
 
 

@@ -1,7 +1,5 @@
 """``calculon describe``: every field, from its declaration."""
 
-import csv
-import io
 import json
 
 from calculon.plan.plan import NAMES as FIELDS
@@ -9,7 +7,7 @@ from calculon.records import columns
 from calculon.spec.fields import spec_fields
 from calculon.spec.model import Model
 from calculon.statistics import BOUNDS, CorrectedStats
-from tests.helpers import NAMES, document
+from tests.helpers import NAMES, csv_rows, document
 
 FIGURES = tuple(column.name for column in columns(CorrectedStats) if column.name not in NAMES)
 """The statistics of the corrected edition alone."""
@@ -46,7 +44,7 @@ def test_markdown_and_csv(run):
     lines = run("describe", "model", "--format", "markdown").out.splitlines()
     assert lines[0] == "| field | takes | unit | description |"
     assert lines[2] == "| hidden | integer >= 1 | elements | width of the residual stream |"
-    found = list(csv.DictReader(io.StringIO(run("describe", "model", "-f", "csv").out)))
+    found = csv_rows(run("describe", "model", "-f", "csv").out)
     optional = [field.key for field in spec_fields(Model) if field.declaration.optional]
     assert [row["field"] for row in found] == [*document("models", "megatron-1T"), *optional]
 

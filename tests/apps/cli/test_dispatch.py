@@ -13,15 +13,14 @@ from calculon.hardware.collectives.placement import place
 MODEL, SYSTEM = "qwen3-235B-a22B", "h800_80g_sxm"
 
 
-def found(run, *arguments):
-    done = run("dispatch", *arguments, "--format", "json")
-    assert (done.code, done.err) == (0, "")
-    return {row["dispatcher"]: row for row in json.loads(done.out)}
+def found(output_of, *arguments):
+    rows = json.loads(output_of("dispatch", *arguments, "--format", "json"))
+    return {row["dispatcher"]: row for row in rows}
 
 
-def test_a_row_is_what_the_laws_say(run):
+def test_a_row_is_what_the_laws_say(output_of):
     model, system = inputs.model(MODEL), inputs.system(SYSTEM)
-    rows = found(run, MODEL, 32, SYSTEM, "-t", 1024, "-d", "float8", "-i", 150)
+    rows = found(output_of, MODEL, 32, SYSTEM, "-t", 1024, "-d", "float8", "-i", 150)
     assert list(rows) == ["allgather", "alltoall", "deepep", "hybridep"]
     row = np.array((1 + 4 / 128) * model.hidden)
     asked = 1024, row, Routing.of(model), place(system, 32)
@@ -35,18 +34,23 @@ def test_a_row_is_what_the_laws_say(run):
     assert rows["deepep"]["engine"] == 24 / 132
 
 
-def test_limits_of_groups_save_copies_between_nodes(run):
+def test_limits_of_groups_save_copies_between_nodes(output_of):
     limits = ("--set", "router_groups=8", "--set", "router_group_topk=2")
-    assert "to 8 of 128 experts in 2 of 8 groups" in run("dispatch", MODEL, 32, SYSTEM, *limits).out
-    free, limited = found(run, MODEL, 32, SYSTEM), found(run, MODEL, 32, SYSTEM, *limits)
+    assert "to 8 of 128 experts in 2 of 8 groups" in output_of(
+        "dispatch", MODEL, 32, SYSTEM, *limits
+    )
+    free, limited = (
+        found(output_of, MODEL, 32, SYSTEM),
+        found(output_of, MODEL, 32, SYSTEM, *limits),
+    )
     assert limited["alltoall"] == free["alltoall"]
     assert limited["deepep"]["network_1_bytes"] < free["deepep"]["network_1_bytes"]
 
 
-def test_one_rank_sends_nothing_and_a_torus_has_no_libraries(run):
-    rows = found(run, MODEL, 1, SYSTEM)
+def test_one_rank_sends_nothing_and_a_torus_has_no_libraries(output_of):
+    rows = found(output_of, MODEL, 1, SYSTEM)
     assert {row["seconds"] for row in rows.values()} == {0}
-    assert list(found(run, "mixtral-8x7B", 8, "tpu_v5p")) == ["allgather", "alltoall"]
+    assert list(found(output_of, "mixtral-8x7B", 8, "tpu_v5p")) == ["allgather", "alltoall"]
 
 
 def test_what_is_wrong_is_said(refuses):

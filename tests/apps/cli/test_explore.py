@@ -1,10 +1,7 @@
 """``calculon explore``: what is asked for is the first page, and how the program begins and ends."""
 
-import json
-import os
 import signal
 import socket
-import subprocess
 import sys
 from urllib.parse import parse_qsl, urlsplit
 from urllib.request import urlopen
@@ -17,7 +14,7 @@ from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.web import listening
-from tests.helpers import ROOT, document, take_signals
+from tests.apps.cli.conftest import started
 
 
 @pytest.fixture
@@ -27,12 +24,11 @@ def unserved(monkeypatch):
 
 
 @pytest.fixture
-def shown(run, unserved):
+def shown(output_of, unserved):
     """Call the command without serving; return the state of its first page."""
 
     def call(*arguments: object, model: str | None = None) -> State:
-        code, out, err = run("explore", "--no-browser", "--port", "0", *arguments)
-        assert (code, err) == (0, "")
+        out = output_of("explore", "--no-browser", "--port", "0", *arguments)
         pairs = parse_qsl(urlsplit(out.split()[0]).query)
         return read_state(pairs, Offer(model), State(model="", system="", procs=1))
 
@@ -82,9 +78,8 @@ def test_a_file_of_ones_own_is_shown_as_it_is_estimated(shown, tmp_path):
     assert {name: found.fields[name] for name in fields} == fields
 
 
-def test_a_model_of_ones_own_has_a_name_on_the_page(shown, tmp_path):
-    own = document("models", "llama3-8B") | {"num_blocks": 30}
-    (tmp_path / "small.json").write_text(json.dumps(own))
+def test_a_model_of_ones_own_has_a_name_on_the_page(shown, spec):
+    spec("models", "llama3-8B", "small.json", num_blocks=30)
     found = shown("small.json", "64", "h100", model="small.json")
     assert found.model == "small"
     assert Answers(Offer("small.json")).question(found).model.num_blocks == 30
@@ -113,11 +108,6 @@ def test_a_port_that_is_taken_is_refused_where_it_is_asked_for(refuses):
         refuses(("explore", "--no-browser"), [(f"--port {port}", f"{port} in use")])
 
 
-def test_a_missing_package_is_told_with_the_cure(refuses, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    refuses(("explore",), [("", "the extra web, found no uvicorn"), ("", "pip install '.[web]'")])
-
-
 @pytest.mark.usefixtures("unserved")
 def test_the_network_is_warned_of(run):
     _, out, err = run("explore", "--no-browser", "--port", "0", "--host", "0.0.0.0")
@@ -141,16 +131,9 @@ def test_a_browser_is_opened_where_there_is_a_screen(run, monkeypatch):
     assert opened == [out.split()[0]]
 
 
-def test_a_signal_ends_it_at_once_also_while_it_searches():
-    command = [sys.executable, "-m", "calculon", "explore", "deepseek-v3", "h100", "2048"]
-    with subprocess.Popen(
-        [*command, "--no-browser", "--port", "0"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
-    ) as child:
+def test_a_signal_ends_it_at_once_also_while_it_searches(tmp_path):
+    question = ("deepseek-v3", "h100", "2048")
+    with started(tmp_path, "explore", *question, "--no-browser", "--port", "0") as child:
         address = child.stdout.readline().split()[0]
         with urlopen(address, timeout=60) as page:
             assert b"part-searching" in page.read()

@@ -34,9 +34,8 @@ def test_a_model_is_printed_and_its_count_told(run, config):
     assert json.loads(out) == shipped | {"about": {"source": source}}
 
 
-def test_a_model_is_written_and_is_one(run, config):
-    code, out, err = run("import-model", config(), "-o", "mine.json", "--name", "Mine, 8B")
-    assert (code, err) == (0, "")
+def test_a_model_is_written_and_is_one(run, output_of, config):
+    out = output_of("import-model", config(), "-o", "mine.json", "--name", "Mine, 8B")
     assert out == f"Mine, 8B: {COUNT}\nOutput: mine.json\n"
     assert inputs.model("mine.json") == inputs.model("llama3-8B")
     assert run("lpc", "mine.json").out == "mine          -> 8.030 G\n"
@@ -58,14 +57,9 @@ def test_a_configuration_comes_from_standard_input(run, monkeypatch):
 
 
 def test_what_cannot_be_imported_writes_nothing(refuses, config, tmp_path):
-    rows = [
-        ({"model_type": "llama4"}, "text_config: expected an object with named fields"),
-        ({"num_local_experts": 8}, "num_local_experts: expected a model without experts"),
-        ({"vocab_size": None}, "vocab_size: expected a whole number of at least 1, found null"),
-    ]
-    for changes, message in rows:
-        path = config(llama(**changes))
-        refuses(("import-model", path, "-o", "mine.json"), [("", f"error: {path}: {message}")])
+    path = config(llama(vocab_size=None))
+    message = f"error: {path}: vocab_size: expected a whole number of at least 1, found null"
+    refuses(("import-model", path, "-o"), [("mine.json", message)])
     assert not (tmp_path / "mine.json").exists()
 
 
@@ -74,9 +68,7 @@ def test_a_wrong_argument_is_one_message(refuses, config, tmp_path):
     rows = [
         ("-o config.json", "expected a file of its own, found an input of that name"),
         ("-o mine.txt", "expected an output name that ends in .json"),
-        ("-o no/mine.json", "expected a folder that exists"),
         ("-s 0", "expected a whole number above 0, found '0'"),
-        ("-s 8k", "expected a whole number above 0, found '8k'"),
         ("-s 9999999999", "the largest whole number is 2147483647"),
     ]
     refuses(("import-model", "config.json"), rows)
@@ -93,7 +85,6 @@ def test_a_long_trained_context_is_told(run, config):
     assert "Note" not in run("import-model", long, "-o", "mine.json", "--seq-size", "131072").out
 
 
-def test_a_model_beyond_all_bounds_of_machine_numbers_is_counted(run, config):
-    code, out, _ = run("import-model", config(llama(hidden_size=10**9)), "-o", "mine.json")
-    assert code == 0
+def test_a_model_beyond_all_bounds_of_machine_numbers_is_counted(output_of, config):
+    out = output_of("import-model", config(llama(hidden_size=10**9)), "-o", "mine.json")
     assert " E)" in out

@@ -35,9 +35,8 @@ def _files(folder):
     return f"mine={folder / 'run.sh'}", f"best={folder / 'best.json'}"
 
 
-def test_a_launch_file_is_compared_with_the_model_and_system_of_the_others(run, files):
-    code, out, err = run("compare", *files)
-    assert (code, err) == (0, "")
+def test_a_launch_file_is_compared_with_the_model_and_system_of_the_others(output_of, files):
+    out = output_of("compare", *files)
     assert out.startswith("A  mine (edition corrected)\nB  best (edition corrected)\n")
     section = out.partition("\nSettings of Megatron-LM, from A to B: ")[2].partition("\n\n")[0]
     assert "tie margin" in section.splitlines()[0]
@@ -68,10 +67,9 @@ def test_results_without_a_launch_file_are_told_in_a_dialect_that_is_asked_for(r
     assert not any(one["place"] for one in told["changes"])
 
 
-def test_a_launch_file_needs_a_system_that_may_be_named(run, refuses, files):
+def test_a_launch_file_needs_a_system_that_may_be_named(output_of, refuses, files):
     both = ("compare", files[0], f"other={files[0].partition('=')[2]}")
-    code, out, _ = run(*both, *SPECS)
-    assert code == 0
+    out = output_of(*both, *SPECS)
     assert "Settings of" not in out  # which are the same
     rows = [((), "a launch file of a known system"), ((), "Hint: --system names it")]
     refuses(both, rows)
@@ -101,10 +99,9 @@ def test_another_model_than_that_of_mine_is_told(run, files):
     assert "num_blocks 12, not 24" in err
 
 
-def test_the_best_plan_is_emitted_on_standard_output(run, best, tmp_path):
+def test_the_best_plan_is_emitted_on_standard_output(output_of, best, tmp_path):
     answer = tmp_path / "answer.json"
-    code, out, err = run(*QUESTION, "--emit", "megatron-bridge", "-o", answer)
-    assert (code, err) == (0, "")
+    out = output_of(*QUESTION, "--emit", "megatron-bridge", "-o", answer)
     flags = calculon.export_flags(best, "megatron-bridge")
     assert out.replace(f"Output: {answer}\n", "") == flags
     assert yaml.safe_load(flags)["model"]["num_layers"] == 12

@@ -13,8 +13,8 @@ import pytest
 import calculon
 from calculon.apps.cli import main as program
 from calculon.apps.cli.main import COMMANDS, complete_parser
-from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import ROOT, take_signals
+from tests.apps.cli.conftest import ARGUMENTS, started
+from tests.helpers import ROOT
 from tests.spec.configurations import llama
 
 NAMES = [command.name for command in COMMANDS]
@@ -22,9 +22,8 @@ COUNTED = ("llm-all-executions", "llm-optimal-execution", "study")
 """Commands that can count what they would do."""
 
 
-def test_help_lists_the_commands_in_their_order(run):
-    code, out, _ = run("--help")
-    assert code == 0
+def test_help_lists_the_commands_in_their_order(output_of):
+    out = output_of("--help")
     places = [out.index(f"\n  {command.title} ") for command in COMMANDS]
     assert places == sorted(places)
 
@@ -135,14 +134,10 @@ def test_interrupts_and_too_little_memory_are_one_line_and_another_error_is_a_de
         failing(RuntimeError("unforeseen"))
 
 
-def test_a_closed_pipe_ends_quietly():
-    command = [sys.executable, "-m", "calculon", "describe", "stats"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    ) as child:
+def test_a_closed_pipe_ends_quietly(tmp_path):
+    with started(tmp_path, "describe", "stats") as child:
         child.stdout.close()
-        assert child.stderr.read() == b""
+        assert child.stderr.read() == ""
     assert child.returncode == program.PIPE_CLOSED
 
 
@@ -207,16 +202,8 @@ def test_a_missing_package_is_named_with_the_cure(process, tmp_path):
     ],
 )
 def test_a_signal_leaves_no_file_and_one_line(tmp_path, number, code, name):
-    command = [sys.executable, "-m", "calculon", "lae", "megatron-126M", "64", "512", "float16"]
-    with subprocess.Popen(
-        [*command, "h100_80g_nvl8", name],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
-    ) as child:
+    space = ("megatron-126M", "64", "512", "float16", "h100_80g_nvl8")
+    with started(tmp_path, "lae", *space, name, stdout=subprocess.DEVNULL) as child:
         while not any(path.stat().st_size for path in tmp_path.iterdir()):
             assert child.poll() is None, child.stderr.read()
             time.sleep(0.01)
@@ -256,12 +243,10 @@ def test_half_a_package_is_named_with_the_cure(process, tmp_path):
     assert f"delete {sys.prefix}" in done.stderr or "--force-reinstall numpy" in done.stderr
 
 
-def test_control_characters_of_a_name_are_escaped(run, spec):
-    code, out, err = run("llm", "\x1b[31mred.json", *ARGUMENTS[1:], "-")
-    assert (code, out) == (2, "")
-    assert err.startswith(r"calculon: error: \x1b[31mred.json: expected")
+def test_control_characters_of_a_name_are_escaped(output_of, refuses, spec):
+    message = r"calculon: error: \x1b[31mred.json: expected"
+    refuses(("llm", "\x1b[31mred.json", *ARGUMENTS[1:]), [("-", message)])
     path = spec("models", "megatron-1T", "\x1b[31mred\nname.json")
-    code, out, err = run("llm", path, *ARGUMENTS[1:], "-")
-    assert (code, err) == (0, "")
+    out = output_of("llm", path, *ARGUMENTS[1:], "-")
     assert r"\x1b[31mred\nname" in out.splitlines()[0]
-    assert run("lpc", path).out.startswith(r"\x1b[31mred\nname ")
+    assert output_of("lpc", path).startswith(r"\x1b[31mred\nname ")

@@ -1,7 +1,5 @@
 """``calculon matmul``: a page, one row of everything, and what is wrong with a question."""
 
-import csv
-import io
 import json
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from calculon import inputs
 from calculon.inspect.product import beside_copy, matrix_product
 from calculon.units import duration
+from tests.helpers import csv_rows
 
 SYSTEM = "h100_80g_sxm"
 CUBE = (16384, 16384, 16384)
@@ -19,9 +18,8 @@ def product():
     return matrix_product(inputs.system(SYSTEM), *CUBE, "bfloat16")
 
 
-def test_a_page_says_what_the_product_takes_and_what_a_copy_beside_it_hides(run, product):
-    code, out, err = run("matmul", *CUBE, SYSTEM, "--copy", "1GiB")
-    assert (code, err) == (0, "")
+def test_a_page_says_what_the_product_takes_and_what_a_copy_beside_it_hides(output_of, product):
+    out = output_of("matmul", *CUBE, SYSTEM, "--copy", "1GiB")
     assert f"8.796 TFLOP, {duration(product.arithmetic)}\n" in out
     assert f"1.500 GiB, {duration(product.memory)}\n" in out
     assert f"  time          {duration(product.time)}: " in out
@@ -36,7 +34,7 @@ def test_a_page_says_what_the_product_takes_and_what_a_copy_beside_it_hides(run,
 def test_formats_and_files_have_the_same_row(run, tmp_path, product, copy):
     call = ("matmul", *CUBE, SYSTEM, *copy)
     (row,) = json.loads(run(*call, "-f", "json").out)
-    (text,) = csv.DictReader(io.StringIO(run(*call, "-f", "csv").out))
+    (text,) = csv_rows(run(*call, "-f", "csv").out)
     assert row["seconds"] == product.time
     assert row["flops"] == 2 * 16384**3
     assert list(text) == list(row)
@@ -45,7 +43,7 @@ def test_formats_and_files_have_the_same_row(run, tmp_path, product, copy):
     for name in ("row.json", "row.csv"):
         assert run(*call, "-o", name).out == f"Output: {name}\n"
     assert json.loads((tmp_path / "row.json").read_text()) == row
-    (written,) = csv.DictReader(io.StringIO((tmp_path / "row.csv").read_text()))
+    (written,) = csv_rows((tmp_path / "row.csv").read_text())
     assert written == text
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from calculon.apps.cli import plot_validation
 from calculon.apps.cli.commands.plot import KINDS
-from calculon.apps.cli.main import complete_parser, main
+from calculon.apps.cli.main import main
 from calculon.apps.cli.plot_curves import scaling
 from tests.apps.cli.conftest import ARGUMENTS
-from tests.helpers import ROOT, document
+from tests.helpers import ROOT
 from tests.shipped_studies import compare_once
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
@@ -56,13 +56,10 @@ ALL = CALLS | RUNS | SERVED
 
 
 @pytest.fixture(autouse=True)
-def other(run):
-    """Write an execution beside that of the arguments, in the folder of the test."""
-    other = document("examples", ARGUMENTS[1]) | {
-        "activation_recompute": "attn_only",
-        "microbatch_size": 1,
-    }
-    Path("other.json").write_text(json.dumps(other))
+def other(spec):
+    """Write another execution than the one of the arguments into the folder of the test."""
+    changes = {"activation_recompute": "attn_only", "microbatch_size": 1}
+    spec("examples", ARGUMENTS[1], "other.json", **changes)
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +119,6 @@ def test_bad_questions_of_served_models(run, refuses):
     assert all(f"{system}: none of" in done.err for system in ("h100_80g_sxm", "a100_80g_sxm"))
 
 
-def test_the_examples_parse():
-    parser = complete_parser()
-    for line in "\n".join(kind.examples for kind in KINDS).splitlines():
-        assert parser.parse_args(shlex.split(line)[1:]), line
-
-
 SHOWN = (ROOT / "examples" / "pictures.md").read_text(encoding="utf-8").replace("./bin/", "")
 
 
@@ -140,12 +131,6 @@ def test_the_examples_run(run, kind, monkeypatch):
             continue  # run as a transcript of a page
         found = run(*shlex.split(line)[1:])
         assert (found.code, found.err) == (0, ""), line
-
-
-@pytest.mark.usefixtures("unrendered")
-def test_a_search_file_is_drawn_too(run, results, tmp_path):
-    shutil.copy(results / "counts.json", tmp_path)
-    assert run("plot", "scaling", "counts.json", "counts.json", "-o", "b.png").code == 0
 
 
 def curves(rows):
@@ -181,11 +166,11 @@ def test_each_edition_of_a_table_has_a_curve(run):
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_rows_are_chosen_by_optional_fields_that_a_table_does_not_have(run, dump):
+def test_rows_are_chosen_by_optional_fields_that_a_table_does_not_have(run, refuses, dump):
     call = ("plot", "heatmap", dump, "-o", "x.png", "--where")
     assert run(*call, "edition == 'sc23' and attn_impl == 'eager'").code == 0
-    none = run(*call, "edition == 'corrected'")
-    assert (none.code, "expected executions to draw, found none" in none.err) == (2, True)
+    message = "expected executions to draw, found none"
+    refuses(call, [(("edition == 'corrected'",), message)])
 
 
 @pytest.mark.large
@@ -201,23 +186,22 @@ def test_every_kind_draws_both_editions(run, tmp_path, kind):
     assert plain == published != corrected
 
 
-def test_a_waterfall_needs_two_plans_of_one_question(run):
-    def error(*results):
-        found = run("plot", "waterfall", *results, "-o", "x.png")
-        assert found.code == 2
-        return found.err
-
-    assert "expected 2 results or more: a plan, and what it becomes, found 1" in error(TRIPLE)
-    machine = error(TRIPLE, TRIPLE.replace("a100_80g", "h100_80g_nvl8"))
-    assert "system: expected one system for both plans" in machine
-    assert "found the same plan" in error(TRIPLE, TRIPLE)
+def test_a_waterfall_needs_two_plans_of_one_question(run, refuses):
     assert run("llm", *ARGUMENTS, "stats.json").code == 0
-    assert "expected an execution whose model and system are known" in error(TRIPLE, "stats.json")
+    rows = [
+        ((), "expected 2 results or more: a plan, and what it becomes, found 1"),
+        (TRIPLE.replace("a100_80g", "h100_80g_nvl8"), "system: expected one system for both plans"),
+        (TRIPLE, "found the same plan"),
+        ("stats.json", "expected an execution whose model and system are known"),
+    ]
+    refuses(("plot", "waterfall", "-o", "x.png", TRIPLE), rows)
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_a_table_is_drawn_too_and_processors_are_an_axis(run, dump):
+def test_files_are_drawn_too_and_processors_are_an_axis(run, results, dump, tmp_path):
     assert run("plot", "pareto", dump, "--against", "num_procs", "-o", "x.png").code == 0
+    shutil.copy(results / "counts.json", tmp_path)
+    assert run("plot", "scaling", "counts.json", "counts.json", "-o", "b.png").code == 0
 
 
 def test_says_what_is_wrong(refuses, tmp_path):
@@ -249,6 +233,8 @@ def test_says_what_is_wrong(refuses, tmp_path):
          "--microbatches: expected at most the 64 of a pipeline's batch, found 65"),
         (f"schedule {triple} --microbatches 0 -o x.png", "a whole number above 0"),
         ("schedule megatron-1T no.json a100_80g -o x.png", "no.json"),
+        ("schedule a b -o x.png", "expected APP EXE SYS, or one result of loe or llm"),
+        ("schedule a b c d -o x.png", "expected APP EXE SYS, or one result of loe or llm"),
     ]  # fmt: skip
     refuses(("plot",), rows)
     rows = [
@@ -262,11 +248,10 @@ def test_says_what_is_wrong(refuses, tmp_path):
     assert not (tmp_path / "x.png").exists()
 
 
-def test_a_column_that_is_missing_is_named(run):
+def test_a_column_that_is_missing_is_named(run, refuses):
     run("lae", *SPACE, "few.csv", *NARROW, "--columns", "num_procs,tensor_par,sample_rate")
-    found = run("plot", "heatmap", "few.csv", "-o", "x.png")
-    assert found.code == 2
-    assert "few.csv: pipeline_par: expected a column of this name, found none" in found.err
+    message = "few.csv: pipeline_par: expected a column of this name, found none"
+    refuses(("plot", "heatmap", "few.csv"), [("-o x.png", message)])
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -278,7 +263,7 @@ def test_a_table_of_several_counts_wants_one_for_a_heatmap(run, results, tmp_pat
     assert chosen.code == 0
 
 
-def test_says_how_to_install_what_is_missing(run, monkeypatch):
+def test_says_how_to_install_what_is_missing(refuses, monkeypatch):
     real = builtins.__import__
 
     def without(name, *arguments, **keywords):
@@ -287,10 +272,11 @@ def test_says_how_to_install_what_is_missing(run, monkeypatch):
         return real(name, *arguments, **keywords)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    found = run("plot", "breakdown", TRIPLE, "-o", "x.png")
-    assert found.code == 2
-    assert "expected the library matplotlib, for pictures, found it is not installed" in found.err
-    assert f"{sys.executable} -m pip install 'matplotlib>=3.8'" in found.err
+    rows = [
+        ("-o x.png", "expected the library matplotlib, for pictures, found it is not installed"),
+        ("-o x.png", f"{sys.executable} -m pip install 'matplotlib>=3.8'"),
+    ]
+    refuses(("plot", "breakdown", TRIPLE), rows)
 
 
 def test_a_cell_that_is_no_number_is_named(refuses, results):
@@ -315,11 +301,10 @@ def test_a_cell_that_is_no_number_is_named(refuses, results):
 
 
 @pytest.mark.parametrize("row", [[], 3, {"num_procs": [8]}, {"num_procs": 10**400}])
-def test_a_row_of_json_that_is_none_is_named(run, row):
+def test_a_row_of_json_that_is_none_is_named(refuses, row):
     Path("study.json").write_text(json.dumps([row]))
-    for kind in ("scaling", "heatmap", "pareto"):
-        result = run("plot", kind, "study.json", "-o", "x.png")
-        assert (result.code, "study.json: " in result.err) == (2, True), kind
+    kinds = ("scaling", "heatmap", "pareto")
+    refuses(("plot",), [(f"{kind} study.json -o x.png", "study.json: ") for kind in kinds])
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -330,15 +315,15 @@ def test_rows_without_an_execution_are_no_cells(run):
     assert run("plot", "heatmap", "study.json", "-o", "x.png").code == 0
 
 
-def test_a_table_of_searches_that_found_nothing_cannot_be_drawn(run):
+def test_a_table_of_searches_that_found_nothing_cannot_be_drawn(refuses):
     names = "num_procs tensor_par pipeline_par data_par sample_rate total_efficiency "
     names += "proc_mem_tier1_cap_req"
     row = {"asked_num_procs": 8} | dict.fromkeys(names.split())
     Path("study.json").write_text(json.dumps([row, row]))
     wanted = "calculon: infeasible: study.json: no row has an execution to draw\n"
-    for kind in ("scaling", "heatmap", "surface", "pareto"):
-        result = run("plot", kind, "study.json", "-o", "x.png")
-        assert (result.code, result.err, Path("x.png").exists()) == (1, wanted, False), kind
+    kinds = ("scaling", "heatmap", "surface", "pareto")
+    refuses(("plot",), [(f"{kind} study.json -o x.png", wanted) for kind in kinds], code=1)
+    assert not Path("x.png").exists()
 
 
 def test_each_system_of_a_study_has_a_curve(run):

@@ -1,12 +1,12 @@
 """``calculon sensitivity``: pages, tables and pictures have what the function finds; what is wrong with a question."""
 
-import csv
 import json
 import math
 
 import pytest
 
 import calculon
+from tests.helpers import csv_rows
 
 EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
 SMALL = ("gpt2-124M", "gpt2-124M_a100x2_ddp", "a100_80g_sxm")
@@ -18,18 +18,17 @@ def found():
 
 
 @pytest.mark.usefixtures("unrendered")
-def test_files_have_what_is_printed(run, found, tmp_path):
+def test_files_have_what_is_printed(run, output_of, found, tmp_path):
     outputs = ("all.json.gz", "figures.csv", "tornado.png")
     options = [text for name in outputs for text in ("-o", name)]
-    code, out, err = run("sensitivity", *EXAMPLE, "-f", "json", *options)
-    assert (code, err) == (0, "")
+    out = output_of("sensitivity", *EXAMPLE, "-f", "json", *options)
     text, _, named = out.partition("Output: ")
     assert json.loads(text)["value"] == found.value
     assert named.split("\nOutput: ")[-1].strip() == "tornado.png"
     csv_text = (tmp_path / "figures.csv").read_text()
     assert csv_text == run("sensitivity", *EXAMPLE, "-f", "csv").out
     assert (tmp_path / "tornado.png").read_bytes().startswith(b"\x89PNG")
-    rows = list(csv.DictReader(csv_text.splitlines()))
+    rows = csv_rows(csv_text)
     assert [row["path"] for row in rows] == [one.figure.path for one in found.effects]
     for row, one in zip(rows, found.effects, strict=True):
         assert row["elasticity"] == ("" if one.elasticity is None else str(one.elasticity))

@@ -42,9 +42,8 @@ def files(run, served):
     return "a.json", "b.json"
 
 
-def test_files_stand_side_by_side(run, files):
-    code, out, err = run("compare", "a.json", "fp8=b.json")
-    assert (code, err) == (0, "")
+def test_files_stand_side_by_side(output_of, files):
+    out = output_of("compare", "a.json", "fp8=b.json")
     lines = out.splitlines()
     assert lines[:2] == ["A  a", "B  fp8"]
     asked = lines[lines.index("Asked differently") + 2 :]
@@ -66,18 +65,16 @@ def test_every_difference_is_that_of_the_figures(run, files):
         assert sizes == sorted(sizes, reverse=True)
 
 
-def test_other_formats(run, files):
+def test_other_formats(output_of, files):
     for form in ("csv", "markdown"):
-        code, out, _ = run("compare", *files, "--format", form, "--all")
-        assert code == 0
+        out = output_of("compare", *files, "--format", form, "--all")
         assert all(name in out for name in SERVING_FIGURES)
 
 
 @pytest.mark.usefixtures("without_help")
-def test_questions_stand_side_by_side(run):
+def test_questions_stand_side_by_side(output_of):
     asked = ("llama3-8B,1,h100", "llama3-8B,1,a100_80g_sxm")
-    code, out, _ = run("compare", *asked, *LENGTHS, "--set", "max_batch=8", "--format", "json")
-    assert code == 0
+    out = output_of("compare", *asked, *LENGTHS, "--set", "max_batch=8", "--format", "json")
     found = json.loads(out)
     tpot = next(line for line in found["figures"] if line["name"] == "tpot")
     expected = [
@@ -101,11 +98,10 @@ def test_as_from_python(run, files, served):
 
 
 @pytest.mark.usefixtures("without_help")
-def test_deployments_of_a_search_stand_side_by_side(run):
+def test_deployments_of_a_search_stand_side_by_side(run, output_of):
     asked = ("llama3-8B", "1,2", "h100", "best.json", *LENGTHS, "--fix", "token_budget=2048")
     assert run("sop", *asked, "-t", "2").code == 0
-    code, out, err = run("compare", "best.json#0", "second=best.json#1", "--format", "json")
-    assert (code, err) == (0, "")
+    out = output_of("compare", "best.json#0", "second=best.json#1", "--format", "json")
     found, searched = json.loads(out), json.loads(Path("best.json").read_text())
     assert [one["label"] for one in found["results"]] == ["best.json#0", "second"]
     for line in found["figures"]:

@@ -1,6 +1,5 @@
 """``calculon study`` of deployments: tables, the summary, and what is finished is kept."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from calculon.apps.study.served_questions import answer
 from calculon.serving_figures import SERVING_FIGURES
+from tests.helpers import csv_rows
 
 SMALL = {
     "models": "llama3-8B",
@@ -26,12 +26,6 @@ SMALL = {
 
 
 @pytest.fixture
-def study(run):
-    Path("s.json").write_text(json.dumps(SMALL))
-    return "s.json"
-
-
-@pytest.fixture
 def finished(made):
     """Write the study, with its finished table and journal x.csv."""
     call = ("study", "s.json", "-o", "x.csv", "-q", "--engine", "serial")
@@ -39,24 +33,23 @@ def finished(made):
     return "s.json"
 
 
-def test_the_table_has_a_row_for_each(run, finished):
+def test_the_table_has_a_row_for_each(output_of, finished):
     shutil.copy("x.csv.journal", "x.parquet.journal")
-    found = run("study", finished, "-o", "x.parquet", "-q", "--engine", "serial")
-    assert (found.code, found.err) == (0, "")
-    assert "Output: x.parquet (8 rows)" in found.out
-    assert "Cannot run: 2 (column reason)" in found.out
-    assert "Miss a limit: 3 (column missed)" in found.out
+    out = output_of("study", finished, "-o", "x.parquet", "-q", "--engine", "serial")
+    assert "Output: x.parquet (8 rows)" in out
+    assert "Cannot run: 2 (column reason)" in out
+    assert "Miss a limit: 3 (column missed)" in out
     table = pd.read_parquet("x.parquet")
     assert (len(table), {*SERVING_FIGURES} <= {*table.columns}) == (8, True)
-    rows = [*csv.DictReader(Path("x.csv").read_text().splitlines())]
+    rows = csv_rows(Path("x.csv").read_text())
     assert [*rows[0]] == [*table.columns]
     done = [row for row in rows if row["reason"] == row["missed"] == ""]
     best = max(float(row["output_rate"]) for row in done if int(row["tensor_par"]) == 1)
-    line = next(x for x in found.out.split("20ms")[1].splitlines() if x.split()[:1] == ["1"])
+    line = next(x for x in out.split("20ms")[1].splitlines() if x.split()[:1] == ["1"])
     assert float(line.split()[1].rstrip("*").replace(",", "")) == pytest.approx(best, rel=1e-3)
 
 
-def test_what_is_finished_is_not_run_again(run, finished, monkeypatch):
+def test_what_is_finished_is_not_run_again(output_of, finished, monkeypatch):
     first = Path("x.csv").read_text()
     lines = Path("x.csv.journal").read_bytes().splitlines(keepends=True)
     Path("x.csv.journal").write_bytes(b"".join(lines[:5]))
@@ -67,16 +60,16 @@ def test_what_is_finished_is_not_run_again(run, finished, monkeypatch):
         return answer(one)
 
     monkeypatch.setattr("calculon.apps.study.served_questions.answer", watched)
-    found = run("study", finished, "-o", "x.csv", "-q", "--engine", "serial")
-    assert found.code == 0
-    assert "Finished before: 4" in found.out
+    out = output_of("study", finished, "-o", "x.csv", "-q", "--engine", "serial")
+    assert "Finished before: 4" in out
     assert len(asked) == 4
     assert Path("x.csv").read_text() == first
 
 
-def test_serving_is_of_one_edition(run, study):
+def test_serving_is_of_one_edition(run):
+    Path("s.json").write_text(json.dumps(SMALL))
     for edition, code in (("sc23", 2), ("corrected", 0)):
-        asked = ("study", study, "-o", "x.csv", "--debug", "--edition", edition)
+        asked = ("study", "s.json", "-o", "x.csv", "--debug", "--edition", edition)
         assert run(*asked).code == code
 
 
@@ -100,13 +93,12 @@ def test_a_summary_that_is_not_asked_for_says_processors_once(run):
     assert "'at' is" not in out
 
 
-def test_a_summary_of_nothing_is_not_printed(run):
+def test_a_summary_of_nothing_is_not_printed(output_of):
     Path("none.json").write_text(json.dumps(PLAIN | {"models": ["llama3-70B"], "deployments": [1]}))
-    found = run("study", "none.json", "-o", "x.csv", "-q", "--engine", "serial")
-    assert found.code == 0
-    assert "Cannot run: 1 (column reason)" in found.out
-    assert "(1 row)" in found.out
-    assert "output_rate" not in found.out
+    out = output_of("study", "none.json", "-o", "x.csv", "-q", "--engine", "serial")
+    assert "Cannot run: 1 (column reason)" in out
+    assert "(1 row)" in out
+    assert "output_rate" not in out
 
 
 def test_a_model_that_cannot_be_served_is_refused(run):

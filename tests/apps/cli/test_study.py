@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import pandas as pd
@@ -18,8 +16,8 @@ from calculon.inputs import system
 from calculon.search.driver import search
 from calculon.statistics import BOUNDS
 from calculon.units import known
+from tests.apps.cli.conftest import started
 from tests.fuzzing import printed
-from tests.helpers import ROOT, take_signals
 
 STUDY = """\
 models:
@@ -117,40 +115,28 @@ def test_all_formats_hold_the_same(run, finished, tmp_path):
                 assert other[name].astype(float).tolist() == wanted
 
 
-def test_a_finished_study_is_not_run_again(run, finished, tmp_path, monkeypatch):
+def test_a_finished_study_is_not_run_again(output_of, finished, tmp_path, monkeypatch):
     before = (tmp_path / "r.csv").read_bytes()
     (tmp_path / "r.csv").write_text("damaged")
     monkeypatch.setattr(sweep, "run", None)
-    code, out, _ = study(run, "r.csv")
-    assert code == 0
+    out = study(output_of, "r.csv")
     assert "Finished before: 8 (kept in r.csv.journal)" in out
     assert (tmp_path / "r.csv").read_bytes() == before
 
 
-def test_goes_on_after_a_cut_journal(run, finished, tmp_path):
+def test_goes_on_after_a_cut_journal(output_of, finished, tmp_path):
     whole, journal = (tmp_path / "r.csv").read_bytes(), tmp_path / "r.csv.journal"
     journal.write_bytes(journal.read_bytes()[:-300])
     kept = journal.read_bytes().count(b"\n") - 1  # without the first line
     assert 0 < kept < 8
-    code, out, _ = study(run, "r.csv")
-    assert code == 0
-    assert f"Finished before: {kept} " in out
+    assert f"Finished before: {kept} " in study(output_of, "r.csv")
     assert (tmp_path / "r.csv").read_bytes() == whole
 
 
-def started(tmp_path, *options):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
-    command = [sys.executable, "-m", "calculon", "study", "slow.yaml", "-o", "r.csv", *options]
-    process = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=take_signals,  # noqa: PLW1509, which has threads in mind
-    )
+def slow_study(tmp_path):
+    """Start a study in a session of its own, and wait until some of its searches are finished."""
+    options = ("slow.yaml", "-o", "r.csv", "-c", "2")
+    process = started(tmp_path, "study", *options, start_new_session=True)
     journal = tmp_path / "r.csv.journal"
     while not journal.exists() or journal.read_bytes().count(b"\n") < 3:
         assert process.poll() is None, process.communicate()
@@ -172,7 +158,7 @@ def test_a_study_of_the_catalog_goes_by_its_name_and_may_only_be_counted(run, tm
     ids=["ctrl-c", "a batch system"],
 )
 def test_a_signal_stops_and_says_how_to_go_on(tmp_path, number, code, word):
-    process = started(tmp_path, "-c", "2")
+    process = slow_study(tmp_path)
     os.killpg(process.pid, number)  # a terminal tells the workers too
     _, err = process.communicate(timeout=20)
     assert process.returncode == code
@@ -183,8 +169,8 @@ def test_a_signal_stops_and_says_how_to_go_on(tmp_path, number, code, word):
 
 
 @pytest.mark.large
-def test_goes_on_after_kill_9_and_leaves_no_workers(run, tmp_path):
-    process = started(tmp_path, "-c", "2")
+def test_goes_on_after_kill_9_and_leaves_no_workers(run, output_of, tmp_path):
+    process = slow_study(tmp_path)
     import psutil
 
     children = psutil.Process(process.pid).children(recursive=True)
@@ -194,9 +180,7 @@ def test_goes_on_after_kill_9_and_leaves_no_workers(run, tmp_path):
     assert 2 <= finished < 24
     gone, alive = psutil.wait_procs(children, timeout=5)
     assert (len(gone) >= 2, alive) == (True, [])
-    code, out, _ = study(run, "r.csv", file="slow.yaml")
-    assert code == 0
-    assert f"Finished before: {finished} " in out
+    assert f"Finished before: {finished} " in study(output_of, "r.csv", file="slow.yaml")
     assert study(run, "whole.csv", file="slow.yaml").code == 0
     assert (tmp_path / "r.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
@@ -219,11 +203,10 @@ def test_says_that_a_journal_cannot_be_written(run, finished, monkeypatch):
 
 
 @pytest.mark.large
-def test_a_summary_may_have_structures_in_its_rows_or_no_rows(run, tmp_path):
+def test_a_summary_may_have_structures_in_its_rows_or_no_rows(run, output_of, tmp_path):
     base = STUDY.partition("summary:")[0]
     (tmp_path / "study.yaml").write_text(base)
-    code, out, _ = study(run, "r.csv")
-    assert code == 0
+    out = study(output_of, "r.csv")
     assert '{"weight_offload": [false], "tensor_par": [8], "microbatch_size": [1]}' in out
     (tmp_path / "study.yaml").write_text(base + "summary: {rows: [], best: {b: sample_rate}}\n")
     assert study(run, "r.csv").code == 0
@@ -233,9 +216,6 @@ def test_refuses_before_any_work(refuses, tmp_path):
     rows = [
         ("nothing.yaml -o r.csv", "nothing.yaml: expected a study file"),
         ("study.yaml -o r.txt", "r.txt: expected an output name that ends in .parquet, .csv"),
-        ("study.yaml -o no/r.csv", "no/r.csv: expected a folder that exists"),
-        ("study.yaml -o r.csv --engine daks", "did you mean 'dask'?"),
-        ("study.yaml -o r.csv -c 0", "--cpus: expected a whole number"),
         ("study.yaml -o r.csv --scheduler tcp://x:1", "add --engine dask"),
     ]
     refuses(("study",), rows)
@@ -288,15 +268,13 @@ def test_a_study_names_its_edition_and_its_summary_has_the_digits_that_are_known
     assert "corrected" in refused.err
 
 
-def test_each_model_of_a_study_has_the_edition_that_it_needs(run, tmp_path):
+def test_each_model_of_a_study_has_the_edition_that_it_needs(run, output_of, tmp_path):
     text = (
         "models: [megatron-22B, llama3-8B]\nsystems: [h100_80g_sxm]\nmax_batch_size: 16\n"
         "num_procs: 16\ndatatype: bfloat16\nfix: {tensor_par: 8, optimizer_offload: false}\n"
     )
     (tmp_path / "both.yaml").write_text(text)
-    result = study(run, "r.csv", file="both.yaml")
-    assert result.code == 0
-    assert "Edition: sc23, corrected" in result.out
+    assert "Edition: sc23, corrected" in study(output_of, "r.csv", file="both.yaml")
     table = pd.read_csv("r.csv").set_index("model")
     assert table["edition"].to_dict() == {"megatron-22B": "sc23", "llama3-8B": "corrected"}
     (tmp_path / "both.yaml").write_text(text + "edition: sc23\n")
@@ -315,7 +293,7 @@ def test_a_table_of_a_study_can_be_evaluated_again(searched):
     assert one.stats["sample_rate"] == rows["sample_rate"].iloc[0]
 
 
-def test_a_figure_that_divides_by_zero_is_undefined_in_its_summary(run, tmp_path):
+def test_a_figure_that_divides_by_zero_is_undefined_in_its_summary(output_of, tmp_path):
     (tmp_path / "study.yaml").write_text(
         """\
 models: [{model: megatron-22B, max_batch_size: 24}]
@@ -327,8 +305,7 @@ summary:
   best: {x: 1 / (tensor_par - 8), tokens: tokens_per_second, rate: sample_rate}
 """
     )
-    code, out, err = study(run, "r.csv")
-    assert (code, err) == (0, "")
+    out = study(output_of, "r.csv")
     rows = [line.split() for line in out.splitlines() if line.lstrip()[:2] in ("a ", "b ")]
     # tokens: not a statistic of this edition, which is no division by 0
     assert [row[:3] for row in rows] == [["a", "undefined", "-"], ["b", "-0.2500", "8"]]
@@ -347,11 +324,9 @@ campaigns: [{tokens: 1G}, {campaign: {tokens: 2G}}]
 """
 
 
-def test_a_study_of_runs_tells_prices_and_defaults_with_their_sources(run, tmp_path):
+def test_a_study_of_runs_tells_prices_and_defaults_with_their_sources(output_of, tmp_path):
     (tmp_path / "runs.yaml").write_text(RUNS)
-    found = study(run, "runs.csv", file="runs.yaml")
-    assert found.code == 0
-    words = " ".join(found.out.split())
+    words = " ".join(study(output_of, "runs.csv", file="runs.yaml").split())
     for name in ("a100_80g_sxm", "h100_80g_sxm"):
         price = system(name).ext.price.on_demand
         assert words.count(f"price {name} {price.usd:.2f} USD/h (on demand, {price.date}") == 1

@@ -1,10 +1,9 @@
 """``calculon llm-validation``: the published tables, and every study in every format."""
 
-import csv
-import html.parser
 import io
 import itertools
 import json
+import re
 import shutil
 
 import pytest
@@ -16,7 +15,8 @@ from calculon.apps.validate.library import Library
 from calculon.apps.validate.source_scores import source_scores
 from calculon.apps.views.validation_tables import sections
 from calculon.spec.named_values import EDITION_NAMES
-from tests.helpers import ROOT
+from tests.apps.outline import Outline
+from tests.helpers import ROOT, csv_rows
 from tests.shipped_studies import compare_once, compared, shipped
 
 NAMES = Library.at().names()
@@ -63,9 +63,8 @@ PUBLISHED_ERRORS = [
 
 
 @pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
-def test_prints_the_four_published_tables_and_a_line_per_study(run, names):
-    code, out, err = run("llm-validation")
-    assert (code, err) == (0, "")
+def test_prints_the_four_published_tables_and_a_line_per_study(run, output_of, names):
+    out = output_of("llm-validation")
     lines = out.splitlines()
     titles = ("*Params & Opt", "*Activations", "Activations", "End-to-end")
     assert [line for line in lines if line in titles] == list(titles)
@@ -77,9 +76,8 @@ def test_prints_the_four_published_tables_and_a_line_per_study(run, names):
     assert all(f"\n| {name} | " in out for name in names)
 
 
-def test_one_study_in_detail(run):
-    code, out, _ = run("lv", "--study", "bigscience")
-    assert code == 0
+def test_one_study_in_detail(output_of):
+    out = output_of("lv", "--study", "bigscience")
     assert "heads of 120 and 128" in out
     assert "ZeRO-1" in out
     assert "End-to-end" not in out
@@ -104,7 +102,7 @@ def _comparisons(name, edition):
 
 
 def test_csv_has_a_line_per_value(run):
-    rows = list(csv.DictReader(io.StringIO(run("lv", "--format", "csv").out)))
+    rows = csv_rows(run("lv", "--format", "csv").out)
     usual = {study.name: study.usual_edition for study in Library.at().studies()}
     represented = {n for n in FEW if any(one.rows for one in _comparisons(n, usual[n]))}
     assert {row["study"] for row in rows} == represented
@@ -114,15 +112,9 @@ def test_csv_has_a_line_per_value(run):
 
 def test_html_is_one_page_that_needs_nothing_else(run):
     out = run("lv", "--format", "html").out
-    found = []
-
-    class Reader(html.parser.HTMLParser):
-        def handle_starttag(self, tag, attrs):
-            found.append(tag)
-            assert not {"src", "href"} & {name for name, _ in attrs}
-
-    Reader().feed(out)
-    assert found.count("table") == found.count("h2") > 10
+    found = Outline(out)
+    assert not {"src", "href"} & {name for _, name, _ in found.attributes}
+    assert found.tags.count("table") == found.tags.count("h2") > 10
     assert all(name in out for name in FEW)
 
 
@@ -131,17 +123,16 @@ def test_says_what_it_does_when_asked(run):
     assert out.startswith("Now running test: seqsel/tab5\nAnalyzing megatron-22B full\n")
 
 
-def own_study(tmp_path):
-    """Copy a study into a folder of its own, which ``-b own`` reads; return the folder of the study."""
+def own_study(tmp_path, file, pattern, text):
+    """Copy a study into a folder for ``-b``, with another text in one of its files; return the folder."""
     folder = tmp_path / "own" / "validation" / "tab5"
-    return shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    (folder / file).write_text(re.sub(pattern, text, (folder / file).read_text()))
+    return tmp_path / "own"
 
 
 def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
-    folder = own_study(tmp_path)
-    text = (folder / "study.yaml").read_text()
-    (folder / "study.yaml").write_text(text.replace("sc23: 3.7", "sc23: 2"))
-    code, out, err = run("lv", "-b", tmp_path / "own")
+    code, out, err = run("lv", "-b", own_study(tmp_path, "study.yaml", "sc23: 3.7", "sc23: 2"))
     assert code == 1
     assert "Ave,,3.65%" in out
     assert err == "calculon: validation: tab5, time: mean error 3.65 %, the bound is 2 %\n"
@@ -200,9 +191,8 @@ def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(ru
     assert f"{mean:.2f}" in line.split()
 
 
-def test_editions_side_by_side(run):
-    code, out, err = run("lv", *BOTH)
-    assert (code, err) == (0, "")
+def test_editions_side_by_side(run, output_of):
+    out = output_of("lv", *BOTH)
     _, table = out.split("Editions side by side: mean absolute error and bias in percent\n")
     header, *rows = table.splitlines()
     titles = "study quantity n sc23 mean corrected mean sc23 bias corrected bias"
@@ -232,9 +222,7 @@ def test_editions_side_by_side_fit_into_a_terminal_of_100_columns(names):
 
 
 def test_every_format_says_the_edition(run):
-    rows = list(
-        csv.DictReader(io.StringIO(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out))
-    )
+    rows = csv_rows(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out)
     assert {row["edition"] for row in rows} == {"sc23", "corrected"}
     found = json.loads(run("lv", *BOTH, "--study", "tab5", "--format", "json").out)
     assert found["editions"] == ["sc23", "corrected"]
@@ -248,20 +236,16 @@ def test_every_format_says_the_edition(run):
 
 
 def test_a_bound_of_one_edition_counts_where_it_is_shown(run, tmp_path):
-    folder = own_study(tmp_path)
-    text = (folder / "study.yaml").read_text()
-    bound = text.partition("corrected: ")[2].partition("}")[0]
-    (folder / "study.yaml").write_text(text.replace(f"corrected: {bound}", "corrected: 1"))
-    assert run("lv", "-b", tmp_path / "own").code == 0
-    code, _, err = run("lv", "-b", tmp_path / "own", *BOTH)
+    own = own_study(tmp_path, "study.yaml", "corrected: [^}]+", "corrected: 1")
+    assert run("lv", "-b", own).code == 0
+    code, _, err = run("lv", "-b", own, *BOTH)
     mean, _ = _tab5(run, "corrected")
     wanted = f"tab5, time, edition corrected: mean error {mean:.2f} %, the bound is 1 %"
     assert (code, err) == (1, f"calculon: validation: {wanted}\n")
 
 
-def test_a_study_that_waits_says_why(run):
-    code, out, _ = run("lv", "--study", "llama31_8b", "--edition", "sc23")
-    assert code == 0
+def test_a_study_that_waits_says_why(output_of):
+    out = output_of("lv", "--study", "llama31_8b", "--edition", "sc23")
     assert "context parallelism" in out
 
 
@@ -276,13 +260,10 @@ def test_wrong_arguments_are_bad_input(refuses, tmp_path):
     refuses(("lv",), rows)
 
 
-def test_a_broken_study_names_file_and_field(run, tmp_path):
-    folder = own_study(tmp_path)
-    text = (folder / "measured.csv").read_text()
-    (folder / "measured.csv").write_text(text.replace("megatron-22B,full,1.42", "gpt-5,full,1.42"))
-    code, _, err = run("lv", "-b", tmp_path / "own")
-    assert code == 2
-    assert "measured.csv: line 2 (gpt-5 full), model: expected the name of a model" in err
+def test_a_broken_study_names_file_and_field(refuses, tmp_path):
+    own = own_study(tmp_path, "measured.csv", "megatron-22B,full,1.42", "gpt-5,full,1.42")
+    message = "measured.csv: line 2 (gpt-5 full), model: expected the name of a model"
+    refuses(("lv", "-b"), [((own,), message)])
 
 
 def test_runs_are_written(run, tmp_path):
@@ -300,7 +281,7 @@ def test_sources_stand_in_every_format(run):
 
     for form in ("text", "markdown", "html"):
         assert "Whole steps: each source alike" in printed(form)
-    rows = list(csv.DictReader(io.StringIO(printed("csv"))))
+    rows = csv_rows(printed("csv"))
     assert {row["source"] for row in rows} == {"mt_nlg"}
     (found,) = json.loads(printed("json"))["sources"]
     assert (found["name"], found["rows"]) == ("mt_nlg", len(rows))

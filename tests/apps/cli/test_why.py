@@ -19,29 +19,24 @@ def test_a_rule_of_several_sides_is_told_under_a_field_that_it_names(run):
     assert "\n  system " not in wrong
 
 
-def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, tmp_path):
-    fields = document("examples", "llama3-8B_h100x64") | {"microbatch_size": "two", "zero_stag": 2}
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(fields))
-    code, out, _ = run("why", "llama3-8B", str(path), "h100_80g_sxm")
+def test_a_malformed_file_is_told_as_far_as_it_can_be_read(run, spec):
+    plan = spec("examples", TODAY[1], microbatch_size="two", zero_stag=2)
+    code, out, _ = run("why", TODAY[0], plan, TODAY[2])
     assert code == 1
     assert "read as with microbatch_size=1" in out
     assert "did you mean 'zero_stage'?" in out
 
 
-def test_what_cannot_be_read_at_all_is_bad_input(run, tmp_path):
-    path = tmp_path / "mine.json"
-    path.write_text("[1, 2]")
-    code, out, err = run("why", "llama3-8B", str(path), "h100_80g_sxm")
-    assert (code, out) == (2, "")
-    assert err.startswith(f"calculon: error: {path}: expected an object")
+def test_what_cannot_be_read_at_all_is_bad_input(refuses, tmp_path):
+    (tmp_path / "mine.json").write_text("[1, 2]")
+    message = "calculon: error: mine.json: expected an object"
+    refuses(("why", "llama3-8B"), [("mine.json h100_80g_sxm", message)])
 
 
-def test_a_file_has_what_the_function_answers(run, tmp_path):
-    path = tmp_path / "why.json"
-    code, out, _ = run("why", *RUNS, "--set", "tensor_par_overlap=ring", "-o", str(path))
-    assert (code, out) == (0, f"Output: {path}\n")
-    told = json.loads(path.read_text())
+def test_a_file_has_what_the_function_answers(output_of, tmp_path):
+    out = output_of("why", *RUNS, "--set", "tensor_par_overlap=ring", "-o", "why.json")
+    assert out == "Output: why.json\n"
+    told = json.loads((tmp_path / "why.json").read_text())
     execution = document("examples", RUNS[1]) | {"tensor_par_overlap": "ring"}
     assert told == json.loads(json.dumps(calculon.why(RUNS[0], execution, RUNS[2]).to_dict()))
 

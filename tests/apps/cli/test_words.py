@@ -7,7 +7,6 @@ import pytest
 
 import calculon
 from calculon.planner.ask import ask
-from tests.helpers import document
 from tests.spec.configurations import llama
 
 SEARCH = ("loe", "megatron-22B", "8", "4", "float16", "a100_80g", "-q")
@@ -65,12 +64,9 @@ def test_a_configuration_is_a_model_everywhere(run, tmp_path):
     assert _answers(tmp_path / "words.json") == _answers(tmp_path / "exact.json")
 
 
-def test_a_strict_value_of_a_file_names_the_one_that_was_meant(run, tmp_path):
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(document("examples", "llama3-8B_h100x64") | {"datatype": "bf16"}))
-    code, _, err = run("llm", "llama3-8B", str(path), "h100", "-")
-    assert code == 2
-    assert "did you mean 'bfloat16'?" in err
+def test_a_strict_value_of_a_file_names_the_one_that_was_meant(refuses, spec):
+    plan = spec("examples", "llama3-8B_h100x64", datatype="bf16")
+    refuses(("llm", "llama3-8B", plan, "h100"), [("-", "did you mean 'bfloat16'?")])
 
 
 @pytest.mark.usefixtures("without_help")

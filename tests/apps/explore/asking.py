@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from html import unescape
+from threading import Event
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -13,7 +15,8 @@ from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State, read_state
 from calculon.apps.explore.part import Part
 from calculon.apps.explore.views import KINDS
-from tests.store import cache
+from calculon.apps.explore.visits import Cancelled, seen
+from tests.store import cache, cache_by_repr
 
 
 @cache
@@ -22,15 +25,10 @@ def answers() -> Answers:
     return Answers(Offer())
 
 
-_MADE: dict[tuple[str, str], Part | None] = {}
-
-
+@cache_by_repr
 def made(name: str, state: State) -> Part | None:
     """Return a part of a view; each is made once."""
-    key = name, repr(state)
-    if key not in _MADE:
-        _MADE[key] = KINDS[name].make(state, answers())
-    return _MADE[key]
+    return KINDS[name].make(state, answers())
 
 
 def words(part: Part) -> str:
@@ -55,6 +53,25 @@ def found(app, query: str = "") -> dict[str, Any]:
     while (told := asked(app, f"/parts?{query}").json())["pending"]:
         pass
     return told
+
+
+class SlowSearch:
+    """A search that goes on until it is let, or ended."""
+
+    def __init__(self, compute: Callable[..., Any] = lambda: "found"):
+        self._compute = compute
+        self.begun, self.let, self.ended, self.times = Event(), Event(), Event(), 0
+
+    def __call__(self, *asked: Any) -> Any:
+        self.times += 1
+        self.begun.set()
+        try:
+            while not self.let.wait(0.001):
+                seen(1)
+        except Cancelled:
+            self.ended.set()
+            raise
+        return self._compute(*asked)
 
 
 async def _asked(app, address: str, headers: dict[str, str]) -> httpx.Response:

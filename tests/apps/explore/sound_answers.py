@@ -1,16 +1,14 @@
 """What every answer of the page is: of a known status, in order, and without a word of anybody else's."""
 
 import json
-from html.parser import HTMLParser
 from typing import Any
 
 import httpx
 
 from tests.apps.explore.drawn_addresses import MARK
+from tests.apps.outline import Outline
 
 STATUSES = (200, 400, 404, 414)
-
-VOID = {"area", "base", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}
 
 NEVER = ("Traceback (most", "root:x:0", "[build-system]", "# calculon\n")
 """Texts of files, and of defects."""
@@ -45,26 +43,14 @@ def strict(text: str) -> Any:
 
 def check_html(text: str, alone: bool = False) -> None:
     """Fail where HTML is not well-formed, or has a script of its own, unless it stands alone, or a handler."""
-    checker = _Checker(alone)
-    checker.feed(text)
-    checker.close()
-    assert not checker.open, f"not closed: {checker.open}"
-
-
-class _Checker(HTMLParser):
-    def __init__(self, alone: bool) -> None:
-        super().__init__()
-        self._alone = alone
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in VOID:
-            self.open.append(tag)
+    page = Outline(text)
+    assert not any(MARK in script for script in page.scripts)
+    for tag, attrs in page.elements:
         values = dict(attrs)
         assert len(values) == len(attrs), f"{tag} has an attribute twice: {attrs}"
         assert tag not in ("iframe", "object", "embed", "base"), tag
         own = (values.get("src") or "").startswith("/assets/")
-        assert tag != "script" or own or (self._alone and "src" not in values), attrs
+        assert tag != "script" or own or (alone and "src" not in values), attrs
         for name, value in values.items():
             assert not name.startswith("on"), (tag, name)
             assert MARK not in name
@@ -72,16 +58,3 @@ class _Checker(HTMLParser):
                 assert (value or "").startswith(("/", "#", "data:,", "https://")), (tag, value)
             if name == "data-figure":
                 strict(value or "")
-
-    def handle_data(self, data: str) -> None:
-        assert not (self.open and self.open[-1] == "script" and MARK in data)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> too many"
-        assert self.open[-1] == tag, f"</{tag}> closes <{self.open[-1]}>"
-        self.open.pop()

@@ -5,6 +5,7 @@ import json
 from calculon.apps.explore.exports.exports import written
 from calculon.apps.explore.page_state import State, read_state
 from tests.apps.explore.asking import answers
+from tests.store import cache_by_repr
 
 OWN = "tensor_par=4&pipeline_par=2&data_par=8&microbatch_size=2&activation_recompute=full"
 MACHINE = "system.mem1.GiB=120&system.networks[0].latency=3e-6"
@@ -36,12 +37,12 @@ def state_of(address, view="plan"):
     return read_state([*pairs, ("view", view)], answers().offer, first)
 
 
+@cache_by_repr
+def _text_of(name, state):
+    return written(name, state, answers()).text
+
+
 def exported(name, state):
     """Return a file, read where it is a document."""
-    key = name, repr(state)
-    if key not in _TEXTS:
-        _TEXTS[key] = written(name, state, answers()).text
-    return json.loads(_TEXTS[key]) if name.endswith(".json") else _TEXTS[key]
-
-
-_TEXTS: dict[tuple[str, str], str] = {}
+    text = _text_of(name, state)
+    return json.loads(text) if name.endswith(".json") else text

@@ -2,15 +2,16 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier, Event
+from threading import Barrier
 
 import numpy as np
 import pytest
 
 from calculon.apps.explore.memo import SEARCHES, Memo
-from calculon.apps.explore.visits import Cancelled, Pending, Visit, seen, under_way
+from calculon.apps.explore.visits import Cancelled, Pending, Visit, under_way
 from calculon.apps.explore.weight import weight
 from calculon.errors import Problem, SpecError
+from tests.apps.explore.asking import SlowSearch
 
 SOON = 10.0
 """Seconds within which what must happen happens on any machine."""
@@ -22,25 +23,6 @@ def until(condition) -> bool:
     while not condition() and time.monotonic() < end:
         time.sleep(0.001)
     return condition()
-
-
-class Search:
-    """A search that goes on until it is let, or ended."""
-
-    def __init__(self):
-        self.begun, self.let, self.ended, self.times = Event(), Event(), Event(), 0
-
-    def __call__(self):
-        self.times += 1
-        self.begun.set()
-        try:
-            while not self.let.is_set():
-                seen(1)
-                time.sleep(0.001)
-        except Cancelled:
-            self.ended.set()
-            raise
-        return "found"
 
 
 def asked(memo, key, compute, visit, kind="search"):
@@ -103,7 +85,7 @@ def test_a_defect_is_raised_and_not_kept():
 
 
 def test_a_request_waits_as_long_as_its_patience_and_finds_the_result_later():
-    memo, search = Memo(), Search()
+    memo, search = Memo(), SlowSearch()
     begun = time.monotonic()
     with pytest.raises(Pending) as caught:
         asked(memo, "key", search, Visit(0.05))
@@ -115,7 +97,7 @@ def test_a_request_waits_as_long_as_its_patience_and_finds_the_result_later():
 
 
 def test_what_a_plan_needs_is_waited_for_no_longer_and_the_plan_is_not_kept():
-    memo, search = Memo(), Search()
+    memo, search = Memo(), SlowSearch()
     with pytest.raises(Pending):
         asked(memo, "plan", plan_of(memo, search), Visit(0.05), "__call__")
     assert len(memo) == 1
@@ -124,7 +106,7 @@ def test_what_a_plan_needs_is_waited_for_no_longer_and_the_plan_is_not_kept():
 
 
 def test_a_search_ends_when_its_only_client_leaves():
-    memo, search, visit = Memo(), Search(), Visit()
+    memo, search, visit = Memo(), SlowSearch(), Visit()
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(asked, memo, "key", search, visit)
         assert search.begun.wait(SOON)
@@ -136,7 +118,7 @@ def test_a_search_ends_when_its_only_client_leaves():
 
 
 def test_a_search_goes_on_while_another_client_waits_also_for_what_needs_it():
-    memo, search = Memo(), Search()
+    memo, search = Memo(), SlowSearch()
     first, second = Visit(), Visit()
     with ThreadPoolExecutor(2) as threads:
         answers = [
@@ -156,7 +138,7 @@ def test_a_search_goes_on_while_another_client_waits_also_for_what_needs_it():
 
 def test_the_search_that_was_heard_of_last_goes_on_for_who_comes_back(monkeypatch):
     monkeypatch.setattr("calculon.apps.explore.memo.GRACE", 0.0)
-    memo, first, second = Memo(), Search(), Search()
+    memo, first, second = Memo(), SlowSearch(), SlowSearch()
     for key, search in (("first", first), ("second", second)):
         visit = Visit(0.05)
         with pytest.raises(Pending):
@@ -174,7 +156,7 @@ def test_the_search_that_was_heard_of_last_goes_on_for_who_comes_back(monkeypatc
 
 def test_a_search_to_which_nobody_comes_back_ends(monkeypatch):
     monkeypatch.setattr("calculon.apps.explore.memo.LINGER", 0.2)
-    memo, search, visit = Memo(), Search(), Visit(0.05)
+    memo, search, visit = Memo(), SlowSearch(), Visit(0.05)
     with pytest.raises(Pending):
         asked(memo, "key", search, visit)
     visit.left = True
@@ -183,7 +165,7 @@ def test_a_search_to_which_nobody_comes_back_ends(monkeypatch):
 
 
 def test_who_waits_longer_begins_again_where_another_gave_up():
-    memo, search = Memo(), Search()
+    memo, search = Memo(), SlowSearch()
     with ThreadPoolExecutor(2) as threads:
         hasty = threads.submit(asked, memo, "plan", plan_of(memo, search), Visit(0.3), "__call__")
         assert search.begun.wait(SOON)
@@ -195,7 +177,7 @@ def test_who_waits_longer_begins_again_where_another_gave_up():
 
 
 def test_a_search_that_waits_for_its_turn_is_never_begun_when_the_client_has_left():
-    memo, busy, search = Memo(), [Search() for _ in range(SEARCHES)], Search()
+    memo, busy, search = Memo(), [SlowSearch() for _ in range(SEARCHES)], SlowSearch()
     with ThreadPoolExecutor(SEARCHES + 1) as threads:
         for number, one in enumerate(busy):
             threads.submit(asked, memo, number, one, Visit())

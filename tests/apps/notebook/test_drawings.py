@@ -37,31 +37,22 @@ def content(monkeypatch):
     return drawn
 
 
-@pytest.fixture
-def estimate():
-    return results.estimate_of()
-
-
-@pytest.fixture
-def found():
-    return results.found()
-
-
 @pytest.fixture(scope="module")
 def swept():
     values = {"microbatch_size": [1, 2, 4, 64], "system.mem1.GBps": [2000.0, 4000.0]}
     return calculon.sweep(LLAMA[0], LLAMA[2], LLAMA[1], set=values)
 
 
-def test_the_breakdown_of_an_estimate_has_its_numbers(content, estimate):
+def test_the_breakdown_of_an_estimate_has_its_numbers(content):
+    estimate = results.estimate_of()
     estimate.plot()
     ((one,),) = content
     assert one.stats == estimate.stats
     assert one.label == LLAMA[1]
 
 
-def test_the_schedule_is_that_of_the_command(content, estimate):
-    estimate.plot("schedule", microbatches=5)
+def test_the_schedule_is_that_of_the_command(content):
+    results.estimate_of().plot("schedule", microbatches=5)
     command = ["plot", "schedule", *LLAMA, "--microbatches", "5", "-o", "schedule.svg"]
     assert main(command) == 0
     assert content[0] == content[1]
@@ -123,7 +114,8 @@ def test_fleets_have_days_against_money(content):
     assert document == results.fleets().to_dict()
 
 
-def test_a_search_has_its_executions_and_those_that_nothing_beats(content, found):
+def test_a_search_has_its_executions_and_those_that_nothing_beats(content):
+    found = results.found()
     found.plot()
     (drawn,) = content
     memory, rate = drawn.columns
@@ -134,8 +126,8 @@ def test_a_search_has_its_executions_and_those_that_nothing_beats(content, found
         assert not ((rate > rate[row]) & (memory <= memory[row])).any()
 
 
-def test_a_frontier_is_drawn_by_its_own_objectives(content, found):
-    front = found.pareto("total_time", "proc_mem_tier1_cap_req:min")
+def test_a_frontier_is_drawn_by_its_own_objectives(content):
+    front = results.found().pareto("total_time", "proc_mem_tier1_cap_req:min")
     front.plot()
     (drawn,) = content
     assert (drawn.x, drawn.y) == ("proc_mem_tier1_cap_req", "total_time")
@@ -143,8 +135,8 @@ def test_a_frontier_is_drawn_by_its_own_objectives(content, found):
     assert len(drawn.front) == len(front)
 
 
-def test_a_table_is_scattered_without_rows_that_cannot_run(content, found):
-    rows = found.plan.to_frame().to_dict("records")
+def test_a_table_is_scattered_without_rows_that_cannot_run(content):
+    rows = results.found().plan.to_frame().to_dict("records")
     mixed = calculon.evaluate("megatron-22B", "a100_80g", [*rows, rows[0] | {"microbatch_size": 7}])
     mixed.plot("total_time", "total_efficiency")
     (drawn,) = content
@@ -184,7 +176,7 @@ def test_names_have_places_in_their_order(content):
     assert list(drawn.curves[0].places) == [0, 1]
 
 
-def test_what_cannot_be_drawn_says_why(estimate, found, swept):
+def test_what_cannot_be_drawn_says_why(swept):
     rows = [
         (lambda e, f, s: e.plot("schedul"), "did you mean 'schedule'"),
         (lambda e, f, s: e.plot("frontier"), "one of breakdown, schedule"),
@@ -199,7 +191,7 @@ def test_what_cannot_be_drawn_says_why(estimate, found, swept):
     ]
     for call, said in rows:
         with pytest.raises(SpecError, match=re.escape(said)):
-            call(estimate, found, swept)
+            call(results.estimate_of(), results.found(), swept)
 
 
 def test_more_curves_than_can_be_told_apart_are_refused():

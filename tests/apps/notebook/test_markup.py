@@ -1,7 +1,6 @@
 """Pages of a terminal as HTML: readable aloud, with nothing from outside, and all that the page says."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 from rich.console import Group
@@ -13,37 +12,10 @@ from calculon.apps.report.bars import COLORS, Bar, Share
 from calculon.apps.report.grids import grid, indented
 from calculon.apps.report.text_tables import Column, Table
 from calculon.apps.report.texts import heading as terminal_heading
+from tests.apps.outline import Outline
 from tests.cases import for_each
 
-VOID = {"br"}
 HOSTILE = "<script>alert('&')</script>"
-
-
-class Outline(HTMLParser):
-    """Checks that elements are closed in order, and collects what a reader gets."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.words, self.attributes = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == [], "every element is closed"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += [(tag, *pair) for pair in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(self.words)
 
 
 def checked(text):

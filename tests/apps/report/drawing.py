@@ -1,4 +1,4 @@
-"""Pages and tables as a console of some width draws them, in a file or on a terminal."""
+"""Pages and tables as a console of some width draws them, in a file or on a terminal, and texts of pictures."""
 
 import io
 
@@ -23,3 +23,13 @@ def drawn_lines(*parts, width=80, terminal=None):
 def flat(text):
     """Return the words of a text on one line."""
     return " ".join(text.split())
+
+
+def legend(figure) -> list[str]:
+    """Return the texts of the legends of a picture."""
+    return [text.get_text() for one in figure.legends for text in one.get_texts()]
+
+
+def texts(axes) -> list[str]:
+    """Return the texts on the axes of a picture."""
+    return [one.get_text() for one in axes.texts]

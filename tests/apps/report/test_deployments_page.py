@@ -5,22 +5,17 @@ import pytest
 import calculon
 from calculon.apps.report.deployments_page import DeploymentsPage, left_out_words
 from tests.apps.report.drawing import drawn
+from tests.store import cache_by_repr
 
 FIX = {"tensor_par": [1, 2], "pipeline_par": 1, "token_budget": [512, 2048]}
 ASKED = {"prompt": 1000, "output": 200}
 TYPES = {"weights_dtype": "float8", "kv_dtype": "float8"}
 
 
-SEARCHES = {}
-"""Searches by what they were asked, each made once."""
-
-
+@cache_by_repr
 def found(system="h100_80g_sxm", fix=None, counts="1,2", **options):
     asked = {"fix": FIX | (fix or {}), **options}
-    key = repr((counts, system, asked))
-    if key not in SEARCHES:
-        SEARCHES[key] = calculon.search_deployments("llama3-8B", counts, system, **ASKED, **asked)
-    return SEARCHES[key]
+    return calculon.search_deployments("llama3-8B", counts, system, **ASKED, **asked)
 
 
 def page(search, width=80, objectives=None):

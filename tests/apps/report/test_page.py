@@ -28,7 +28,7 @@ from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.apps.report.drawing import drawn
 from tests.draws import some
 from tests.helpers import LLAMA_X64, PLAIN, document, reference_cases, reference_system
-from tests.store import cache
+from tests.store import cache, cache_by_repr
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")
 LLAMA = ("llama3-8B", LLAMA_X64, "h100_80g_sxm")
@@ -36,6 +36,7 @@ SPREADS = {"spreads": [{"low": 0.9, "high": 1.2, "level": 0.8571}]}
 FITS = [
     SPREADS | {"part": part} for part in ("networks[1]", "networks[0]", "mem1", "matrix.float16")
 ]
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 CALIBRATED = document("systems", "a100_80g") | {"calibration": {"fits": FITS}}
 TINY = document("models", "megatron-126M") | {"num_blocks": 1, "seq_size": 128}
 CASES = {
@@ -60,9 +61,7 @@ CASES = {
             "microbatch_size": 1,
             "pipeline_interleaving": 2,
             "activation_recompute": "attn_only",
-            "weight_offload": True,
-            "activations_offload": True,
-            "optimizer_offload": True,
+            **dict.fromkeys(OFFLOADS, True),
             "data_par_overlap": True,
             "tensor_par_overlap": "ring",
         },
@@ -71,15 +70,9 @@ CASES = {
 }
 
 
-ESTIMATES = {}
-"""Estimates of cases, each made once."""
-
-
+@cache_by_repr
 def estimated(case, layers=False):
-    key = repr((case, layers))
-    if key not in ESTIMATES:
-        ESTIMATES[key] = calculon.estimate(*case, layers=layers)
-    return ESTIMATES[key]
+    return calculon.estimate(*case, layers=layers)
 
 
 def page(case, layers=False):
@@ -221,9 +214,6 @@ def test_every_optional_field_of_an_execution_is_said_where_it_is_no_default():
     ]
     assert values
     assert not unsaid
-
-
-OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
 
 
 ENDS = [

@@ -13,6 +13,7 @@ from calculon.apps.report.digits import Digits
 from calculon.search.driver import search
 from calculon.search.search_counts import Counts
 from calculon.units import GIB
+from tests.apps.report.drawing import legend
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
@@ -31,19 +32,15 @@ from calculon.apps.report.pictures import waterfall_bars
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 SPACE = ("megatron-22B", "8", "8", "float16", "a100_80g")
-NO_OFFLOAD = tuple(
-    f"--fix={name}=false" for name in ("weight_offload", "optimizer_offload", "activations_offload")
-)
+OFFLOADS = ("weight_offload", "optimizer_offload", "activations_offload")
+FIX = {"microbatch_size": 1} | dict.fromkeys(OFFLOADS, False)
+FIXED = [f"--fix={name}={str(value).lower()}" for name, value in FIX.items()]
 
 
 def arguments(*texts):
     parser = Parser()
     configure(parser)
     return parser.parse_args([*texts, "-o", "x.png"])
-
-
-def legend(figure) -> list[str]:
-    return [text.get_text() for one in figure.legends for text in one.get_texts()]
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +67,7 @@ def test_the_capacity_is_a_line_where_it_is_in_sight(results):
     memory = breakdown.draw(results).subfigs[1].axes[0]
     (line,) = memory.lines  # the other system has room for everything
     assert list(line.get_xdata()) == [80, 80]
-    assert [handle.get_text() for handle in breakdown.draw(results).subfigs[1].legends[0].texts][
-        -1
-    ] == "capacity"
+    assert legend(breakdown.draw(results).subfigs[1])[-1] == "capacity"
 
 
 MINE = "mine=llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm"
@@ -135,10 +130,10 @@ def test_what_is_zero_or_too_small_to_be_seen_is_not_in_the_legend(results):
 
 
 def test_cells_are_the_best_of_their_degrees():
-    found = heatmap(arguments("heatmap", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
+    found = heatmap(arguments("heatmap", *SPACE, *FIXED))
     degrees = {(c.tensor_par, c.pipeline_par): c.value for c in found.cells}
-    best = search(*(SPACE[0], SPACE[4], 8, 8), top=1, fix={"tensor_par": 8, "pipeline_par": 1, "microbatch_size": 1,
-        "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
+    fix = FIX | {"tensor_par": 8, "pipeline_par": 1}
+    best = search(SPACE[0], SPACE[4], 8, 8, top=1, fix=fix)
     assert degrees[8, 1] == best.to_frame()["sample_rate"][0]
     assert degrees[1, 1] is None
     note = next(c.note for c in found.cells if (c.tensor_par, c.pipeline_par) == (1, 1))
@@ -264,11 +259,7 @@ def test_why_not_in_a_word(counts, expected):
 
 
 def test_curves_are_the_best_of_each_count():
-    series = scaling(
-        arguments(
-            "scaling", "megatron-22B", "1,8,16", *SPACE[2:], "--fix=microbatch_size=1", *NO_OFFLOAD
-        )
-    )
+    series = scaling(arguments("scaling", SPACE[0], "1,8,16", *SPACE[2:], *FIXED))
     (one,) = series
     assert [(point.num_procs, point.rate is None) for point in one.points] == [
         (1, True),
@@ -286,7 +277,7 @@ def test_curves_are_the_best_of_each_count():
 
 @pytest.fixture(scope="module")
 def front():
-    return pareto(arguments("pareto", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
+    return pareto(arguments("pareto", *SPACE, *FIXED))
 
 
 def test_a_front_is_not_beaten(front):
@@ -304,7 +295,7 @@ def test_a_front_is_not_beaten(front):
 
 def test_a_large_space_gives_its_front_only(front, monkeypatch):
     monkeypatch.setattr("calculon.apps.cli.plot_curves.SMALL", 10)
-    few = pareto(arguments("pareto", *SPACE, "--fix=microbatch_size=1", *NO_OFFLOAD))
+    few = pareto(arguments("pareto", *SPACE, *FIXED))
     assert not few.complete
     assert np.array_equal(few.columns[:, few.front], front.columns[:, front.front])
     assert few.names == front.names
@@ -334,14 +325,7 @@ def notes(axes) -> list[str]:
     return [text.get_text() for text in axes.texts if text.get_text().startswith("edition")]
 
 
-TODAY = (
-    *SPACE,
-    "--fix=tensor_par=8",
-    "--fix=microbatch_size=1",
-    *NO_OFFLOAD,
-    "--edition",
-    "corrected",
-)
+TODAY = (*SPACE, "--fix=tensor_par=8", *FIXED, "--edition", "corrected")
 
 
 def test_searched_pictures_say_their_edition():
@@ -353,8 +337,8 @@ def test_searched_pictures_say_their_edition():
     assert notes(pareto_picture.draw(front).axes[0]) == [told]
     curves = scaling(arguments("scaling", *asked))
     assert notes(scaling_picture.draw(curves).axes[-1]) == [told]
-    best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition="corrected", fix={"tensor_par": 8, "microbatch_size": 1,
-        "weight_offload": False, "optimizer_offload": False, "activations_offload": False})  # fmt: skip
+    fix = FIX | {"tensor_par": 8}
+    best = search(SPACE[0], SPACE[4], 8, 8, top=1, edition="corrected", fix=fix)
     rate = best.to_frame()["sample_rate"][0]
     assert max(cell.value or 0 for cell in found.cells) == rate
     assert curves[0].points[0].rate == rate

@@ -13,12 +13,8 @@ SPACE = ("llama3-8B", "h100_80g_sxm", 64, 512, "bfloat16")
 
 
 @pytest.fixture(scope="module")
-def found():
-    return search(*SPACE, top=10, edition="corrected", preset="megatron-lm")
-
-
-@pytest.fixture(scope="module")
-def rows(found):
+def rows():
+    found = search(*SPACE, top=10, edition="corrected", preset="megatron-lm")
     executions = [one.execution.to_dict() for one in found]
     stats = [
         {**one.stats, "total_time_low": one.belief.low, "total_time_high": one.belief.high}
@@ -27,16 +23,18 @@ def rows(found):
     return executions, stats, [found.space.preset.usual(one) for one in executions]
 
 
-def _asked(*names):
-    return [column(CorrectedStats, name) for name in names]
+def _plans(rows, count=None, asked=(), **options):
+    """Return the table of the first plans, with the statistics that are asked for."""
+    executions, stats, usual = (values[:count] for values in rows)
+    statistics = [column(CorrectedStats, name) for name in asked]
+    return plans_table(executions, stats, statistics, usual, **options)
 
 
 def test_what_all_share_is_said_once(rows):
-    executions, stats, usual = rows
-    plans = plans_table(executions, stats, usual=usual)
+    plans = _plans(rows)
     assert plans.shared == "All with batch 512, ZeRO-1:"
     assert not any("ZeRO-1" in row["words"] for row in plans.table.rows)
-    one = plans_table(executions[:1], stats[:1], usual=usual[:1])
+    one = _plans(rows, 1)
     assert one.shared == "With batch 512, microbatch 2, ZeRO-1, no sequence parallelism:"
     assert [c.title for c in one.table.columns] == ["plan", "GiB", "time", "90 %", "MFU", "seq/s"]
 
@@ -50,8 +48,7 @@ def test_what_a_plan_cannot_have_does_not_keep_a_word_from_being_shared(rows):
 
 @pytest.mark.parametrize("asked", [(), ("mfu", "tp_comm_link_time"), ("proc_mem_tier1_cap_req",)])
 def test_a_plan_takes_one_line(rows, asked):
-    executions, stats, usual = rows
-    plans = plans_table(executions, stats, _asked(*asked), usual)
+    plans = _plans(rows, asked=asked)
     titles = max(column.title.count("\n") for column in plans.table.columns) + 1
     for width in (60, 80, 160):
         lines = drawn_lines(plans.table, width=width)
@@ -63,22 +60,18 @@ def test_a_plan_takes_one_line(rows, asked):
 
 
 def test_a_mark_says_what_is_not_told_apart(rows):
-    executions, stats, usual = rows
-    ties = [i in (1, 3) for i in range(len(stats))]
-    table = plans_table(executions, stats, usual=usual, ties=ties).table
+    ties = [i in (1, 3) for i in range(len(rows[0]))]
+    table = _plans(rows, ties=ties).table
     assert [row["tie"] for row in table.rows] == ["~" if tie else "" for tie in ties]
     lines = drawn_lines(table, width=80)[1:]
     assert ["~" in line.split()[:2] for line in lines[: len(ties)]] == ties
-    plain = plans_table(executions, stats, usual=usual).table
+    plain = _plans(rows).table
     assert "tie" not in [column.key for column in plain.columns]
 
 
 def test_all_words_are_there_where_they_are_asked(rows):
-    executions, stats, usual = rows
-    cut = "\n".join(drawn_lines(plans_table(executions, stats, usual=usual).table, width=70))
-    whole = "\n".join(
-        drawn_lines(plans_table(executions, stats, usual=usual, whole=True).table, width=70)
-    )
+    cut = "\n".join(drawn_lines(_plans(rows).table, width=70))
+    whole = "\n".join(drawn_lines(_plans(rows, whole=True).table, width=70))
     assert "..." in cut
     assert "..." not in whole
 
@@ -108,10 +101,10 @@ def test_several_counts_have_ranks_of_their_own_and_a_rate_per_processor(rows):
 
 
 def test_mfu_counts_what_the_attention_kernel_computes(rows):
-    executions, stats, usual = rows
-    (row,) = plans_table(executions[:1], stats[:1], _asked("mfu"), usual[:1]).table.rows
-    assert row["share"] == f"{stats[0]['mfu_causal'] * 100:.1f} %"
-    assert row["mfu"] == f"{stats[0]['mfu'] * 100:.1f} %"
+    (row,) = _plans(rows, 1, ["mfu"]).table.rows
+    stats = rows[1][0]
+    assert row["share"] == f"{stats['mfu_causal'] * 100:.1f} %"
+    assert row["mfu"] == f"{stats['mfu'] * 100:.1f} %"
 
 
 def test_plans_that_differ_in_switches_are_not_apart(rows):
@@ -122,23 +115,19 @@ def test_plans_that_differ_in_switches_are_not_apart(rows):
 
 
 def test_every_short_word_and_column_has_a_meaning_where_it_is_there(rows):
-    executions, stats, usual = rows
-    several = plans_table(
-        executions, stats, usual=usual, ties=[False] * (len(rows[0]) - 1) + [True]
-    )
+    several = _plans(rows, ties=[False] * (len(rows[0]) - 1) + [True])
     titles = {column.title for column in several.table.columns}
     for title in ("GiB", "90 %", "MFU", "seq/s", "/proc", TIED):
         assert (f"{title}: " in several.meaning) == (title in titles)
     cells = [f"{row['plan']} {row['words']}" for row in several.table.rows]
     for word, told in (("SP", "SP: "), ("mbs ", "mbs: "), (" x ", "PP 4 x 2: "), ("CP ", "CP: ")):
         assert (told in several.meaning) == any(word in cell for cell in cells)
-    (alone,) = (plans_table(executions[:1], stats[:1], usual=usual[:1]),)
-    assert TIED not in alone.meaning
+    assert TIED not in _plans(rows, 1).meaning
 
 
 def test_degrees_of_experts_are_explained_where_there_are_some(rows):
     executions, stats, usual = rows
-    assert "EP: " not in plans_table(executions[:1], stats[:1], usual=usual[:1]).meaning
+    assert "EP: " not in _plans(rows, 1).meaning
     spread = {**executions[0], "expert_par": 8}
     told = plans_table([spread], stats[:1], usual=usual[:1]).meaning
     assert "; EP: " in told

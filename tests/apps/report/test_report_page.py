@@ -2,9 +2,7 @@
 
 import base64
 import hashlib
-import html.parser
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -20,37 +18,19 @@ from calculon.apps.validate.library import Library
 from calculon.records import columns
 from calculon.spec.named_values import EDITION_NAMES
 from calculon.statistics import CorrectedStats
-from tests.apps.cli.conftest import unvalidated
+from tests.apps.cli.conftest import refuses, run, unvalidated
+from tests.apps.explore.browsing import executable
+from tests.apps.outline import Outline
 from tests.helpers import NAMES, ROOT
 from tests.shipped_studies import compare_once, shipped
 
-__all__ = ["unvalidated"]
+__all__ = ["refuses", "run", "unvalidated"]
 
 EXAMPLE = "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g"
 TODAY = "llama3-8B,llama3-8B_h100x64,h100_80g_sxm"
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-VOID = {"meta"}
+BROWSER = executable()
 COMPARE = "calculon.apps.validate.measured_and_predicted.compare"
 RUN = ["--tokens", "1T", "--deadline", "3d", "--price", "2"]
-
-
-class Reader(html.parser.HTMLParser):
-    """Reads a page: its elements, whether they are closed, and what they refer to."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.tags, self.references = [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.references += [value for name, value in attrs if name in ("src", "href")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 def read_and_compare_once(patch):
@@ -89,13 +69,12 @@ def pages(folder):
 @pytest.mark.parametrize("name", ["one", "search", "files", "both", "run"])
 def test_is_well_formed_and_needs_nothing_else(pages, name):
     text = pages[name]
-    reader = Reader()
-    reader.feed(text)
-    assert reader.open == []
-    assert all(reference.startswith("#") for reference in reader.references)
+    attributes = Outline(text).attributes
+    references = [value for _, name, value in attributes if name in ("src", "href")]
+    assert all(reference.startswith("#") for reference in references)
     assert not re.search(r"@import|url\((?!#)|https?://(?!doi)", text)
     places = set(re.findall(r'id="([^"]+)"', text))
-    assert {reference[1:] for reference in reader.references} <= places
+    assert {reference[1:] for reference in references} <= places
 
 
 def test_a_report_runs_its_own_script_and_loads_nothing(pages):
@@ -166,10 +145,9 @@ def test_the_whole_run_has_its_page_and_pictures(pages):
 
 
 @pytest.mark.usefixtures("unvalidated")
-def test_a_whole_run_is_of_executions_of_the_corrected_edition(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["report", EXAMPLE, *RUN, "-o", "none.html"]) == 2
-    assert "expected an execution of edition corrected" in capsys.readouterr().err
+def test_a_whole_run_is_of_executions_of_the_corrected_edition(refuses):
+    message = "expected an execution of edition corrected"
+    refuses(("report", EXAMPLE, *RUN), [("-o none.html", message)])
 
 
 def test_the_corrected_edition_shows_its_figures_and_says_what_they_count(pages):
@@ -224,10 +202,8 @@ def test_the_same_results_give_the_same_page_whatever_colours_the_user_wants(fol
     assert (folder / "plain.html").read_bytes() == (folder / "one.html").read_bytes()
 
 
-def test_an_output_that_is_no_page_is_refused(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["report", EXAMPLE, "-o", "r.pdf"]) == 2
-    assert "an output name that ends in .html" in capsys.readouterr().err
+def test_an_output_that_is_no_page_is_refused(refuses, tmp_path):
+    refuses(("report", EXAMPLE), [("-o r.pdf", "an output name that ends in .html")])
     assert list(tmp_path.iterdir()) == []
 
 

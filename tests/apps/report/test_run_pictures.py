@@ -5,6 +5,7 @@ import pytest
 
 import calculon
 from calculon.errors import Infeasible
+from tests.apps.report.drawing import legend, texts
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
@@ -16,14 +17,6 @@ from calculon.planner.runs.goodput_by_size import goodput_by_size
 
 PLAN = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 RAMP = {"start": 64, "step": 64, "tokens": "400G"}
-
-
-def legend(figure) -> list[str]:
-    return [text.get_text() for one in figure.legends for text in one.get_texts()]
-
-
-def texts(axes) -> list[str]:
-    return [one.get_text() for one in axes.texts]
 
 
 @pytest.fixture(scope="module")
@@ -156,13 +149,12 @@ def test_the_shortest_of_many_parts_are_one(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def fleets():
+def document():
     words = {"objective": "usd", "deadline": "8d", "budget_usd": 1e6}
-    return calculon.plan("llama-3-8b", "128,256", "h100,mi300x", tokens="1T", **words)
+    return calculon.plan("llama-3-8b", "128,256", "h100,mi300x", tokens="1T", **words).to_dict()
 
 
-def test_points_are_days_and_dollars(fleets):
-    document = fleets.to_dict()
+def test_points_are_days_and_dollars(document):
     (axes,) = budget.draw(document).axes
     marks = [one for one in axes.lines if len(one.get_xdata()) == 1 and one.get_markersize() < 6]
     drawn = sorted((*one.get_xdata(), *one.get_ydata()) for one in marks)
@@ -172,8 +164,7 @@ def test_points_are_days_and_dollars(fleets):
     assert len(hollow) == sum(not one["meets"] for one in document["points"]) > 0
 
 
-def test_the_frontier_the_best_and_the_limits_are_lines(fleets):
-    document = fleets.to_dict()
+def test_the_frontier_the_best_and_the_limits_are_lines(document):
     figure = budget.draw(document)
     (axes,) = figure.axes
     lines = {one.get_label(): one for one in axes.lines}
@@ -200,22 +191,19 @@ def test_texts_beside_marks_do_not_cover_each_other():
     assert budget._room((3.5, 3.5), "1,024", [everywhere]) is None
 
 
-def test_without_any_price_of_several_machines_there_is_nothing_to_draw(fleets):
-    document = fleets.to_dict()
+def test_without_any_price_of_several_machines_there_is_nothing_to_draw(document):
     rows = [{**one, "usd": None} for one in document["points"]]
     with pytest.raises(Infeasible, match="no price is known"):
         budget.draw({**document, "money": "", "points": rows})
 
 
-def test_hours_stand_for_dollars_of_one_machine(fleets):
-    document = fleets.to_dict() | {"money": "processor_hours"}
-    (axes,) = budget.draw(document).axes
+def test_hours_stand_for_dollars_of_one_machine(document):
+    (axes,) = budget.draw(document | {"money": "processor_hours"}).axes
     assert axes.get_ylim()[0] > 0
     assert axes.get_ylabel() == "Processor-hours (thousand), not from 0"
 
 
-def test_small_differences_of_money_look_small(fleets):
-    document = fleets.to_dict()
+def test_small_differences_of_money_look_small(document):
     rows = [one | {"usd": 6e4 + place} for place, one in enumerate(document["points"])]
     (axes,) = budget.draw({**document, "points": rows}).axes
     low, high = axes.get_ylim()

@@ -8,7 +8,7 @@ import pytest
 import calculon
 from calculon.apps.report.digits import WITHOUT_INTERVAL, Digits
 from calculon.apps.report.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
-from tests.apps.report.drawing import drawn
+from tests.apps.report.drawing import drawn, legend
 from tests.planner import test_sensitivity
 from tests.store import cache
 
@@ -137,8 +137,7 @@ def test_shares_that_end_at_1_say_so():
     free = [one for one in document()["figures"] if one["high"] != 1]
     for figures, told in ((document()["figures"], True), (free, False)):
         picture = draw({**document(), "figures": figures})
-        texts = [text.get_text() for text in picture.legends[0].get_texts()]
-        assert any("shares at most 1" in text for text in texts) is told
+        assert any("shares at most 1" in text for text in legend(picture)) is told
     assert "to 1: " not in page(160, {**document(), "figures": free})
 
 

@@ -10,13 +10,9 @@ from calculon.apps.views.served_frontier import frontier_of
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
 from calculon.apps.report.pictures import batch_curves, serving_frontier
-from tests.apps.report.drawing import drawn
+from tests.apps.report.drawing import drawn, texts
 
 LOAD = {"prompt": 1000, "output": 200}
-
-
-def texts(axes) -> list[str]:
-    return [one.get_text() for one in axes.texts]
 
 
 @pytest.fixture(scope="module")
@@ -80,16 +76,14 @@ def test_the_frontier_of_each_machine_is_a_line(frontier):
 
 
 def test_no_label_covers_another(frontier):
-    figure = serving_frontier.draw(frontier)
-    (axes,) = figure.axes
+    (axes,) = serving_frontier.draw(frontier).axes
     boxes = [one.get_window_extent() for one in axes.texts if ", B " in one.get_text()]
     assert len(boxes) >= 3
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
 
 
 def test_ends_have_a_mark_and_a_label_within_the_axes(frontier):
-    figure = serving_frontier.draw(frontier)
-    (axes,) = figure.axes
+    (axes,) = serving_frontier.draw(frontier).axes
     marked = {
         place
         for line in axes.lines

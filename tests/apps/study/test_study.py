@@ -264,7 +264,6 @@ PROBLEMS = [
         {"max_batch_size": 3},
         "max_batch_size: expected values in one place ... in models and in the top",
     ),
-    ({"num_procs": "8:4:2"}, "num_procs: expected a range that ascends"),
     (
         {"num_procs": {"multiples_of": 8, "at_most": 7}},
         "num_procs (of megatron-22B, a100_80g): expected multiples of 8 ... none: at most 7 are allowed",

@@ -8,7 +8,6 @@ from calculon.apps.report.digits import Digits
 from calculon.apps.report.pictures.canvas import time_unit
 from calculon.apps.views.schedule_passes import passes
 from tests.helpers import LLAMA_X64_P4
-from tests.store import cache
 
 CASES = {
     "1f1b": {},
@@ -17,12 +16,6 @@ CASES = {
     "zbv": {"pp_schedule": "zbv", "pipeline_interleaving": 2},
     "zb_h1": {"pp_schedule": "zb_h1", "activation_recompute": "full"},
 }
-
-
-@cache
-def _gantt(case):
-    found = calculon.estimate("llama3-8B", LLAMA_X64_P4 | CASES[case], "h100_80g_sxm")
-    return passes(found, 8), found
 
 
 def _chart(gantt):
@@ -42,15 +35,16 @@ def _shapes(chart):
     return [one for one in chart["data"] if one.get("fill") and "fillpattern" not in one]
 
 
-@pytest.fixture(params=CASES)
-def case(request):
-    return request.param
+@pytest.fixture(scope="module", params=CASES)
+def drawn(request):
+    """Return the passes of a case, their chart, its units of time in a second, and the estimate."""
+    found = calculon.estimate("llama3-8B", LLAMA_X64_P4 | CASES[request.param], "h100_80g_sxm")
+    gantt = passes(found, 8)
+    return gantt, _chart(gantt), time_unit(gantt.end)[1], found
 
 
-def test_shapes_begin_and_end_with_the_schedule(case):
-    gantt, _ = _gantt(case)
-    _, factor = time_unit(gantt.end)
-    chart = _chart(gantt)
+def test_shapes_begin_and_end_with_the_schedule(drawn):
+    gantt, chart, factor, _ = drawn
     for one in chart["data"]:
         times = [x for x in one["x"] if x is not None]
         assert min(times) >= 0
@@ -60,10 +54,8 @@ def test_shapes_begin_and_end_with_the_schedule(case):
     assert last == pytest.approx(gantt.end * factor, rel=1e-4)
 
 
-def test_what_no_shape_covers_is_idle(case):
-    gantt, _ = _gantt(case)
-    _, factor = time_unit(gantt.end)
-    chart = _chart(gantt)
+def test_what_no_shape_covers_is_idle(drawn):
+    gantt, chart, factor, _ = drawn
     busy = sum(sum(_areas(one)) for one in _shapes(chart) if one["name"] != AGAIN)
     (whole,) = (sum(_areas(one)) for one in chart["data"] if "fillpattern" in one)
     assert 1 - busy / whole == pytest.approx(gantt.idle_share, abs=1e-3)
@@ -72,20 +64,19 @@ def test_what_no_shape_covers_is_idle(case):
     assert whole == pytest.approx(gantt.end * factor * gantt.stages * 0.86, rel=1e-3)
 
 
-def test_recomputation_has_its_share_of_the_backward_passes(case):
-    gantt, found = _gantt(case)
-    _, factor = time_unit(gantt.end)
-    (*again,) = (one for one in _chart(gantt)["data"] if one.get("name") == AGAIN)
+def test_recomputation_has_its_share_of_the_backward_passes(drawn):
+    _, chart, factor, found = drawn
+    (*again,) = (one for one in chart["data"] if one.get("name") == AGAIN)
     assert bool(again) == any(stage["recompute_time"] for stage in found.stages)
     for one in again:
         time = 8 * sum(stage["recompute_time"] for stage in found.stages)
         assert sum(_areas(one)) == pytest.approx(0.86 * time * factor, rel=1e-2)
 
 
-def test_a_pointer_meets_every_pass_and_a_click_leads_to_its_stage(case):
-    gantt, _ = _gantt(case)
+def test_a_pointer_meets_every_pass_and_a_click_leads_to_its_stage(drawn):
+    gantt, chart, _, _ = drawn
     met = set()
-    for one in _chart(gantt)["data"]:
+    for one in chart["data"]:
         if "customdata" in one:
             met |= {tuple(about[:3]) for about in one["customdata"]}
             assert one["meta"] == [f"/?stage={i}" for i in range(gantt.stages)]

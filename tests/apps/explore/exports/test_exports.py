@@ -1,7 +1,5 @@
 """Files of a page carry what it shows, under names and of kinds that a browser saves."""
 
-import csv
-import io
 import json
 from dataclasses import replace
 
@@ -29,6 +27,7 @@ from calculon.spec.files import json_text
 from tests.apps.cli.conftest import unvalidated
 from tests.apps.explore.asking import answers, asked
 from tests.apps.explore.stated import SMALL, STATES, TINY, exported, state_of
+from tests.helpers import csv_rows
 
 __all__ = ["unvalidated"]
 
@@ -49,7 +48,7 @@ def test_an_execution_is_read_as_the_plan_that_is_shown(tmp_path, capsys):
 
 def test_plans_are_the_table_of_the_search():
     state = state_of(STATES["best"])
-    rows = list(csv.DictReader(io.StringIO(exported("plans.csv", state))))
+    rows = csv_rows(exported("plans.csv", state))
     found = answers().found(state)
     assert [float(row["total_time"]) for row in rows] == found.evaluation["total_time"].tolist()
     assert len(rows) == len(found)

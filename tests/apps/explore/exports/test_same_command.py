@@ -1,6 +1,5 @@
 """The commands and the Python of a page give its numbers, every one to the digit."""
 
-import csv
 import io
 import json
 import shlex
@@ -18,6 +17,7 @@ from calculon.spec.files import json_text
 from calculon.spec.result_selection import QUESTION
 from tests.apps.explore.asking import answers
 from tests.apps.explore.stated import CANNOT, MACHINE, STATES, TINY, exported, state_of
+from tests.helpers import csv_rows
 
 
 def first_of(names, cases, count=1):
@@ -80,7 +80,7 @@ def test_a_sensitivity_is_that_of_the_command(name, options, capsys, monkeypatch
     one = commands(address, "machine")["sensitivity"]
     told = printed(one, capsys, monkeypatch, "-f", "json")
     assert exported("sensitivity.json", state) == told
-    rows = list(csv.DictReader(io.StringIO(exported("sensitivity.csv", state))))
+    rows = csv_rows(exported("sensitivity.csv", state))
     assert [float(row["value"]) for row in rows] == [one["value"] for one in told["figures"]]
     shown = answers().sensitivity(state)
     assert json.loads(json_text(shown.rows())) == told["figures"]
@@ -120,7 +120,7 @@ def test_a_search_is_that_of_the_command(name, options, tmp_path, capsys):
     names: dict = {}
     exec(script([one]), names)
     assert next(iter(names["found"].winners())) == (execution, stats)
-    rows = list(csv.DictReader(io.StringIO(exported("search.csv", state))))
+    rows = csv_rows(exported("search.csv", state))
     assert [float(row["total_time"]) for row in rows] == shown.evaluation["total_time"].tolist()
 
 
@@ -131,7 +131,7 @@ def test_the_table_of_other_counts_is_that_of_the_command(tmp_path, capsys):
     path = tmp_path / "counts.csv"
     assert main([str(path) if word == "counts.csv" else word for word in one.argv]) == 0
     capsys.readouterr()
-    told = {int(row["num_procs"]): row for row in csv.DictReader(path.read_text().splitlines())}
+    told = {int(row["num_procs"]): row for row in csv_rows(path.read_text())}
     counts = counts_of(state, answers())
     assert [*told] == [*counts]
     assert state.procs in counts

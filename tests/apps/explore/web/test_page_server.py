@@ -14,10 +14,9 @@ from calculon.apps.explore import answers
 from calculon.apps.explore.answers import Answers
 from calculon.apps.explore.offer import Offer
 from calculon.apps.explore.page_state import State
-from calculon.apps.explore.visits import Cancelled, seen
 from calculon.apps.explore.web.page_server import app
 from calculon.spec.decode import SpecWarning
-from tests.apps.explore.asking import asked, found
+from tests.apps.explore.asking import SlowSearch, asked, found
 from tests.helpers import document
 
 SOON = 60.0
@@ -104,30 +103,12 @@ def test_other_addresses_are_not_found(site):
         assert asked(site, address).status_code == 404
 
 
-class Slow:
-    """A search that goes on until it is let, or ended."""
-
-    def __init__(self, plans_on):
-        self._plans_on = plans_on
-        self.begun, self.go, self.ended = Event(), Event(), Event()
-
-    def __call__(self, *asked):
-        self.begun.set()
-        try:
-            while not self.go.wait(0.001):
-                seen(1)
-        except Cancelled:
-            self.ended.set()
-            raise
-        return self._plans_on(*asked)
-
-
 @pytest.fixture
 def slow(monkeypatch):
-    search = Slow(answers.plans_on)
+    search = SlowSearch(answers.plans_on)
     monkeypatch.setattr(answers, "plans_on", search)
     yield search
-    search.go.set()
+    search.let.set()
 
 
 def test_a_slow_search_is_shown_under_way_then_its_plan(site, slow):
@@ -141,7 +122,7 @@ def test_a_slow_search_is_shown_under_way_then_its_plan(site, slow):
     page = asked(site, f"/?{address}").text
     assert told["title"] in page
     assert 'http-equiv="refresh"' in page  # for those without scripts
-    slow.go.set()
+    slow.let.set()
     assert "executions looked at" not in found(site, address)["main"]
 
 
@@ -175,7 +156,7 @@ def test_a_search_goes_on_for_another_client(site, slow):
         assert slow.begun.wait(SOON)
         leaving(site, "/part/whole", query, slow.begun)
         assert not slow.ended.wait(0.1)
-        slow.go.set()
+        slow.let.set()
         assert other.result(SOON).json()["html"]
     assert not slow.ended.is_set()
 
