@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import math
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -310,9 +311,13 @@ def test_a_misspelled_column_is_refused_and_a_foreign_one_is_told(tmp_path):
     assert found.notes == ["training: no column of these is read: weather"]
 
 
-def test_peak_memory_in_another_unit_is_refused(tmp_path):
-    found = logs(tmp_path, RUNS[:2], memory_bytes=["21", "22"])
-    with pytest.raises(SpecError, match="memory_bytes: expected bytes within 100 times"):
+@pytest.mark.parametrize("factor", [0.0099, 0.0101, 99.0, 101.0])
+def test_peak_memory_in_another_unit_is_refused(tmp_path, factor):
+    exact = list(logs(tmp_path, RUNS[:2]).steps.values())
+    memory = [repr(float(factor * one)) for one in predicted(exact, system())[1]]
+    found = logs(tmp_path, RUNS[:2], memory_bytes=memory)
+    within = nullcontext() if 0.01 < factor < 100 else pytest.raises(SpecError, match="bytes within")
+    with within:
         fit(found, "mem1")
 
 

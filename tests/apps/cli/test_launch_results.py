@@ -46,6 +46,13 @@ def test_a_launch_file_is_compared_with_the_model_and_system_of_the_others(outpu
     assert "seq_length" not in out.partition("\nTime:")[0]
 
 
+def test_scripts_may_be_larger_than_documents_of_launchers(output_of, files, folder):
+    large = folder / "large.sh"
+    large.write_text((folder / "run.sh").read_text() + "# more\n" * 40_000)
+    said = output_of("compare", f"mine={large}", files[1])
+    assert said == output_of("compare", *files).replace("run.sh:", "large.sh:")
+
+
 def test_changes_lead_from_the_launch_file_also_in_another_dialect(run, files, folder):
     triple = f"gpt2-124M,{folder / 'run.sh'},h100_80g_sxm"
     call = ("compare", files[1], f"mine={triple}", "--dialect", "megatron-bridge")

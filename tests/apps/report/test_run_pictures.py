@@ -191,6 +191,12 @@ def test_texts_beside_marks_do_not_cover_each_other():
     assert budget._room((3.5, 3.5), "1,024", [everywhere]) is None
 
 
+def test_amounts_that_hardly_differ_are_in_the_middle(document):
+    rows = [{**one, "usd": 2e6} for one in document["points"]]
+    (axes,) = budget.draw({**document, "points": rows}).axes
+    assert sum(axes.get_ylim()) / 2 == pytest.approx(2)  # millions
+
+
 def test_without_any_price_of_several_machines_there_is_nothing_to_draw(document):
     rows = [{**one, "usd": None} for one in document["points"]]
     with pytest.raises(Infeasible, match="no price is known"):

@@ -119,6 +119,8 @@ def test_what_is_written_is_read_as_it_was(engine):
             assert all(drawn[field] != DEFAULTS[field] for field in wrong)
             continue
         written += 1
+        replicas = drawn["num_procs"] // (drawn["tensor_par"] * drawn["pipeline_par"])
+        assert (f"{replicas} replicas: this starts one" in text) == (replicas > 1)
         assert all(drawn[field] == DEFAULTS[field] for field in changes)
         launch = read(engine, text, "run.sh", server=SERVER)
         assert not launch.unknown
