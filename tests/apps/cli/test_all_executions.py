@@ -19,6 +19,7 @@ def test_a_condition_that_keeps_nothing_leaves_an_older_file_alone(run):
     name = "all.csv.gz"
     assert run("lae", *SPACE, name, *NARROW).code == 0
     before = Path(name).read_bytes()
+    assert "Output: " not in run("lae", *SPACE, name, *NARROW, "--debug").out
     nothing = run("lae", *SPACE, name, *NARROW, "--where", "total_time < 0")
     assert nothing.code == 1
     assert "Selected executions: 0 of" in nothing.out
