@@ -64,11 +64,9 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
             gzip.compress(JSON, mtime=0)[:-9],
             "a readable file, found Compressed file ended",
         ),
-        ("deep.json", b"[" * 100_000, "too deep a nesting"),
         ("bad.yaml", b"a: [1, 2", "at line 1, column 9"),
         ("yaml.json", YAML, "at line 1, column 1. Hint: YAML is in files named .yaml"),
         ("long.json", b'{"a": ' + b"9" * 5000 + b"}", "found a number of more than 4,300 digits"),
-        ("long.yaml", b"a: " + b"9" * 5000, "found a number of more than 4,300 digits"),
     ]:
         path = tmp_path / name
         path.write_bytes(data)
