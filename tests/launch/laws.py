@@ -36,7 +36,6 @@ PROCESSORS = {
 
 _OF_PAI = "dsw 70B 1 128 1e-5 1e-6 4096 4096 bf16 4 2 1 true true true false sel false 100000 data data none"
 VARIABLES = {
-    "deepseek_v3_2026_05": {"recipe": "deepseek_v3_671b"},  # the larger of its models
     "pai_llama3_1": {
         str(place): word
         for place, word in enumerate(f"{_OF_PAI} 10000000000 1000000 out".split(), 1)
