@@ -10,6 +10,21 @@ from calculon.planner.moves import SWITCHES
 from calculon.presets import find_preset
 
 DEGREES = ("tensor_par", "pipeline_par", "context_par")
+PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
+PLANS = {
+    "ZeRO on 64": (
+        "llama3-70B",
+        PLAIN | {"num_procs": 64, "tensor_par": 2, "batch_size": 512, "microbatch_size": 4},
+    ),
+    "chunks": (
+        "llama3.1-405B",
+        PLAIN
+        | {"num_procs": 512, "tensor_par": 8, "batch_size": 512, "microbatch_size": 1}
+        | {"pipeline_par": 2, "pipeline_interleaving": 21},
+    ),
+    "fully sharded": ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp"),
+}
+"""Models and executions that several tests change."""
 
 
 def fields_of(execution):
