@@ -210,10 +210,6 @@ def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
     assert not any(alive)
 
 
-class _Enough(Exception):
-    pass
-
-
 @on_pool(1, 12)
 def test_progress_is_told_of_all_that_is_counted(case, draw):
     rate, stride = Objective.parse("sample_rate"), case.space.strides["microbatch_size"]
@@ -233,9 +229,9 @@ def test_a_search_ends_by_what_its_progress_raises(after):
 
     def seen(_):
         if next(calls) == after:
-            raise _Enough
+            raise InterruptedError
 
-    with pytest.raises(_Enough):
+    with pytest.raises(InterruptedError):
         search_space(space, Best(Objective.parse("sample_rate"), 1), seen=seen)
     assert next(calls) == after + 1
 

@@ -36,12 +36,8 @@ def _numbers(value):
     return [value] if isinstance(value, (int, float)) else []
 
 
-def _result(name):
-    return compared(name, "corrected")
-
-
 def test_every_rung_of_the_ladder_that_was_not_seen_is_within_10_percent():
-    (time,) = _result("gpt2_ladder").own.comparisons
+    (time,) = compared("gpt2_ladder", "corrected").own.comparisons
     assert len(time.errors) == 6
     assert np.abs(time.errors).max() < 10
 
