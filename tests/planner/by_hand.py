@@ -135,6 +135,13 @@ def fewest(model, execution, system, most=2):
     return 0, set()
 
 
+def searched(model, execution, system, **fix):
+    """Return what a search for the question of an execution finds."""
+    fix = {"batch_size": execution.batch_size, **fix}
+    asked = (model, system, execution.num_procs, execution.batch_size, execution.datatype)
+    return calculon.search(*asked, preset=execution.preset, fix=fix)
+
+
 def runs(model, execution, system):
     """Whether an estimate of an execution can be had."""
     try:
