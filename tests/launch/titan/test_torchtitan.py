@@ -10,6 +10,7 @@ from calculon.launch.dialect import read, write
 from calculon.launch.dialects import recognised
 from calculon.launch.titan.torchtitan import TORCHTITAN
 from calculon.launch.titan.torchtitan_files import MODELS, flavor_of, parse
+from tests.cases import for_each
 from tests.launch.laws import collected, launch_of, not_refused, plain_execution
 
 SPLIT = """
@@ -83,28 +84,31 @@ def test_replicas_and_shards():
         assert tuple(found[n] for n in ("zero_stage", "dp_shard", "data_par_overlap")) == fields
 
 
-@pytest.mark.parametrize(
+def _pipeline(*settings):
+    """Return the settings of two stages."""
+    return "".join(f"pipeline_parallel_{one}\n" for one in ("degree = 2", *settings))
+
+
+@for_each(
     ("parallelism", "layout"),
     [
-        ("", ("both_as_blocks", "", 1)),
+        (_pipeline(), ("both_as_blocks", "", 1)),
         (
-            "pipeline_parallel_first_stage_less_layers = 0\n"
-            "pipeline_parallel_last_stage_less_layers = 0",
+            _pipeline("first_stage_less_layers = 0", "last_stage_less_layers = 0"),
             ("uniform", "", 1),
         ),
-        ("pipeline_parallel_last_stage_less_layers = 2", ("uniform", "17-15", 1)),
-        ('pipeline_parallel_schedule = "Interleaved1F1B"', ("both_as_blocks", "", 2)),
+        (_pipeline("last_stage_less_layers = 2"), ("uniform", "17-15", 1)),
+        (_pipeline('schedule = "Interleaved1F1B"'), ("both_as_blocks", "", 2)),
         (
-            'pipeline_parallel_schedule = "Interleaved1F1B"\n'
-            "pipeline_parallel_layers_per_stage = 6",
+            _pipeline('schedule = "Interleaved1F1B"', "layers_per_stage = 6"),
             ("both_as_blocks", "", 3),
         ),
-        ('pipeline_parallel_split_points = ["layers.20"]', ("uniform", "20-12", 1)),
+        (_pipeline('split_points = ["layers.20"]'), ("uniform", "20-12", 1)),
     ],
 )
 def test_layouts_of_stages(parallelism, layout):
     """Llama 3 8B has 32 layers: 34 with embedding and head, 17 for each of two stages; 18 and 17 of 35."""
-    found = _toml(parallelism=f"pipeline_parallel_degree = 2\n{parallelism}").execution
+    found = _toml(parallelism=parallelism).execution
     names = ("pp_layout", "stage_blocks", "pipeline_interleaving")
     assert tuple(found[name] for name in names) == layout
 
@@ -130,15 +134,10 @@ def test_contradictions_have_both_numbers():
         ("seq_len = 4096\nmax_context_length = 4096", "", "since tokens are counted"),
         ('seq_len = "long"', "", "train.toml:6: training.seq_len: expected a whole number"),
         ("seq_len = 8192", 'fsdp_reshard_after_forward = "sometimes"', "default, always or never"),
+        ("seq_len = 8192", _pipeline('schedule = "x"'), "1F1B"),
         (
             "seq_len = 8192",
-            'pipeline_parallel_degree = 2\npipeline_parallel_schedule = "x"',
-            "1F1B",
-        ),
-        (
-            "seq_len = 8192",
-            'pipeline_parallel_degree = 2\npipeline_parallel_schedule = "Interleaved1F1B"\n'
-            "pipeline_parallel_layers_per_stage = 5",
+            _pipeline('schedule = "Interleaved1F1B"', "layers_per_stage = 5"),
             r"as many parts each \(7 parts of 34 layers",
         ),
         (
