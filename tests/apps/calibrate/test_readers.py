@@ -10,7 +10,7 @@ from tests.apps.calibrate.measured import calibrated
 from tests.helpers import document, refusal
 
 H100 = inputs.system("h100_80g_sxm")
-HEAD = "operation,bytes,members,seconds\n"
+HEAD, PRODUCTS = "operation,bytes,members,seconds\n", "m,n,k,datatype,seconds\n"
 
 LOG = """\
 # nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor) warmup iters: 5 iters: 20
@@ -215,16 +215,8 @@ def test_bad_collectives_are_one_message(file):
 
 def test_bad_products_and_copies_are_one_message(file):
     for read, text, message in [
-        (
-            read_gemm,
-            "m,n,k,datatype,seconds\n1,2,3,bf16,1\n",
-            "line 2, datatype: expected a datatype of",
-        ),
-        (
-            read_gemm,
-            "m,n,k,datatype,seconds\n1,0,3,float16,1\n",
-            "line 2, n: expected a whole number",
-        ),
+        (read_gemm, PRODUCTS + "1,2,3,bf16,1\n", "line 2, datatype: expected a datatype of"),
+        (read_gemm, PRODUCTS + "1,0,3,float16,1\n", "line 2, n: expected a whole number"),
         (read_gemm, "m,n,datatype,seconds\n", "found no column k"),
         (read_memory, "bytes,seconds,tier\n1,2,3\n", "line 2, tier: expected 1 or 2, found 3"),
         (read_memory, "bytes,us\n1,2\n", "found no column seconds"),
@@ -234,8 +226,8 @@ def test_bad_products_and_copies_are_one_message(file):
 
 
 def test_products_and_copies_are_read(file):
-    text = "m,n,k,datatype,seconds\n16,1024,512,bfloat16,1e-5\n8,1024,512,float8,1e-5\n"
-    (first, second), _ = read_gemm(file(text), H100)
+    text = "16,1024,512,bfloat16,1e-5\n8,1024,512,float8,1e-5\n"
+    (first, second), _ = read_gemm(file(PRODUCTS + text), H100)
     assert (first.part, second.part) == ("matrix.bfloat16", "matrix.float8")
     assert first.size == 2 * 16 * 1024 * 512
     assert first.group == second.group == "n=1024 k=512"
@@ -266,7 +258,7 @@ def test_times_faster_than_the_link_are_refused(file):
 
 def test_products_faster_than_the_peak_are_refused(file):
     seconds = 2 * 4096**3 / (989e12 * 1.06)
-    text = f"m,n,k,datatype,seconds\n4096,4096,4096,bfloat16,{seconds!r}\n"
+    text = f"{PRODUCTS}4096,4096,4096,bfloat16,{seconds!r}\n"
     with pytest.raises(
         SpecError, match=r"line 2, seconds: .* peak of matrix.bfloat16, 9.89e\+05 GFLOP/s"
     ):
