@@ -35,8 +35,8 @@ EXIT_CODES = (0, 1, 2)
 SEARCH = ("loe", "megatron-126M", "8:16:x2", "16", "float16", "a100_80g")
 
 NUMBERS = (
-    *(0, -0.0, 1, -1, 2, 1.5, 2**31, 2**53 + 1, 2**63, 10**400),
-    *(1e-320, 1e-9, 1e300, float("nan"), float("inf")),
+    *(0, -0.0, 1, -1, 2, 3, 24, 4096, 0.25, 1.5, 2**31, 2**53 + 1, 2**63, 10**400),
+    *(1e-320, 1e-9, 1e9, -1e300, 1e300, float("nan"), float("inf"), float("-inf")),
 )
 WORDS = (
     *("", "float16", "full", "none", "true", "1e3", "nan", "x" * 200),
@@ -411,10 +411,10 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(inner, (*path, key))
 
 
-def change_document(draw: random.Random, raw: Any) -> Any:
-    """Return a document with up to three things changed, added, renamed, nested, repeated or dropped."""
+def change_document(draw: random.Random, raw: Any, most: int = 3) -> Any:
+    """Return a document with up to so many things changed, added, renamed, nested, repeated or dropped."""
     raw = copy.deepcopy(raw)
-    for _ in range(draw.randint(1, 3)):
+    for _ in range(draw.randint(1, most)):
         found = list(places(raw))
         if not found:
             break

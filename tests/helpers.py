@@ -6,7 +6,7 @@ import io
 import json
 import math
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -194,6 +194,15 @@ def bits(stats: Mapping[str, float | None]) -> np.ndarray:
 def table_bits(result: calculon.Evaluation) -> np.ndarray:
     """Return the bit patterns of a table, one row per execution."""
     return np.stack([result[name] for name in NAMES], axis=1).view(np.int64)
+
+
+def refusal(call: Callable[..., Any], *args: Any, **keywords: Any) -> str:
+    """Return the message with which a call is refused; nothing if it is not."""
+    try:
+        call(*args, **keywords)
+    except calculon.SpecError as error:
+        return str(error)
+    return ""
 
 
 def take_signals() -> None:

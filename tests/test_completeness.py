@@ -17,7 +17,7 @@ from calculon.hardware.collectives.dispatch import LIBRARIES
 from calculon.plan.choices import members
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
 from calculon.plan.mesh import DEGREES
-from calculon.plan.plan import NAMES, Plan
+from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
 from calculon.plan.rules.module_rules import absent_modules
 from calculon.search.best_first import search_space
@@ -31,7 +31,7 @@ from calculon.spec.scope_choices import CHOICES, DERIVED
 from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search import pool
-from tests.search.brute import Case, score
+from tests.search.brute import Case, same_rows, score
 from tests.search.pool import searched, tables_once
 from tests.store import cache
 
@@ -185,10 +185,6 @@ def _capacity(model):
     return float(needs[int(0.8 * len(needs))]) / 2**30
 
 
-def _same(found, wanted):
-    return all((found.values(name) == wanted.values(name)).all() for name in NAMES)
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_search_and_brute_force_and_tables_and_rows_agree(name):
     for values in _groups(name):
@@ -205,7 +201,7 @@ def _check(name, values):
     assert not unused, f"no execution with {name} of {unused} can run"
 
     numbers, stats = searched(space)
-    assert _same(space.plan(numbers), case.plan.take(feasible))
+    assert same_rows(space.plan(numbers), case.plan.take(feasible))
     for statistic, found in stats.items():
         assert np.array_equal(found, table[statistic][feasible], equal_nan=True), statistic
 
@@ -216,7 +212,7 @@ def _check(name, values):
     assert (counts.total, counts.good, +counts.reasons) == (len(case.rows), good, reasons)
     scores, best = ranking.ranked()
     rows = case.best(ranking.objectives[0], 7)
-    assert _same(space.plan(best), case.plan.take(rows))
+    assert same_rows(space.plan(best), case.plan.take(rows))
     assert (scores[0] == score(ranking.objectives[0], table)[rows]).all()
 
     row = int(feasible[chosen.index(values[-1])])

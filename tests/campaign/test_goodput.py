@@ -26,25 +26,6 @@ INTERVALS = st.floats(1.0, 1e5)
 TIMES = st.floats(0.0, 3600.0)
 
 
-def test_llama_3_as_published():
-    assert pytest.approx(3.09 * 3600, rel=1e-3) == LLAMA_3
-    assert young(30.0, LLAMA_3) == pytest.approx(817.0, rel=1e-3)
-    assert best_interval(30.0, LLAMA_3) == pytest.approx(daly(30.0, LLAMA_3), rel=1e-4)
-    cost = wall_per_useful(
-        best_interval(30.0, LLAMA_3), 30.0, np.array([300, 345, 346, 1800]), LLAMA_3
-    )
-    assert 1 / cost[0] == pytest.approx(0.904, rel=1e-3)
-    assert 1 / cost[3] == pytest.approx(0.790, rel=1e-3)
-    assert list(1 / cost > 0.90) == [True, True, False, False]
-
-
-def test_a_save_of_bloom_every_three_hours():
-    size, bandwidth = 176.247e9 * 13.05, 57.5e9
-    cost = wall_per_useful(3 * 3600.0, size / bandwidth, 0.0, np.inf)
-    assert cost - 1 == pytest.approx(0.0037, rel=5e-3)
-    assert size / bandwidth == pytest.approx(40.0, rel=1e-3)
-
-
 @given(INTERVALS, TIMES, TIMES, MEAN_TIMES)
 def test_fewer_failures_and_shorter_times_are_never_worse(interval, save, restart, mtbf):
     cost = wall_per_useful(interval, save, restart, mtbf)

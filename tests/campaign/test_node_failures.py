@@ -37,9 +37,7 @@ def test_rates_add(hours):
     assert combined(*hours, np.inf) == combined(*hours)
 
 
-def test_failures_of_rsc_1_and_llama_3():
-    hours = job_mtbf(np.array([16384, 131072]), PER_PROCESSOR["RSC-1"]) / 3600
-    assert hours == pytest.approx([1.80, 0.225], rel=0.01)
+def test_a_job_has_failures_of_its_processors_and_those_common_to_all():
     both = job_mtbf(16384, PER_PROCESSOR["Llama 3 405B"], 54 * 24 / 47)
     assert 54 * 24 * 3600 / both == pytest.approx(419 + 47)
 

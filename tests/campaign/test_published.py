@@ -13,13 +13,10 @@ from calculon.campaign.published import (
     published_footprints,
 )
 from calculon.campaign.published_hours import FOLDER, published_trainings, same_name
-from calculon.campaign.record import Reliability
 from calculon.errors import SpecError
 from calculon.spec import catalog
 from tests.cases import for_each
 from tests.helpers import ROOT
-
-HOUR = 3600.0
 
 
 def test_every_row_says_where_it_is_from():
@@ -27,14 +24,6 @@ def test_every_row_says_where_it_is_from():
     assert all(row.source and row.evidence in {READ, RECALLED} for row in rows)
     assert not any("/work" in row.source + row.note for row in rows)
     assert len({row.run for row in published_failures()}) == len(published_failures())
-
-
-def test_the_default_of_campaigns_is_that_of_the_first_row():
-    """419 interruptions in 54 days on 16,384 processors."""
-    first = published_failures()[0]
-    assert first.mtbf_processor == 54 * 24 * 16_384 / 419
-    default = float(Reliability().mtbf_processor) / HOUR
-    assert default == pytest.approx(first.mtbf_processor, rel=1e-5)
 
 
 def test_times_between_failures_are_printed_or_follow_from_a_window():

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from calculon import inputs
-from calculon.errors import SpecError
 from calculon.launch.dialect import Launch
 from calculon.launch.dialects import DIALECTS, ENGINES, read_launch
 from calculon.spec.execution import Execution
+from tests.helpers import refusal
 from tests.store import cache
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -36,7 +36,6 @@ PROCESSORS = {
 
 _OF_PAI = "dsw 70B 1 128 1e-5 1e-6 4096 4096 bf16 4 2 1 true true true false sel false 100000 data data none"
 VARIABLES = {
-    "deepseek_v3_2026_05": {"recipe": "deepseek_v3_671b"},  # the larger of its models
     "pai_llama3_1": {
         str(place): word
         for place, word in enumerate(f"{_OF_PAI} 10000000000 1000000 out".split(), 1)
@@ -115,12 +114,3 @@ def plain_execution(launcher: str, **changes: Any) -> Execution:
 def not_refused(call: Callable[..., Any], rows: Iterable[Sequence[Any]]) -> list[Any]:
     """List the arguments with which a call is not refused in the words that follow them."""
     return [row[:-1] for row in rows if not re.search(row[-1], refusal(call, *row[:-1]))]
-
-
-def refusal(call: Callable[..., Any], *args: Any, **keywords: Any) -> str:
-    """Return the message with which a call is refused; nothing if it is not."""
-    try:
-        call(*args, **keywords)
-    except SpecError as error:
-        return str(error)
-    return ""

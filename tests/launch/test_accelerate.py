@@ -14,32 +14,27 @@ def _yaml(text, procs=8):
     return read(ACCELERATE, FSDP.format(procs=procs) + text, "config.yaml")
 
 
+def _fsdp(**settings):
+    return "fsdp_config:\n" + "".join(f"  fsdp_{n}: {value}\n" for n, value in settings.items())
+
+
+def _parallel(**sizes):
+    lines = (f"  parallelism_config_{n}_size: {size}\n" for n, size in sizes.items())
+    return "parallelism_config:\n" + "".join(lines)
+
+
 def test_what_ranks_share():
     """Of 16 processors, 8 in a node."""
     rows = [
         ("", ("fsdp", True, 0)),
-        ("fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD", ("fsdp", True, 0)),
-        ("fsdp_config:\n  fsdp_sharding_strategy: 2", ("fsdp", False, 0)),
-        ("fsdp_config:\n  fsdp_sharding_strategy: NO_SHARD", ("0", True, 0)),
-        (
-            "num_machines: 2\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD",
-            ("fsdp", True, 8),
-        ),
-        ("fsdp_config:\n  fsdp_reshard_after_forward: SHARD_GRAD_OP", ("fsdp", False, 0)),
-        (
-            "fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: false",
-            ("fsdp", False, 0),
-        ),
-        (
-            "parallelism_config:\n  parallelism_config_dp_replicate_size: 4\n"
-            "  parallelism_config_dp_shard_size: 4",
-            ("fsdp", True, 4),
-        ),
-        (
-            "parallelism_config:\n  parallelism_config_dp_replicate_size: 2\n"
-            "  parallelism_config_cp_size: 2\n  parallelism_config_dp_shard_size: 4",
-            ("fsdp", True, 8),
-        ),
+        (_fsdp(sharding_strategy="FULL_SHARD"), ("fsdp", True, 0)),
+        (_fsdp(sharding_strategy=2), ("fsdp", False, 0)),
+        (_fsdp(sharding_strategy="NO_SHARD"), ("0", True, 0)),
+        ("num_machines: 2\n" + _fsdp(sharding_strategy="HYBRID_SHARD"), ("fsdp", True, 8)),
+        (_fsdp(reshard_after_forward="SHARD_GRAD_OP"), ("fsdp", False, 0)),
+        (_fsdp(version=2, reshard_after_forward="false"), ("fsdp", False, 0)),
+        (_parallel(dp_replicate=4, dp_shard=4), ("fsdp", True, 4)),
+        (_parallel(dp_replicate=2, cp=2, dp_shard=4), ("fsdp", True, 8)),
     ]
     names = ("zero_stage", "reshard_after_forward", "dp_shard")
     for text, expected in rows:
@@ -60,16 +55,13 @@ def test_arguments_of_a_trainer_are_read_where_they_stand():
 
 def test_contradictions_have_both_numbers():
     rows = [
+        (_parallel(tp=3), r"degrees of 8 processors, found 3 \(tp 3"),
         (
-            "parallelism_config:\n  parallelism_config_tp_size: 3",
-            r"degrees of 8 processors, found 3 \(tp 3",
-        ),
-        (
-            "parallelism_config:\n  parallelism_config_dp_shard_size: 4",
+            _parallel(dp_shard=4),
             r"found 4 \(tp 1 x cp 1 x sp 1 x dp_replicate 1 x dp_shard 4\)",
         ),
-        ("fsdp_config:\n  fsdp_sharding_strategy: SOME", "one of FULL_SHARD, SHARD_GRAD_OP"),
-        ("fsdp_config:\n  fsdp_activation_checkpointing: 3", "true or false"),
+        (_fsdp(sharding_strategy="SOME"), "one of FULL_SHARD, SHARD_GRAD_OP"),
+        (_fsdp(activation_checkpointing=3), "true or false"),
         ("gradient_accumulation_steps: many", "config.yaml:4: gradient_accumulation_steps"),
         ("distributed_type: MEGATRON_LM", "Hint: state its own format, such as megatron-lm"),
         ("mixed_precision: int4", "one of no, bf16, fp16, fp8"),

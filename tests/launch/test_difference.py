@@ -10,16 +10,12 @@ from calculon.errors import SpecError
 from calculon.launch.dialect import Dialect, Parsed, Reading, Setting, nearest_settings
 from calculon.launch.dialects import DIALECTS, read_launch
 from calculon.launch.difference import PROCESSORS, Change, difference
-from calculon.plan.plan import NAMES
 from calculon.search.driver import search
 from tests.launch.laws import collected, launch_of
+from tests.planner.by_hand import fields_of
 from tests.store import cache
 
 MODEL = inputs.model("llama3-8B")
-
-
-def _fields(execution) -> dict[str, object]:
-    return {name: getattr(execution, name) for name in NAMES}
 
 
 @cache
@@ -27,7 +23,7 @@ def _plans(preset: str) -> list[dict[str, object]]:
     """Return plans of a framework that differ in much."""
     found = search(MODEL, "h100_80g_sxm", 16, 128, "bfloat16", top=60, preset=preset)
     ranks = range(0, len(found), max(1, len(found) // 5))
-    return [_fields(found[rank].execution) | {"seq_length": MODEL.seq_size} for rank in ranks]
+    return [fields_of(found[rank].execution) | {"seq_length": MODEL.seq_size} for rank in ranks]
 
 
 def _said(dialect: Dialect, settings: dict[str, object], processors: int) -> dict[str, object]:
@@ -80,7 +76,7 @@ def test_changes_make_one_execution_the_other(dialect):
 def _unlike_after_changes(path: Path) -> list[str]:
     """Return the fields that settings of a file, changed to those of another plan, say otherwise."""
     launch = launch_of(path)
-    mine = _fields(inputs.execution(launch.execution, edition="corrected"))
+    mine = fields_of(inputs.execution(launch.execution, edition="corrected"))
     other = _plans(launch.dialect.preset)[0]
     experts = any(name.endswith("num_moe_experts") for name in launch.stated)
     model = inputs.model("mixtral-8x7B") if experts else None
@@ -120,7 +116,9 @@ def test_what_a_file_says_in_other_words_is_dropped():
     )
     script += "--tensor-model-parallel-size 1 --bf16 --checkpoint-activations\n"
     launch = read_launch(script, "run.sh")
-    mine = _fields(inputs.execution({**launch.execution, "seq_length": 2048}, edition="corrected"))
+    mine = fields_of(
+        inputs.execution({**launch.execution, "seq_length": 2048}, edition="corrected")
+    )
     other = mine | {"activation_recompute": "none"}
     only, length = difference(launch.dialect, mine, other, None, launch.stated).changes
     assert str(length) == "add --seq-length 2048"

@@ -6,14 +6,13 @@ from calculon import inputs
 from calculon.errors import SpecError
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.translation import translated
-from calculon.plan.plan import NAMES
+from tests.planner.by_hand import fields_of
 
 PLAN = {"num_procs": 8, "tensor_par": 2, "pipeline_par": 1, "batch_size": 16}
 
 
 def _whole(**fields):
-    execution = inputs.execution({**PLAN, **fields})
-    return {name: getattr(execution, name) for name in NAMES}
+    return fields_of(inputs.execution({**PLAN, **fields}))
 
 
 def test_what_only_the_other_framework_says_is_as_this_one_runs_it():
@@ -34,8 +33,7 @@ def test_what_was_chosen_is_refused_where_no_setting_says_it():
 
 
 def test_published_executions_are_as_the_framework_runs_them():
-    execution = inputs.execution("3072_t4_p64_d12_mbs4_full")
-    whole = {name: getattr(execution, name) for name in NAMES}
+    whole = fields_of(inputs.execution("3072_t4_p64_d12_mbs4_full"))
     with pytest.raises(SpecError, match="fused_activation: expected false"):
         translated(whole, "megatron-lm", MEGATRON_LM.fields, "M")
     changed = whole | {"fused_activation": False}

@@ -10,6 +10,21 @@ from calculon.planner.moves import SWITCHES
 from calculon.presets import find_preset
 
 DEGREES = ("tensor_par", "pipeline_par", "context_par")
+PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
+PLANS = {
+    "ZeRO on 64": (
+        "llama3-70B",
+        PLAIN | {"num_procs": 64, "tensor_par": 2, "batch_size": 512, "microbatch_size": 4},
+    ),
+    "chunks": (
+        "llama3.1-405B",
+        PLAIN
+        | {"num_procs": 512, "tensor_par": 8, "batch_size": 512, "microbatch_size": 1}
+        | {"pipeline_par": 2, "pipeline_interleaving": 21},
+    ),
+    "fully sharded": ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp"),
+}
+"""Models and executions that several tests change."""
 
 
 def fields_of(execution):
@@ -118,6 +133,13 @@ def fewest(model, execution, system, most=2):
         if found := {one for one, runs in zip(changes, legal, strict=True) if runs}:
             return size, found
     return 0, set()
+
+
+def searched(model, execution, system, **fix):
+    """Return what a search for the question of an execution finds."""
+    fix = {"batch_size": execution.batch_size, **fix}
+    asked = (model, system, execution.num_procs, execution.batch_size, execution.datatype)
+    return calculon.search(*asked, preset=execution.preset, fix=fix)
 
 
 def runs(model, execution, system):

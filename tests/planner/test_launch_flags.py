@@ -10,11 +10,11 @@ from calculon.errors import SpecError
 from calculon.launch.dialect import nearest_settings, read
 from calculon.launch.dialects import DIALECTS
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
-from calculon.plan.plan import NAMES
 from calculon.planner.ask import ask
 from calculon.planner.launch_flags import launch_in
 from calculon.planner.launch_text import launch_text, with_listed_stages
 from calculon.spec.lists_of_counts import ListsOfCounts
+from tests.planner.by_hand import fields_of
 
 PLAN = {"base": "megatron-lm", "num_procs": 64, "tensor_par": 4, "pipeline_par": 2}
 PLAN |= {"batch_size": 128, "activation_recompute": "full"}
@@ -68,7 +68,7 @@ def test_the_answer_says_the_changes_to_the_best_plan(answer):
             del settings[change["name"]]
         else:
             settings[change["name"]] = change["after"]
-    fields = {name: getattr(answer.best.execution, name) for name in NAMES}
+    fields = fields_of(answer.best.execution)
     wanted, unsaid = nearest_settings(DIALECTS["megatron-lm"], fields, answer.question.model)
     assert {one["field"] for one in told["refused"]} == {one.field for one in unsaid}
     rows = [row for row in DIALECTS["megatron-lm"].rows if row.subject == "execution"]

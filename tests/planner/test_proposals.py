@@ -15,28 +15,18 @@ from tests.draws import draws
 from tests.helpers import PLAIN as PUBLISHED
 from tests.helpers import document
 from tests.planner import by_hand
+from tests.planner.by_hand import PLAIN, PLANS
 from tests.store import cache
 
-PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
 CASES = {
-    "ZeRO on 64": (
-        "llama3-70B",
-        PLAIN | {"num_procs": 64, "tensor_par": 2, "batch_size": 512, "microbatch_size": 4},
-        "h100_80g_sxm",
-    ),
+    "ZeRO on 64": (*PLANS["ZeRO on 64"], "h100_80g_sxm"),
     "more processors": (
         "gpt3-175B",
         PLAIN | {"num_procs": 8, "tensor_par": 8, "batch_size": 512, "microbatch_size": 4},
         "h100_80g_sxm",
     ),
-    "stages and chunks": (
-        "llama3.1-405B",
-        PLAIN
-        | {"num_procs": 512, "tensor_par": 8, "batch_size": 512, "microbatch_size": 1}
-        | {"pipeline_par": 2, "pipeline_interleaving": 21},
-        "h100_80g_sxm",
-    ),
-    "offloading": ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp", "a100_40g_sxm"),
+    "stages and chunks": (*PLANS["chunks"], "h100_80g_sxm"),
+    "offloading": (*PLANS["fully sharded"], "a100_40g_sxm"),
 }
 
 

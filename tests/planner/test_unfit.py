@@ -252,9 +252,3 @@ def test_a_line_says_why_nothing_was_found():
     least = min(counts.nearest_miss.values())
     assert why_none(counts) == f"tier-1 memory is too small (by {least / GIB:.1f} GiB at least)"
     assert why_none(Counts()) == "no split of the processors divides model and batch"
-
-
-def test_the_best_of_nothing_says_why_in_words():
-    nothing = calculon.search("turing-530B", "a100_80g", 8, 8)
-    with pytest.raises(Infeasible, match=r"tier-1 memory is too small: [0-9,]+\)"):
-        nothing.best  # noqa: B018

@@ -18,21 +18,11 @@ from tests.cases import for_each
 from tests.draws import draws
 from tests.helpers import document
 from tests.planner import by_hand
+from tests.planner.by_hand import PLAIN, PLANS
 
-PLAIN = {"datatype": "bfloat16", "preset": "megatron-lm", "pipeline_par": 1}
 CASES = {
-    "ZeRO on 64": (
-        "llama3-70B",
-        PLAIN | {"num_procs": 64, "tensor_par": 2, "batch_size": 512, "microbatch_size": 4},
-    ),
-    "chunks": (
-        "llama3.1-405B",
-        PLAIN
-        | {"num_procs": 512, "tensor_par": 8, "batch_size": 512, "microbatch_size": 1}
-        | {"pipeline_par": 2, "pipeline_interleaving": 21},
-    ),
+    **PLANS,
     "experts": ("mixtral-8x7B", document("examples", "mixtral-8x7B_h100x64")),
-    "fully sharded": ("gpt3-13B-hf", "gpt3-13B_a100x2_fsdp"),
     "published": ("megatron-1T", "3072_t4_p64_d12_mbs4_full"),
     "user buffers": (
         "llama3-8B",

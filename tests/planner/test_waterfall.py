@@ -17,6 +17,7 @@ from calculon.planner.nearest_miss import unlimited
 from calculon.planner.waterfall import waterfall
 from calculon.statistics import ALL_PARTS_OF_TIME
 from tests.draws import FACTOR, draws
+from tests.planner.by_hand import fields_of
 from tests.store import cache
 from tests.strategies import every_table, tables
 
@@ -44,10 +45,6 @@ BEST = {
 AGAIN = {**MINE, "activation_recompute": "none"}
 
 
-def _fields(execution):
-    return {name: getattr(execution, name) for name in NAMES}
-
-
 @cache
 def to_the_best():
     return waterfall("llama3-70B", MINE, BEST, H100)
@@ -56,7 +53,7 @@ def to_the_best():
 def _laws(model, system, mine, best, found=None):
     """Check what is true of every way from one plan to another; return it."""
     found = found or waterfall(model, mine, best, system)
-    ends = _fields(inputs.execution(mine)), _fields(inputs.execution(best))
+    ends = fields_of(inputs.execution(mine)), fields_of(inputs.execution(best))
     points = [found.mine, *(step.after for step in found.steps)]
     assert points[0].execution == ends[0]
     assert points[-1].execution == found.best.execution == ends[1]
@@ -153,7 +150,7 @@ def test_memory_that_does_not_suffice_stops_nothing():
 
 def test_replicas_follow_each_degree():
     other = {**MINE, "tensor_par": 4, "pipeline_par": 2, "data_par": 128}
-    changes = changes_between(_fields(inputs.execution(MINE)), _fields(inputs.execution(other)))
+    changes = changes_between(fields_of(inputs.execution(MINE)), fields_of(inputs.execution(other)))
     degrees = [one for one in changes if one.moves_replicas]
     assert [one.names for one in degrees] == [("tensor_par",), ("pipeline_par",)]
     _laws(inputs.model("llama3-70B"), inputs.system(H100), MINE, other)
@@ -161,7 +158,7 @@ def test_replicas_follow_each_degree():
 
 def test_degrees_are_exchanged_together_where_the_replicas_stay():
     other = {**MINE, "tensor_par": 4, "pipeline_par": 8}
-    changes = changes_between(_fields(inputs.execution(MINE)), _fields(inputs.execution(other)))
+    changes = changes_between(fields_of(inputs.execution(MINE)), fields_of(inputs.execution(other)))
     assert ("tensor_par", "pipeline_par") in [one.names for one in changes]
 
 

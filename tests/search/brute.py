@@ -31,6 +31,7 @@ from calculon.search.candidates import EXTENSIONS, LOOPS
 from calculon.search.driver import make_space
 from calculon.search.objective import Objective
 from calculon.search.space import Space
+from calculon.search.where import Condition
 from tests.declared import ADDED, FIXED, REPLICATING, missing, others
 from tests.strategies import divisors
 
@@ -179,6 +180,11 @@ class Case:
 def table(rows: list[Row]) -> calculon.Plan:
     """Make a table of rows."""
     return calculon.Plan.from_columns({name: [row[name] for row in rows] for name in NAMES})
+
+
+def same_rows(found: calculon.Plan, wanted: calculon.Plan) -> bool:
+    """Return whether two tables have the same executions in the same order."""
+    return all((found.values(name) == wanted.values(name)).all() for name in NAMES)
 
 
 def score(objective: Objective, table: calculon.Evaluation) -> np.ndarray:
@@ -519,9 +525,11 @@ OBJECTIVES = (
 CONDITIONS = (
     None,
     None,
-    "tensor_par > 1",
-    "activation_recompute != 'full' and not optimizer_sharding",
-    "bubble_time <= 0.1 * total_time",
-    "data_par_net == tensor_par_net or tp_comm_exposed_time > dp_comm_exposed_time",
-    "total_time < 0",
+    Condition.parse("tensor_par > 1"),
+    Condition.parse("activation_recompute != 'full' and not optimizer_sharding"),
+    Condition.parse("bubble_time <= 0.1 * total_time"),
+    Condition.parse(
+        "data_par_net == tensor_par_net or tp_comm_exposed_time > dp_comm_exposed_time"
+    ),
+    Condition.parse("total_time < 0"),
 )

@@ -22,9 +22,8 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.request import make_space
 from calculon.search.search_result import FRONT
-from calculon.search.where import Condition
 from calculon.spec.named_values import PP_SCHEDULES
-from tests.search.brute import CONDITIONS, OBJECTIVES, OUTER, Case, score
+from tests.search.brute import CONDITIONS, OBJECTIVES, OUTER, Case, same_rows, score
 from tests.search.pool import BEST_FIRST as one
 from tests.search.pool import on_pool, pool, tables_once
 
@@ -49,13 +48,6 @@ def _found(case, ranking, **options):
     counts = search_space(case.space, ranking, **options)
     scores, numbers = ranking.ranked()
     return counts, scores, case.space.plan(numbers)
-
-
-def _are_rows(plan, case, rows):
-    wanted = case.plan.take(rows)
-    return all(
-        (plan.values(n) == wanted.values(n)).all() for n in ("tensor_par", *case.space.values)
-    )
 
 
 COVERED = {
@@ -88,15 +80,14 @@ def test_the_spaces_have_every_kind_of_execution():
 def test_the_best_executions_are_those_of_trying_all(case, draw):
     """With skipping what cannot win, and often without."""
     objective = Objective.parse(draw.choice(("sample_rate", "total_time", *OBJECTIVES)))
-    top, text = draw.choice((1, 5, 12, len(case.rows) + 1)), draw.choice(CONDITIONS)
-    where = Condition.parse(text) if text else None
+    top, where = draw.choice((1, 5, 12, len(case.rows) + 1)), draw.choice(CONDITIONS)
     rows = case.best(objective, top, where.mask(case.table.column) if where else None)
     wanted = score(objective, case.table)[rows]
     with tables_once():
         for prune in draw.choice(((True,), (True, False))):
             counts, scores, plan = _found(case, Best(objective, top, where, prune=prune))
             _same_counts(counts, case)
-            assert _are_rows(plan, case, rows)
+            assert same_rows(plan, case.plan.take(rows))
             assert (scores[0].view(np.int64) == wanted.view(np.int64)).all()
 
 
@@ -107,7 +98,7 @@ def test_a_microbatch_size_without_success_ends_its_loop(case, draw):
     _same_counts(counts, case, visited)
     rates = np.where(visited & case.table.feasible, case.table["sample_rate"], -np.inf)
     best = case.best(Objective.parse("sample_rate"), 3, visited)
-    assert _are_rows(plan, case, best)
+    assert same_rows(plan, case.plan.take(best))
     assert (scores[0] == rates[best]).all()
 
 
@@ -219,10 +210,6 @@ def test_tables_of_a_broad_search_are_small_and_released(monkeypatch):
     assert not any(alive)
 
 
-class _Enough(Exception):
-    pass
-
-
 @on_pool(1, 12)
 def test_progress_is_told_of_all_that_is_counted(case, draw):
     rate, stride = Objective.parse("sample_rate"), case.space.strides["microbatch_size"]
@@ -242,9 +229,9 @@ def test_a_search_ends_by_what_its_progress_raises(after):
 
     def seen(_):
         if next(calls) == after:
-            raise _Enough
+            raise InterruptedError
 
-    with pytest.raises(_Enough):
+    with pytest.raises(InterruptedError):
         search_space(space, Best(Objective.parse("sample_rate"), 1), seen=seen)
     assert next(calls) == after + 1
 

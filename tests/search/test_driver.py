@@ -16,9 +16,8 @@ from calculon.search.driver import (
     run,
     search,
 )
-from calculon.search.where import Condition
 from tests.helpers import NAMES, bits, table_bits
-from tests.search.brute import CONDITIONS, OBJECTIVES
+from tests.search.brute import CONDITIONS, OBJECTIVES, same_rows
 from tests.search.pool import on_pool, several_parts
 
 SPACE = ("megatron-126M", "a100_80g", 8, 8)
@@ -27,8 +26,7 @@ FEW = {"fix": {"tensor_par_comm_type": "ar", "weight_offload": False, "optimizer
 
 @on_pool(2, 6)
 def test_tables_of_a_space_are_its_feasible_rows_in_order(case, draw):
-    text, size = draw.choice(CONDITIONS), draw.randint(50, 300)
-    where = Condition.parse(text) if text else None
+    where, size = draw.choice(CONDITIONS), draw.randint(50, 300)
     mask = case.table.feasible
     if where is not None:
         mask = mask & where.mask(case.table.column)
@@ -43,8 +41,8 @@ def test_tables_of_a_space_are_its_feasible_rows_in_order(case, draw):
         assert sorted(found) == sorted(wanted)
         return
     assert found == wanted
-    rows, expected = calculon.Plan.concatenate([t.plan for t in tables]), case.plan.take(mask)
-    assert all((rows.values(n) == expected.values(n)).all() for n in case.space.values)
+    rows = calculon.Plan.concatenate([t.plan for t in tables])
+    assert same_rows(rows, case.plan.take(mask))
 
 
 @on_pool(3, 8)
@@ -85,16 +83,12 @@ def test_a_result_as_records_and_as_a_frame():
     ("change", "word"),
     [
         ({"num_procs": 0}, "num_procs"),
-        ({"num_procs": 2.5}, "num_procs"),
         ({"num_procs": 2**31}, "num_procs"),
         ({"max_batch_size": 0}, "max_batch_size"),
         ({"max_batch_size": 10**12}, "max_batch_size"),
         ({"datatype": "float8"}, "float16"),
-        ({"datatype": "floaty"}, "float16"),
         ({"model": "no such model"}, "model"),
         ({"where": "totl_time < 1"}, "total_time"),
-        ({"where": "activation_recompute < 3"}, "where"),
-        ({"where": "true"}, "no statistic"),
         ({"fix": {"tensr_par": 1}}, "tensor_par"),
         ({"fix": {"tensor_par": 0}}, "tensor_par"),
         ({"fix": {"activation_recompute": "some"}}, "attn_only"),

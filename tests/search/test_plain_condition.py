@@ -48,21 +48,6 @@ def test_what_needs_no_translation_is_kept_as_it_is_written(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("memory < 60", "write 60 GiB"),
-        ("tp = 8", "write == for equal"),
-        ("memry < 60", "did you mean 'memory'"),
-        ("qwxyz < 60", "such as time, memory, mfu, tp"),
-        ("pp_schedule == '4 s'", "a value of pp_schedule"),
-    ],
-)
-def test_what_means_nothing_is_refused_with_a_hint(text, hint):
-    with pytest.raises(SpecError, match=hint):
-        Condition.parse(text)
-
-
-@pytest.mark.parametrize(
     ("short", "full"),
     [
         ("time", "total_time"),

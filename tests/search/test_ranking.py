@@ -9,25 +9,14 @@ from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.search_counts import pareto_front
-from calculon.search.where import Condition
-from tests.search.brute import CONDITIONS, OBJECTIVES, not_dominated, score
+from tests.search.brute import CONDITIONS, OBJECTIVES, not_dominated, same_rows, score
 from tests.search.pool import on_pool
-
-
-def _condition(draw):
-    text = draw.choice(CONDITIONS)
-    return Condition.parse(text) if text else None
-
-
-def _same_rows(found, case, rows):
-    wanted = case.plan.take(rows)
-    return all((found.values(n) == wanted.values(n)).all() for n in case.space.values)
 
 
 @on_pool(0, 3)
 def test_the_front_is_what_no_execution_dominates(case, draw):
     kinds = {text.split(":")[0]: text for text in draw.sample(OBJECTIVES, len(OBJECTIVES))}
-    texts, where = [*kinds.values()][: draw.randint(1, 3)], _condition(draw)
+    texts, where = [*kinds.values()][: draw.randint(1, 3)], draw.choice(CONDITIONS)
     objectives = [Objective.parse(text) for text in texts]
     front = Front(objectives, where)
     search_space(case.space, front)
@@ -39,7 +28,7 @@ def test_the_front_is_what_no_execution_dominates(case, draw):
     order = np.argsort(numbers)
     wanted = not_dominated(scores)
     wanted = wanted[np.argsort(rows[wanted])]
-    assert _same_rows(case.space.plan(numbers[order]), case, rows[wanted])
+    assert same_rows(case.space.plan(numbers[order]), case.plan.take(rows[wanted]))
     assert (best[:, order] == scores[:, wanted]).all()
     assert (np.diff(best[0]) <= 0).all()
 

@@ -11,6 +11,7 @@ import pytest
 import calculon
 from calculon.search.request import make_space
 from calculon.search.restrict import parse
+from tests.cases import for_each
 
 SPACE = ("megatron-126M", "a100_80g", 8, 8)
 FEW = {"tensor_par": 1, "pipeline_par": 1}
@@ -81,17 +82,10 @@ def test_help_describes_every_argument():
         assert sorted(names) == sorted(inspect.signature(call).parameters)
 
 
-SAME = {
-    "a list": [1, 2],
-    "an array": np.array([1, 2]),
-    "a set": {2, 1},
-    "a range": range(1, 3),
-    "a column": pd.Series([1, 2]),
-    "numbers of an array": list(np.array([1, 2])),
-}
-
-
-@pytest.mark.parametrize("values", SAME.values(), ids=SAME)
+@for_each(
+    "values",
+    [[1, 2], np.array([1, 2]), {2, 1}, range(1, 3), pd.Series([1, 2]), list(np.array([1, 2]))],
+)
 def test_values_of_a_field_may_be(values):
     space = make_space(*SPACE, "float16", fix={"tensor_par": values})
     assert space.fix == {"tensor_par": (1, 2)}

@@ -53,7 +53,8 @@ def test_nothing_has_no_best():
     assert list(nothing) == nothing[:] == nothing.estimates() == []
     assert len(nothing.to_frame()) == len(nothing.evaluation) == 0
     assert "0 feasible>" in repr(nothing)
-    with pytest.raises(calculon.Infeasible, match="executions can run") as error:
+    wanted = r"executions can run.*tier-1 memory is too small: [0-9,]+\)"
+    with pytest.raises(calculon.Infeasible, match=wanted) as error:
         nothing.best  # noqa: B018
     assert error.value.reason == "mem1_capacity"
     unwanted = calculon.search(*SPACE, where="total_time < 0", fix={"tensor_par": 1})
@@ -95,12 +96,6 @@ def test_a_frontier_is_that_of_the_whole_space(result):
     searched = calculon.search(*SPACE, pareto=statistics, fix={"tensor_par": 1})
     assert front.numbers.tolist() == searched.numbers.tolist()
     assert front.numbers.tolist() == result.pareto().numbers.tolist()
-    tables = list(calculon.executions(*SPACE, fix={"tensor_par": 1}))
-    rate, memory = (np.concatenate([one[name] for one in tables]) for name in statistics)
-    for estimate in front:
-        mine = [estimate.stats[name] for name in statistics]
-        no_worse = (rate >= mine[0]) & (memory <= mine[1])
-        assert not (no_worse & ((rate > mine[0]) | (memory < mine[1]))).any()
 
 
 def test_a_frontier_meets_a_condition(result):

@@ -4,6 +4,7 @@ import numpy as np
 
 from calculon.editions import EDITIONS
 from calculon.search.objective import Objective
+from tests.search.brute import same_rows
 from tests.search.pool import all_tiles, on_pool, searched
 
 
@@ -11,8 +12,7 @@ from tests.search.pool import all_tiles, on_pool, searched
 def test_rows_have_the_statistics_of_their_executions_to_the_bit(case, draw):
     feasible = np.flatnonzero(case.table.feasible)
     numbers, found = searched(case.space)
-    plan, wanted = case.space.plan(numbers), case.plan.take(feasible)
-    assert all((plan.values(name) == wanted.values(name)).all() for name in case.space.values)
+    assert same_rows(case.space.plan(numbers), case.plan.take(feasible))
     for name, values in found.items():
         assert np.array_equal(values, case.table[name][feasible], equal_nan=True), name
 

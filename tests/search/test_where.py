@@ -104,37 +104,25 @@ def test_the_names_that_are_read():
     )
 
 
-REFUSED = (
+REFUSED = (  # beyond those of tests/test_expression.py
     "__import__('os').system('true')",
-    "open('x')",
     "total_time.real < 1",
-    "().__class__",
     "total_time[0] < 1",
-    "lambda: 1",
     "(lambda: 1)() < 2",
     "[x for x in (1, 2)] == 1",
     "{1: 2} == 1",
-    "{1, 2} == 1",
     "tensor_par in {1, 2}",
     "abs(tensor_par) < 5",
-    "max() < 5",
     "max(*tensor_par) < 5",
     "max(tensor_par, key=1) < 5",
-    "sqrt(tensor_par, 2) < 5",
     "max.__call__(1, 2) < 5",
     "max < 5",
     "(total_time := 3) < 4",
-    "f'{total_time}' == '1'",
     "tensor_par << 2 < 5",
     "tensor_par & 1",
     "tensor_par @ 2 < 3",
     "~tensor_par < 5",
-    "tensor_par is 1",
-    "tensor_par is not None",
-    "tensor_par == None",
     "tensor_par == ...",
-    "tensor_par == 1j",
-    "tensor_par == b'1'",
     "await total_time",
     "yield",
     "*tensor_par",
@@ -143,11 +131,7 @@ REFUSED = (
     "total_time = 1",
     "import os",
     "total_time < 60,",
-    "total_time <",
     "total_time < 1\ntotal_time < 2",
-    "",
-    "   ",
-    "(" * 300 + "1" + ")" * 300,
     "total_time < 1\0",
 )
 
@@ -196,25 +180,6 @@ def test_what_is_no_condition_is_refused_before_any_work():
     assert _accepted(texts) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("totl_time < 60", "total_time"),
-        ("tensor_parr == 1", "tensor_par"),
-        ("total_time < 1 * Gib", "GiB"),
-        ("1 < 2 and not sample_rat > 3", "sample_rate"),
-        ("tensor_par in (1, pipelin_par)", "pipeline_par"),
-        ("qqqqqq < 1", "describe stats"),
-        ("os < 1", ""),
-        ("__builtins__ == 1", ""),
-    ],
-)
-def test_unknown_names_are_refused_with_the_nearest(text, hint):
-    with pytest.raises(SpecError) as error:
-        Condition.parse(text)
-    assert hint in error.value.hint
-
-
 @pytest.mark.parametrize("times", [50, 150, 5000])
 @pytest.mark.parametrize(
     ("first", "more", "last"),
@@ -241,6 +206,18 @@ def test_no_text_does_anything_but_parse_or_be_refused(text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("totl_time < 60", "did you mean 'total_time'?"),
+        ("tensor_parr == 1", "did you mean 'tensor_par'?"),
+        ("total_time < 1 * Gib", "did you mean 'GiB'?"),
+        ("1 < 2 and not sample_rat > 3", "did you mean 'sample_rate'?"),
+        ("tensor_par in (1, pipelin_par)", "did you mean 'pipeline_par'?"),
+        ("memry < 60", "did you mean 'memory'?"),
+        ("qqqqqq < 1", "such as time, memory, mfu, tp, pp, dp, mbs; all: calculon describe stats"),
+        ("os < 1", "a statistic or an execution field"),
+        ("__builtins__ == 1", "a statistic or an execution field"),
+        ("memory < 60", "write 60 GiB"),
+        ("tp = 8", "write == for equal"),
+        ("pp_schedule == '4 s'", "a value of pp_schedule"),
         ("tensor_par == '8'", "write 8 without quotes"),
         ("'8' in (tensor_par, 1)", "write 8 without quotes"),
         ("weight_offload == 'true'", "write true without quotes"),
@@ -254,7 +231,7 @@ def test_no_text_does_anything_but_parse_or_be_refused(text):
         ("total_time / (1 - 1) < 2 // 0", "a condition such as"),
     ],
 )
-def test_a_comparison_that_never_holds_is_refused_with_what_to_write(text, words):
+def test_what_is_no_condition_is_refused_with_what_to_write(text, words):
     with pytest.raises(SpecError) as error:
         Condition.parse(text)
     assert words in str(error.value)

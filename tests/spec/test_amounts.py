@@ -17,6 +17,7 @@ from calculon.spec.spellings import (
     tokens,
 )
 from calculon.spec.spellings.processor_counts import processor_counts
+from tests.helpers import refusal
 
 K, M = 2**10, 2**20
 DAY, HOUR = 24 * 3600, 3600
@@ -24,7 +25,6 @@ DAY, HOUR = 24 * 3600, 3600
 
 READ = {
     tokens: [
-        ("15T", 15 * 10**12),
         ("15.6T", 156 * 10**11),
         ("15T tokens", 15 * 10**12),
         ("15 trillion", 15 * 10**12),
@@ -32,7 +32,6 @@ READ = {
         ("300bn", 300 * 10**9),
         ("300 billion tokens", 300 * 10**9),
         ("300G", 300 * 10**9),
-        ("1e12", 10**12),
         ("4M", 4 * 10**6),
         ("500k", 500 * 10**3),
         ("2_000_000", 2 * 10**6),
@@ -41,23 +40,19 @@ READ = {
     sequence_length: [
         ("8192", 8192),
         ("8,192", 8192),
-        ("8k", 8 * K),
         ("4k tokens", 4 * K),
         ("128k", 128 * K),
         ("0.5k", 512),
         ("1M", M),
     ],
     duration: [
-        ("60d", 60 * DAY),
         ("12h", 12 * HOUR),
         ("90min", 90 * 60),
         ("2 weeks", 14 * DAY),
-        ("1d12h", 36 * HOUR),
         ("1 day and 12 hours", 36 * HOUR),
         ("30s", 30),
     ],
     dollars: [
-        ("5M", 5e6),
         ("$5M", 5e6),
         ("5 million dollars", 5e6),
         ("5,000,000 USD", 5e6),
@@ -67,24 +62,21 @@ READ = {
     ],
     processor_counts: [
         ("1024", (1024,)),
-        ("512,1024", (512, 1024)),
         ("512, 1024 ", (512, 1024)),
         ("512:4096:256", tuple(range(512, 4097, 256))),
         ("8:4096:x2", (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)),
         ("10:20:7", (10, 17)),
         ("8,8:32:8,16", (8, 16, 24, 32)),
         ("2147483647", (2147483647,)),
-        ("1k", (1024,)),
         ("1.5k", (1536,)),
         ("16_384", (16384,)),
-        ("512-2048", (512, 1024, 2048)),
         ("24-200", (24, 48, 96, 192)),
         ("1k-4k", (1024, 2048, 4096)),
         ("1k:2k:512", (1024, 1536, 2048)),
         ("8-8", (8,)),
     ],
 }
-"""Texts and what they mean: tokens of a run and money in powers of 1000, lengths of sequences in powers of 1024."""
+"""Texts beyond the examples of the functions. Powers are of 1000 for tokens of a run and money, of 1024 for lengths."""
 
 
 def test_amounts_are_read_as_people_write_them():
@@ -157,9 +149,7 @@ def test_what_means_nothing_or_two_things_is_refused():
         ),
         (lambda: precision("bf17"), "did you mean 'bf16'?"),
     ]:
-        with pytest.raises(SpecError) as error:
-            call()
-        assert message in str(error.value), call
+        assert message in refusal(call), call
 
 
 def test_what_is_no_money_says_so():
@@ -194,9 +184,7 @@ def test_what_is_no_count_of_processors_is_refused():
         ("8:4096:x1", "expected a factor of at least 2 after x, found '8:4096:x1'"),
         ("1:2000000000", "expected at most 100,000 counts"),
     ]:
-        with pytest.raises(SpecError) as error:
-            processor_counts(text)
-        assert message in str(error.value), text
+        assert message in refusal(processor_counts, text), text
 
 
 def test_a_message_names_the_argument_of_counts():

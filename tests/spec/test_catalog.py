@@ -121,14 +121,6 @@ def test_a_long_context_of_a_configuration_is_said(tmp_path):
         assert inputs.model(path).seq_size == 131072
 
 
-def test_what_a_configuration_has_and_no_model_is_refused_by_name(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"architectures": ["JambaForCausalLM"], "model_type": "jamba"}))
-    with pytest.raises(SpecError, match="it has layers without attention") as error:
-        catalog.load("model", str(path))
-    assert (error.value.file, error.value.field) == (str(path), "model_type")
-
-
 def test_studies_have_names_too():
     assert catalog.find("study", "tutorial") == str(ROOT / "examples/studies/tutorial.yaml")
     assert "tutorial" not in catalog.names("execution")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from calculon.errors import SpecError
 from calculon.spec import files
 from calculon.spec.files import indented
+from tests.helpers import refusal
 
 DOCUMENT = {"hidden": 768, "latency": 1e-5, "names": ["a", None, True]}
 JSON = json.dumps(DOCUMENT).encode()
@@ -64,11 +65,9 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
             gzip.compress(JSON, mtime=0)[:-9],
             "a readable file, found Compressed file ended",
         ),
-        ("deep.json", b"[" * 100_000, "too deep a nesting"),
         ("bad.yaml", b"a: [1, 2", "at line 1, column 9"),
         ("yaml.json", YAML, "at line 1, column 1. Hint: YAML is in files named .yaml"),
         ("long.json", b'{"a": ' + b"9" * 5000 + b"}", "found a number of more than 4,300 digits"),
-        ("long.yaml", b"a: " + b"9" * 5000, "found a number of more than 4,300 digits"),
     ]:
         path = tmp_path / name
         path.write_bytes(data)
@@ -144,9 +143,7 @@ def test_an_output_name_is_checked_before_any_work(tmp_path):
         ("x.parquet.gz", tables, "Hint: Parquet is compressed by itself"),
         ("/dev/null", tables, "found no suffix"),
     ):
-        with pytest.raises(SpecError) as error:
-            files.check_output(str(tmp_path / name), suffixes)
-        assert message in str(error.value), name
+        assert message in refusal(files.check_output, str(tmp_path / name), suffixes), name
 
 
 def test_yaml_numbers_are_those_of_json(tmp_path):

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from calculon import inputs
 from calculon.apps.study.points import plan
 from calculon.apps.study.study_file import Study
-from calculon.errors import SpecError
 from calculon.spec import catalog
 from calculon.spec.overlay import difference, merged
 from tests.draws import draws
-from tests.helpers import document
+from tests.helpers import document, refusal
 
 RUN = ("llama3-8B", "llama3-8B_h100x64")
 
@@ -152,15 +151,8 @@ def test_what_overrides_a_system_overrides_the_whole_of_an_overlay(write, tmp_pa
 
 def test_what_is_no_overlay_says_why(write, tmp_path):
     for members, message in [
-        (
-            {"base": "h100_80g_smx"},
-            "mine.json: base: expected a system of the catalog, or the path",
-        ),
         ({"base": "h100_80g_smx"}, "did you mean 'h100_80g_sxm'?"),
-        (
-            {"base": 3},
-            "base: expected a system of the catalog, or the path of one from this file's",
-        ),
+        ({"base": 3}, "mine.json: base: expected a system of the catalog, or the path of one from"),
         ({"base": "-"}, "base: expected a system"),
         ({"base": "."}, "base: expected a system"),
         ({"base": "mine.json"}, "a base that does not lead back to this file, found mine.json -> "),
@@ -178,15 +170,10 @@ def test_what_is_no_overlay_says_why(write, tmp_path):
             'Hint: "networks[0].size" changes one figure; or repeat the list of a100_80g',
         ),
         (
-            {"base": "a100_80g", "networks[7].size": 4},
-            "mine.json: networks[7]: expected a position in networks that exists, found a list of",
-        ),
-        (
             {"base": "a100_80g", "network[0].size": 4},
             "network: expected a field that exists at the top, found no such field. Hint: did you "
             "mean 'networks'?",
         ),
-        ({"base": "a100_80g", "mem1[0]": 4}, "mem1[0]: expected a list in mem1, found an object"),
         ({"base": "a100_80g", "networks[0]": None}, "networks[0]: expected a value: a list keeps"),
         ({"base": "a100_80g", "networks[0].sice": 4}, "only the known fields, found the unknown"),
     ]:
@@ -194,6 +181,4 @@ def test_what_is_no_overlay_says_why(write, tmp_path):
         (tmp_path / "list.json").write_text("[1]")
         (tmp_path / "text.json").write_text("{")
         write("mine.json", **members)
-        with pytest.raises(SpecError) as caught:
-            inputs.system("mine.json")
-        assert message in str(caught.value), members
+        assert message in refusal(inputs.system, "mine.json"), members

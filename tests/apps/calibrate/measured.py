@@ -4,6 +4,7 @@ import pandas as pd
 
 from calculon.apps.calibrate.fit import calibrate
 from calculon.apps.calibrate.fit_result import Measurements
+from calculon.apps.calibrate.measured_rows import Row
 from tests.helpers import ROOT
 from tests.store import cache
 
@@ -20,6 +21,11 @@ GPUS = {
 def table(name):
     """Return a table of the catalog."""
     return pd.read_csv(ROOT / "systems" / "measured" / f"{name}.csv")
+
+
+def row(size=1.0, seconds=1.0, group="", message=0.0):
+    """Return a row of a memory."""
+    return Row("mem1", f"{size:g} bytes", size, seconds, group, message, "x.csv", "line 2")
 
 
 def calibrated(raw, rows, stated=(), hold_out=0.0, **options):

@@ -37,17 +37,24 @@ def written(path, header, rows):
     return str(path)
 
 
-def collectives(tmp_path, made, name="c.csv"):
-    rows = []
-    for operation in ("all_reduce", "all_gather", "reduce_scatter", "p2p"):
-        for members in (2, 8) if operation != "p2p" else (2,):
-            sizes = 2.0 ** np.arange(10, 34)
-            times = made.fabric.time(np.array(0), operation, sizes, np.array(float(members)))
-            rows += [
-                (operation, int(size), members, repr(time))
-                for size, time in zip(sizes, times.tolist(), strict=True)
-            ]
-    return written(tmp_path / name, "operation,bytes,members,seconds", rows)
+@pytest.fixture
+def collectives(tmp_path):
+    """Return a function that reads collectives with the times of a system."""
+
+    def read(raw, start=None, **options):
+        made, rows = system(raw), []
+        for operation in ("all_reduce", "all_gather", "reduce_scatter", "p2p"):
+            for members in (2, 8) if operation != "p2p" else (2,):
+                sizes = 2.0 ** np.arange(10, 34)
+                times = made.fabric.time(np.array(0), operation, sizes, np.array(float(members)))
+                rows += [
+                    (operation, int(size), members, repr(time))
+                    for size, time in zip(sizes, times.tolist(), strict=True)
+                ]
+        path = written(tmp_path / "c.csv", "operation,bytes,members,seconds", rows)
+        return read_collectives(path, system(start or base()), **options)
+
+    return read
 
 
 def run(raw, *read, hold_out=0.3, **options):
@@ -58,33 +65,27 @@ def run(raw, *read, hold_out=0.3, **options):
 @pytest.mark.parametrize(
     ("latency", "efficiency", "hold_out"), [(3e-5, 0.81, 0.3), (1e-6, 0.12, 0), (2e-4, 1.0, 0.6)]
 )
-def test_a_network_comes_back(tmp_path, latency, efficiency, hold_out):
+def test_a_network_comes_back(collectives, latency, efficiency, hold_out):
     raw = base()
     raw["networks"][0] |= {"latency": latency, "efficiency": efficiency}
-    read = read_collectives(collectives(tmp_path, system(raw)), system(base()))
-    found = run(base(), read, hold_out=hold_out)
+    found = run(base(), collectives(raw), hold_out=hold_out)
     assert found.document["networks"][0]["latency"] == pytest.approx(latency, rel=1e-5)
     assert found.document["networks"][0]["efficiency"] == pytest.approx(efficiency, rel=1e-5)
     for record in found.residuals():
         assert record["mape"] < 1e-3
 
 
-def with_ramp(network=0, ramp=2e-5):
-    """Return the base with a ramp on a network, and nothing else under its networks' additions."""
+def with_ramp(ramp=2e-5):
+    """Return the base with a ramp on its first network, and no other additions of networks."""
     raw = base()
-    raw["networks"][network] |= {"latency": 4e-5, "efficiency": 0.7}
-    raw["ext"]["networks"] = [{} for _ in range(network)] + [{"ramp": ramp}]
+    raw["networks"][0] |= {"latency": 4e-5, "efficiency": 0.7}
+    raw["ext"]["networks"] = [{"ramp": ramp}]
     return raw
 
 
 @pytest.mark.parametrize(("ramp", "hold_out"), [(1e-6, 0), (2e-5, 0.5), (3e-4, 0)])
-def test_a_network_with_a_ramp_comes_back(tmp_path, ramp, hold_out):
-    raw = with_ramp(ramp=ramp)
-    found = run(
-        base(),
-        read_collectives(collectives(tmp_path, system(raw)), system(base())),
-        hold_out=hold_out,
-    )
+def test_a_network_with_a_ramp_comes_back(collectives, ramp, hold_out):
+    found = run(base(), collectives(with_ramp(ramp)), hold_out=hold_out)
     new = found.document
     assert new["networks"][0]["latency"] == pytest.approx(4e-5, rel=1e-4)
     assert new["networks"][0]["efficiency"] == pytest.approx(0.7, rel=1e-4)
@@ -98,20 +99,19 @@ def test_a_network_with_a_ramp_comes_back(tmp_path, ramp, hold_out):
     assert note.startswith("networks[0]: fitted by latency, efficiency and ramp; edition sc23 ")
 
 
-def test_a_ramp_is_written_where_the_base_has_no_additions(tmp_path):
+def test_a_ramp_is_written_where_the_base_has_no_additions(collectives):
     plain = base()
     plain["networks"][1]["bandwidth"] = plain["networks"][0]["bandwidth"]
     plain["networks"][1]["ops"] = plain["networks"][0]["ops"]
     del plain["ext"]
-    path = collectives(tmp_path, system(with_ramp()))
-    document = run(plain, read_collectives(path, system(plain), network=1)).document
+    document = run(plain, collectives(with_ramp(), plain, network=1)).document
     assert document["ext"] == {"networks": [{}, {"ramp": pytest.approx(2e-5, rel=1e-3)}]}
     assert system(document).fabric.ramp[0] == 0
     assert "ext" not in plain
 
 
-def test_an_earlier_ramp_goes_where_none_is_fitted(tmp_path):
-    rows = read_collectives(collectives(tmp_path, system(with_ramp())), system(base()))
+def test_an_earlier_ramp_goes_where_none_is_fitted(collectives):
+    rows = collectives(with_ramp())
     once = run(base(), rows).document
     plain = run(once, rows, ramp=False)
     assert "ramp" not in plain.document["ext"]["networks"][0]
@@ -120,8 +120,8 @@ def test_an_earlier_ramp_goes_where_none_is_fitted(tmp_path):
     assert run(plain.document, rows).document["ext"] == once["ext"]
 
 
-def test_few_rows_get_no_ramp_and_it_is_said(tmp_path):
-    rows, told = read_collectives(collectives(tmp_path, system(with_ramp())), system(base()))
+def test_few_rows_get_no_ramp_and_it_is_said(collectives):
+    rows, told = collectives(with_ramp())
     few = [row for row in rows if row.name.startswith("p2p") and row.message >= 2**24][:5]
     found = run(base(), (few, told), hold_out=0)
     assert found.notes == [
@@ -130,8 +130,8 @@ def test_few_rows_get_no_ramp_and_it_is_said(tmp_path):
     assert "ramp" not in found.document["ext"]["networks"][0]
 
 
-def test_rows_that_no_rising_time_explains_do_not_count(tmp_path):
-    rows, told = read_collectives(collectives(tmp_path, system(with_ramp())), system(base()))
+def test_rows_that_no_rising_time_explains_do_not_count(collectives):
+    rows, told = collectives(with_ramp())
     slow = [
         dataclasses.replace(row, seconds=5e-4) if row.message in (2**10, 2**12) else row
         for row in rows
@@ -205,11 +205,11 @@ def test_a_curve_of_a_memory_comes_back(tmp_path, tier):
     assert found.document[other] == base()[other]
 
 
-def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(tmp_path):
+def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(collectives):
     raw = base()
     raw["networks"][0] |= {"latency": 4e-5, "efficiency": 0.4}
     untouched = base()
-    read = read_collectives(collectives(tmp_path, system(raw)), system(base()))
+    read = collectives(raw)
     found = run(untouched, (read[0], {"device": "8 x test"}), hold_out=0.5)
     assert untouched == base()
     new = json.loads(json.dumps(found.document))
@@ -230,22 +230,22 @@ def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(
     assert new == old
 
 
-def test_calibrations_follow_each_other(tmp_path):
+def test_calibrations_follow_each_other(tmp_path, collectives):
     made = system(base())
-    first = run(base(), read_collectives(collectives(tmp_path, made), made)).document
+    first = run(base(), collectives(base())).document
     second = run(first, read_gemm(gemm(tmp_path, made, "bfloat16"), made)).document
     parts = [fit["part"] for fit in second["calibration"]["fits"]]
     assert parts == ["networks[0]", "matrix.bfloat16"]
-    third = run(second, read_collectives(collectives(tmp_path, made), made)).document
+    third = run(second, collectives(base())).document
     parts = [fit["part"] for fit in third["calibration"]["fits"]]
     assert parts == ["matrix.bfloat16", "networks[0]"]
     free = base() | {"calibration": "by hand"}
-    noted = run(free, read_collectives(collectives(tmp_path, made), made)).document
+    noted = run(free, collectives(base())).document
     assert noted["calibration"]["earlier"] == "by hand"
 
 
-def test_small_messages_are_left_out_where_asked(tmp_path):
-    read = read_collectives(collectives(tmp_path, system(base())), system(base()))
+def test_small_messages_are_left_out_where_asked(collectives):
+    read = collectives(base())
     found = run(base(), read, above=2.0**20)
     large = [row for row in read[0] if row.message > 2**20]
     assert found.document["calibration"]["fits"][0]["rows"] == len(large) < len(read[0])
@@ -254,9 +254,8 @@ def test_small_messages_are_left_out_where_asked(tmp_path):
         run(base(), read, above=2.0**40)
 
 
-def test_repeated_rows_are_averaged_and_it_is_said(tmp_path):
-    made = system(base())
-    rows, told = read_collectives(collectives(tmp_path, made), made)
+def test_repeated_rows_are_averaged_and_it_is_said(collectives):
+    rows, told = collectives(base())
     once = run(base(), (rows, told))
     twice = run(base(), (rows, told), (copy.copy(rows), told))
     assert once.notes == [NO_RAMP]

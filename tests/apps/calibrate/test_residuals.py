@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from calculon.apps.calibrate.held_out import held_out, residuals, tabulated
-from calculon.apps.calibrate.measured_rows import Row
-
-
-def row(seconds=1.0, group="a", message=0.0, size=1.0):
-    return Row("mem1", f"{size:g} bytes", size, seconds, group, message, "x.csv", "line 2")
+from tests.apps.calibrate.measured import row
 
 
 def rows(groups):

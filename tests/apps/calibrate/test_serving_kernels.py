@@ -74,9 +74,11 @@ def test_the_law_of_training_predicts_products_of_few_rows(name):
     assert 0 < law.start < rows.time_s.min()
 
 
-def made(law):
+@pytest.fixture(scope="module")
+def tables():
     """Return tables whose times follow a law of decode attention and one of small reductions."""
-    attention, reduce, floor = law
+    attention = DecodeAttention(efficiency=0.8, key_tile=64, tail=0.3, multiprocessors=132)
+    reduce = SmallReduce(latency=LatencyByRanks((2, 4, 8), (2e-6, 3e-6, 5e-6)), efficiency=0.6)
     shapes = [
         (batch, 8 * heads, heads, keys)
         for batch in (1, 8, 64, 512)
@@ -89,7 +91,7 @@ def made(law):
     rows["pass"] = "decode"
     batch, heads, kv_heads, keys = (rows[one].to_numpy(float) for one in rows.columns[:4])
     beside = batch * heads * 512
-    rows["time_s"] = floor + attention.reading(batch, keys, kv_heads, 512, beside, 3350e9)
+    rows["time_s"] = 8e-6 + attention.reading(batch, keys, kv_heads, 512, beside, 3350e9)
     sizes = [(ranks, 2.0**power) for ranks in (2, 4, 8) for power in range(9, 23)]
     collectives = pd.DataFrame(sizes, columns=["num_gpus", "bytes"]).assign(
         gpu="H100-SXM5-80GB", op="all_reduce", nodes=1, source="made"
@@ -99,13 +101,6 @@ def made(law):
     collectives["time_s"] = reduce.time(size, ranks, 450e9)
     launches = pd.DataFrame({"gpu": ["H100-SXM5-80GB"], "what": [FLOOR], "time_s": [1.5e-6]})
     return {"attention": rows, "collectives": collectives, "launches": launches}
-
-
-@pytest.fixture(scope="module")
-def tables():
-    attention = DecodeAttention(efficiency=0.8, key_tile=64, tail=0.3, multiprocessors=132)
-    reduce = SmallReduce(latency=LatencyByRanks((2, 4, 8), (2e-6, 3e-6, 5e-6)), efficiency=0.6)
-    return made((attention, reduce, 8e-6))
 
 
 def test_constants_come_back_from_their_own_times(tables):

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calculon.apps.calibrate.measured_rows import Row
 from calculon.apps.calibrate.readers import read_collectives
 from calculon.apps.calibrate.spread import (
     LARGE,
@@ -21,16 +20,12 @@ from calculon.apps.calibrate.spread import (
 from calculon.errors import Problem, SpecError
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
-from tests.apps.calibrate.measured import calibrated
+from tests.apps.calibrate.measured import calibrated, row
 from tests.draws import draws
 from tests.helpers import ROOT, document
 
 EXAMPLE = str(ROOT / "examples" / "measurements" / "h100_sxm_all_reduce.csv")
 BASE = document("systems", "h100_80g_sxm")
-
-
-def row(size, seconds=1.0, group=""):
-    return Row("mem1", f"{size:g} bytes, {seconds!r}", size, seconds, group, 0.0, "x.csv", "line 2")
 
 
 @settings(max_examples=draws(30), deadline=None)

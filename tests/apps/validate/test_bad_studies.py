@@ -7,6 +7,7 @@ import pytest
 from calculon import SpecError
 from calculon.apps.validate.measured_and_predicted import compare
 from tests.apps.validate.conftest import CSV, STUDY
+from tests.cases import for_each
 
 
 def _set(**values):
@@ -134,12 +135,6 @@ def test_a_wrong_table_names_file_row_and_field(result, content):
         assert words in str(caught.value), case
 
 
-def test_an_optional_field_that_takes_no_such_value_names_the_row(result, content):
-    content["execution"]["attn_impl"] = "mode"
-    with pytest.raises(SpecError, match=r"line 2 \(a\), execution\.attn_impl: .*eager, flash"):
-        result(content, edition="corrected")
-
-
 def test_a_table_that_is_not_there(library, content):
     place = library(content)
     (place.base / "validation" / "small" / "measured.csv").unlink()
@@ -148,25 +143,21 @@ def test_a_table_that_is_not_there(library, content):
         compare(study, place)
 
 
-def test_division_by_zero_names_the_row(result, content):
-    content["execution"]["data_par"] = "gpus / (tp - 8)"
-    with pytest.raises(SpecError, match=r"line 2 \(a\), execution\.data_par.*gpus=8, tp=8"):
-        result(content)
-
-
-def test_a_percentage_needs_its_row(result, content):
-    content["quantities"][0] |= {"unit": "%", "relative_to": "mode == 'seq'"}
-    with pytest.raises(SpecError, match=r"line 2 \(a\), quantities\.time\.relative_to"):
-        result(content)
-
-
-def test_a_row_that_names_an_unknown_model(result, content):
-    content["model"] = "{id}"
-    with pytest.raises(SpecError, match=r"measured\.csv: line 2 \(a\), model: expected the name"):
-        result(content)
-
-
-def test_a_row_that_names_a_file_that_is_not_there(result, content):
-    content["execution"] = "{id}.json"
-    with pytest.raises(SpecError, match=r"line 2 \(a\), execution: .*no file 'a\.json'"):
-        result(content)
+@for_each(
+    ("change", "place", "words"),
+    [
+        (_execution(data_par="gpus / (tp - 8)"), "execution.data_par", "gpus=8, tp=8"),
+        (_execution(attn_impl="mode"), "execution.attn_impl", "eager, flash"),
+        (_quantity(unit="%", relative_to="mode == 'seq'"), "quantities.time.relative_to", ""),
+        (_set(model="{id}"), "model", "expected the name"),
+        (_set(execution="{id}.json"), "execution", "no file 'a.json'"),
+    ],
+)
+def test_what_a_row_makes_of_a_study_names_the_row(result, change, place, words):
+    content = copy.deepcopy(STUDY)
+    change(content)
+    with pytest.raises(SpecError) as caught:
+        result(content, edition="corrected")
+    assert caught.value.file.endswith("small/measured.csv")
+    assert caught.value.field == f"line 2 (a), {place}"
+    assert words in str(caught.value)

@@ -8,8 +8,8 @@ from calculon.launch.dialect import read, write
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.megatron.megatron_model import expert_pattern
 from calculon.launch.megatron.megatron_parts import layout_blocks
-from calculon.plan.plan import NAMES
 from tests.launch.laws import SCRIPTS, launch_of, not_refused
+from tests.planner.by_hand import fields_of
 
 LEAST = "--micro-batch-size 1 --bf16"
 """Flags that every script has."""
@@ -310,8 +310,7 @@ def test_layouts_count_blocks():
 def _whole(**changes):
     """Return the fields of a plan on 8 processors."""
     plan = {"base": "megatron-lm", "tensor_par": 1, "pipeline_par": 1, "data_par": 8}
-    execution = inputs.execution(plan | {"num_procs": 8, "batch_size": 8} | changes)
-    return {field: getattr(execution, field) for field in NAMES}
+    return fields_of(inputs.execution(plan | {"num_procs": 8, "batch_size": 8} | changes))
 
 
 def test_models_are_written_and_read_again():

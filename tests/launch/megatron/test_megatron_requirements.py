@@ -14,7 +14,8 @@ from calculon.launch.megatron.megatron_lm import MEGATRON_LM, refused
 from calculon.launch.megatron.megatron_requirements import requirements
 from calculon.planner.launch_flags import export_flags
 from calculon.spec.named_values import PRESETS
-from tests.launch.laws import SCRIPTS, launch_of, not_refused, refusal
+from tests.helpers import refusal
+from tests.launch.laws import SCRIPTS, launch_of, not_refused
 
 ROWS = requirements()
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"

@@ -6,11 +6,11 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
 from calculon.launch.dialect import read, write
 from calculon.launch.dialects import recognised
 from calculon.launch.titan.torchtitan import TORCHTITAN
 from calculon.launch.titan.torchtitan_files import MODELS, flavor_of, parse
+from tests.cases import for_each
 from tests.launch.laws import collected, launch_of, not_refused, plain_execution
 
 SPLIT = """
@@ -84,75 +84,64 @@ def test_replicas_and_shards():
         assert tuple(found[n] for n in ("zero_stage", "dp_shard", "data_par_overlap")) == fields
 
 
-@pytest.mark.parametrize(
+def _pipeline(*settings):
+    """Return the settings of two stages."""
+    return "".join(f"pipeline_parallel_{one}\n" for one in ("degree = 2", *settings))
+
+
+@for_each(
     ("parallelism", "layout"),
     [
-        ("", ("both_as_blocks", "", 1)),
+        (_pipeline(), ("both_as_blocks", "", 1)),
         (
-            "pipeline_parallel_first_stage_less_layers = 0\n"
-            "pipeline_parallel_last_stage_less_layers = 0",
+            _pipeline("first_stage_less_layers = 0", "last_stage_less_layers = 0"),
             ("uniform", "", 1),
         ),
-        ("pipeline_parallel_last_stage_less_layers = 2", ("uniform", "17-15", 1)),
-        ('pipeline_parallel_schedule = "Interleaved1F1B"', ("both_as_blocks", "", 2)),
+        (_pipeline("last_stage_less_layers = 2"), ("uniform", "17-15", 1)),
+        (_pipeline('schedule = "Interleaved1F1B"'), ("both_as_blocks", "", 2)),
         (
-            'pipeline_parallel_schedule = "Interleaved1F1B"\n'
-            "pipeline_parallel_layers_per_stage = 5",
-            None,
-        ),
-        (
-            'pipeline_parallel_schedule = "Interleaved1F1B"\n'
-            "pipeline_parallel_layers_per_stage = 6",
+            _pipeline('schedule = "Interleaved1F1B"', "layers_per_stage = 6"),
             ("both_as_blocks", "", 3),
         ),
-        ('pipeline_parallel_split_points = ["layers.20"]', ("uniform", "20-12", 1)),
+        (_pipeline('split_points = ["layers.20"]'), ("uniform", "20-12", 1)),
     ],
 )
 def test_layouts_of_stages(parallelism, layout):
     """Llama 3 8B has 32 layers: 34 with embedding and head, 17 for each of two stages; 18 and 17 of 35."""
-    text = f"pipeline_parallel_degree = 2\n{parallelism}"
-    if layout is None:  # 7 parts of 5 layers on 2 ranks
-        with pytest.raises(SpecError, match=r"as many parts each \(7 parts of 34 layers"):
-            _toml(parallelism=text)
-        return
-    found = _toml(parallelism=text).execution
+    found = _toml(parallelism=parallelism).execution
     names = ("pp_layout", "stage_blocks", "pipeline_interleaving")
     assert tuple(found[name] for name in names) == layout
 
 
 def test_contradictions_have_both_numbers():
-    rows = [
-        ("seq_len = 8192", "tensor_parallel_degree = 3", "a divisor of 8 processors, found 3"),
-        (
-            "seq_len = 8192",
-            "tensor_parallel_degree = 2\ndata_parallel_shard_degree = 2",
-            r"expected 8 processors, found 4 \(tensor 2 x",
-        ),
+    of_training = [
         (
             "local_batch_size = 3\nglobal_batch_size = 32",
-            "",
             r"a multiple of 24 \(3 x data 8\), found 32",
         ),
         (
             "num_tokens_per_microbatch_per_dp_rank = 5000\nmax_context_length = 4096",
-            "",
             "a multiple of max_context_length=4,096, found 5,000",
         ),
-        ("seq_len = 4096\nmax_context_length = 4096", "", "since tokens are counted"),
-        ('seq_len = "long"', "", "train.toml:6: training.seq_len: expected a whole number"),
-        ("seq_len = 8192", 'fsdp_reshard_after_forward = "sometimes"', "default, always or never"),
-        (
-            "seq_len = 8192",
-            'pipeline_parallel_degree = 2\npipeline_parallel_schedule = "x"',
-            "1F1B",
-        ),
-        (
-            "seq_len = 8192",
-            "tensor_parallel_degree = 2\nenable_async_tensor_parallel = true",
-            "comp",
-        ),
+        ("seq_len = 4096\nmax_context_length = 4096", "since tokens are counted"),
+        ('seq_len = "long"', "train.toml:6: training.seq_len: expected a whole number"),
     ]
-    assert not_refused(_toml, rows) == []
+    of_parallelism = [
+        ("tensor_parallel_degree = 3", "a divisor of 8 processors, found 3"),
+        (
+            "tensor_parallel_degree = 2\ndata_parallel_shard_degree = 2",
+            r"expected 8 processors, found 4 \(tensor 2 x",
+        ),
+        ('fsdp_reshard_after_forward = "sometimes"', "default, always or never"),
+        (_pipeline('schedule = "x"'), "1F1B"),
+        (
+            _pipeline('schedule = "Interleaved1F1B"', "layers_per_stage = 5"),
+            r"as many parts each \(7 parts of 34 layers",
+        ),
+        ("tensor_parallel_degree = 2\nenable_async_tensor_parallel = true", "comp"),
+    ]
+    assert not_refused(_toml, of_training) == []
+    assert not_refused(lambda text: _toml(parallelism=text), of_parallelism) == []
 
 
 def test_what_torchtitan_runs_against_its_habits_runs_here():

@@ -12,6 +12,7 @@ from calculon.planner.runs.run_parts import quickest
 from calculon.spec.packing import packed_percent_of
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64_P4
+from tests.planner import by_hand
 
 MODEL, SYSTEM = "llama3-8B", "h100_80g_sxm"
 PLAN = {**LLAMA_X64_P4}
@@ -57,15 +58,7 @@ def test_a_phase_is_searched_for_its_batch_and_length(longer):
     e = long.estimate.execution
     assert (e.batch_size, e.seq_length, e.num_procs) == (128, 32768, PLAN["num_procs"])
     assert long.step_time > 0
-    own = calculon.search(
-        MODEL,
-        SYSTEM,
-        e.num_procs,
-        e.batch_size,
-        e.datatype,
-        fix={"seq_length": 32768, "batch_size": 128},
-        preset=e.preset,
-    )
+    own = by_hand.searched(MODEL, e, SYSTEM, seq_length=32768)
     assert long.step_time == pytest.approx(own[0].stats["total_time"])
     assert short.estimate.execution.tensor_par == PLAN["tensor_par"]
 

@@ -1,4 +1,4 @@
-# Source: github.com/pytorch/torchtitan, torchtitan/models/deepseek_v3/config_registry.py at 0014ac2 (2026): settings only
+# Source: github.com/pytorch/torchtitan, torchtitan/models/deepseek_v3/config_registry.py at 0014ac2 (2026), deepseek_v3_671b: settings only
 from torchtitan.components.checkpoint import CheckpointManager
 from torchtitan.components.loss import ChunkedCELoss
 from torchtitan.components.lr_scheduler import LRSchedulersContainer
@@ -17,27 +17,6 @@ from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
 from torchtitan.trainer import Trainer
 
 from . import model_registry
-
-
-def deepseek_v3_16b() -> Trainer.Config:
-    return Trainer.Config(
-        loss=ChunkedCELoss.Config(),
-        hf_assets_path="./assets/hf/deepseek-moe-16b-base",
-        model_spec=model_registry("16B", attn_backend="flex"),
-        dataloader=HuggingFaceTextDataLoader.Config(dataset="c4"),
-        optimizer=OptimizersContainer.Config(lr=2.2e-4),
-        lr_scheduler=LRSchedulersContainer.Config(
-            decay_ratio=0.8, decay_type="cosine", min_lr_factor=0.1
-        ),
-        training=TrainingConfig(local_batch_size=4, seq_len=4096, steps=1000),
-        parallelism=ParallelismConfig(
-            pipeline_parallel_schedule="Interleaved1F1B",
-            expert_parallel_degree=8,
-        ),
-        checkpoint=CheckpointManager.Config(interval=10),
-        activation_checkpoint=ActivationCheckpointConfig(mode="selective"),
-        compile=CompileConfig(enable=True, components=["loss"]),
-    )
 
 
 def deepseek_v3_671b() -> Trainer.Config:
