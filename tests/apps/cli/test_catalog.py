@@ -138,6 +138,11 @@ def test_a_page_has_figures_with_sources_and_dates_and_what_is_assumed(run):
     assert "Assumed, as `calculon catalog h100_80g_sxm` says: matrix.*.gflops_efficiency," in text
 
 
+def test_a_page_of_a_published_system_says_its_origin(output_of):
+    lines = output_of("catalog", "show", "a100_80e").splitlines()
+    assert (lines[0], lines[2][:35]) == ("a100_80e: a system", "origin: the published Calculon 0.1.")
+
+
 def test_a_page_of_an_overlay_says_what_it_changes_and_what_is_that_of_its_base(run):
     text = " ".join(run("catalog", "show", "A100 PCIe").out.split())
     assert "overlay of: a100_80g_sxm; changes mem1, networks, ext" in text
