@@ -72,6 +72,20 @@ def test_a_configuration_that_is_derived_from_another_says_so():
     assert any("llama3_debugmodel_float8" in note for note in launch.notes)
 
 
+def test_the_optimizer_is_fused_unless_a_file_says_otherwise():
+    """The older option is a switch; the newer one names what applies updates, and counts if both are given."""
+    rows = [
+        ("", "fused"),
+        ("fused = true", "fused"),
+        ("fused = false", "foreach"),
+        ('fused = true\nimplementation = "foreach"', "foreach"),
+        ('fused = false\nimplementation = "fused"', "fused"),
+    ]
+    for optimizer, expected in rows:
+        found = _toml(parallelism=f"[optimizer]\n{optimizer}").execution
+        assert found["optimizer_impl"] == expected, optimizer
+
+
 def test_replicas_and_shards():
     rows = [
         ("data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1", ("0", 0, True)),
@@ -278,15 +292,18 @@ from torchtitan.models.llama3 import model_registry
 def tuned(seq_len=4096):
     spec = model_registry("8B", seq_len=seq_len)
     config = Trainer.Config(model_spec=spec, loss=Loss.Config(size=vocabulary(spec)))
-    return apply_transforms(config, [Float8.Config(recipe="rowwise")])
+    return apply_transforms(config{transforms})
 """
-    found = parse(text, "config.py", {"seq_len": "8192"}).settings
-    assert {name: one.value for name, one in found.items()} == {
-        "model.name": "llama3",
-        "model.flavor": "8B",
-        "model.seq_len": 8192,
-        "loss": "Loss",
-        "loss.size": "vocabulary",
+    transforms = {
         "transforms.Float8": True,
         "transforms.Float8.recipe": "rowwise",
     }
+    for more, added in (("", {}), (', [Float8.Config(recipe="rowwise")]', transforms)):
+        found = parse(text.format(transforms=more), "config.py", {"seq_len": "8192"}).settings
+        assert {name: one.value for name, one in found.items()} == added | {
+            "model.name": "llama3",
+            "model.flavor": "8B",
+            "model.seq_len": 8192,
+            "loss": "Loss",
+            "loss.size": "vocabulary",
+        }
