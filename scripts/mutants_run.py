@@ -3,8 +3,8 @@
 scripts/mutants                        20 changes of any module
 scripts/mutants -n 100 calculon/cost   100 changes of one package
 scripts/mutants --fast                 only the tests of scripts/test --fast
-scripts/mutants -n 3000 --choose 15    choose the slow tests that scripts/test --fast runs, 15 s of them: those that
-                                       reach the most changes; writes tests/times.txt
+scripts/mutants -n 3000 --choose 20    choose the slow tests that scripts/test --fast runs, 20 s of them: those that
+                                       notice the most changes, by estimate; writes tests/times.txt
 
 All changes are compiled into the program behind switches, so that it is imported and its tests are collected once.
 Then the tests run without any change, to record which of them reach each switch, be it in a result that they share;
@@ -26,13 +26,15 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from tests import store, times
@@ -264,10 +266,18 @@ class Switches(ModuleType):
         return number == self.active
 
 
-class Reaching(float):
-    """The seconds that a shared result took, with the switches that it reached."""
+@dataclass
+class Part:
+    """A result that tests share: the switches that it reached, and the numbers of the results that it needed."""
 
-    reached: frozenset[int]
+    reached: set[int] = field(default_factory=set)
+    needed: set[int] = field(default_factory=set)
+
+
+class Seconds(float):
+    """The seconds that a shared result took, and what it reached and needed."""
+
+    part: Part
 
 
 class Shared:
@@ -276,40 +286,68 @@ class Shared:
     def __init__(self, switches: Switches) -> None:
         self.switches = switches
         self.compute, self.use = store.timed, store.used
-        self.fixtures: dict[Any, set[int]] = {}
+        self.fixtures: dict[Any, Part] = {}
+        self.seconds: list[float] = []
+        """Processor time of each shared result, without that of the results that it needed."""
+        self.needed: set[int] = set()
+        self.inside = 0.0
 
-    def timed(self, compute: Any, *args: Any, **kwargs: Any) -> tuple[Any, Reaching]:
-        """Compute a result as :func:`tests.store.timed` does, and keep what it reaches."""
-        outer, self.switches.reached = self.switches.reached, set()
-        result, seconds = self.compute(compute, *args, **kwargs)
-        cost = Reaching(seconds)
-        cost.reached = frozenset(self.switches.reached)
-        self.switches.reached |= outer
-        return result, cost
+    @contextmanager
+    def part(self) -> Iterator[Part]:
+        """Keep apart what a shared result reaches, needs and takes."""
+        one, begin = Part(), store.cpu_seconds()
+        outside = self.switches.reached, self.needed, self.inside
+        self.switches.reached, self.needed, self.inside = one.reached, one.needed, 0.0
+        yield one
+        whole = store.cpu_seconds() - begin
+        one.needed.add(len(self.seconds))
+        self.seconds.append(whole - self.inside)
+        self.switches.reached, self.needed = outside[0] | one.reached, outside[1] | one.needed
+        self.inside = outside[2] + whole
 
-    def used(self, result: Any, cost: Reaching) -> Any:
+    def timed(self, compute: Any, *args: Any, **kwargs: Any) -> tuple[Any, Seconds]:
+        """Compute a result as :func:`tests.store.timed` does, and keep what it reaches and needs."""
+        with self.part() as one:
+            result, seconds = self.compute(compute, *args, **kwargs)
+        found = Seconds(seconds)
+        found.part = one
+        return result, found
+
+    def used(self, result: Any, seconds: Seconds) -> Any:
         """Use a result again."""
-        self.switches.reached |= cost.reached
-        return self.use(result, cost)
+        self.switches.reached |= seconds.part.reached
+        self.needed |= seconds.part.needed
+        return self.use(result, seconds)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
-        """Keep what a fixture reaches that tests share."""
-        outer, self.switches.reached = self.switches.reached, set()
-        result = yield
-        if fixturedef.scope != "function":
-            self.fixtures[fixturedef] = self.switches.reached.copy()
-        self.switches.reached |= outer
-        return result
+        """Keep what a fixture reaches and needs that tests share."""
+        if fixturedef.scope == "function":
+            return (yield)
+        with self.part() as self.fixtures[fixturedef]:
+            return (yield)
 
-    def by_fixtures(self, item: pytest.Item) -> set[int]:
-        """Return what the fixtures of a test have reached."""
-        return {
-            number
+    def of(self, item: pytest.Item) -> Part:
+        """Return what a test that has just run reached and needed, its fixtures included."""
+        parts = [
+            self.fixtures[one]
             for definitions in store.fixtures_of(item)
             for one in definitions
-            for number in self.fixtures.get(one, ())
-        }
+            if one in self.fixtures
+        ]
+        return Part(
+            self.switches.reached.union(*(one.reached for one in parts)),
+            self.needed.union(*(one.needed for one in parts)),
+        )
+
+
+@dataclass
+class Function:
+    """A test function: its own seconds, the changes that it reaches, and the shared results that it needs."""
+
+    seconds: float = 0.0
+    reached: set[int] = field(default_factory=set)
+    needed: set[int] = field(default_factory=set)
 
 
 class Run:
@@ -340,16 +378,24 @@ class Run:
             for number in range(self.jobs)
         ]
         taken: dict[str, float] = {}
-        for reached in in_processes([lambda part=part: self.reach(items, part) for part in parts]):
-            for test, seconds, numbers in reached:
+        functions: defaultdict[str, Function] = defaultdict(Function)
+        shared: list[float] = []
+        for found, parts_of in in_processes(
+            [lambda part=part: self.reach(items, part) for part in parts]
+        ):
+            for test, seconds, own, part in found:
                 taken[test] = seconds
-                for number in numbers:
+                for number in part.reached:
                     self.mutants[number].tests.append(test)
+                one = functions[times.function(test)]
+                one.seconds += own
+                one.reached |= part.reached
+                one.needed |= {number + len(shared) for number in part.needed}
+            shared += parts_of
         if self.choose:
-            listed = times.listed()
-            times.write(
-                times.with_fast(listed, strongest(self.mutants, items, listed, self.choose))
-            )
+            quick, slow = quick_and_slow(items)
+            chosen = strongest(functions, shared, quick, slow, self.choose)
+            times.write(times.with_fast(times.listed(), chosen))
             return True
         for mutant in self.mutants:
             mutant.tests.sort(key=lambda test: (not is_quick(items[test]), taken[test]))
@@ -365,19 +411,23 @@ class Run:
 
     def reach(
         self, items: dict[str, pytest.Item], tests: Sequence[str]
-    ) -> list[tuple[str, float, list[int]]]:
-        """Run tests without changes; return the seconds of each that passes, and the switches that it reaches."""
+    ) -> tuple[list[tuple[str, float, float, Part]], list[float]]:
+        """Run tests without changes; return what passes, and the seconds of the results that they share.
+
+        For each test that passes: its seconds, shared results included and not, and what it reaches and needs.
+        """
         found = []
         new_store()
         for test, following in zip(tests, [*tests[1:], None], strict=True):
             forget()
-            self.switches.reached.clear()
-            begin = store.owed()
+            self.switches.reached, self.shared.needed, self.shared.inside = set(), set(), 0.0
+            begin, begin_own = store.owed(), store.cpu_seconds()
             passed = self.passes(items[test], items[following] if following else None)
-            reached = self.switches.reached | self.shared.by_fixtures(items[test])
-            if reached and passed:
-                found.append((test, store.owed() - begin, sorted(reached)))
-        return found
+            own = store.cpu_seconds() - begin_own - self.shared.inside
+            part = self.shared.of(items[test])
+            if part.reached and passed:
+                found.append((test, store.owed() - begin, own, part))
+        return found, self.shared.seconds
 
     def attempt(self, items: dict[str, pytest.Item], number: int) -> tuple[str, bool]:
         """Return the first test that fails with a change, and whether the time was up before."""
@@ -404,41 +454,70 @@ def is_quick(item: pytest.Item) -> bool:
     return item.nodeid.startswith("tests/") and item.get_closest_marker("slow") is None
 
 
+def quick_and_slow(items: Mapping[str, pytest.Item]) -> tuple[set[str], set[str]]:
+    """Return the functions that scripts/test --fast always runs, and those that it may run as well."""
+    listed, quick, slow = times.listed(), set(), set()
+    for test, item in items.items():
+        name, marks = times.function(test), {mark.name for mark in item.iter_markers()}
+        if not test.startswith("tests/") or "docs" in marks:
+            continue
+        if name not in listed or "quick" in marks:
+            quick.add(name)
+        elif "browser" not in marks:
+            slow.add(name)
+    return quick, slow
+
+
+MISSED = 0.7
+"""The share of changes that a test function reaches and does not notice, as an assumption for choosing some."""
+
+
 def strongest(
-    mutants: Sequence[Mutant],
-    items: Mapping[str, pytest.Item],
-    listed: Mapping[str, times.Listed],
+    functions: Mapping[str, Function],
+    shared: Sequence[float],
+    quick: Set[str],
+    slow: Set[str],
     seconds: float,
 ) -> list[str]:
-    """Return slow test functions that reach, in some seconds, the most changes that no quick function reaches."""
-    reaching: defaultdict[str, set[int]] = defaultdict(set)
-    for number, mutant in enumerate(mutants):
-        for test in mutant.tests:
-            reaching[times.function(test)].add(number)
-    marked = {
-        times.function(name): {mark.name for mark in item.iter_markers()}
-        for name, item in items.items()
-    }
-    left = set(range(len(mutants)))
-    possible = {}
-    for name, numbers in reaching.items():
-        if name not in listed or "quick" in marked[name]:
-            left -= numbers
-        elif name.startswith("tests/") and not marked[name] & {"docs", "browser"}:
-            possible[name] = listed[name].seconds
-    found = []
-    while possible := {name: cost for name, cost in possible.items() if cost <= seconds}:
-        best = max(possible, key=lambda name: len(reaching[name] & left) / possible[name])
-        if not reaching[best] & left:
+    """Return the slow functions that notice the most changes beside the quick ones, in some seconds in all.
+
+    One after the other, that with the most changes for its time, which includes what no other has computed before. What
+    a function notices is estimated from what it reaches: of changes that several reach, each misses :data:`MISSED`.
+
+    Parameters
+    ----------
+    functions
+        The test functions that reach a change.
+    shared
+        Seconds of each result that functions share.
+    """
+    names = list(functions)
+    changes = 1 + max((number for one in functions.values() for number in one.reached), default=0)
+    reached = np.zeros((len(names), changes))
+    needed = np.zeros((len(names), len(shared)))
+    for row, one in enumerate(functions.values()):
+        reached[row, list(one.reached)] = 1
+        needed[row, list(one.needed)] = 1
+    own = np.array([max(one.seconds, 1e-6) for one in functions.values()])
+    to_pay = np.array(shared)
+    kept = np.array([name in quick for name in names])
+    left, chosen = np.array([name in slow for name in names]), []
+    missed = MISSED ** reached[kept].sum(axis=0)
+    to_pay[needed[kept].any(axis=0)] = 0
+    while True:
+        cost = own + needed @ to_pay
+        gain = np.where(left & (cost <= seconds), reached @ missed, 0)
+        best = int((gain / cost).argmax())
+        if not gain[best]:
             break
-        left -= reaching[best]
-        seconds -= possible.pop(best)
-        found.append(best)
-    reached = len(mutants) - len(left)
-    print(
-        f"{len(found)} slow functions chosen; with all quick ones they reach {reached} of {len(mutants)} changes"
-    )
-    return found
+        chosen.append(names[best])
+        left[best] = False
+        seconds -= cost[best]
+        missed *= np.where(reached[best], MISSED, 1)
+        to_pay[needed[best] > 0] = 0
+    count = int((missed < 1).sum())
+    print(f"{len(chosen)} slow functions chosen; with all quick ones they reach {count} changes")
+    return chosen
 
 
 def forget() -> None:

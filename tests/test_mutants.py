@@ -1,12 +1,11 @@
 """Changes of single expressions, and the outputs of two checkouts compared."""
 
 import ast
-from types import SimpleNamespace
 
 import pytest
 
 from scripts.freeze_run import differences, words_of_html
-from scripts.mutants_run import Mutant, Places, Switching, changed, place, strongest
+from scripts.mutants_run import Function, Places, Switching, changed, place, strongest
 from tests.times import Listed, updated
 
 
@@ -50,28 +49,25 @@ def test_a_switch_chooses_between_an_expression_and_its_change():
     assert values == {"as it is": 9, "(a + 2) * 3": 1, "a + 2": -3, "2": 12, "3": 12}
 
 
-def test_the_fast_tests_reach_the_most_changes_in_their_time():
-    reaching = {
-        "tests/a::quick": [0],
-        "tests/a::dear": [0, 1, 2, 3],
-        "tests/a::cheap": [1, 2],
-        "tests/a::other[case]": [3],
-        "tests/a::same": [2],
+def test_the_fast_tests_notice_the_most_changes_in_their_time():
+    functions = {
+        "quick": Function(0.1, {0}),
+        "dear": Function(9.0, {0, 1, 2, 3}),
+        "cheap": Function(1.0, {1, 2}),
+        "other": Function(0.5, {3}, {0}),
+        "same": Function(0.2, {4}, {0}),
+        "no test of the suite": Function(0.1, {5}),
     }
-    mutants = [Mutant("", 1, "", "", [t for t, n in reaching.items() if i in n]) for i in range(5)]
-    listed = {
-        "tests/a::dear": Listed(9.0),
-        "tests/a::cheap": Listed(1.0),
-        "tests/a::other": Listed(2.0),
-        "tests/a::same": Listed(1.0),
-    }
+    slow = {"dear", "cheap", "other", "same"}
 
     def chosen(seconds):
-        items = {name: SimpleNamespace(iter_markers=lambda: []) for name in reaching}
-        return strongest(mutants, items, listed, seconds)
+        return strongest(functions, [2.0], {"quick"}, slow, seconds)
 
-    assert chosen(1.5) == ["tests/a::cheap"]
-    assert chosen(20.0) == ["tests/a::cheap", "tests/a::other"]
+    assert chosen(1.5) == ["cheap"]
+    assert chosen(2.9) == ["cheap"]  # the others need a result that takes 2 s
+    assert chosen(3.2) == ["cheap", "same"]
+    assert chosen(3.8) == ["cheap", "same", "other"]  # for which it is there
+    assert chosen(20.0) == ["cheap", "same", "other", "dear"]
 
 
 def test_the_list_of_slow_tests_keeps_what_has_not_changed():

@@ -140,7 +140,10 @@ def test_a_page_has_figures_with_sources_and_dates_and_what_is_assumed(run):
 
 def test_a_page_of_a_published_system_says_its_origin(output_of):
     lines = output_of("catalog", "show", "a100_80e").splitlines()
-    assert (lines[0], lines[2][:35]) == ("a100_80e: a system", "origin: the published Calculon 0.1.")
+    assert (lines[0], lines[2][:35]) == (
+        "a100_80e: a system",
+        "origin: the published Calculon 0.1.",
+    )
 
 
 def test_a_page_of_an_overlay_says_what_it_changes_and_what_is_that_of_its_base(run):
