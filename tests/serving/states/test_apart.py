@@ -91,6 +91,12 @@ def test_users_queue_for_the_processors_that_prefill():
         assert one["concurrency"] <= one.batch * (1 + 1e-9)
 
 
+def test_each_of_several_replicas_decodes_its_share_of_the_users():
+    found = apart({"num_procs": 4 + 2 * 8}, users=60)
+    assert found["concurrency"] == pytest.approx(found["request_rate"] / 2 * 299 * found["tpot"])
+    assert found.batch == np.ceil(found["concurrency"])
+
+
 def test_a_slow_network_delays_the_first_token():
     inner, outer = H100.networks[:2]
     slow = replace(
