@@ -32,12 +32,8 @@ def _failures(changes, base=BASE, reason=""):
 
 
 _FURTHER = {
-    "feedforward_split",
-    "kv_heads_split",
-    "experts_split_sequences",
-    "schedule_has_pairs",
-    "cp_a2a_inner",
-    "cp_fused_attention",
+    *("feedforward_split", "kv_heads_split", "experts_split_sequences"),
+    *("schedule_has_pairs", "cp_a2a_inner", "cp_fused_attention"),
 }
 """Rules whose case breaks them at the default of the named field, too."""
 

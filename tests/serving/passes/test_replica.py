@@ -16,18 +16,17 @@ SPLITS = [2 * row for row in ([1, 2, 2, 2], [2, 2, 2, 8], [1, 1, 2, 2])]
 BATCH = np.repeat([1.0, 64], 4)
 STAGES, _, GROUPS = map(np.array, SPLITS)
 LINKS = [PLAIN.networks[number] for number in 2 * (0, 0, 0, 1)]
-"""Of each deployment the network that links its stages: 8 ranks are a node."""
+LATENCY, RATE = np.array([(one.latency, one.bandwidth * one.efficiency) for one in LINKS]).T
+"""Of the network that links the stages of each deployment: 8 ranks are a node."""
 
 
 def in_stages(**changes):
     """Return replicas of one stage, and of two with different splits."""
-    records = [
-        read_deployment(
-            {"num_procs": stages * ranks, "pipeline_par": stages, "tensor_par": ranks}
-            | {"attn_data_par": groups, **changes}
-        )
-        for stages, ranks, groups in zip(*SPLITS, strict=True)
+    names = ("pipeline_par", "tensor_par", "attn_data_par")
+    splits = [
+        {"num_procs": 16, **dict(zip(names, row, strict=True))} for row in zip(*SPLITS, strict=True)
     ]
+    records = [read_deployment(split | changes) for split in splits]
     load = read_workload(None, LOAD)
     return Replica(EXPERTS, PLAIN, Deployments.of_records(records), load)
 
@@ -35,11 +34,7 @@ def in_stages(**changes):
 def handed(rows):
     """Return the time in which stages hand on rows of activations in 16 bits, those of one group of ranks each."""
     own = rows / GROUPS * EXPERTS.hidden * 2
-    moved = [
-        link.latency + size / (link.bandwidth * link.efficiency)
-        for link, size in zip(LINKS, own, strict=True)
-    ]
-    return np.where(STAGES > 1, moved, 0.0)
+    return np.where(STAGES > 1, LATENCY + own / RATE, 0.0)
 
 
 def slowest(times):
