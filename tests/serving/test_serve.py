@@ -78,6 +78,7 @@ def test_what_does_not_fit_says_by_how_much():
     ) as failed:
         serve(LLAMA_70B, 1, H100, LOAD)
     assert failed.value.needed > failed.value.available
+    assert (failed.value.reason, failed.value.tier) == ("mem1_capacity", 1)
 
 
 @for_each(

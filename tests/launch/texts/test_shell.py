@@ -131,6 +131,11 @@ def test_flags_of_open_branches_are_open_flags_after_those_in_common():
     assert len(words) == 4
 
 
+def test_commands_are_on_the_line_of_their_first_word():
+    found = run("a \\\n\\\n b \\\n c # d\n\n\\\ne", "run.sh", {}).commands
+    assert [(one.words[0], one.line) for one in found] == [("a", 1), ("e", 7)]
+
+
 def test_branches_that_agree_leave_nothing_open():
     assert _last("if [ $X = 1 ]; then A=3; else A=3; fi; run $A") == ["run", "3"]
 
