@@ -119,14 +119,6 @@ def test_the_rest_decodes_as_an_option(path):
     assert getattr(getattr(found, part) if part else found, name) == INSTEAD[path]
 
 
-@for_each(
-    ("raw", "tokens"),
-    [("1.5T", 1.5e12), ("chinchilla", 20 * 8e9), ("100x", 100 * 8e9), ("0.5X", 0.5 * 8e9)],
-)
-def test_tokens_are_stated_or_follow_from_the_parameters(raw, tokens):
-    assert read_campaign({"tokens": raw}).tokens.of(8e9) == tokens
-
-
 def test_what_is_stated_is_no_default():
     everything = {path for path, _, _, _ in read_campaign().defaults}
     assert everything
@@ -142,6 +134,11 @@ def test_options_go_before_files_and_files_before_defaults():
     assert (found.reliability.detect, found.tokens.tokens) == (30, 1e12)
     assert found.reliability.restart == 300
     assert read_campaign().reliability.restart == TimeSpan(300)
+
+
+def test_tokens_are_stated_or_follow_from_the_parameters():
+    for text, tokens in {"2T": 2e12, "chinchilla": 20 * 8e9, "0.5X": 0.5 * 8e9}.items():
+        assert read_campaign({"tokens": text}).tokens.of(8e9) == tokens
 
 
 def test_a_processor_that_never_fails():

@@ -1,5 +1,7 @@
 """Deployments with their workloads: laws of the answer."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -79,6 +81,8 @@ def test_what_does_not_fit_says_by_how_much():
         serve(LLAMA_70B, 1, H100, LOAD)
     assert failed.value.needed > failed.value.available
     assert (failed.value.reason, failed.value.tier) == ("mem1_capacity", 1)
+    parts = re.findall(r"(?:weights|activations|reserve|cache) ([\d.]+)", str(failed.value))
+    assert sum(map(float, parts)) == pytest.approx(failed.value.needed / 2**30, abs=0.3)
 
 
 @for_each(

@@ -27,8 +27,7 @@ def in_stages(**changes):
         {"num_procs": 16, **dict(zip(names, row, strict=True))} for row in zip(*SPLITS, strict=True)
     ]
     records = [read_deployment(split | changes) for split in splits]
-    load = read_workload(None, LOAD)
-    return Replica(EXPERTS, PLAIN, Deployments.of_records(records), load)
+    return Replica(EXPERTS, PLAIN, Deployments.of_records(records), read_workload(None, LOAD))
 
 
 def handed(rows):
