@@ -31,7 +31,7 @@ def in_stages(**changes):
 
 
 def handed(rows):
-    """Return the time in which stages hand on rows of activations in 16 bits, those of one group of ranks each."""
+    """Return the time in which stages hand on rows in 16 bits: each group of ranks its own."""
     own = rows / GROUPS * EXPERTS.hidden * 2
     return np.where(STAGES > 1, LATENCY + own / RATE, 0.0)
 
