@@ -71,7 +71,7 @@ def test_arithmetic_has_the_values_of_c():
         *(("2 > 1 ? 5 : 6", 5), ("2 < 1 ? 5 : 6", 6), ("0?5:6", 6), ("3 == 3", 1), ("3 != 3", 0)),
     ]
     assert [_last(f"run $(({text}))") for text, _ in rows] == [["run", str(n)] for _, n in rows]
-    for text in ("1.5", "f(1)", "2 ** 3", "'x'", "1 +"):
+    for text in ("1.5", "f(1)", "2 ** 3", "'x'", "1 +", "1 ? 2 :"):
         assert _last(f"run $(({text}))") == ["run", f"<$(({text}))>"]
 
 

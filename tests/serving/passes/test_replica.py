@@ -54,12 +54,14 @@ def test_each_stage_decodes_its_part_of_the_sequences(changes, rows):
 
 
 def test_prompts_go_through_both_stages():
-    """Each is handed on once, and the slowest stage has the next one meanwhile."""
-    replica = in_stages()
-    times, hand = replica.prefill_pass(GROUPS), handed(GROUPS * LOAD["prompt"])
-    through, busy = replica.prefill(GROUPS)
-    np.testing.assert_allclose(through, times.time + hand)
-    np.testing.assert_allclose(busy, slowest(times) + hand)
+    """Each is handed on once, and the slowest stage has the next one meanwhile; of two lengths each has its share."""
+    replica = replace(in_stages(), workload=read_workload(None, LOAD | {"prompt_cv": 0.5}))
+    expected = np.zeros((2, 8))
+    for one in replica.workload.lengths:
+        times = replica.passes(replica.sizes(prompts=GROUPS, chunk=one.computed))
+        both = np.array([times.time, slowest(times)]) + handed(GROUPS * one.computed)
+        expected += one.share * both
+    np.testing.assert_allclose(replica.prefill(GROUPS), expected)
 
 
 def test_groups_take_chunks_of_prompts_with_their_own_sequences():
