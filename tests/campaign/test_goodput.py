@@ -121,6 +121,20 @@ def test_two_levels_as_simulated():
     assert abs(patterns.mean() - two_levels(*arguments)) < 3 * error
 
 
+def test_a_single_copy_by_what_may_happen_in_a_restart():
+    """Of restarts from memory some fail, and of these a share needs storage; then the interval begins anew."""
+    interval, memory, storage, mtbf, beyond = 1000.0, 150.0, 400.0, 500.0, 0.3
+    survives = np.exp(-memory / mtbf)
+    attempts = 1 / (survives + (1 - survives) * beyond)  # until one ends, or storage is needed
+    from_memory = attempts * mtbf * (1 - survives)
+    from_storage = mtbf * np.expm1(storage / mtbf)
+    to_storage = beyond + (1 - beyond) * attempts * (1 - survives) * beyond
+    restart = (1 - beyond) * from_memory + to_storage * from_storage
+    expected = np.expm1(interval / mtbf) * (mtbf + restart) / interval
+    found = two_levels((interval, interval), (0.0, 0.0), (memory, storage), mtbf, beyond)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
 def test_two_levels_have_limits():
     assert two_levels((np.inf, np.inf), (1.0, 9.0), (60.0, 600.0), np.inf, 0.1) == 1
     assert two_levels((100.0, 200.0), (1.0, 8.0), (60.0, 600.0), np.inf, 0.1) == 1.05

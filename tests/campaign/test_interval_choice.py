@@ -45,6 +45,9 @@ def test_steps_that_wait_for_the_storage_are_not_limited_by_it():
 
 
 def test_a_short_run_ends_before_a_checkpoint():
+    _, whole = choice(tokens="1G")
+    for share, reason in ((1, RUN), (0.99, STATED)):
+        assert choice(tokens="1G", interval=share * float(whole.useful))[0].reason == reason
     assert choice(tokens="1G")[0].reason == RUN
 
 

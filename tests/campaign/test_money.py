@@ -83,7 +83,7 @@ def test_break_even_of_a_contract_and_of_a_purchase():
     fixed = (300e3 / OWN.years + 0.1 * 300e3) / 8 + 1500
     assert 4.0 * hours == pytest.approx(fixed + price.electricity * hours)
     assert break_even_hours(0.05, 1.0, 0.1) == inf
-    np.testing.assert_array_equal(break_even_hours(np.array([0.1, 2.0]), 1.0, 0.1), [inf, 1 / 1.9])
+    np.testing.assert_array_equal(break_even_hours(np.array([0.1, 0.6]), 1.0, 0.1), [inf, 1 / 0.5])
 
 
 def test_the_price_that_counts():

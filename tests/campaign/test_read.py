@@ -136,6 +136,11 @@ def test_options_go_before_files_and_files_before_defaults():
     assert read_campaign().reliability.restart == TimeSpan(300)
 
 
+def test_tokens_are_stated_or_follow_from_the_parameters():
+    for text, tokens in {"2T": 2e12, "chinchilla": 20 * 8e9, "0.5X": 0.5 * 8e9}.items():
+        assert read_campaign({"tokens": text}).tokens.of(8e9) == tokens
+
+
 def test_a_processor_that_never_fails():
     found = read_campaign({"reliability": {"mtbf_processor": "never"}})
     assert found.reliability.mtbf_processor == MeanTime(math.inf)

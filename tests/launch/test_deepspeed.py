@@ -45,6 +45,11 @@ def test_contradictions_have_both_numbers():
         ),
         ({"train_batch_size": 4}, "data 8 = 0, found 4"),
         (
+            dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), 4)
+            | {"train_batch_size": 40, "num_procs": None},  # no multiple of 4 x 4
+            "processors: expected a number",
+        ),
+        (
             {"train_batch_size": 8, "tensor_parallel": {"autotp_size": 3}},
             "a divisor of 8 processors, found 3",
         ),

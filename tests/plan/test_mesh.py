@@ -20,7 +20,7 @@ from calculon.plan.plan import Plan
 from calculon.plan.rules.check import REASONS, check
 from calculon.spec.axes import AXES, LAYER_AXES
 from calculon.spec.named_values import MESH_ORDERS
-from tests.helpers import PLAIN, document
+from tests.helpers import CORRECTED_PLAIN, PLAIN, document, schedule_of
 from tests.store import cache
 
 COLUMNS = Columns(
@@ -51,6 +51,19 @@ def test_the_stride_of_an_axis_is_the_product_of_faster_degrees(order, pipeline,
     assert found["tp"] == 1
     np.testing.assert_array_equal(found["pp"], pipeline)
     np.testing.assert_array_equal(found["dp"], data)
+
+
+def test_experts_have_replicas_of_their_own_unless_tensor_ranks_alone_split_them():
+    names = ("tensor_par", "expert_par", "expert_tensor_par", "data_par")
+    splits = [(2, 1, 0, 1), (2, 1, 1, 1), (2, 2, 1, 1), (1, 1, 0, 2)]
+    rows = [{"num_procs": 2, **dict(zip(names, one, strict=True))} for one in splits]
+    plan = Plan.from_records([CORRECTED_PLAIN | {"batch_size": 2} | row for row in rows])
+    found = schedule_of(plan, inputs.model("mixtral-8x7B"), inputs.system("a100_80g"))
+    assert found.experts_apart.tolist() == [False, True, True, False]
+    same = [tp * dp // (ep * (etp or tp)) for tp, ep, etp, dp in splits]
+    assert found.expert_data_par.tolist() == same
+    assert found.reduces.tolist() == [False, True, False, True]
+    assert found.communicators.tolist() == [1, 2, 2, 1]  # tp; tp and replicas; tp, ep; dp
 
 
 def test_processors_are_the_product_of_all_degrees():

@@ -1,5 +1,7 @@
 """Deployments with their workloads: laws of the answer."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,9 @@ def test_what_does_not_fit_says_by_how_much():
     ) as failed:
         serve(LLAMA_70B, 1, H100, LOAD)
     assert failed.value.needed > failed.value.available
+    assert (failed.value.reason, failed.value.tier) == ("mem1_capacity", 1)
+    parts = re.findall(r"(?:weights|activations|reserve|cache) ([\d.]+)", str(failed.value))
+    assert sum(map(float, parts)) == pytest.approx(failed.value.needed / 2**30, abs=0.3)
 
 
 @for_each(

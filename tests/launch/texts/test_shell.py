@@ -68,10 +68,10 @@ def test_values_are_put_in():
 def test_arithmetic_has_the_values_of_c():
     rows = [
         *(("2 + 3 * 4", 14), ("(2 + 3) * 4", 20), ("-7 / 2", -3), ("7 % 4", 3), ("-7 % 4", -3)),
-        *(("2 > 1 ? 5 : 6", 5), ("2 < 1 ? 5 : 6", 6), ("3 == 3", 1), ("3 != 3", 0)),
+        *(("2 > 1 ? 5 : 6", 5), ("2 < 1 ? 5 : 6", 6), ("0?5:6", 6), ("3 == 3", 1), ("3 != 3", 0)),
     ]
     assert [_last(f"run $(({text}))") for text, _ in rows] == [["run", str(n)] for _, n in rows]
-    for text in ("1.5", "f(1)", "2 ** 3", "'x'", "1 +"):
+    for text in ("1.5", "f(1)", "2 ** 3", "'x'", "1 +", "1 ? 2 :"):
         assert _last(f"run $(({text}))") == ["run", f"<$(({text}))>"]
 
 
@@ -129,6 +129,11 @@ def test_flags_of_open_branches_are_open_flags_after_those_in_common():
     assert opening is not None
     assert (opening.needs, "$SP = 1" in opening.text) == ("SP", True)
     assert len(words) == 4
+
+
+def test_commands_are_on_the_line_of_their_first_word():
+    found = run("a \\\n\\\n b \\\n c # d\n\n\\\ne", "run.sh", {}).commands
+    assert [(one.words[0], one.line) for one in found] == [("a", 1), ("e", 7)]
 
 
 def test_branches_that_agree_leave_nothing_open():

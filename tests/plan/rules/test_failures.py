@@ -8,6 +8,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.plan.rules.failures import failures
+from tests.cases import for_each
 from tests.draws import SEED, draws
 from tests.helpers import document
 from tests.plan.rules.test_all_rules import (
@@ -23,8 +24,44 @@ from tests.plan.rules.test_all_rules import (
 CASES = {**MALFORMED, **INFEASIBLE}
 
 
-def _failures(changes, base=BASE):
-    return failures(inputs.model(MODEL), inputs.execution(base | changes), SYSTEM)
+def _failures(changes, base=BASE, reason=""):
+    """Return the failures on the model and the system of a case."""
+    model = inputs.model(SHAPES.get(reason, MODEL))
+    system = inputs.system(SYSTEMS[reason]) if reason in SYSTEMS else SYSTEM
+    return failures(model, inputs.execution(base | changes), system)
+
+
+_FURTHER = {
+    *("feedforward_split", "kv_heads_split", "experts_split_sequences"),
+    *("schedule_has_pairs", "cp_a2a_inner", "cp_fused_attention"),
+}
+"""Rules whose case breaks them at the default of the named field, too."""
+
+
+@pytest.mark.quick
+@for_each("reason", CASES)
+def test_a_broken_rule_names_a_field_without_which_it_holds(reason):
+    changes, words, *_ = CASES[reason]
+    first = _failures(changes, reason=reason)[0]
+    field = words.partition(":")[0] if reason in MALFORMED else ""
+    assert (first.reason, first.field, first.malformed) == (reason, field, reason in MALFORMED)
+    assert words.removeprefix(f"{field}: ") in first.message
+    if field in changes and reason not in _FURTHER:
+        others = {name: value for name, value in changes.items() if name != field}
+        assert reason not in {one.reason for one in _failures(others, reason=reason)}
+
+
+@for_each(
+    ("changes", "hint"),
+    [
+        ({"num_procs": 17}, "set num_procs to 16"),  # 4 x 2 x 2
+        ({"batch_size": 35}, "34 is one"),
+        ({"batch_size": 1}, "2 is one"),
+        ({"batch_size": 2 * 14, "microbatch_size": 6}, "2 is one"),  # 14 = 2 x 7
+    ],
+)
+def test_hints_name_a_near_value_that_goes(changes, hint):
+    assert hint in _failures(changes)[0].hint
 
 
 def test_what_breaks_no_rule_has_none():

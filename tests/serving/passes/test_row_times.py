@@ -10,6 +10,7 @@ from calculon.hardware.serving import Serving
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import pass_times
 from calculon.serving.records.deployment import Deployment
+from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, PLAIN, SMALL, rising, rows_of, timed
 
 KERNELS = SMALL.num_blocks * 9 + 4
@@ -31,6 +32,20 @@ def test_the_bound_of_a_70b_model_in_8_bits_on_8_h100():
 def test_more_never_takes_less():
     assert rising(timed(prompts=1, chunk=np.arange(1.0, 3000, 30)).time)
     assert rising(timed(prompts=1, chunk=256, cached=np.arange(0.0, 9000, 300)).time)
+
+
+@for_each("machine", [H100, PLAIN])
+def test_a_row_without_anything_to_do_takes_nothing(machine):
+    """Of three passes one is empty, one has a prompt, and one a token that sees nothing but itself."""
+    sizes = {"decoded": [0, 0, 1], "context": [0, 0, 1], "prompts": [0, 1, 0], "chunk": [0, 1, 0]}
+    found = timed(SMALL, machine, **sizes)
+    for row in found.rows:
+        for part in (row.floor, row.arithmetic, row.memory, row.network, row.time):
+            assert np.all(part[(row.moved == 0) & (row.floor == 0)] == 0), row.name
+    for name, busy in (("attention", 1), ("decode attention", 2), ("embedding", (1, 2))):
+        (row,) = found.of(name)
+        assert np.array_equal(np.flatnonzero(row.time), np.ravel(busy)), name
+        assert np.all(row.memory >= row.moved / machine.mem1.bandwidth), name
 
 
 def test_without_graphs_the_host_launches_every_kernel():

@@ -56,6 +56,8 @@ def test_a_prompt_at_a_percentile():
     assert load.prompt_at(0.9).tokens == pytest.approx(2000 * math.log(10))
     assert load.prompt_at(0.9).cached == pytest.approx(100)
     assert load.prompt_at(1e-9).computed == pytest.approx(1)
+    half = asked(prompt_cv=1, prefix_hit=0.5).prompt_at(1e-9)
+    assert (half.tokens, half.computed) == pytest.approx((2, 1))  # one token is new at least
     assert asked().prompt_at(0.99) == asked().lengths[0]
 
 
