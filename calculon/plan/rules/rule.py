@@ -90,17 +90,16 @@ class Rule:
 def expected(field: str, wanted: str, hint: str = "") -> Callable[[Request], Problem]:
     """Return the explanation of a field whose value does not fit.
 
-    `wanted` may refer to fields of the execution ``{e.data_par}``, of ``{model}`` and ``{system}``, and to the
+    `wanted` and `hint` may refer to fields of the execution ``{e.data_par}``, of ``{model}`` and ``{system}``, and to the
     ``{blocks}`` of the most loaded stage and of a ``{chunk}`` of it.
     """
 
     def explain(one: Request) -> Problem:
         e = one.execution
         known = {"e": e, "model": one.model, "system": one.system, "blocks": one.blocks}
-        text = wanted.format(**known, chunk=one.blocks // e.pipeline_interleaving)
+        known["chunk"] = one.blocks // e.pipeline_interleaving
         found = getattr(e, field)
-        return Problem(
-            field, text, str(found).lower() if found is True or found is False else str(found), hint
-        )
+        text = str(found).lower() if found is True or found is False else str(found)
+        return Problem(field, wanted.format(**known), text, hint.format(**known))
 
     return explain

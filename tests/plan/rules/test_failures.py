@@ -46,6 +46,7 @@ def test_a_broken_rule_names_a_field_without_which_it_holds(reason):
     field = words.partition(":")[0] if reason in MALFORMED else ""
     assert (first.reason, first.field, first.malformed) == (reason, field, reason in MALFORMED)
     assert words.removeprefix(f"{field}: ") in first.message
+    assert "{" not in first.hint
     if field in changes and reason not in _FURTHER:
         others = {name: value for name, value in changes.items() if name != field}
         assert reason not in {one.reason for one in _failures(others, reason=reason)}
