@@ -39,6 +39,8 @@ def test_only_true_and_false_switch(value):
 def test_a_long_value_is_cut_in_a_message():
     assert inputs.found(list(range(100))).startswith("a list [0, 1")
     assert len(inputs.found(list(range(100)))) < 80
+    assert inputs.found("x" * 58) == f"'{58 * 'x'}'"  # 60 characters with its quotes
+    assert inputs.found("x" * 59) == f"a str '{56 * 'x'}..."
 
 
 @pytest.mark.parametrize("argument", ["model", "execution", "system"])

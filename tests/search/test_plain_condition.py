@@ -68,3 +68,5 @@ def test_values_are_held_by_short_names():
     )
     with pytest.raises(SpecError, match="did you mean"):
         parse("fix", ["mbz=1"])
+    switches = ["weight_offload=t, False", "weight_offload=1,F,TRUE,0"]
+    assert parse("fix", switches) == {"weight_offload": (True, False, True, False, True, False)}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
-from calculon.search.search_counts import pareto_front
+from calculon.search.search_counts import beaten, pareto_front
 from tests.search.brute import CONDITIONS, OBJECTIVES, not_dominated, same_rows, score
 from tests.search.pool import on_pool
 
@@ -96,6 +96,22 @@ def test_the_front_of_any_order_is_what_nothing_dominates(statistics):
         assert keys == sorted(keys)
 
     holds()
+
+
+@pytest.mark.parametrize("statistics", [1, 2, 3])
+def test_of_equals_the_fewest_switches_are_on_the_front(statistics):
+    draw = np.random.default_rng(statistics)
+    for _ in range(8):
+        scores = draw.integers(0, 3, (statistics, 9)).astype(float)
+        numbers, switches = draw.permutation(9), draw.integers(0, 2, 9)
+        front = pareto_front(scores, numbers, switches)
+        preferred = np.lexsort((numbers, switches))
+        wanted = preferred[not_dominated(scores[:, preferred])]
+        assert sorted(front.tolist()) == sorted(wanted.tolist())
+        if statistics == 2:
+            best = scores[:, front][:, :, None]
+            worse = (best >= scores[:, None]).all(axis=0) & (best > scores[:, None]).any(axis=0)
+            assert beaten(scores, scores[:, front]).tolist() == worse.any(axis=0).tolist()
 
 
 def test_many_winners_are_not_sorted_at_every_offer(monkeypatch):

@@ -36,6 +36,8 @@ READ = {
         ("500k", 500 * 10**3),
         ("2_000_000", 2 * 10**6),
         ("2,000,000", 2 * 10**6),
+        ("1".zfill(80), 1),
+        ("1000000T", 10**18),
     ],
     sequence_length: [
         ("8192", 8192),
@@ -51,6 +53,7 @@ READ = {
         ("2 weeks", 14 * DAY),
         ("1 day and 12 hours", 36 * HOUR),
         ("30s", 30),
+        ("1500 ms", 1.5),
     ],
     dollars: [
         ("$5M", 5e6),
@@ -89,6 +92,8 @@ def test_batches_are_given_in_sequences_or_in_tokens():
     for text, seq, expected in [
         ("512", 8192, 512),
         ("1,536", 2048, 1536),
+        ("131072", 1, 2**17),
+        ("131073seq", 1, 2**17 + 1),
         ("512seq", 8192, 512),
         ("1 sample", 8192, 1),
         ("2kseq", 8192, 2 * K),
@@ -131,6 +136,7 @@ def test_what_means_nothing_or_two_things_is_refused():
     for call, message in [
         (lambda: tokens("many"), "tokens: expected a number of tokens such as 15T"),
         (lambda: tokens("0"), "found '0'"),
+        (lambda: tokens("1".zfill(81)), "expected a number of tokens"),
         (lambda: tokens("15X"), "Hint: letters are k, M, B, T: powers of 1000"),
         (lambda: tokens("-15T"), "found '-15T'"),
         (lambda: tokens("1e99T"), "Hint: the largest is"),
@@ -141,6 +147,10 @@ def test_what_means_nothing_or_two_things_is_refused():
         (lambda: global_batch("1k tokens", 8192), "at least one sequence of 8,192 tokens"),
         (lambda: global_batch("4X", 8192), "batch: expected a batch in sequences (512)"),
         (lambda: duration("60"), "Hint: say the unit: ms, s, min, h, d or w"),
+        (lambda: duration("2h 60x"), "Hint: say the unit: ms, s, min, h, d or w"),
+        (lambda: duration("0s"), "found '0s'"),
+        (lambda: tokens("1000001T"), f"Hint: the largest is {10**18:,}"),
+        (lambda: global_batch("131073", 1), "mean 131073tok (tokens) or 131073seq (sequences)?"),
         (lambda: duration("3m"), "m may be minutes (write min) or months"),
         (lambda: duration("soon"), "expected a time such as 60d"),
         (

@@ -52,6 +52,9 @@ def test_a_wrong_value_is_found_with_a_hint():
         (ANY, float, math.inf, "inf", "a finite number is needed"),
         (ANY, float, math.nan, "nan", "a finite number is needed"),
         (SHARE, float, 92, "92", "write 0.92 for 92 %"),
+        (SHARE, float, 2, "2", "write 0.02 for 2 %"),
+        (SHARE, float, 100, "100", "write 1 for 100 %"),
+        (SHARE, float, 101, "101", ""),
         (SHARE, float, 0, "0", ""),
         (USAGE, float, 1, "1", ""),
         (CHOICE, str, "rign", "'rign'", "did you mean 'ring'?"),
@@ -88,6 +91,10 @@ def test_a_found_value_is_shown_as_in_the_file_and_short():
         ({"a": 1}, "an object"),
         ((1, 2), "[1, 2]"),
         (list(range(50)), "a list of 50"),
+        ([0] * 20, str([0] * 20)),  # 60 characters
+        ([10] + [0] * 19, "a list of 20"),
+        ("x" * 58, f"'{58 * 'x'}'"),
+        ("x" * 59, f"'{56 * 'x'}..."),
         ("x" * 90, "'" + 56 * "x" + "..."),
     ]:
         assert shown(value) == text

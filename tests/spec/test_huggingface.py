@@ -112,6 +112,8 @@ def test_sliding_windows_follow_the_family_or_the_list_of_blocks():
         (without(hub.GEMMA3_1B, "sliding_window_pattern") | {"_sliding_window_pattern": 3}, 512, 3),
         (hub.GEMMA3_1B | {"layer_types": ["sliding_attention"] * 26}, 512, 0),
         (hub.GEMMA3_4B, 1024, 6),
+        (hub.GEMMA3_1B | {"num_hidden_layers": 6}, 512, 6),
+        (hub.GEMMA3_1B | {"num_hidden_layers": 5}, 512, 0),
         (hub.QWEN25_05B, 0, 0),
         (hub.QWEN25_05B | {"use_sliding_window": True}, 0, 0),
         (hub.QWEN25_05B | {"use_sliding_window": True, "max_window_layers": 0}, 32768, 0),
@@ -192,6 +194,23 @@ def test_keys_of_a_family_fill_their_fields():
         (hub.GLM45_AIR, "out_bias", False),
         (hub.MINIMAX_M2, "mtp_layers", 3),
         (hub.MINIMAX_M2 | {"use_mtp": False}, "mtp_layers", 0),
+        (without(hub.MINIMAX_M2, "num_mtp_modules"), "mtp_layers", 0),
+        (hub.MINIMAX_M2 | {"num_mtp_modules": None}, "mtp_layers", 0),
+        (hub.NEMOTRON_NANO | {"n_shared_experts": None}, "shared_feedforward", 0),
+        (hub.NEMOTRON_NANO | {"n_shared_experts": 0}, "shared_feedforward", 0),
+        (hub.NEMOTRON_NANO | {"mlp_bias": True}, "mlp_bias", False),  # no part is an MLP
+        (hub.NEMOTRON_H_56B | {"mlp_bias": True}, "mlp_bias", True),
+        (hub.MIXTRAL_8X7B | {"sliding_window": 32767}, "sliding_window", 32767),
+        (hub.MIXTRAL_8X7B | {"sliding_window": 32768}, "sliding_window", 0),
+        (without(hub.NEMOTRON_NANO, "n_shared_experts"), "shared_feedforward", 3712),
+        (hub.GRANITE4_H_SMALL | {"position_embedding_type": "rope"}, "rotary", 1.0),
+        (without(hub.QWEN3_NEXT, "full_attention_interval"), "full_attention_every", 4),
+        (without(hub.OPT_125M, "dropout"), "dropout", True),
+        (hub.OPT_125M | {"dropout": 0.0, "attention_dropout": 0.1}, "dropout", True),
+        (hub.LLAMA4_SCOUT_TEXT | {"moe_layers": [*range(2, 48, 3)]}, "moe_layer_freq", 3),
+        (hub.QWEN3_NEXT | {"full_attention_interval": 48}, "full_attention_every", 48),
+        (hub.QWEN3_NEXT | {"full_attention_interval": 49}, "full_attention_every", 0),
+        (hub.QWEN3_NEXT | {"full_attention_interval": 49}, "kv_heads", 0),
     ]:
         assert getattr(from_huggingface(config, "file"), field) == value, field
 
@@ -318,6 +337,11 @@ def test_a_feature_that_cannot_be_expressed_is_named():
         error = refused(llama(**{name: {inner: 8} if inner else {"bits": 4}}))
         assert error.field == key, key
         assert error.expected == f"a model without {INEXPRESSIBLE[key]}", key
+
+
+def test_a_key_that_is_null_under_one_of_its_names_is_not_missing():
+    config = without(hub.QWEN35_397B_TEXT, "moe_intermediate_size") | {"intermediate_size": None}
+    assert (refused(config).field, refused(config).found) == ("intermediate_size", "null")
 
 
 ACT_OF_DBRX = "ffn_config.ffn_act_fn.name"

@@ -81,3 +81,8 @@ def test_documents_of_which_only_the_mean_is_known_have_exponential_lengths(mean
     drawn = np.random.default_rng(3).geometric(1 / mean, size=60_000)
     counted = calculon.packing(drawn, length)["packed_percent"]
     assert packed_percent_of(mean, length) == pytest.approx(counted, abs=1)
+
+
+def test_documents_much_longer_or_shorter_than_a_sequence():
+    assert packed_percent_of(2000 * S, S) == packed_percent_of(1000 * S, S) == 100
+    assert packed_percent_of(S / 1000, S) == 1  # the least of the field

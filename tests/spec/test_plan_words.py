@@ -1,5 +1,7 @@
 """A plan in the words of the field, and short names of fields and statistics."""
 
+import re
+
 import pytest
 
 from calculon.plan.plan import NAMES
@@ -49,13 +51,14 @@ def test_a_plan_as_people_say_it():
         ((1, 1, 1024, 1), "DP 1,024"),
         ((1, 1, 1, 1), "one processor"),
         ((8, 16, 1, 1), "TP 8, PP 16"),
+        ((2, 2, 2, 2), "TP 2, PP 2 x 2, DP 2"),
     ],
 )
 def test_degrees_of_1_are_left_out(degrees, expected):
     names = ("tensor_par", "pipeline_par", "data_par", "pipeline_interleaving")
     fields = dict(zip(names, degrees, strict=True))
     assert degrees_words(_execution(**fields)) == expected
-    assert _words(**fields).startswith(expected.replace(" x 5", " x 5 chunks"))
+    assert _words(**fields).startswith(re.sub("( x .)", r"\1 chunks", expected))
 
 
 def test_what_is_not_usual_has_its_word():
@@ -65,6 +68,10 @@ def test_what_is_not_usual_has_its_word():
         (
             {"activation_recompute": "full", "recompute_every": 8, "recompute_blocks": 3},
             "full recompute in 3 of 8 blocks",
+        ),
+        (
+            {"activation_recompute": "full", "recompute_every": 3, "recompute_blocks": 3},
+            "full recompute",
         ),
         ({"activation_recompute": "attn_only"}, "recompute attention"),
         ({"recompute_modules": "mlp+moe"}, "recompute MLPs and experts"),
@@ -88,7 +95,9 @@ def test_what_is_not_usual_has_its_word():
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "first stage 7 blocks"),
         ({"first_stage_blocks": 7, "last_stage_blocks": 1}, "last stage 1 block"),
         ({"stage_blocks": "9-8-8-7"}, "stages of 9-8-8-7 blocks"),
-        ({"stage_blocks": "5-4-4-4-4-4-4-4-4-3"}, "3 to 5 blocks per chunk"),
+        ({"stage_blocks": "5-4-4-4-4-4-4-3"}, "stages of 5-4-4-4-4-4-4-3 blocks"),
+        ({"stage_blocks": "5-4-4-4-4-4-4-4-3"}, "3 to 5 blocks per chunk"),
+        ({"stage_blocks": "5-4-4-4-4-4-4-4-3", "pipeline_par": 9}, "3 to 5 blocks per stage"),
         ({"zero_stage": "fsdp", "dp_shard": 8}, "FSDP over groups of 8"),
         ({"grad_comm_dtype": "bfloat16"}, "bfloat16 gradients"),
         ({"grad_comm_dtype": "same"}, "grad_comm_dtype=same"),
@@ -128,6 +137,7 @@ def test_a_plan_with_experts_says_how_they_are_spread():
     assert words.count("ETP") == 1
     as_tensor = _words(expert_par=32)
     assert "EP 32, ETP 4, EDP 2, " in as_tensor
+    assert "EP 2, ETP 4, EDP 32, " in _words(expert_par=2)  # 4 * 64 over 2 * 4
     assert "ETP" not in _words() + _words(expert_tensor_par=4)
     execution = _execution("megatron-lm", expert_par=32, expert_tensor_par=1)
     assert degrees_words(execution) == "TP 4, PP 4 x 5, DP 64, EP 32"

@@ -130,6 +130,12 @@ def test_what_people_write_is_found(monkeypatch, tmp_path):
     assert not wrong
 
 
+def test_a_name_has_at_most_100_characters():
+    assert _name("model", "llama3 8b".ljust(100)) == "llama3-8B"
+    with pytest.raises(SpecError, match="no such file or name"):
+        _name("model", "llama3 8b".ljust(101))
+
+
 def test_a_word_for_several_means_the_usual_one_and_says_so():
     for text, name, others in USUAL:
         assert (text, _name("system", text)) == (text, name)

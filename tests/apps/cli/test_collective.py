@@ -1,13 +1,14 @@
 """``calculon collective``: a page, a table, a file or a picture; and what is wrong with a question."""
 
 import json
+from argparse import ArgumentTypeError
 
 import numpy as np
 import pytest
 
 from calculon import inputs
 from calculon.apps.cli.collective_tables import Asked, curves
-from calculon.apps.cli.sizes import size
+from calculon.apps.cli.sizes import LARGEST, size
 from calculon.hardware.collectives.algorithm_times import bus_factor, fastest, times
 from calculon.hardware.collectives.placement import place
 from tests.cases import for_each
@@ -166,3 +167,10 @@ def test_says_what_is_wrong(refuses, tmp_path):
 )
 def test_sizes(text, value):
     assert size(text) == value
+
+
+def test_sizes_are_whole_bytes_from_1_to_the_largest():
+    assert (size("1"), size("0.5 KiB"), size(str(LARGEST))) == (1, 512, LARGEST)
+    for text in ("0", "1.5", "0.3kiB", str(LARGEST + 1)):
+        with pytest.raises(ArgumentTypeError, match="a whole number of bytes"):
+            size(text)

@@ -159,6 +159,11 @@ def test_what_cannot_be_mended_stays_and_is_told():
     assert "tensor_par" in answers().plan(then).problem
 
 
+def test_a_value_that_cannot_be_read_changes_nothing_else():
+    asked = replace(DENSE, plan={**PLAIN, "data_par": "x"})
+    assert settled(asked, answers(), "data_par") == asked
+
+
 def test_degrees_that_do_not_divide_the_processors_are_offered_what_does():
     state = replace(DENSE, procs=12, plan={**PLAIN, "pipeline_par": 8, CHUNKS: 1}, batch="48")
     assert answers().plan(state).estimate is None

@@ -1,11 +1,14 @@
 """The chart of the passes of every stage."""
 
+from dataclasses import replace
+
 import pytest
 
 import calculon
 from calculon.apps.explore.charts.schedule_chart import AGAIN, schedule_chart
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.pictures.canvas import time_unit
+from calculon.apps.report.pictures.gantt import Gantt, Piece
 from calculon.apps.views.schedule_passes import passes
 from tests.helpers import LLAMA_X64_P4
 
@@ -81,6 +84,42 @@ def test_a_pointer_meets_every_pass_and_a_click_leads_to_its_stage(drawn):
             met |= {tuple(about[:3]) for about in one["customdata"]}
             assert one["meta"] == [f"/?stage={i}" for i in range(gantt.stages)]
     assert met == {(p.stage, p.microbatch + 1, p.chunk + 1) for p in gantt.pieces}
+
+
+def test_texts_and_points_are_within_their_pieces_and_recomputation_at_their_lower_ends():
+    """10 s are 900 pixels: a digit needs 3 + 6.5 of them, which are less than 0.11 s."""
+    spans = [(0, 1), (2, 5), (5, 5.1), (6, 6.11), (7, 7.16), (7, 10)]
+    kinds = ["forward", "backward", "forward", "weight", "forward", "forward"]
+    pieces = [
+        Piece(i % 2, kind, 9 if i == 4 else i, i % 3, *span, half=-(i == 5))
+        for i, (kind, span) in enumerate(zip(kinds, spans, strict=True))
+    ]
+    gantt = Gantt("", 2, pieces, again=((0.0,) * 3, (0.0, 1.5, 0.0)))
+    chart = _chart(gantt)
+    (again,) = (one for one in chart["data"] if one.get("name") == AGAIN)
+    assert again["x"] == [2, 5, 5, 2, 2, None]
+    assert again["y"] == [1, 1, 1.43, 1.43, 1, None]  # half of the time, of a height of 0.86
+    (numbers,) = (one for one in chart["data"] if "text" in one)
+    wide = [piece for i, piece in enumerate(pieces) if i not in (2, 4)]  # 10 has two digits
+    assert numbers["text"] == [str(piece.microbatch + 1) for piece in wide]
+    assert numbers["x"] == [(piece.start + piece.end) / 2 for piece in wide]
+    assert numbers["y"] == pytest.approx([0, 1, 1, 1 - 0.86 / 4])
+    assert numbers["textfont"]["color"] == ["white", "white", "black", "black"]
+    assert chart["layout"]["height"] == 120 + 2 * 30
+    pointed = [one for one in chart["data"] if "customdata" in one]
+    for piece in pieces:  # a point for a third of a row of 30 pixels
+        found = [
+            place
+            for one in pointed
+            for *place, about in zip(one["x"], one["y"], one["customdata"], strict=True)
+            if about[1] == piece.microbatch + 1
+        ]
+        assert len(found) == max(1, round((piece.end - piece.start) * 90 / 10))
+        assert all(piece.start < x < piece.end for x, _ in found)
+        middle = piece.place[0] + piece.place[1] / 2
+        assert [y for _, y in found] == pytest.approx([middle] * len(found), abs=1e-3)
+    rows = {n: _chart(replace(gantt, stages=n))["data"] for n in (43, 44)}  # of 560 pixels in all
+    assert [any("text" in one for one in data) for data in rows.values()] == [True, False]
 
 
 def test_large_schedules_have_few_shapes():
