@@ -265,21 +265,92 @@ def test_nearest_runs_are_of_several_sources():
 
 
 @pytest.mark.parametrize(
-    ("field", "factor", "weight"),
+    ("change", "expected"),
     [
-        ("parameters", 2, 1),
-        ("tensor_par", 2, 0.5),
-        ("pipeline_par", 4, 0.5),
-        ("bandwidth", 2, 1),
-        ("peak", 2, 4),
+        ({"parameters": 2}, 1),
+        ({"tensor_par": 2}, 0.5),
+        ({"pipeline_par": 4}, 0.5),
+        ({"bandwidth": 1 / 2}, 1),
+        ({"peak": 2}, 4),
+        ({"batch_size": 8}, 3 * 0.5),
+        ({"num_procs": 1 / 4, "batch_size": 1 / 4}, 2 * 0.5),
+        ({"seq_size": 2, "batch_size": 1 / 2}, 0.5),
+        ({"type": "float8"}, 2),
+        ({"type": "float16"}, 0),
+        ({"preset": "nemo"}, 1),
+        ({"experts": 8}, 4),
     ],
 )
-def test_distances_count_factors_of_two(field, factor, weight):
-    facts = facts_of(asked())
-    away = nearest_runs.distance(runs(), facts)
-    same = np.flatnonzero(runs().numbers(field) == facts[field])
-    farther = nearest_runs.distance(runs(), facts | {field: facts[field] * factor})
-    assert (farther - away)[same] == pytest.approx(weight)
+def test_distances_count_factors_of_two_and_other_kinds(change, expected):
+    """Factors of numbers, but for experts, of which the run has none, and names."""
+    run = runs()[0]
+    facts = dataclasses.asdict(run) | {"type": "bfloat16", "experts": 0}
+    some = Runs.of([dataclasses.replace(run, type="bfloat16", experts=0)])
+    other = {
+        name: value if name in ("type", "preset", "experts") else value * facts[name]
+        for name, value in change.items()
+    }
+    assert nearest_runs.distance(some, facts | other) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize(("third", "order"), [(4.9, "acb"), (5.1, "abc")])
+def test_a_second_run_of_a_source_counts_as_farther_by_4(third, order):
+    one = runs()[0]
+    named = [("a", "x"), ("b", "x"), ("c", "y"), ("d", "z")]
+    some = Runs.of([dataclasses.replace(one, label=label, source=s) for label, s in named])
+    found = nearest_runs.nearest(some, np.array([0.5, 1.0, third, 9.0]))
+    assert "".join(run.label for run in found) == order
+
+
+@pytest.mark.parametrize(
+    ("peak", "bandwidth", "same"),
+    [
+        (1.0, 1.0, True),
+        (math.exp(0.019), math.exp(-0.24), True),
+        (math.exp(-0.021), 1.0, False),
+        (1.0, math.exp(0.26), False),
+    ],
+)
+def test_a_processor_with_other_figures_is_another_machine(peak, bandwidth, same):
+    system = calculon.inputs.system(CASE[2])
+    name, own = system.provenance.processor, run_table.peak(system)
+    figures = {"peak": own * peak, "bandwidth": system.mem1.bandwidth * bandwidth}
+    some = Runs.of(
+        [dataclasses.replace(runs()[0], accelerator=one, **figures) for one in (name, "", "x")]
+    )
+    assert nearest_runs.same_processor(some, system).tolist() == [same, False, False]
+    unnamed = dataclasses.replace(
+        system, provenance=dataclasses.replace(system.provenance, processor="")
+    )
+    assert not nearest_runs.same_processor(some, unnamed).any()
+
+
+@pytest.mark.parametrize(("system", "lender"), [("h100_80g_sxm", ""), ("b300_sxm", "b200_sxm")])
+def test_the_basis_counts_the_sources_of_each_kind(system, lender):
+    machine = calculon.inputs.system(system)
+    here = nearest_runs.same_processor(runs(), machine)
+    related = nearest_runs.relatives(runs(), machine)
+    loaned = runs().where(
+        "accelerator", calculon.inputs.system(lender or system).provenance.processor
+    )
+    assert (related == (loaned & bool(lender))).all()
+
+    def count(rows):
+        return len({name for name, yes in zip(runs().columns["source"], rows, strict=True) if yes})
+
+    facts = {"preset": "megatron-lm-ub", "type": "float8", "system": system}
+    borrowed = f"{count(related)} of its relative {lender}, " if lender else ""
+    counts = (
+        f"{count(runs().of_framework('megatron-lm'))} of megatron-lm, {count(here)} of {system}, "
+        f"{borrowed}{count(runs().where('type', 'float8'))} of float8"
+    )
+    text = validated_runs._basis(runs(), machine, facts, here, related)
+    assert f"({counts})" in text
+    for change, name in (({"type": "float16"}, "16 bits"), ({"preset": "published"}, "float8")):
+        text = validated_runs._basis(runs(), machine, facts | change, here, related)
+        assert (f" of {name})" in text, "megatron" in text) == (True, "preset" not in change)
+    text = validated_runs._basis(runs(), machine, facts, here & False, related)
+    assert f", with the residuals of kernels of {lender or system}: products " in text
 
 
 OUTSIDE = [

@@ -15,6 +15,7 @@ from calculon.apps.calibrate.link import (
 )
 from calculon.apps.calibrate.measured_rows import Row
 from calculon.apps.calibrate.networks import LONGER, disturbed, fit_network
+from tests.helpers import refusal
 
 SIZES = 2.0 ** np.arange(3, 34)
 PEAK = 450e9
@@ -117,6 +118,36 @@ def test_an_implausible_efficiency_is_remarked_upon():
         ]
         _, _, notes = fit_network(rows, 110e9, ramp=False)
         assert any("11% of the bandwidth" in note for note in notes) == remarked
+
+
+def rows_of(sizes, seconds=None):
+    """Return rows of a network with a file of its own each, of 1 GB/s by default."""
+    seconds = [size / 1e9 for size in sizes] if seconds is None else seconds
+    return [
+        Row("networks[1]", f"{i}", size, time, "", size, f"{i}.csv", "")
+        for i, (size, time) in enumerate(zip(sizes, seconds, strict=True))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seconds", "message"),
+    [
+        ([1.0, 2.0, 15.9], None, "expected at least 16 as ratio"),
+        (
+            [1.0, 16.0],
+            None,
+            "expected at least 3 different sizes whose times rise, to fit, found 2",
+        ),
+        ([1.0, 1.0, 16.0], None, "expected at least 3 different sizes whose times rise"),
+        ([1.0, 2.0, 4.0, 16.0], [9.0, 1.0, 1.0, 1.0], ""),
+        ([1.0, 4.0, 16.0], [9.0, 1.0, 1.0], "expected at least 3 different sizes whose times rise"),
+        ([1.0, 4.0, 16.0], [1.0, 1.0, 1.0], ""),
+    ],
+)
+def test_rows_that_are_too_few_name_the_file_of_the_first(sizes, seconds, message):
+    found = refusal(fit_network, rows_of(sizes, seconds), 1e9, ramp=False)
+    assert found.startswith(f"0.csv: networks[1]: {message}" if message else "")
+    assert bool(found) == bool(message)
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.floats(1e-6, 1e-3)), min_size=1, max_size=30))

@@ -314,7 +314,9 @@ def test_peak_memory_in_another_unit_is_refused(tmp_path, factor):
     exact = list(logs(tmp_path, RUNS[:2]).steps.values())
     memory = [repr(float(factor * one)) for one in predicted(exact, system())[1]]
     found = logs(tmp_path, RUNS[:2], memory_bytes=memory)
-    within = nullcontext() if 0.01 < factor < 100 else pytest.raises(SpecError, match="bytes within")
+    within = (
+        nullcontext() if 0.01 < factor < 100 else pytest.raises(SpecError, match="bytes within")
+    )
     with within:
         fit(found, "mem1")
 
