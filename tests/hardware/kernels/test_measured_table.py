@@ -77,6 +77,24 @@ def test_rows_bound_the_times_of_what_is_larger_or_smaller(m, n, k):
     assert (rows[larger] >= time * (1 - 1e-12)).all()
 
 
+@pytest.mark.parametrize(
+    ("slow", "k", "share"),
+    [
+        (
+            0.05,
+            1024,
+            0.05 * 16,
+        ),  # as long as the smaller row, where the nearer rate would be faster
+        (0.05, 256, 0.9 / 16),  # as long as the larger row, where the nearer rate would be slower
+        (0.01, 1024, 0.9),  # the smaller row takes longer than the larger one: the nearer rate
+        (0.01, 256, 0.01),
+    ],
+)
+def test_the_nearer_of_two_rows_counts_within_the_times_of_both(slow, k, share):
+    found = table([[64, 64, 64, slow], [64, 64, 4096, 0.9]])
+    assert found.at(*(np.array([float(one)]) for one in (64, 64, k))) == pytest.approx([share])
+
+
 @given(size=st.floats(1.0, 1e12), factor=st.floats(1.0, 100.0))
 def test_where_the_rows_of_one_column_take_longer_with_size_so_does_what_is_between(size, factor):
     curve = table([[1e3, 0.1], [1e5, 0.5], [1e6, 0.45], [1e9, 0.9]])
