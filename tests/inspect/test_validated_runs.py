@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +18,11 @@ from calculon.inspect.kernel_residuals import COLLECTIVES, PRODUCTS, kernel_side
 from calculon.inspect.nearest_runs import fitted
 from calculon.inspect.run_table import FILE, Runs, about, kind, runs
 from calculon.inspect.validated_runs import belief, factors
+from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
 from calculon.spec import catalog
+from calculon.spec.machine_provenance import Provenance
+from tests.cases import for_each
 from tests.draws import some
 from tests.helpers import ROOT, document
 from tests.shipped_studies import compared, shipped
@@ -39,6 +43,11 @@ def pretend(monkeypatch, change):
     every = map(runs().__getitem__, range(len(runs())))
     others = Runs.of([other for run in every if (other := change(run))])
     monkeypatch.setattr(validated_runs, "runs", lambda: others)
+
+
+def like(**changes):
+    """Return a run of a dense model in 16 bits with some changes."""
+    return dataclasses.replace(runs()[0], type="bfloat16", experts=0, **changes)
 
 
 def facts_of(estimate):
@@ -264,7 +273,7 @@ def test_nearest_runs_are_of_several_sources():
     assert len({run.source for run in found}) == nearest_runs.NEAREST
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "expected"),
     [
         ({"parameters": 2}, 1),
@@ -283,74 +292,61 @@ def test_nearest_runs_are_of_several_sources():
 )
 def test_distances_count_factors_of_two_and_other_kinds(change, expected):
     """Factors of numbers, but for experts, of which the run has none, and names."""
-    run = runs()[0]
-    facts = dataclasses.asdict(run) | {"type": "bfloat16", "experts": 0}
-    some = Runs.of([dataclasses.replace(run, type="bfloat16", experts=0)])
+    facts = dataclasses.asdict(like())
     other = {
-        name: value if name in ("type", "preset", "experts") else value * facts[name]
-        for name, value in change.items()
+        n: v if n in ("type", "preset", "experts") else v * facts[n] for n, v in change.items()
     }
-    assert nearest_runs.distance(some, facts | other) == pytest.approx([expected])
+    found = nearest_runs.distance(Runs.of([like()]), facts | other)
+    assert found == pytest.approx([expected])
 
 
-@pytest.mark.parametrize(("third", "order"), [(4.9, "acb"), (5.1, "abc")])
+@for_each(("third", "order"), [(4.9, "acb"), (5.1, "abc")])
 def test_a_second_run_of_a_source_counts_as_farther_by_4(third, order):
-    one = runs()[0]
-    named = [("a", "x"), ("b", "x"), ("c", "y"), ("d", "z")]
-    some = Runs.of([dataclasses.replace(one, label=label, source=s) for label, s in named])
-    found = nearest_runs.nearest(some, np.array([0.5, 1.0, third, 9.0]))
+    some = [like(label=label, source=s) for label, s in ("ax", "bx", "cy", "dz")]
+    found = nearest_runs.nearest(Runs.of(some), np.array([0.5, 1.0, third, 9.0]))
     assert "".join(run.label for run in found) == order
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("peak", "bandwidth", "same"),
-    [
-        (1.0, 1.0, True),
-        (math.exp(0.019), math.exp(-0.24), True),
-        (math.exp(-0.021), 1.0, False),
-        (1.0, math.exp(0.26), False),
-    ],
+    [(0.0, 0.0, True), (0.019, -0.24, True), (-0.021, 0.0, False), (0.0, 0.26, False)],
 )
 def test_a_processor_with_other_figures_is_another_machine(peak, bandwidth, same):
+    """Logarithms of its figures over those of the system."""
     system = calculon.inputs.system(CASE[2])
-    name, own = system.provenance.processor, run_table.peak(system)
-    figures = {"peak": own * peak, "bandwidth": system.mem1.bandwidth * bandwidth}
-    some = Runs.of(
-        [dataclasses.replace(runs()[0], accelerator=one, **figures) for one in (name, "", "x")]
-    )
+    rates = np.exp([peak, bandwidth]) * (run_table.peak(system), system.mem1.bandwidth)
+    figures = dict(zip(("peak", "bandwidth"), rates.tolist(), strict=True))
+    names = (system.provenance.processor, "", "x")
+    some = Runs.of([like(accelerator=one, **figures) for one in names])
     assert nearest_runs.same_processor(some, system).tolist() == [same, False, False]
-    unnamed = dataclasses.replace(
-        system, provenance=dataclasses.replace(system.provenance, processor="")
-    )
+    unnamed = dataclasses.replace(system, provenance=Provenance(processor=""))
     assert not nearest_runs.same_processor(some, unnamed).any()
 
 
 @pytest.mark.parametrize(("system", "lender"), [("h100_80g_sxm", ""), ("b300_sxm", "b200_sxm")])
 def test_the_basis_counts_the_sources_of_each_kind(system, lender):
-    machine = calculon.inputs.system(system)
+    machine, other = (calculon.inputs.system(one) for one in (system, lender or system))
     here = nearest_runs.same_processor(runs(), machine)
     related = nearest_runs.relatives(runs(), machine)
-    loaned = runs().where(
-        "accelerator", calculon.inputs.system(lender or system).provenance.processor
-    )
-    assert (related == (loaned & bool(lender))).all()
+    on_lender = runs().where("accelerator", other.provenance.processor) & bool(lender)
+    assert related.tolist() == on_lender.tolist()
 
     def count(rows):
-        return len({name for name, yes in zip(runs().columns["source"], rows, strict=True) if yes})
+        return len(set(np.array(runs().columns["source"])[rows]))
 
-    facts = {"preset": "megatron-lm-ub", "type": "float8", "system": system}
-    borrowed = f"{count(related)} of its relative {lender}, " if lender else ""
-    counts = (
-        f"{count(runs().of_framework('megatron-lm'))} of megatron-lm, {count(here)} of {system}, "
-        f"{borrowed}{count(runs().where('type', 'float8'))} of float8"
-    )
-    text = validated_runs._basis(runs(), machine, facts, here, related)
-    assert f"({counts})" in text
-    for change, name in (({"type": "float16"}, "16 bits"), ({"preset": "published"}, "float8")):
-        text = validated_runs._basis(runs(), machine, facts | change, here, related)
-        assert (f" of {name})" in text, "megatron" in text) == (True, "preset" not in change)
-    text = validated_runs._basis(runs(), machine, facts, here & False, related)
-    assert f", with the residuals of kernels of {lender or system}: products " in text
+    def basis(here, **changes):
+        facts = {"preset": "megatron-lm-ub", "type": "float8", "system": system} | changes
+        return validated_runs._basis(runs(), machine, facts, here, related)
+
+    counts = [f"{count(runs().of_framework('megatron-lm'))} of megatron-lm"]
+    counts += [f"{count(here)} of {system}"]
+    counts += [f"{count(related)} of its relative {lender}"] if lender else []
+    counts += [f"{count(runs().where('type', 'float8'))} of float8"]
+    assert f"({', '.join(counts)})" in basis(here)
+    assert f"({', '.join(counts[1:])})" in basis(here, preset="published")
+    assert " of 16 bits)" in basis(here, type="float16")
+    kernels = f", with the residuals of kernels of {lender or system}: products "
+    assert (kernels in basis(here), kernels in basis(here & False)) == (False, True)
 
 
 OUTSIDE = [
@@ -409,10 +405,9 @@ def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts)
     assert nearest_runs.remark(runs(), facts, none, none, 0.99) == ""
 
 
-@pytest.mark.parametrize(("mfu", "remarked"), [(0.604, False), (0.606, True)])
+@for_each(("mfu", "remarked"), [(0.604, False), (0.606, True)])
 def test_a_utilization_is_above_another_in_whole_percent(mfu, remarked):
-    some = Runs.of([dataclasses.replace(runs()[0], type="bfloat16", experts=0, mfu_causal=0.6)])
-    here = np.ones(1, bool)
+    some, here = Runs.of([like(mfu_causal=0.6)]), np.ones(1, bool)
     text = nearest_runs.remark(some, {"type": "float16", "experts": 0}, here, here, mfu)
     assert text.startswith("MFU 61 % causal" if remarked else "")
     assert bool(text) == remarked
@@ -421,18 +416,21 @@ def test_a_utilization_is_above_another_in_whole_percent(mfu, remarked):
 # -- cost -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("preset", "parameters", "said"),
+@for_each(
+    ("parameters", "value", "said"),
     [
-        ("deepspeed", 1e10, True),
-        ("deepspeed", 2e12, True),
-        ("deepspeed", 529600819200, False),
-        ("megatron-lm", 1e10, False),
+        (9.89e9, 7000, True),
+        (9.91e9, 7000, False),
+        (2.019e10, 7000, False),
+        (2.021e10, 7000, True),
+        (9.89e9, DEFAULTS["stage_stop_us"], False),
+        (9.89e9, None, False),
     ],
 )
-def test_what_was_fitted_to_models_of_another_size_is_said(preset, parameters, said):
-    plan = {"base": preset, "tensor_par": 8, "pipeline_par": 8, "data_par": 1, "batch_size": 64}
-    execution = calculon.inputs.execution(plan)
-    facts = facts_of(asked()) | {"parameters": parameters}
-    wanted = ["stage_stop_us 36,000, on 530 billion parameters (mt_nlg)"]
-    assert list(fitted(runs(), facts, execution)) == (wanted if said else [])
+def test_what_was_fitted_to_models_of_another_size_is_said(parameters, value, said):
+    one = like(parameters=10**10, source="one", fitted="x stage_stop_us")
+    two = like(parameters=2 * 10**10, source="two", fitted="stage_stop_us")
+    some, execution = Runs.of([one, two, like(fitted="")]), SimpleNamespace(stage_stop_us=value)
+    found = fitted(some, {"parameters": parameters}, execution)
+    wanted = ["stage_stop_us 7,000, on 10 to 20 billion parameters (one, two)"]
+    assert list(found) == (wanted if said else [])

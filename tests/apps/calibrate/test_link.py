@@ -15,6 +15,7 @@ from calculon.apps.calibrate.link import (
 )
 from calculon.apps.calibrate.measured_rows import Row
 from calculon.apps.calibrate.networks import LONGER, disturbed, fit_network
+from tests.cases import for_each
 from tests.helpers import refusal
 
 SIZES = 2.0 ** np.arange(3, 34)
@@ -129,7 +130,7 @@ def rows_of(sizes, seconds=None):
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sizes", "seconds", "message"),
     [
         ([1.0, 2.0, 15.9], None, "expected at least 16 as ratio"),

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.hardware.kernels.measured_table import MeasuredTable, Rows
+from tests.cases import for_each
 from tests.hardware.kernels.layers import layer, product, times
 from tests.hardware.kernels.test_kernels import SCORES, TYPE, raw_system, stated
 
@@ -77,7 +78,7 @@ def test_rows_bound_the_times_of_what_is_larger_or_smaller(m, n, k):
     assert (rows[larger] >= time * (1 - 1e-12)).all()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("slow", "k", "share"),
     [
         (
