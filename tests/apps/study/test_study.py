@@ -158,6 +158,15 @@ def test_settings_reach_the_search():
     assert search.add == {"batch_size": (8,)}
 
 
+def test_another_value_of_a_setting_takes_its_place_and_the_rest_stays():
+    lines = [{"model": "megatron-22B", "max_batch_size": 24, "top": 3}]
+    for one in (study(top=2), study(models=lines), study(vary={"top": [1, 2]})):
+        (before, _), *_ = points.points(one)
+        found = [point for point, _ in points.points(one.under("top", (4, 5)))]
+        assert before | {"top": 4} in found
+        assert {point["top"] for point in found} == {4, 5}
+
+
 def test_the_fingerprint_is_of_contents():
     same = plan(study()).fingerprint
     assert plan(study(about="other words")).fingerprint == same
@@ -268,6 +277,8 @@ PROBLEMS = [
         {"num_procs": {"multiples_of": 8, "at_most": 7}},
         "num_procs (of megatron-22B, a100_80g): expected multiples of 8 ... none: at most 7 are allowed",
     ),
+    ({"num_procs": [8, True]}, "num_procs: expected processors: a number ... found true"),
+    ({"num_procs": 2.5}, "num_procs: expected processors: a number ... found 2.5"),
     ({"num_procs": {"at_most": "1 / 0"}}, "num_procs.at_most (of ... division by zero"),
     (
         {"num_procs": {"at_most": "prise"}, "quantities": {"price": 3}},

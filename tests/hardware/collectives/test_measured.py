@@ -61,6 +61,18 @@ def test_a_small_group_has_the_rate_of_the_smallest_measured():
     np.testing.assert_allclose(found, 5e-6 + SIZES / 2 / (0.6 * PORT), rtol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("ranks", "share", "passed"), [(2, 0.8, 1), (8, 1.1, (1 + 1 / 8) / (2 * 7 / 8))]
+)
+def test_switches_that_reduce_pass_less_than_the_bus_bandwidth_counts(ranks, share, passed):
+    assert SYSTEM.reduces_in_network(0)
+    for name in ("measured", "nvls")[
+        : 1 + (ranks == 8)
+    ]:  # that of switches is of the largest group
+        found = port_share(SYSTEM, 0, "all_reduce", name, place(SYSTEM, ranks))
+        assert found == pytest.approx(share * passed)
+
+
 def test_a_transfer_is_between_two_of_any_group():
     four = Group.on_network(SYSTEM, np.array(0), np.array(4))
     found = group_time(SYSTEM, "p2p", SIZES, four, AUTO)
