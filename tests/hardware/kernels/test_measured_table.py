@@ -110,15 +110,6 @@ def test_many_sizes_are_found_as_each_alone(sizes):
     assert GRID.at(*columns).tolist() == alone
 
 
-@for_each(
-    ("rows", "row"), [([[8, 0.5], [4]], "row of 2 numbers"), ([[4]], "row [size, ..., value]")]
-)
-def test_a_row_of_another_length_is_told_that_of_the_first(rows, row):
-    problems = []
-    assert Rows.decode(rows, "x", problems, 1.0) is None
-    assert [(one.field, one.expected) for one in problems] == [(f"x[{len(rows) - 1}]", f"a {row}")]
-
-
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 MEASURED = [[4096, 1024, 8192, 0.7], [4096, 8192, 1024, 0.6], [8192, 1024, 4096, 0.5]]
