@@ -9,6 +9,7 @@ import pytest
 
 from calculon.apps.calibrate.fit import calibrate
 from calculon.apps.calibrate.fit_result import Measurements
+from calculon.apps.calibrate.networks import write_network
 from calculon.apps.calibrate.parts import fit_part
 from calculon.apps.calibrate.readers import read_collectives, read_gemm, read_memory
 from calculon.errors import SpecError
@@ -125,6 +126,14 @@ def test_an_earlier_ramp_goes_where_none_is_fitted(collectives):
     assert plain.notes == []
     assert plain.document["networks"] == run(base(), rows, ramp=False).document["networks"]
     assert run(plain.document, rows).document["ext"] == once["ext"]
+
+
+def test_a_network_without_additions_gets_none():
+    links = [{"ramp": 1e-6, "operations": {}, "kind": "nvlink"}]
+    raw = {"networks": [{"latency": 1e-6}, {"latency": 2e-6}], "ext": {"networks": links}}
+    found = copy.deepcopy(raw)
+    write_network(found, 1, {"latency": 3e-6})
+    assert found == raw | {"networks": [{"latency": 1e-6}, {"latency": 3e-6}]}
 
 
 def test_few_rows_get_no_ramp_and_it_is_said(collectives):

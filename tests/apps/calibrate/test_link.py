@@ -14,7 +14,13 @@ from calculon.apps.calibrate.link import (
     fit_link,
 )
 from calculon.apps.calibrate.measured_rows import Row
-from calculon.apps.calibrate.networks import LONGER, _chosen_form, disturbed, fit_network
+from calculon.apps.calibrate.networks import (
+    IMPLAUSIBLE,
+    LONGER,
+    _chosen_form,
+    disturbed,
+    fit_network,
+)
 from tests.cases import for_each
 from tests.helpers import refusal
 
@@ -114,24 +120,33 @@ def test_an_outlier_counts_by_its_size_not_its_square():
 def test_an_implausible_efficiency_is_remarked_upon():
     """Bits taken for bytes: an eighth of the bandwidth."""
     sizes = 2.0 ** np.arange(10, 31)
-    for rate, remarked in ((100e9, False), (100e9 / 8, True)):
+    for rate, remarked in ((100e9, False), (100e9 / 8, True), (IMPLAUSIBLE * 110e9, False)):
         rows = [
-            Row("networks[0]", f"{size}", size, 1e-5 + size / rate, f"{size}", size, "x.csv", "")
+            Row(
+                "networks[0]",
+                f"{size}",
+                size,
+                1.2345678e-5 + size / rate,
+                f"{size}",
+                size,
+                "x.csv",
+                "",
+            )
             for size in sizes.tolist()
         ]
-        _, _, notes = fit_network(rows, 110e9, ramp=False)
-        assert any("11% of the bandwidth" in note for note in notes) == remarked
+        values, _, notes = fit_network(rows, 110e9, ramp=False)
+        assert values == {"efficiency": float(f"{rate / 110e9:.6g}"), "latency": 1.23457e-5}
+        assert any("% of the bandwidth" in note for note in notes) == remarked
 
 
 @for_each(
     ("sizes", "seconds", "message"),
     [
-        ([1.0, 2.0, 15.9], [1.0, 2.0, 9.0], "expected at least 16 as ratio"),
+        ([4.0, 8.0, 63.6], [1.0, 2.0, 9.0], "expected at least 16 as ratio"),
         ([1.0, 16.0], [1.0, 9.0], "expected at least 3 different sizes whose times rise, to fit"),
         ([1.0, 1.0, 16.0], [1.0, 1.0, 9.0], "expected at least 3 different sizes whose times"),
         ([1.0, 4.0, 16.0], [9.0, 1.0, 1.0], "expected at least 3 different sizes whose times"),
         ([1.0, 4.0, 16.0], [1.0, 1.0, 1.0], ""),
-        ([1.0, 2.0, 4.0, 16.0], [9.0, 1.0, 1.0, 1.0], ""),
     ],
 )
 def test_rows_that_are_too_few_name_the_file_of_the_first(sizes, seconds, message):
@@ -148,6 +163,17 @@ def test_rows_slower_than_two_larger_messages_are_found(rows):
     larger = sizes > sizes[:, None]
     faster = seconds * (1 + LONGER) < seconds[:, None]
     assert (disturbed(sizes, seconds) == ((larger & faster).sum(axis=1) >= 2)).all()
+
+
+def test_one_row_that_took_longer_than_two_larger_ones_is_said():
+    sizes, seconds = [1.0, 2.0, 4.0, 16.0], [1.2, 1.0, 1.0, 1.0]
+    rows = [Row("mem", f"{s}", s, t, "", s, "", "") for s, t in zip(sizes, seconds, strict=True)]
+    _, slow, notes = fit_network(rows, 1.0, ramp=False)
+    assert slow.tolist() == [True, False, False, False]
+    assert (
+        "mem: 1 row took longer than two larger messages, and did not count (first: 1.0, )" in notes
+    )
+    assert not disturbed(np.array(sizes), np.array([1 + LONGER, 1.0, 1.0, 1.0])).any()
 
 
 def test_many_rows_take_little_memory():
