@@ -76,24 +76,12 @@ def test_all_kernels_of_the_law_of_fused_attention_are_scaled():
     assert kernel["kernels"]["flash2"] == {"forward": scaled, "backward": scaled, "start": 1e-6}
 
 
-def test_each_network_and_the_vector_engines_are_scaled_alone():
+def test_a_network_is_scaled_alone():
     raw, found = (document("systems", "h100_80g_sxm") for _ in range(2))
     second = {one.name: one for one in factors(inputs.system(raw))}["networks[1]"]
     second.change(found, 0.5)
     found["networks"][1]["efficiency"] *= 2
     assert found == raw
-    next(one for one in FACTORS if one.name == "vector").change(found, 0.5)
-    for name, engine in found["vector"].items():
-        pairs = raw["vector"][name].pop("gflops_efficiency")
-        assert engine.pop("gflops_efficiency") == [[size, share / 2] for size, share in pairs]
-    assert found == raw
-
-
-def test_no_efficiency_gets_above_1():
-    assert changed("matrix", 2.0, {"gemm": {TYPE: GEMM}})["gemm"][TYPE]["max_efficiency"] == 1
-    rate = {"curve": [[8, 0.6], [4, 0.5], [0, 0.4]], "over": "keys"}
-    new = changed("attention", 2.0, {"kernels": {"attention": {TYPE: rate}}})
-    assert new["kernels"]["attention"][TYPE]["curve"] == [[8, 1.0], [4, 1.0], [0, 0.8]]
 
 
 def test_launches_take_the_seconds_of_the_factor():

@@ -77,14 +77,12 @@ def test_constants_of_a_law_stay_within_their_bounds(switched):
     table = [(n, 2.0**i, 2.0**i / 450e9) for n in (2, 8) for i in range(10, 30)]
     rows = pd.DataFrame(table, columns=["num_gpus", "bytes", "wire"]).assign(op="all_reduce")
     most = COPY_SHARE * (2 * 7 / 9 if switched else 1)  # 2 (n - 1) / (n + 1) of what switches pass
-    for seconds, latencies, shares, ramp in (
-        (100.0, (1e-3, 1e-4), (0.1, 0.1), 1e-3),
-        (1e-14, (1e-7, 1e-13), (COPY_SHARE, most), 1e-10),
-    ):
+    slowest = (1e-3, 1e-4, 2, 0.1, 1e-3, 8, 0.1, 1e-3)  # latencies; by ranks share and ramp
+    fastest = (1e-7, 1e-13, 2, COPY_SHARE, 1e-10, 8, most, 1e-10)
+    for seconds, wanted in ((100.0, slowest), (1e-14, fastest)):
         law, _ = _fit_operation(rows.assign(time_s=seconds), switched=switched)
-        assert (law["latency"], law["rank_latency"]) == pytest.approx(latencies, rel=0.01, abs=0)
-        wanted = [[2, shares[0], ramp], [8, shares[1], ramp]]
-        assert np.array(law["rates"]) == pytest.approx(np.array(wanted), rel=0.01, abs=0)
+        constants = [law["latency"], law["rank_latency"], *np.ravel(law["rates"])]
+        assert constants == pytest.approx(wanted, rel=0.01, abs=0)
 
 
 def test_no_ring_is_faster_than_a_copy():
