@@ -7,7 +7,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.inspect.expert_parts import EXPERT_PARTS, parts_of
+from calculon.inspect.expert_parts import EXPERT_PARTS, SHARED, parts_of
 from calculon.inspect.operators import block
 from tests.draws import some
 from tests.helpers import document
@@ -60,10 +60,7 @@ def test_a_layer_belongs_to_the_part_that_its_place_among_the_products_of_expert
     routed += [("Unpermute", "combine"), ("Sum", "combine")]
     layers = [("AttnBlock_Q", "core_attn", "attention"), ("MlpBlock_Norm", "", "other")]
     layers += [(f"MlpBlock_{name}", "moe", part) for name, part in routed]
-    layers += [
-        (name, of, "shared experts")
-        for name, of in (("FC1", "shared_experts"), ("Shared_Gate", ""))
-    ]
+    layers += [("FC1", "shared_experts", SHARED), ("Shared_Gate", "", SHARED)]
     of_name = [SimpleNamespace(name=n, flags=SimpleNamespace(module=m)) for n, m, _ in layers]
     assert parts_of(of_name) == [part for _, _, part in layers]
 

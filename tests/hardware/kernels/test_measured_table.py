@@ -80,18 +80,10 @@ def test_rows_bound_the_times_of_what_is_larger_or_smaller(m, n, k):
 
 @for_each(
     ("slow", "k", "share"),
-    [
-        (
-            0.05,
-            1024,
-            0.05 * 16,
-        ),  # as long as the smaller row, where the nearer rate would be faster
-        (0.05, 256, 0.9 / 16),  # as long as the larger row, where the nearer rate would be slower
-        (0.01, 1024, 0.9),  # the smaller row takes longer than the larger one: the nearer rate
-        (0.01, 256, 0.01),
-    ],
+    [(0.05, 1024, 0.05 * 16), (0.05, 256, 0.9 / 16), (0.01, 1024, 0.9), (0.01, 256, 0.01)],
 )
 def test_the_nearer_of_two_rows_counts_within_the_times_of_both(slow, k, share):
+    """The smaller row bounds what would be faster, the larger one what would be slower, unless it takes less."""
     found = table([[64, 64, 64, slow], [64, 64, 4096, 0.9]])
     assert found.at(*(np.array([float(one)]) for one in (64, 64, k))) == pytest.approx([share])
 
