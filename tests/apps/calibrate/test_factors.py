@@ -76,14 +76,6 @@ def test_all_kernels_of_the_law_of_fused_attention_are_scaled():
     assert kernel["kernels"]["flash2"] == {"forward": scaled, "backward": scaled, "start": 1e-6}
 
 
-def test_a_network_is_scaled_alone():
-    raw, found = (document("systems", "h100_80g_sxm") for _ in range(2))
-    second = {one.name: one for one in factors(inputs.system(raw))}["networks[1]"]
-    second.change(found, 0.5)
-    found["networks"][1]["efficiency"] *= 2
-    assert found == raw
-
-
 def test_launches_take_the_seconds_of_the_factor():
     stated = {"launch": {"kernel": 3e-6, "step": 0.1}}
     assert changed("launch.kernel", 5e-6, {}) == {"launch": {"kernel": 5e-6}}
