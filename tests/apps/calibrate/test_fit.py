@@ -255,9 +255,8 @@ def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(
 @for_each(("sizes", "steps"), [(3, 2), (4, 2), (5, 3), (11, 6), (14, 6)])
 def test_a_curve_has_half_as_many_steps_as_sizes_and_at_most_6(sizes, steps):
     rows = [row(2.0**i, 2.0**i / (BANDWIDTH * 0.9 * 0.8 ** (sizes - i))) for i in range(sizes)]
-    values, left, notes = fit_part(SYSTEM, "mem1", rows)
-    assert (list(values), len(values["MB_efficiency"])) == (["MB_efficiency"], steps)
-    assert (left.tolist(), notes) == ([False] * sizes, [])
+    values, left, _ = fit_part(SYSTEM, "mem1", rows)
+    assert (len(values["MB_efficiency"]), left.any()) == (steps, False)
 
 
 def test_calibrations_follow_each_other(tmp_path, collectives):

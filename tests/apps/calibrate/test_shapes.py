@@ -9,7 +9,7 @@ import pytest
 from calculon.apps.calibrate.kernels.products import UNKNOWNS, _law
 from calculon.apps.calibrate.parts import quietly_decoded
 from calculon.apps.calibrate.readers import read_gemm
-from calculon.apps.calibrate.shapes import fit_shapes, product_times
+from calculon.apps.calibrate.shapes import Products, fit_shapes, product_times
 from calculon.errors import SpecError
 from calculon.hardware.slower import slowed
 from tests.apps.calibrate.measured import calibrated
@@ -61,6 +61,14 @@ def test_tiles_of_one_size_have_one_efficiency_whichever_side_is_longer():
     tiles = {(one.m, one.n): one.efficiency for one in law.tiles.tiles}
     assert set(tiles.values()) == set(of_size.values())
     assert all(of_size[m * n] == one == tiles[n, m] for (m, n), one in tiles.items())
+
+
+def test_a_product_takes_at_least_its_launch_and_the_time_of_its_bytes(tmp_path):
+    made, rows = system(base(launch={"kernel": 1e-4})), measured(tmp_path)
+    moved = np.array([2.0 * (m * k + k * n + m * n) for m, n, k in (row.shape for row in rows)])
+    least = Products.of(made, "bfloat16", rows).least
+    assert least == pytest.approx(np.maximum(1e-4, made.mem1.time(moved)))
+    assert 1e-4 == least.min() < least.max()
 
 
 @pytest.mark.parametrize(("largest", "depth"), [(0.77, 96.0), (0.6, 20.0), (0.95, 300.0)])
