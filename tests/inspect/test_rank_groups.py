@@ -3,7 +3,7 @@
 import pytest
 
 import calculon
-from calculon.inspect.rank_groups import RankGroup, _spaced
+from calculon.inspect.rank_groups import RankGroup
 from tests.draws import some
 from tests.helpers import LLAMA_X64, LLAMA_X64_P4, document
 from tests.helpers import PLAIN as ONE_PROCESSOR
@@ -199,22 +199,6 @@ def test_an_example_is_short(ranks, stride, text, near):
     one = RankGroup(**fields, members=(1, ranks), bytes=(0.0, 5.0))
     networks = [{"network": 1, "members": ranks, "bytes": 5.0}]
     assert one.to_dict() == fields | {"example": text, "networks": networks}
-
-
-def test_clusters_that_touch_or_are_single_ranks_are_none():
-    for ranks, clusters, apart, left in (
-        *(
-            (8, (1, 4, 16), 1, (1, 4, 16)),
-            (4, (1, 4, 16), 1, (1, 1, 1)),
-            (8, (2, 4, 8), 1, (1, 1, 2)),
-        ),
-        *(
-            (8, (5, 1, 16), 1, (1, 1, 16)),
-            (8, (1, 4, 16), 2, (1, 1, 16)),
-            (8, (1, 4, 16), 8, (1, 1, 32)),
-        ),
-    ):
-        assert _spaced(ranks, clusters, apart) == left, (ranks, clusters, apart)
 
 
 def test_groups_that_a_node_would_cut_leave_processors_of_it_unused():

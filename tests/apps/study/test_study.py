@@ -158,15 +158,6 @@ def test_settings_reach_the_search():
     assert search.add == {"batch_size": (8,)}
 
 
-def test_another_value_of_a_setting_takes_its_place_and_the_rest_stays():
-    lines = [{"model": "megatron-22B", "max_batch_size": 24, "top": 3}]
-    for one in (study(top=2), study(models=lines), study(vary={"top": [1, 2]})):
-        (before, _), *_ = points.points(one)
-        found = [point for point, _ in points.points(one.under("top", (4, 5)))]
-        assert before | {"top": 4} in found
-        assert {point["top"] for point in found} == {4, 5}
-
-
 def test_the_fingerprint_is_of_contents():
     same = plan(study()).fingerprint
     assert plan(study(about="other words")).fingerprint == same
