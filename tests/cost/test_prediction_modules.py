@@ -99,6 +99,13 @@ def test_the_logits_of_all_heads_are_there_at_once():
     assert logits < more < logits + 2 * found[0]["block_act_storage_space"]
 
 
+def test_traffic_of_modules_goes_through_a_port_as_fast_as_that_of_blocks():
+    found = [calculon.estimate(_model(n), RAW | SPLIT, SYSTEM).groups for n in (0, 2)]
+    sent = [one for groups in found for one in groups if one.kind == "tensor"]
+    plain, more = (one.bytes[1] / one.link_time for one in sent)
+    assert more == pytest.approx(plain, rel=1e-3)
+
+
 @for_each("changes", [{}, PIPELINE | {"pp_layout": "balanced"}, SPLIT])
 def test_inference_leaves_modules_out(changes):
     asked = {"training": False, **changes}

@@ -1,12 +1,13 @@
 """Blocks with experts: where their time goes, and the imbalance at which tier 1 is full (memory is linear in it)."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
 import calculon
 from calculon import inputs
-from calculon.inspect.expert_parts import EXPERT_PARTS
+from calculon.inspect.expert_parts import EXPERT_PARTS, SHARED, parts_of
 from calculon.inspect.operators import block
 from tests.draws import some
 from tests.helpers import document
@@ -51,6 +52,17 @@ def test_parts_are_sums_over_the_operators_of_a_block_with_experts(model, change
         sending = sum(sent["time"] for one in inside for sent in one["collectives"])
         assert row["computing"] == pytest.approx(computing, rel=1e-12)
         assert row["sending"] == pytest.approx(sending, rel=1e-12)
+
+
+def test_a_layer_belongs_to_the_part_that_its_place_among_the_products_of_experts_says():
+    routed = [("Router", "router"), ("TopK", "router"), ("Permute", "dispatch")]
+    routed += [(f"Experts_{name}", "experts") for name in ("FC1", "Act", "FC2")]
+    routed += [("Unpermute", "combine"), ("Sum", "combine")]
+    layers = [("AttnBlock_Q", "core_attn", "attention"), ("MlpBlock_Norm", "", "other")]
+    layers += [(f"MlpBlock_{name}", "moe", part) for name, part in routed]
+    layers += [("FC1", "shared_experts", SHARED), ("Shared_Gate", "", SHARED)]
+    of_name = [SimpleNamespace(name=n, flags=SimpleNamespace(module=m)) for n, m, _ in layers]
+    assert parts_of(of_name) == [part for _, _, part in layers]
 
 
 def test_dispatch_and_combine_send_what_experts_take_on_the_link():

@@ -10,6 +10,7 @@ from calculon.apps.views.estimate_result import result_of
 from calculon.editions import EDITIONS
 from calculon.evaluate import evaluate_rows
 from calculon.hardware.slower import slowed
+from calculon.inspect.interval import Influence, _joined
 from calculon.plan.plan import Plan
 from tests.helpers import bits, document
 
@@ -106,6 +107,12 @@ def test_parts_of_additions_count_where_the_edition_sees_them():
 def test_a_bias_to_one_side_keeps_the_estimate_inside():
     found = estimate(EXAMPLE, half={"low": 1.05, "high": 1.1, "level": 0.9})
     assert found.interval.low == found.stats["total_time"] < found.interval.high
+
+
+def test_no_time_is_below_0_however_fast_several_parts_may_be():
+    parts = [Influence("a", "all", 0.1, 1.2), Influence("b", "all", 0.2, 1.3)]
+    found = _joined(1.0, 0.9, parts, [], "")
+    assert (found.low, found.high) == (0.0, pytest.approx(1 + math.hypot(0.2, 0.3)))
 
 
 def test_residuals_of_whole_iterations_take_precedence():

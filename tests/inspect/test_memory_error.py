@@ -48,6 +48,8 @@ def test_a_headroom_below_the_error_is_remarked(usable, tight):
     if tight:
         free = max(0.0, usable - 10)
         assert found.remark.startswith(f"{free:.1f} GiB are left, {10 * free:.0f} % of what is")
+    exactly = memory_error(measured(("a", 1.5)), 2 * GIB, 3 * GIB)
+    assert (exactly.headroom, exactly.error, exactly.remark) == (0.5, 0.5, "")
 
 
 def test_without_measured_memory_there_is_nothing():

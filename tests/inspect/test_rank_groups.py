@@ -185,12 +185,17 @@ def test_stages_come_last_or_before_the_replicas():
 
 
 @pytest.mark.parametrize(
-    ("ranks", "stride", "text"),
-    [(8, 1, "0-7"), (2, 1, "0-1"), (2, 8, "0, 8"), (3, 8, "0, 8, 16"), (64, 8, "0, 8, ..., 504")],
+    ("ranks", "stride", "text", "near"),
+    [
+        *((8, 1, "0-7", {}), (2, 1, "0-1", {}), (2, 8, "0, 8", {}), (3, 8, "0, 8, 16", {})),
+        (64, 8, "0, 8, ..., 504", {}),
+        (8, 16, "0-3, ..., 19", {"near": 4, "near_stride": 1}),
+        (12, 16, "0, 2, ..., 6, ..., 38", {"near": 4, "near_stride": 2}),
+    ],
 )
-def test_an_example_is_short(ranks, stride, text):
+def test_an_example_is_short(ranks, stride, text, near):
     fields = {"kind": "data", "ranks": ranks, "groups": 1, "stride": stride}
-    fields |= {"link_time": 2.0, "exposed_time": 1.0}
+    fields |= {"link_time": 2.0, "exposed_time": 1.0, **near}
     one = RankGroup(**fields, members=(1, ranks), bytes=(0.0, 5.0))
     networks = [{"network": 1, "members": ranks, "bytes": 5.0}]
     assert one.to_dict() == fields | {"example": text, "networks": networks}

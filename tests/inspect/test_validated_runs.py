@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,14 +18,19 @@ from calculon.inspect.kernel_residuals import COLLECTIVES, PRODUCTS, kernel_side
 from calculon.inspect.nearest_runs import fitted
 from calculon.inspect.run_table import FILE, Runs, about, kind, runs
 from calculon.inspect.validated_runs import belief, factors
+from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
+from calculon.presets import COMMON
 from calculon.spec import catalog
+from calculon.spec.machine_provenance import Provenance
+from tests.cases import for_each
 from tests.draws import some
 from tests.helpers import ROOT, document
 from tests.shipped_studies import compared, shipped
 
 CASE = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
 REFRESH = f"it is stale: scripts/render, or calculon lv --edition corrected --runs {FILE}"
+OFFLOADED = ("weight", "activations", "optimizer")
 SAMPLE = ("mt_nlg", "megatron_2020", "sc21/table1", "seqsel/steps", "dgxc/gpt3_5b", "nemo/bridge")
 """Small studies of six sources, on A100, H100 and B200."""
 
@@ -39,6 +45,11 @@ def pretend(monkeypatch, change):
     every = map(runs().__getitem__, range(len(runs())))
     others = Runs.of([other for run in every if (other := change(run))])
     monkeypatch.setattr(validated_runs, "runs", lambda: others)
+
+
+def like(**changes):
+    """Return a run of a dense model in 16 bits with some changes."""
+    return dataclasses.replace(runs()[0], type="bfloat16", experts=0, **changes)
 
 
 def facts_of(estimate):
@@ -258,66 +269,102 @@ def test_a_measured_run_is_nearest_to_itself_and_inside():
         assert not [*nearest_runs.outside(runs(), facts, execution, here)]
 
 
-def test_nearest_runs_are_of_several_sources():
-    found = asked().belief.nearest
-    assert len(found) == nearest_runs.NEAREST
-    assert len({run.source for run in found}) == nearest_runs.NEAREST
-
-
-@pytest.mark.parametrize(
-    ("field", "factor", "weight"),
+@for_each(
+    ("change", "expected"),
     [
-        ("parameters", 2, 1),
-        ("tensor_par", 2, 0.5),
-        ("pipeline_par", 4, 0.5),
-        ("bandwidth", 2, 1),
-        ("peak", 2, 4),
+        *(({"parameters": 2.0}, 1), ({"tensor_par": 2.0}, 0.5), ({"pipeline_par": 4.0}, 0.5)),
+        *(({"bandwidth": 1 / 2}, 1), ({"peak": 2.0}, 4), ({"batch_size": 8.0}, 3 * 0.5)),
+        ({"num_procs": 1 / 4, "batch_size": 1 / 4}, 2 * 0.5),
+        ({"seq_size": 2.0, "batch_size": 1 / 2}, 0.5),
+        *(({"type": "float8"}, 2), ({"type": "float16"}, 0)),
+        *(({"preset": "nemo"}, 1), ({"experts": 1}, 4)),
     ],
 )
-def test_distances_count_factors_of_two(field, factor, weight):
-    facts = facts_of(asked())
-    away = nearest_runs.distance(runs(), facts)
-    same = np.flatnonzero(runs().numbers(field) == facts[field])
-    farther = nearest_runs.distance(runs(), facts | {field: facts[field] * factor})
-    assert (farther - away)[same] == pytest.approx(weight)
+def test_distances_count_factors_of_two_and_other_kinds(change, expected):
+    facts = dataclasses.asdict(like())
+    other = {n: v * facts[n] if isinstance(v, float) else v for n, v in change.items()}
+    found = nearest_runs.distance(Runs.of([like()]), facts | other)
+    assert found == pytest.approx([expected])
 
 
-OUTSIDE = [
-    ({"num_procs": 65536}, "65,536 processors (validated up to"),
-    ({"seq_size": 1 << 24}, "sequences of 16,777,216 tokens (validated up to"),
-    ({"parameters": 5e12}, "5e+03 billion parameters (validated up to"),
-    ({"parameters": 1e6}, "0.001 billion parameters (validated from"),
-    ({"schedule": "zb_h1"}, "pipeline schedule zb_h1 never validated"),
-    ({"domain": 576}, "576 processors on the fastest network (validated up to"),
-    ({"type": "float32"}, "no validated run in float32 on h100_80g_sxm"),
-]
+@for_each(("third", "order"), [(4.9, "acb"), (5.1, "abc")])
+def test_a_second_run_of_a_source_counts_as_farther_by_4(third, order):
+    some = [like(label=label, source=s) for label, s in ("ax", "bx", "cy", "dz")]
+    found = nearest_runs.nearest(Runs.of(some), np.array([0.5, 1.0, third, 9.0]))
+    assert "".join(run.label for run in found) == order
 
 
-@pytest.mark.parametrize(("change", "sentence"), OUTSIDE)
-def test_what_lies_outside_is_said(change, sentence):
-    estimate = asked()
-    facts = facts_of(estimate)
-    here = nearest_runs.same_processor(runs(), estimate.system)
-    before = set(nearest_runs.outside(runs(), facts, estimate.execution, here))
-    found = nearest_runs.outside(runs(), facts | change, estimate.execution, here)
-    new = [text for text in found if text not in before]
-    assert len(new) == 1
-    assert new[0].startswith(sentence)
+@for_each(
+    ("peak", "bandwidth", "same"),
+    [(0.0, 0.0, True), (0.019, -0.24, True), (-0.021, 0.0, False), (0.0, 0.26, False)],
+)
+def test_a_processor_with_other_figures_is_another_machine(peak, bandwidth, same):
+    """Logarithms of its figures over those of the system."""
+    system = calculon.inputs.system(CASE[2])
+    rates = np.exp([peak, bandwidth]) * (run_table.peak(system), system.mem1.bandwidth)
+    figures = dict(zip(("peak", "bandwidth"), rates.tolist(), strict=True))
+    names = (system.provenance.processor, "", "x")
+    some = Runs.of([like(accelerator=one, **figures) for one in names])
+    assert nearest_runs.same_processor(some, system).tolist() == [same, False, False]
+    unnamed = dataclasses.replace(system, provenance=Provenance(processor=""))
+    assert not nearest_runs.same_processor(some, unnamed).any()
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
+@pytest.mark.parametrize(("system", "lender"), [("h100_80g_sxm", ""), ("b300_sxm", "b200_sxm")])
+def test_the_basis_counts_the_sources_of_each_kind(system, lender):
+    machine, other = (calculon.inputs.system(one) for one in (system, lender or system))
+    here = nearest_runs.same_processor(runs(), machine)
+    related = runs().where("accelerator", other.provenance.processor) & bool(lender)
+    assert (nearest_runs.relatives(runs(), machine) == related).all()
+
+    def count(rows):
+        return len(set(np.array(runs().columns["source"])[rows]))
+
+    def basis(here, **changes):
+        facts = {"preset": "megatron-lm", "type": "float8", "system": system} | changes
+        return validated_runs._basis(runs(), machine, facts, here, related)
+
+    counts = [f"{count(runs().of_framework('megatron-lm'))} of megatron-lm"]
+    counts += [f"{count(here)} of {system}"]
+    counts += [f"{count(related)} of its relative {lender}"] if lender else []
+    counts += [f"{count(runs().where('type', 'float8'))} of float8"]
+    assert f"({', '.join(counts)})" in basis(here)
+    assert f"({', '.join(counts[1:])})" in basis(here, preset="published")
+    assert " of 16 bits)" in basis(here, type="float16")
+    kernels = f", with the residuals of kernels of {lender or system}: products "
+    assert (kernels in basis(here), kernels in basis(here & False)) == (False, True)
+
+
+@for_each(
+    ("change", "sentences"),
     [
-        ({"training": False}, "inference (validated runs are training steps)"),
-        ({"weight_offload": True}, "offloading never validated"),
-        ({"optimizer_offload": True}, "offloading never validated"),
+        *(({}, []), ({"num_procs": 16}, [])),
+        ({"num_procs": 17_000}, ["17,000 processors (validated up to 16)"]),
+        ({"num_procs": 7}, ["7 processors (validated from 8)"]),
+        ({"seq_size": 4095}, ["sequences of 4,095 tokens (validated from 4,096)"]),
+        ({"parameters": 5e12}, ["5e+03 billion parameters (validated up to 8)"]),
+        ({"domain": 9}, ["9 processors on the fastest network (validated up to 8)"]),
+        ({"schedule": "zb_h1"}, ["pipeline schedule zb_h1 never validated"]),
+        *(({"preset": "nemo"}, ["preset nemo never validated"]), ({"preset": COMMON}, [])),
+        ({"type": "float32"}, ["no validated run in float32 on mine"]),
+        ({"training": False}, ["inference (validated runs are training steps)"]),
+        *(({f"{name}_offload": True}, ["offloading never validated"]) for name in OFFLOADED),
     ],
 )
-def test_inference_and_offloading_are_outside(change, sentence):
-    estimate = asked()
-    execution = dataclasses.replace(estimate.execution, **change)
-    here = np.ones(len(runs()), bool)
-    assert sentence in [*nearest_runs.outside(runs(), facts_of(estimate), execution, here)]
+def test_what_lies_outside_is_said(change, sentences):
+    sizes = {"seq_size": 4096, "parameters": 8 * 10**9, "domain": 8, "preset": "megatron-lm"}
+    one, other = like(num_procs=8, **sizes), like(num_procs=16, **sizes)
+    some = Runs.of([one, dataclasses.replace(other, experts=8)])
+    flags = {"training": True, **{f"{name}_offload": False for name in OFFLOADED}} | change
+    facts = dataclasses.asdict(one) | {"system": "mine"} | change
+
+    def outside(experts, *here):
+        asked = facts | {"experts": experts}
+        return [*nearest_runs.outside(some, asked, SimpleNamespace(**flags), np.array(here))]
+
+    assert outside(0, True, True) == outside(8, True, True) == sentences
+    assert "no validated run of a model with experts on mine" in outside(8, True, False)
+    assert "no validated run on mine" in outside(0, False, False)
 
 
 @pytest.mark.parametrize("experts", [0, 8])
@@ -338,21 +385,28 @@ def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts)
     assert nearest_runs.remark(runs(), facts, none, none, 0.99) == ""
 
 
+@for_each(("mfu", "told"), [(0.604, ""), (0.606, "MFU 61 %")])
+def test_a_utilization_is_above_another_in_whole_percent(mfu, told):
+    some, here = Runs.of([like(mfu_causal=0.6)]), np.ones(1, bool)
+    text = nearest_runs.remark(some, {"type": "float16", "experts": 0}, here, here, mfu)
+    assert text[:8] == told
+
+
 # -- cost -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("preset", "parameters", "said"),
+@for_each(
+    ("parameters", "value", "said"),
     [
-        ("deepspeed", 1e10, True),
-        ("deepspeed", 2e12, True),
-        ("deepspeed", 529600819200, False),
-        ("megatron-lm", 1e10, False),
+        *((9.89e9, 7000, True), (9.91e9, 7000, False)),
+        *((2.019e10, 7000, False), (2.021e10, 7000, True)),
+        *((9.89e9, DEFAULTS["stage_stop_us"], False), (9.89e9, None, False)),
     ],
 )
-def test_what_was_fitted_to_models_of_another_size_is_said(preset, parameters, said):
-    plan = {"base": preset, "tensor_par": 8, "pipeline_par": 8, "data_par": 1, "batch_size": 64}
-    execution = calculon.inputs.execution(plan)
-    facts = facts_of(asked()) | {"parameters": parameters}
-    wanted = ["stage_stop_us 36,000, on 530 billion parameters (mt_nlg)"]
-    assert list(fitted(runs(), facts, execution)) == (wanted if said else [])
+def test_what_was_fitted_to_models_of_another_size_is_said(parameters, value, said):
+    one = like(parameters=10**10, source="one", fitted="x stage_stop_us")
+    two = like(parameters=2 * 10**10, source="two", fitted="stage_stop_us")
+    some, execution = Runs.of([one, two, like(fitted="")]), SimpleNamespace(stage_stop_us=value)
+    found = fitted(some, {"parameters": parameters}, execution)
+    wanted = ["stage_stop_us 7,000, on 10 to 20 billion parameters (one, two)"]
+    assert list(found) == (wanted if said else [])

@@ -76,6 +76,14 @@ def test_all_kernels_of_the_law_of_fused_attention_are_scaled():
     assert kernel["kernels"]["flash2"] == {"forward": scaled, "backward": scaled, "start": 1e-6}
 
 
+def test_launches_take_the_seconds_of_the_factor():
+    stated = {"launch": {"kernel": 3e-6, "step": 0.1}}
+    assert changed("launch.kernel", 5e-6, {}) == {"launch": {"kernel": 5e-6}}
+    assert changed("launch.step", 0.2, {}) == {"launch": {"kernel": 0.0, "step": 0.2}}
+    assert changed("launch.kernel", 5e-6, stated) == {"launch": {"kernel": 5e-6, "step": 0.1}}
+    assert changed("launch.step", 0.2, stated) == {"launch": {"kernel": 3e-6, "step": 0.2}}
+
+
 def test_attention_is_a_factor_in_either_spelling():
     for ext in (
         {"attention": {TYPE: {"efficiency": CURVE}}},

@@ -9,12 +9,16 @@ import pytest
 
 from calculon.apps.calibrate.fit import calibrate
 from calculon.apps.calibrate.fit_result import Measurements
+from calculon.apps.calibrate.networks import write_network
+from calculon.apps.calibrate.parts import fit_part
 from calculon.apps.calibrate.readers import read_collectives, read_gemm, read_memory
 from calculon.errors import SpecError
 from calculon.hardware.extension import STEP_LATENCY
 from calculon.hardware.system import System
 from calculon.spec.decode import decode
-from tests.helpers import document
+from tests.apps.calibrate.measured import row
+from tests.cases import for_each
+from tests.helpers import document, refusal
 
 BASE = "h100_80g_sxm"
 DATE = "2026-01-02"
@@ -30,6 +34,10 @@ def base():
 
 def system(raw):
     return decode(System, raw, "test.json", name=BASE)
+
+
+SYSTEM = system(base())
+BANDWIDTH = SYSTEM.mem1.bandwidth
 
 
 def written(path, header, rows):
@@ -120,6 +128,14 @@ def test_an_earlier_ramp_goes_where_none_is_fitted(collectives):
     assert run(plain.document, rows).document["ext"] == once["ext"]
 
 
+def test_a_network_without_additions_gets_none():
+    links = [{"ramp": 1e-6, "operations": {}, "kind": "nvlink"}]
+    raw = {"networks": [{"latency": 1e-6}, {"latency": 2e-6}], "ext": {"networks": links}}
+    found = copy.deepcopy(raw)
+    write_network(found, 1, {"latency": 3e-6})
+    assert found == raw | {"networks": [{"latency": 1e-6}, {"latency": 3e-6}]}
+
+
 def test_few_rows_get_no_ramp_and_it_is_said(collectives):
     rows, told = collectives(with_ramp())
     few = [row for row in rows if row.name.startswith("p2p") and row.message >= 2**24][:5]
@@ -157,8 +173,14 @@ def test_members_tell_the_network_and_a_column_or_the_caller_overrides(tmp_path)
     assert parts == ["networks[0]", "networks[0]", "networks[1]", "networks[1]"]
     assert {row.part for row in read_collectives(path, made, network=1)[0]} == {"networks[1]"}
     rows = [(*row, 1) for row in rows[:2]]
-    path = written(tmp_path / "d.csv", "operation,bytes,members,seconds,network", rows)
+    head = "operation,bytes,members,seconds,network"
+    path = written(tmp_path / "d.csv", head, rows)
     assert {row.part for row in read_collectives(path, made, network=0)[0]} == {"networks[1]"}
+    path = written(tmp_path / "e.csv", head, [("p2p", 1024, 2, 0.01, 0)])
+    assert read_collectives(path, made, network=1)[0][0].part == "networks[0]"
+    path = written(tmp_path / "f.csv", head, [("p2p", 1024, 2, 0.01, 2)])
+    wanted = f"line 2, network: expected a network of {BASE}: 0 to 1, found 2"
+    assert wanted in refusal(read_collectives, path, made)
 
 
 def gemm(tmp_path, made, datatype):
@@ -228,6 +250,13 @@ def test_the_document_is_the_base_with_changed_numbers_and_where_they_come_from(
     assert "operations" in old["ext"]["networks"][0]  # of single ones: those were other machines
     del old["ext"]["networks"][0]["operations"]
     assert new == old
+
+
+@for_each(("sizes", "steps"), [(3, 2), (4, 2), (5, 3), (11, 6), (14, 6)])
+def test_a_curve_has_half_as_many_steps_as_sizes_and_at_most_6(sizes, steps):
+    rows = [row(2.0**i, 2.0**i / (BANDWIDTH * 0.9 * 0.8 ** (sizes - i))) for i in range(sizes)]
+    values, left, _ = fit_part(SYSTEM, "mem1", rows)
+    assert (len(values["MB_efficiency"]), left.any()) == (steps, False)
 
 
 def test_calibrations_follow_each_other(tmp_path, collectives):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from calculon import inputs
-from calculon.apps.calibrate.kernels.collectives import COPY_SHARE, fit
+from calculon.apps.calibrate.kernels.collectives import COPY_SHARE, _fit_operation, fit
 from calculon.hardware.collective_law import MEASURABLE
 from calculon.hardware.collectives.algorithm_times import bus_factor
 from calculon.hardware.collectives.group_times import AUTO, group_time
@@ -69,6 +69,20 @@ def test_a_law_comes_back_from_its_own_times():
         "reduce_scatter",
     }
     assert json.loads(json.dumps(part.fragment)) == part.fragment
+
+
+@pytest.mark.parametrize("switched", [False, True])
+def test_constants_of_a_law_stay_within_their_bounds(switched):
+    """Times without end have the slowest law that is looked for, and no time at all has the fastest."""
+    table = [(n, 2.0**i, 2.0**i / 450e9) for n in (2, 8) for i in range(10, 30)]
+    rows = pd.DataFrame(table, columns=["num_gpus", "bytes", "wire"]).assign(op="all_reduce")
+    most = COPY_SHARE * (2 * 7 / 9 if switched else 1)  # 2 (n - 1) / (n + 1) of what switches pass
+    slowest = (1e-3, 1e-4, 2, 0.1, 1e-3, 8, 0.1, 1e-3)  # latencies; by ranks share and ramp
+    fastest = (1e-7, 1e-13, 2, COPY_SHARE, 1e-10, 8, most, 1e-10)
+    for seconds, wanted in ((100.0, slowest), (1e-14, fastest)):
+        law, _ = _fit_operation(rows.assign(time_s=seconds), switched=switched)
+        constants = [law["latency"], law["rank_latency"], *np.ravel(law["rates"])]
+        assert constants == pytest.approx(wanted, rel=0.01, abs=0)
 
 
 def test_no_ring_is_faster_than_a_copy():

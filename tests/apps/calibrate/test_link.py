@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calculon.apps.calibrate import networks
 from calculon.apps.calibrate.link import (
     HUBER,
     RAMP_SIZES,
@@ -14,7 +15,9 @@ from calculon.apps.calibrate.link import (
     fit_link,
 )
 from calculon.apps.calibrate.measured_rows import Row
-from calculon.apps.calibrate.networks import LONGER, disturbed, fit_network
+from calculon.apps.calibrate.networks import IMPLAUSIBLE, LONGER, disturbed, fit_network
+from tests.cases import for_each
+from tests.helpers import refusal
 
 SIZES = 2.0 ** np.arange(3, 34)
 PEAK = 450e9
@@ -85,6 +88,8 @@ def test_a_ramp_needs_enough_sizes(sizes, has_ramp):
     found = fit_link(sizes, made.at(sizes), 1 / PEAK)
     assert (found.root > 0) == has_ramp
     assert has_ramp or found == fit_line(sizes, made.at(sizes), 1 / PEAK)
+    told = networks._chosen_form(len(sizes), sizes[-1] / sizes[0], ramp=False)
+    assert ("there is no ramp" in told, "a ramp needs" in told) == (has_ramp, not has_ramp)
 
 
 @given(st.booleans(), st.integers(0, 2**32 - 1), latencies, efficiencies, ramps)
@@ -107,16 +112,44 @@ def test_an_outlier_counts_by_its_size_not_its_square():
     assert abs(fit_line(SIZES, seconds, 1 / PEAK).latency / made.latency - 1) < 0.02
 
 
+def rows_of(sizes, seconds):
+    """Return rows of a network, each in a file of its own."""
+    pairs = enumerate(zip(sizes, seconds, strict=True))
+    return [Row("networks[0]", f"{s:g}", s, t, "", s, f"{i}.csv", "line 2") for i, (s, t) in pairs]
+
+
 def test_an_implausible_efficiency_is_remarked_upon():
     """Bits taken for bytes: an eighth of the bandwidth."""
     sizes = 2.0 ** np.arange(10, 31)
-    for rate, remarked in ((100e9, False), (100e9 / 8, True)):
-        rows = [
-            Row("networks[0]", f"{size}", size, 1e-5 + size / rate, f"{size}", size, "x.csv", "")
-            for size in sizes.tolist()
-        ]
-        _, _, notes = fit_network(rows, 110e9, ramp=False)
+    for rate, remarked in ((100e9, False), (100e9 / 8, True), (IMPLAUSIBLE * 110e9, False)):
+        rows = rows_of(sizes, 1.2345678e-5 + sizes / rate)
+        values, _, notes = fit_network(rows, 110e9, ramp=False)
+        assert values == {"efficiency": float(f"{rate / 110e9:.6g}"), "latency": 1.23457e-5}
         assert any("11% of the bandwidth" in note for note in notes) == remarked
+        assert len(notes) == remarked
+
+
+@for_each(
+    ("sizes", "seconds", "message"),
+    [
+        ([4.0, 8.0, 63.6], [1.0, 2.0, 9.0], "expected at least 16 as ratio"),
+        ([1.0, 16.0], [1.0, 9.0], "expected at least 3 different sizes whose times rise, to fit"),
+        ([1.0, 1.0, 16.0], [1.0, 1.0, 9.0], "expected at least 3 different sizes whose times"),
+        ([1.0, 4.0, 16.0], [9.0, 1.0, 1.0], "expected at least 3 different sizes whose times"),
+    ],
+)
+def test_rows_that_are_too_few_name_the_file_of_the_first(sizes, seconds, message):
+    found = refusal(fit_network, rows_of(sizes, seconds), 1.0, ramp=False)
+    assert found.startswith(f"0.csv: networks[0]: {message}")
+
+
+def test_one_row_that_took_longer_than_two_larger_ones_is_said():
+    sizes, seconds = [1.0, 2.0, 4.0, 16.0], [1.2, 1.0, 1.0, 1.0]
+    _, slow, notes = fit_network(rows_of(sizes, seconds), 1.0, ramp=False)
+    assert slow.tolist() == [True, False, False, False]
+    what = "networks[0]: 1 row took longer than two larger messages, and did not count"
+    assert f"{what} (first: 1, line 2)" in notes
+    assert not disturbed(np.array(sizes), np.array([1 + LONGER, 1.0, 1.0, 1.0])).any()
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.floats(1e-6, 1e-3)), min_size=1, max_size=30))

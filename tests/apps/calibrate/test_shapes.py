@@ -1,13 +1,15 @@
 """Products that a rate by shape makes give its parameters back; what they do not tell is refused."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from calculon.apps.calibrate.kernels.products import UNKNOWNS, _law
 from calculon.apps.calibrate.parts import quietly_decoded
 from calculon.apps.calibrate.readers import read_gemm
-from calculon.apps.calibrate.shapes import fit_shapes, product_times
+from calculon.apps.calibrate.shapes import Products, fit_shapes, product_times
 from calculon.errors import SpecError
 from calculon.hardware.slower import slowed
 from tests.apps.calibrate.measured import calibrated
@@ -49,6 +51,24 @@ def measured(folder, shapes=SHAPES, truth=TRUTH, noise=0.0, raw=None):
     times = product_times(system(raw), PART, rows)
     times *= np.exp(np.random.default_rng(0).normal(0, noise, len(rows)))
     return [replace(row, seconds=time) for row, time in zip(rows, times.tolist(), strict=True)]
+
+
+def test_tiles_of_one_size_have_one_efficiency_whichever_side_is_longer():
+    of_size = {256 * 128: 1.0, 128 * 128: 0.9, 128 * 64: 0.8, 64 * 64: 0.7}
+    known = dict(zip(("medium", "narrow", "small"), [*of_size.values()][1:], strict=True))
+    values = {name: one.start for name, one in UNKNOWNS.items()} | known
+    law = _law(values, SimpleNamespace(multiprocessors=132))
+    tiles = {(one.m, one.n): one.efficiency for one in law.tiles.tiles}
+    assert set(tiles.values()) == set(of_size.values())
+    assert all(of_size[m * n] == one == tiles[n, m] for (m, n), one in tiles.items())
+
+
+def test_a_product_takes_at_least_its_launch_and_the_time_of_its_bytes(tmp_path):
+    made, rows = system(base(launch={"kernel": 1e-4})), measured(tmp_path)
+    moved = np.array([2.0 * (m * k + k * n + m * n) for m, n, k in (row.shape for row in rows)])
+    least = Products.of(made, "bfloat16", rows).least
+    assert least == pytest.approx(np.maximum(1e-4, made.mem1.time(moved)))
+    assert 1e-4 == least.min() < least.max()
 
 
 @pytest.mark.parametrize(("largest", "depth"), [(0.77, 96.0), (0.6, 20.0), (0.95, 300.0)])

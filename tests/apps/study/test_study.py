@@ -268,6 +268,7 @@ PROBLEMS = [
         {"num_procs": {"multiples_of": 8, "at_most": 7}},
         "num_procs (of megatron-22B, a100_80g): expected multiples of 8 ... none: at most 7 are allowed",
     ),
+    ({"num_procs": [8, True]}, "num_procs: expected processors: a number ... found true"),
     ({"num_procs": {"at_most": "1 / 0"}}, "num_procs.at_most (of ... division by zero"),
     (
         {"num_procs": {"at_most": "prise"}, "quantities": {"price": 3}},

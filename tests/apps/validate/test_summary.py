@@ -38,6 +38,7 @@ def test_what_does_not_depend_on_the_edition_is_said_once(result, content):
     content["choices"] = {"mode": "full"}
     content["quantities"][0]["cause"] = "the weather"
     results = [result(content, edition=edition) for edition in ("sc23", "corrected")]
-    assert [row["choice"] for row in summary.choices(results)] == ["full"]
-    assert [row["cause"] for row in summary.causes(results)] == ["the weather"]
-    assert [row["rows"] for row in summary.about(results)] == [2]
+    for some in (results, results[:1]):
+        assert [row["choice"] for row in summary.choices(some)] == ["full"]
+        assert [row["cause"] for row in summary.causes(some)] == ["the weather"]
+        assert [row["rows"] for row in summary.about(some)] == [2]

@@ -61,6 +61,13 @@ def test_a_small_group_has_the_rate_of_the_smallest_measured():
     np.testing.assert_allclose(found, 5e-6 + SIZES / 2 / (0.6 * PORT), rtol=1e-14)
 
 
+def test_switches_that_reduce_pass_less_than_the_bus_bandwidth_counts():
+    for ranks, share, name in ((2, 0.8, "measured"), (8, 1.1, "measured"), (8, 1.1, "nvls")):
+        passed = (1 + 1 / ranks) / (2 * (ranks - 1) / ranks) if ranks > 2 else 1.0
+        found = port_share(SYSTEM, 0, "all_reduce", name, place(SYSTEM, ranks))
+        assert found == pytest.approx(share * passed)
+
+
 def test_a_transfer_is_between_two_of_any_group():
     four = Group.on_network(SYSTEM, np.array(0), np.array(4))
     found = group_time(SYSTEM, "p2p", SIZES, four, AUTO)

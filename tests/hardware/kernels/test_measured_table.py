@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon.hardware.kernels.measured_table import MeasuredTable, Rows
+from tests.cases import for_each
 from tests.hardware.kernels.layers import layer, product, times
 from tests.hardware.kernels.test_kernels import SCORES, TYPE, raw_system, stated
 
@@ -75,6 +76,16 @@ def test_rows_bound_the_times_of_what_is_larger_or_smaller(m, n, k):
     smaller, larger = (GRID.table.sizes <= size).all(1), (GRID.table.sizes >= size).all(1)
     assert (rows[smaller] <= time * (1 + 1e-12)).all()
     assert (rows[larger] >= time * (1 - 1e-12)).all()
+
+
+@for_each(
+    ("slow", "k", "share"),
+    [(0.05, 1024, 0.05 * 16), (0.05, 256, 0.9 / 16), (0.01, 1024, 0.9), (0.01, 256, 0.01)],
+)
+def test_the_nearer_of_two_rows_counts_within_the_times_of_both(slow, k, share):
+    """The smaller row bounds what would be faster, the larger one what would be slower, unless it takes less."""
+    found = table([[64, 64, 64, slow], [64, 64, 4096, 0.9]])
+    assert found.at(*(np.array([float(one)]) for one in (64, 64, k))) == pytest.approx([share])
 
 
 @given(size=st.floats(1.0, 1e12), factor=st.floats(1.0, 100.0))
