@@ -5,7 +5,7 @@ import pytest
 
 import calculon
 from calculon.errors import Infeasible
-from tests.apps.report.drawing import legend, texts
+from tests.apps.report.drawing import assert_in_sight, legend, texts
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
@@ -36,6 +36,8 @@ def by_size(run):
 def test_curves_are_goodput_interruptions_and_checkpoints(by_size):
     panels = goodput_curves.draw(by_size).axes
     assert panels[2].get_ylabel().startswith("Best")
+    for axes in panels:
+        assert_in_sight(axes, up=0)
     factors = {"goodput": 100.0, "mtbf_hours": 1.0, "checkpoint_interval": 1 / 60}
     for axes, (name, factor) in zip(panels, factors.items(), strict=True):
         drawn = [one for one in axes.lines if len(one.get_xdata()) == len(by_size["num_procs"])]
@@ -104,6 +106,8 @@ def test_bars_are_the_days_of_the_parts_and_of_the_losses(run):
     assert sum(losses.values()) / factor == pytest.approx(figures["days"] - figures["useful_days"])
     assert losses["evaluation"] / factor == pytest.approx(figures["evaluation_days"])
     axes, chances = lower.axes
+    for one in (*upper.axes, axes, chances):
+        assert_in_sight(one, up=0)
     deadlines = [one for one in axes.lines if list(one.get_xdata()) == [20, 20]]
     assert [one.get_label() for one in deadlines] == ["deadline, 20 d"]
     marks = [one.get_xdata()[0] for one in axes.lines if one.get_marker() == "o"]
@@ -156,6 +160,7 @@ def document():
 
 def test_points_are_days_and_dollars(document):
     (axes,) = budget.draw(document).axes
+    assert_in_sight(axes)
     marks = [one for one in axes.lines if len(one.get_xdata()) == 1 and one.get_markersize() < 6]
     drawn = sorted((*one.get_xdata(), *one.get_ydata()) for one in marks)
     points = sorted((one["days"], one["usd"] / 1e3) for one in document["points"])
