@@ -17,11 +17,6 @@ def test_tokens_are_written_without_zeros():
     assert [*map(texts.token_count, counts)] == ["15.6 T", "1 T", "300 G", "500", "20 G"]
 
 
-def gibibytes(write):
-    """Return a function of a size in GiB."""
-    return lambda size: write(size * GIB)
-
-
 @for_each(
     ("write", "values", "expected"),
     [
@@ -30,12 +25,12 @@ def gibibytes(write):
         (lambda s: texts.seconds([s], s)[0].split()[1], [9e-4, 1e-3, 0.9, 1], ["us", "ms", "ms", "s"]),
         (lambda s: texts.seconds([s], 1.0)[0], [0.00049, 0.00051], ["<0.001 s", "0.001 s"]),
         (lambda s: Digits(0.1).seconds([s], s)[0].split()[1], [9e-4, 1e-3, 0.9, 1], ["us", "ms", "ms", "s"]),
-        (gibibytes(texts.gib), [9 / 1024, 0.011, -0.5], ["9.00 MiB", "0.01 GiB", "-0.50 GiB"]),
-        (gibibytes(texts.gib), [99_999, 102_400], ["99,999.00 GiB", "100.00 TiB"]),
-        (gibibytes(Digits(0.1).gib), [50 / 1024, 0.06], ["50.0 MiB", "0.1 GiB"]),
-        (gibibytes(Digits(0.1).gib), [99_999, 102_400], ["99,999.0 GiB", "100.0 TiB"]),
-        (gibibytes(texts.gibibytes), [0.0, 0.0049, 0.0051], ["0.00", "<0.01", "0.01"]),
-        (gibibytes(gib_more), [0.049, -0.051], ["0", "-0.1 GiB"]),
+        (lambda size: texts.gib(size * GIB), [9 / 1024, 0.011, -0.5], ["9.00 MiB", "0.01 GiB", "-0.50 GiB"]),
+        (lambda size: texts.gib(size * GIB), [99_999, 102_400], ["99,999.00 GiB", "100.00 TiB"]),
+        (lambda size: Digits(0.1).gib(size * GIB), [50 / 1024, 0.06], ["50.0 MiB", "0.1 GiB"]),
+        (lambda size: Digits(0.1).gib(size * GIB), [99_999, 102_400], ["99,999.0 GiB", "100.0 TiB"]),
+        (lambda size: texts.gibibytes(size * GIB), [0.0, 0.0049, 0.0051], ["0.00", "<0.01", "0.01"]),
+        (lambda size: gib_more(size * GIB), [0.049, -0.051], ["0", "-0.1 GiB"]),
         (texts.bandwidth, [999e9, 1e12], ["999 GB/s", "1,000 GB/s"]),
         (texts.figure, [10_000.4, 1e6], ["10,000", "1.00 M"]),
         (percent_more, [0.0004, 0.0006, -0.994, 1.0], ["0.0 %", "+0.1 %", "-99.4 %", "+100 %"]),
@@ -48,6 +43,8 @@ def gibibytes(write):
         (lambda now: sensitivity_page.change(1.0, now), [1.00004, 1.0006, 1.0004], ["0", "-0.1 %", "-0.04 %"]),
         (lambda v: sensitivity_page.change(v, 0.0), [None, 2.5], ["no fit", "2.500"]),
         (lambda v: sensitivity_page.stated(v, ""), [9999.0, 10_000.0], ["9,999", "10,000"]),
+        (lambda steps: [one["value"] for one in sensitivity_page._steps({"now": 1, "steps": steps})],
+         [[{"value": value} for value in (9, 1.0, 1.001, 1.005, 1.007)]], [[1.001, 1.007]]),
         (lambda v: sensitivity_page._capacity(v * GIB, 64 * GIB), [80], ["80 GiB (+16)"]),
         (lambda w: sensitivity_page._room([3, 4], w), [20], [20 - 2 - 3 - 4 - 2]),
         (sensitivity_page._length, [{"tokens": 1e9}, {"steps": "5 k"}, {}], ["1 G tokens", "5 k steps", "phases"]),
