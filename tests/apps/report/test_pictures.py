@@ -10,6 +10,7 @@ from calculon.apps.cli.plot_curves import pareto, scaling
 from calculon.apps.cli.plot_heatmap import heatmap, why_not
 from calculon.apps.cli.plot_schedule import gantt
 from calculon.apps.cli.results import asked_falls, read_results
+from calculon.apps.report.digits import Digits
 from calculon.search.driver import search
 from calculon.search.search_counts import Counts
 from calculon.units import GIB
@@ -17,6 +18,8 @@ from tests.apps.report.drawing import assert_in_sight, legend
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
+from matplotlib.colors import same_color
+from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.apps.cli.commands.plot import configure
@@ -98,6 +101,42 @@ def test_bars_of_a_waterfall_lead_from_one_time_to_the_other():
     labels = [label.get_text() for label in times.get_yticklabels()]
     assert (labels[0], labels[-1]) == ("mine", "best")
     assert len(labels) == len(ends)
+
+
+def fall(after, capacity=1.0):
+    """Return a waterfall from 10 s to another time, with a plan of 2 GiB that needs more than the capacity in GiB."""
+    end = {"seconds": after, "bytes": 2 * GIB, "fits": True}
+    step = {"change": "DP overlap", "seconds": after - 10.0, "time_after": after}
+    step |= {"bytes": 0.0, "bytes_after": 2 * GIB, "fits": False}
+    told = {"per": "sample", "mine": end | {"seconds": 10.0}, "best": end, "steps": [step]}
+    return waterfall_bars.Fall(told, ("A", "B"), "", "", Digits(0.01), capacity * GIB)
+
+
+@pytest.mark.parametrize(
+    ("after", "start", "color"),
+    [(8.0, 0.0, "SAVED"), (8.01, 8.01 - 0.6 * 1.99, "SAVED"), (12.6, 0.0, "ADDED")],
+)
+def test_times_that_differ_by_less_than_a_fifth_do_not_begin_at_0(after, start, color):
+    axes = Figure().add_subplot()
+    waterfall_bars._times(axes, fall(after))
+    assert axes.get_xlim()[0] == pytest.approx(start)
+    assert axes.get_xlabel() == f"Time of a sample (s{', not from 0' if start else ''})"
+    assert_in_sight(axes)
+    bar = axes.patches[1]
+    assert same_color(bar.get_facecolor(), getattr(waterfall_bars, color))
+    assert sorted([10, after]) == pytest.approx([bar.get_x(), bar.get_x() + bar.get_width()])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "shown", "text"), [(40, False, 2), (39, True, 2), (3, True, 2), (2.9, True, 2.9)]
+)
+def test_a_capacity_is_a_line_where_bars_are_visible(capacity, shown, text):
+    axes = Figure().add_subplot()
+    waterfall_bars._memory(axes, fall(8.0, capacity))
+    assert [line.get_xdata()[0] for line in axes.lines] == [capacity] * shown
+    assert [bar.get_hatch() for bar in axes.patches] == [None, "////", None]
+    assert [note.xy[0] for note in axes.texts] == [text] * 3  # beyond a line that it would cross
+    assert_in_sight(axes, across=0.03)
 
 
 def test_what_is_zero_or_too_small_to_be_seen_is_not_in_the_legend(results):
@@ -336,3 +375,5 @@ def test_few_named_rows_are_drawn_one_below_the_other():
     assert_in_sight(axes, 0.4)
     panel = dataclasses.replace(panel, measured=[1.0, 20.0])
     assert validation.draw(validation.Scatter([panel])).axes[0].get_xlabel() == "time (s)"
+    alone = validation.Panel("study", "time", "s", [1.0], [1.2], score, ["one"])
+    assert validation.draw(validation.Scatter([alone])).get_supxlabel() == "Measured"
