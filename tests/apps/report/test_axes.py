@@ -94,7 +94,6 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
         (lambda s: canvas.time_unit(s)[1], [9.9e-4, 0.99, 1.0], [1e6, 1e3, 1.0]),
         (lambda s: gantt.shade("weight", s, 3)[2], [0, 1, 2], [0, 0x8F / 255 / 2, 0x8F / 255]),
         (lambda v: budget._unit("usd", v)[1], [9999.0, 1e4, 999_999.0, 1e6], [1.0, 1e-3, 1e-3, 1e-6]),
-        (lambda name: canvas.Quantity(name).factor, ["total_time", "mfu"], [1.0, 100.0]),
         (calibration._duration, [1e-4, 0.9995e-3, 0.6], ["100 µs", "0.9995 ms", "600 ms"]),
         (lambda e: scaling._high([scaling.Series("", [scaling.Point(1, e, e)])]), [0.5, 0.51], [False, True]),
         # four times the first value, and the median ratio
@@ -104,18 +103,15 @@ def test_errors_and_times_of_a_calibration_are_in_sight():
         (lambda v: canvas.thinned(v, 3), [[1, 9, 12, 100], [1, 2, 15, 100]], [[1, 12, 100], [1, 100]]),
         (curves._grows_by_factors, [[1, 2, 10], [1, 2, 9.9], [1, 3, 2, 10]], [True, False, False]),
         (curves._grows_by_factors, [[0, 1, 10], [1, 10]], [False, False]),
-        # three tenths of the range beyond it
         (lambda v: budget._in_sight(v, 1, 2), [0.69, 0.71, 2.29, 2.31], [False, True, True, False]),
         # a twentieth of the height or a fifth of the width from each other, the highest first
         (lambda x: pareto.spread(np.array([[0, x, 1], [0, 0.04, 1]]), 9), [0.19, 0.21], [[2, 1], [2, 1, 0]]),
         (lambda y: pareto.spread(np.array([[0, 0, 1], [0, y, 1]]), 9), [0.04, 0.06], [[2, 1], [2, 1, 0]]),
         (lambda most: pareto.spread(np.array([[0, 1, 2], [0, 1, 2]]), most), [2], [[2, 1]]),
         (lambda x: pareto.spread(np.array([[x, x], [1, 1]]), 9), [5], [[0]]),
-        # one of 360 columns of dots
         (lambda x: [*pareto.scattered(np.array([[0, x, 1], [0, 0, 1]]))], [1 / 361, 1 / 358], [[0, 2], [0, 1, 2]]),
         (lambda x: [*pareto.scattered(np.array([[x, x], [0, 1]]))], [3], [[0, 1]]),
         (lambda y: pareto._ascends(np.array([[0, 1], [1, y]])), [0, 1], [False, True]),
-        # one of four neighbours may be missing
         (lambda grid: surface._covered(np.array(grid), 0, 0), [[[1, 1], [1, NAN]], [[1, NAN]] * 2], [True, False]),
         (lambda grid: surface._covered(np.array(grid), 1, 1), [[[1, 1], [1, 1]], [[NAN, NAN], [1, 1]]], [True, False]),
     ],
