@@ -92,6 +92,9 @@ def test_a_grid_is_a_table_whose_dim_first_row_is_its_header():
     widths = [float(one) for one in re.findall(r"width:([\d.]+)em", text)]
     assert widths[0] == pytest.approx(2 * widths[1])
     assert COLORS["green"] in text
+    alone = grid("left", "right")
+    alone.add_row(Text("a", "dim"), Text("b", "dim"))
+    assert ("th", "scope", "col") not in checked(page(alone)).attributes
     assert ("span", "aria-hidden", "true") in found.attributes
 
 

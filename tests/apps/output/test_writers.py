@@ -35,7 +35,7 @@ def test_texts_of_csv_are_no_formulas(tmp_path, monkeypatch, fast):
     table = {"model": Labels(np.arange(5), names), "b": np.array([-1.0, 2.0, 3.0, 4.0, 5.0])}
     empty = {"model": Labels(np.arange(0), names), "b": np.zeros(0)}
     path = tmp_path / "x.csv"
-    write_tables(str(path), [table], empty)
+    assert write_tables(str(path), [table, table], empty) == 10
     cells = [line.split(",") for line in path.read_text().splitlines()[1:]]
-    assert [name for name, _ in cells] == ["'=1+1", "'@x", "'-y", "-1.5", "gpt3-175B"]
+    assert [name for name, _ in cells] == ["'=1+1", "'@x", "'-y", "-1.5", "gpt3-175B"] * 2
     assert float(cells[0][1]) == -1.0

@@ -1,5 +1,6 @@
 """Pictures: what stands on the axes is what the statistics say."""
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -13,10 +14,12 @@ from calculon.apps.report.digits import Digits
 from calculon.search.driver import search
 from calculon.search.search_counts import Counts
 from calculon.units import GIB
-from tests.apps.report.drawing import legend
+from tests.apps.report.drawing import assert_in_sight, legend
 
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
+from matplotlib.colors import same_color
+from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D
 
 from calculon.apps.cli.commands.plot import configure
@@ -67,6 +70,7 @@ def test_the_capacity_is_a_line_where_it_is_in_sight(results):
     memory = breakdown.draw(results).subfigs[1].axes[0]
     (line,) = memory.lines  # the other system has room for everything
     assert list(line.get_xdata()) == [80, 80]
+    assert_in_sight(memory)
     assert legend(breakdown.draw(results).subfigs[1])[-1] == "capacity"
 
 
@@ -83,6 +87,7 @@ def test_bars_of_a_waterfall_lead_from_one_time_to_the_other():
     assert ends[0][1] == pytest.approx(mine.value("total_time"))
     assert ends[-1][1] == pytest.approx(best.value("total_time"))
     assert ends[0][0] == ends[-1][0] == times.get_xlim()[0]
+    assert_in_sight(times)
     reached = ends[0][1]
     for one in ends[1:-1]:
         assert reached == pytest.approx(one[1])  # every change saves time
@@ -98,28 +103,40 @@ def test_bars_of_a_waterfall_lead_from_one_time_to_the_other():
     assert len(labels) == len(ends)
 
 
-def test_small_changes_are_drawn_without_the_beginning_of_the_axis():
-    near = {"seconds": 9.9, "bytes": 2 * GIB, "fits": True}
-    step = {
-        "change": "DP overlap",
-        "seconds": -0.1,
-        "time_after": 9.9,
-        "bytes": 0.0,
-        "bytes_after": 2 * GIB,
-        "fits": True,
-    }
-    told = {"per": "sample", "mine": {**near, "seconds": 10.0}, "best": near, "steps": [step]}
-    fall = waterfall_bars.Fall(told, ("A", "B"), "title", "corrected", Digits(0.01))
-    times, memory = waterfall_bars.draw([fall]).subfigs[0].axes
-    assert 9 < times.get_xlim()[0] < 9.9
-    assert times.get_xlabel() == "Time of a sample (s, not from 0)"
-    assert memory.lines == [] or len(memory.lines) == 0
-    step["fits"], step["seconds"] = False, -5.0
-    near |= {"seconds": 5.0}
-    step["time_after"] = 5.0
-    times, memory = waterfall_bars.draw([fall]).subfigs[0].axes
-    assert times.get_xlim()[0] == 0
-    assert [bar.get_hatch() for bar in memory.patches] == [None, "////", None]
+def fall(after, capacity=1.0):
+    """Return a waterfall from 10 s to another time, with a plan of 2 GiB that needs more than the capacity in GiB."""
+    end = {"seconds": after, "bytes": 2 * GIB, "fits": True}
+    step = {"change": "DP overlap", "seconds": after - 10.0, "time_after": after}
+    step |= {"bytes": 0.0, "bytes_after": 2 * GIB, "fits": False}
+    told = {"per": "sample", "mine": end | {"seconds": 10.0}, "best": end, "steps": [step]}
+    return waterfall_bars.Fall(told, ("A", "B"), "", "", Digits(0.01), capacity * GIB)
+
+
+@pytest.mark.parametrize(
+    ("after", "start", "color"),
+    [(8.0, 0.0, "SAVED"), (8.01, 8.01 - 0.6 * 1.99, "SAVED"), (12.6, 0.0, "ADDED")],
+)
+def test_times_that_differ_by_less_than_a_fifth_do_not_begin_at_0(after, start, color):
+    axes = Figure().add_subplot()
+    waterfall_bars._times(axes, fall(after))
+    assert axes.get_xlim()[0] == pytest.approx(start)
+    assert axes.get_xlabel() == f"Time of a sample (s{', not from 0' if start else ''})"
+    assert_in_sight(axes)
+    bar = axes.patches[1]
+    assert same_color(bar.get_facecolor(), getattr(waterfall_bars, color))
+    assert sorted([10, after]) == pytest.approx([bar.get_x(), bar.get_x() + bar.get_width()])
+
+
+@pytest.mark.parametrize(
+    ("capacity", "shown", "text"), [(40, False, 2), (39, True, 2), (3, True, 2), (2.9, True, 2.9)]
+)
+def test_a_capacity_is_a_line_where_bars_are_visible(capacity, shown, text):
+    axes = Figure().add_subplot()
+    waterfall_bars._memory(axes, fall(8.0, capacity))
+    assert [line.get_xdata()[0] for line in axes.lines] == [capacity] * shown
+    assert [bar.get_hatch() for bar in axes.patches] == [None, "////", None]
+    assert [note.xy[0] for note in axes.texts] == [text] * 3  # beyond a line that it would cross
+    assert_in_sight(axes, across=0.03)
 
 
 def test_what_is_zero_or_too_small_to_be_seen_is_not_in_the_legend(results):
@@ -162,6 +179,7 @@ def test_passes_are_where_the_schedule_has_them():
         assert found.idle(stage) == pytest.approx(1 - busy / found.end)
     picture = schedule.draw(found)
     (axes,) = picture.axes
+    assert_in_sight(axes)
     assert axes.get_title(loc="left").endswith(
         "1F1B, 4 stages, 3 of 32 microbatches, bubble 6.6 % of the iteration"
     )
@@ -273,6 +291,7 @@ def test_curves_are_the_best_of_each_count():
     assert "no execution can run" in legend(picture)
     assert upper.get_ylabel() == "Sample rate (samples/s)"
     assert lower.get_ylabel() == "Efficiency (%)"
+    assert_in_sight(upper, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -303,13 +322,13 @@ def test_a_large_space_gives_its_front_only(front, monkeypatch):
 
 def test_points_are_measured_and_predicted():
     panel = validation.Panel(
-        "study", "time", "s", [1.0, 2.0], [1.1, 1.8], {"n": 2, "mean": 10.0, "bias": 0.0}
+        "study", "time", "s", [0.05, 2.0], [0.06, 1.8], {"n": 2, "mean": 10.0, "bias": 0.0}
     )
     figure = validation.draw(validation.Scatter([panel], "corrected"))
     assert figure.get_supylabel() == "Predicted (edition corrected)"
     axes = figure.axes[0]
     dots = axes.lines[1]
-    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([1.0, 2.0], [1.1, 1.8])
+    assert (list(dots.get_xdata()), list(dots.get_ydata())) == ([0.05, 2.0], [0.06, 1.8])
     assert "mean error 10.0 %, bias +0.0 %" in axes.get_title(loc="left")
 
 
@@ -353,3 +372,8 @@ def test_few_named_rows_are_drawn_one_below_the_other():
     assert axes.get_xlabel() == "time (ms)"
     measured = next(line for line in axes.lines if line.get_label() == "measured")
     assert measured.get_xdata().tolist() == [1000.0, 2000.0]
+    assert_in_sight(axes, 0.4)
+    panel = dataclasses.replace(panel, measured=[1.0, 20.0])
+    assert validation.draw(validation.Scatter([panel])).axes[0].get_xlabel() == "time (s)"
+    alone = validation.Panel("study", "time", "s", [1.0], [1.2], score, ["one"])
+    assert validation.draw(validation.Scatter([alone])).get_supxlabel() == "Measured"

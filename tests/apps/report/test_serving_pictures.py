@@ -10,7 +10,7 @@ from calculon.apps.views.served_frontier import frontier_of
 pytest.importorskip("matplotlib", reason="pictures need the extra plot")
 
 from calculon.apps.report.pictures import batch_curves, serving_frontier
-from tests.apps.report.drawing import drawn, texts
+from tests.apps.report.drawing import assert_in_sight, drawn, texts
 
 LOAD = {"prompt": 1000, "output": 200}
 
@@ -29,6 +29,7 @@ def test_curves_are_those_of_the_data(document):
         (middle, "output_rate_per_proc", 1.0),
         (lower, "ttft", 1e3),
     ):
+        assert_in_sight(axes)
         lines = [one for one in axes.lines if len(one.get_xdata()) == len(columns["batch"])]
         assert len(lines) == 1
         assert list(lines[0].get_xdata()) == columns["batch"]
@@ -66,6 +67,7 @@ def frontier():
 
 def test_the_frontier_of_each_machine_is_a_line(frontier):
     (axes,) = serving_frontier.draw(frontier).axes
+    assert_in_sight(axes)
     drawn = {tuple(line.get_xdata()): line for line in axes.lines}
     for curve in frontier["curves"]:
         line = drawn[tuple(one["interactivity"] for one in curve["points"])]

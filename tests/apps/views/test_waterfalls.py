@@ -34,6 +34,7 @@ def test_the_picture_of_a_waterfall_is_that_of_the_command(found):
     told = fall_alone(found)
     assert told.capacity == found.system.usable[0]
     assert told.times[0] == found.mine.seconds
+    assert told.terms == f"corrected, {found.best.execution['preset']}"
 
 
 def test_results_of_one_question_are_led_to_from_the_first(found):
