@@ -299,7 +299,7 @@ def test_a_second_run_of_a_source_counts_as_farther_by_4(third, order):
     [(0.0, 0.0, True), (0.019, -0.24, True), (-0.021, 0.0, False), (0.0, 0.26, False)],
 )
 def test_a_processor_with_other_figures_is_another_machine(peak, bandwidth, same):
-    """Logarithms of its figures over those of the system."""
+    """The figures are logarithms of a run's figure over the one in the system file."""
     system = calculon.inputs.system(CASE[2])
     rates = np.exp([peak, bandwidth]) * (run_table.peak(system), system.mem1.bandwidth)
     figures = dict(zip(("peak", "bandwidth"), rates.tolist(), strict=True))
