@@ -161,6 +161,8 @@ def test_cells_are_the_best_of_their_degrees():
     tensor, pipeline = found.degrees
     assert drawn[tensor.index(8), pipeline.index(1)] == degrees[8, 1]
     assert bool(np.ma.getmaskarray(drawn)[0, 0])
+    ((x, y),) = [one.get_center() for one in axes.patches if not one.get_fill()]
+    assert drawn[int(y), int(x)] == drawn.max()  # the frame
     texts = {text.get_text() for text in axes.texts}
     assert f"×\n{note}" in texts
     assert heatmap_picture.short(degrees[8, 1]) in texts
@@ -177,6 +179,7 @@ def test_passes_are_where_the_schedule_has_them():
         assert all(a.end <= b.start for a, b in pairwise(own))
         busy = sum(p.end - p.start for p in own)
         assert found.idle(stage) == pytest.approx(1 - busy / found.end)
+    assert found.idle_share == pytest.approx(np.mean([found.idle(stage) for stage in range(4)]))
     picture = schedule.draw(found)
     (axes,) = picture.axes
     assert_in_sight(axes)
@@ -374,6 +377,8 @@ def test_few_named_rows_are_drawn_one_below_the_other():
     assert measured.get_xdata().tolist() == [1000.0, 2000.0]
     assert_in_sight(axes, 0.4)
     panel = dataclasses.replace(panel, measured=[1.0, 20.0])
-    assert validation.draw(validation.Scatter([panel])).axes[0].get_xlabel() == "time (s)"
+    (axes,) = validation.draw(validation.Scatter([panel])).axes
+    assert axes.get_xlabel() == "time (s)"
+    assert_in_sight(axes)
     alone = validation.Panel("study", "time", "s", [1.0], [1.2], score, ["one"])
     assert validation.draw(validation.Scatter([alone])).get_supxlabel() == "Measured"
