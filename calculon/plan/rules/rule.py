@@ -90,8 +90,8 @@ class Rule:
 def expected(field: str, wanted: str, hint: str = "") -> Callable[[Request], Problem]:
     """Return the explanation of a field whose value does not fit.
 
-    `wanted` and `hint` may refer to fields of the execution ``{e.data_par}``, of ``{model}`` and ``{system}``, and to the
-    ``{blocks}`` of the most loaded stage and of a ``{chunk}`` of it.
+    `wanted` and `hint` may refer to fields of the execution ``{e.data_par}``, of ``{model}`` and ``{system}``, and to
+    the ``{blocks}`` of the most loaded stage and of a ``{chunk}`` of it.
     """
 
     def explain(one: Request) -> Problem:
