@@ -114,7 +114,7 @@ def stated(value: float, unit: str) -> str:
     """
     if unit == "s":
         return duration(value)
-    text = f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    text = f"{value:,.4g}" if abs(value) < 9_999.5 else f"{value:,.0f}"
     return f"{text} {unit}".rstrip()
 
 

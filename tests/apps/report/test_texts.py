@@ -38,7 +38,7 @@ STAIRS = {"now": 0, "steps": [{"value": 10.0}], "capacity": 64 * GIB, "withheld"
         (_word, [True, False, 1234.5, "a"], ["yes", "no", "1,234.5", "a"]),
         (lambda now: sensitivity_page.change(1.0, now), [1.00004, 1.0006, 1.0004], ["0", "-0.1 %", "-0.04 %"]),
         (lambda v: sensitivity_page.change(v, 0.0), [None, 2.5], ["no fit", "2.500"]),
-        (lambda v: sensitivity_page.stated(v, ""), [9999.0, 10_000.0], ["9,999", "10,000"]),
+        (lambda v: sensitivity_page.stated(v, ""), [9999.4, 9999.6, 10_000.0], ["9,999", "10,000", "10,000"]),
         (lambda steps: [one["value"] for one in sensitivity_page._steps({"now": 1, "steps": steps})],
          [[{"value": value} for value in (9, 1.0, 1.001, 1.005, 1.007)]], [[1.001, 1.007]]),
         (lambda one: SensitivityPage(NOW | {"unit": one[1]}, dict)._value(one[0]),
