@@ -3,7 +3,7 @@
 scripts/mutants                        20 changes of any module
 scripts/mutants -n 100 calculon/cost   100 changes of one package
 scripts/mutants --fast                 only the tests of scripts/test --fast
-scripts/mutants -n 3000 --choose 20    choose the slow tests that scripts/test --fast runs, 20 s of them: those that
+scripts/mutants -n 3000 --choose 8     choose the slow tests that scripts/test --fast runs, 8 s of them: those that
                                        notice the most changes, by estimate; writes tests/times.txt
 
 All changes are compiled into the program behind switches, so that it is imported and its tests are collected once.
