@@ -6,8 +6,8 @@ The checkout is compared with a revision (``HEAD`` by default). Three rules keep
 * Imports for type checkers do not count: they are not executed.
 * A change of comments and docstrings selects the examples of the module and the tests that read source code.
 
-A data file selects the tests of its kind (:data:`DATA`); any other file selects all tests. Of more than can run in
-:data:`SECONDS`, the nearest are printed: those of the same package, then by the number of imports in between.
+A data file selects the tests of its kind (:data:`DATA`); any other file selects the quick tests. Of more than can run
+in :data:`SECONDS`, the nearest are printed: the tests of the same package, then by the number of imports in between.
 """
 
 import ast
@@ -46,8 +46,9 @@ DATA = {
     "calculon/apps/explore/assets/": ("tests/apps/explore",),
     "calculon/apps/report/": ("tests/apps/report",),
     "tests/reference/": ("tests/reference",),
+    "tests/times.txt": ("tests/test_mutants.py",),
 }
-"""Tests of each kind of data file, by the folder of the file; the first match counts."""
+"""Tests of each kind of data file, the nearest first, by the folder of the file; the first match counts."""
 
 
 SECONDS = 80.0
@@ -57,9 +58,18 @@ OF_A_FILE = 0.6
 
 
 def main() -> int:
-    """Print a path a line; nothing when nothing has changed."""
+    """Print arguments of pytest, one a line; nothing when nothing has changed."""
+    if sys.argv[2:]:
+        sys.exit(f"scripts/test --changed: expected one revision, found {' '.join(sys.argv[1:])}")
     revision = sys.argv[1] if sys.argv[1:] else "HEAD"
-    found = selected(changed(revision), lambda path: committed(revision, path))
+    try:
+        found = selected(changed(revision), lambda path: committed(revision, path))
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"scripts/test --changed: {error.stderr.splitlines()[0]}")
+    if "tests" in found:
+        print("All tests can notice the change; running the quick ones.", file=sys.stderr)
+        print("-m", "not slow", "tests", sep="\n")
+        return 0
     nearest = within(sorted(found, key=lambda path: (found[path], path)), SECONDS)
     if len(nearest) < len(found):
         print(
@@ -113,7 +123,7 @@ def committed(revision: str, path: str) -> str:
 
 def git(*arguments: str, check: bool = True) -> str:
     """Return what a git command prints."""
-    command = ("git", *arguments)
+    command = ("git", "-c", "core.quotepath=off", *arguments)
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=check).stdout
 
 
@@ -144,8 +154,16 @@ def selected(paths: set[str], before: Callable[[str], str]) -> dict[str, int]:
     if far := [reached[path] for path in reached if path.startswith("scripts/")]:
         tests |= dict.fromkeys(SCRIPTS, min(far))
     for path in paths - python:
-        tests |= dict.fromkeys(tests_of_data(path), 0)
+        for far, place in enumerate(tests_of_data(path)):
+            tests |= {one: min(far, tests.get(one, far)) for one in test_files(place)}
     return tests
+
+
+def test_files(place: str) -> list[str]:
+    """Return the test files of a folder; all of the suite are one place."""
+    if place in EVERYTHING or place.endswith(".py"):
+        return [place]
+    return [relative(file) for file in sorted((ROOT / place).rglob("test_*.py"))]
 
 
 def package_of(path: str) -> str:
@@ -166,9 +184,9 @@ def tests_of_data(path: str) -> tuple[str, ...]:
     for folder, tests in DATA.items():
         if path.startswith(folder):
             return tests
-    if path.startswith("tests/"):
-        return (test_folder(path),)
-    return EVERYTHING
+    if path.startswith("calculon/"):
+        path = path.replace("calculon/", "tests/", 1)
+    return (test_folder(path),) if path.startswith("tests/") else EVERYTHING
 
 
 def test_folder(path: str) -> str:
@@ -189,7 +207,10 @@ def same_code(old: str, new: str) -> bool:
     """Return whether two sources differ in comments and docstrings only."""
     if not old or not new:
         return False
-    return ast.dump(without_docstrings(old)) == ast.dump(without_docstrings(new))
+    try:
+        return ast.dump(without_docstrings(old)) == ast.dump(without_docstrings(new))
+    except SyntaxError:  # which ruff tells
+        return False
 
 
 def without_docstrings(source: str) -> ast.Module:

@@ -180,17 +180,23 @@ def run() -> int:
     parser.add_argument("file", type=Path, help="compressed JSON, outside of the checkout")
     parser.add_argument("--agreed", type=Path, help="differences that are wanted, one a line")
     arguments = parser.parse_args()
-    old = {}
-    if arguments.what == "compare":
-        with gzip.open(arguments.file, "rt") as file:
-            old = json.load(file)
+    old, lines = {}, []
+    try:  # before the minutes that it takes
+        if arguments.what == "record":
+            with tempfile.TemporaryFile(dir=arguments.file.parent):
+                pass
+        else:
+            with gzip.open(arguments.file, "rt") as file:
+                old = json.load(file)
+            lines = arguments.agreed.read_text().splitlines() if arguments.agreed else []
+    except (OSError, EOFError, ValueError) as error:
+        parser.error(f"{error}: expected a file that can be written, or that record has written")
     new = recorded()
     if arguments.what == "record":
         with gzip.open(arguments.file, "wt") as file:
             json.dump(new, file)
         print(f"{len(new)} outputs in {arguments.file}")
         return 0
-    lines = arguments.agreed.read_text().splitlines() if arguments.agreed else []
     agreed = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     found = list(differences(old, new, agreed))
     print("\n".join([*found, f"{len(found)} of {len(new)} outputs differ"]))

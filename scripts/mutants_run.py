@@ -22,12 +22,13 @@ import importlib.machinery
 import importlib.util
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from pathlib import Path
@@ -199,6 +200,8 @@ def place(node: ast.AST) -> tuple[int, int, str]:
 
 def drawn(paths: Sequence[str], count: int, seed: int) -> list[Mutant]:
     """Draw changes of the modules below some paths, each expression with the same chance."""
+    if wrong := [path for path in paths if not (ROOT / path).exists()]:
+        raise SystemExit(f"scripts/mutants: expected folders or modules, found {', '.join(wrong)}")
     files = sorted(
         file
         for path in paths
@@ -209,6 +212,8 @@ def drawn(paths: Sequence[str], count: int, seed: int) -> list[Mutant]:
         finder = Places()
         finder.visit(ast.parse(file.read_text(encoding="utf-8")))
         places += [(file.relative_to(ROOT).as_posix(), node) for node in finder.found]
+    if not places:
+        raise SystemExit(f"scripts/mutants: no expression to change in {', '.join(paths)}")
     chosen = random.Random(seed).sample(places, min(count, len(places)))
     mutants = []
     for path, node in chosen:
@@ -313,11 +318,11 @@ class Shared:
         found.part = one
         return result, found
 
-    def used(self, result: Any, seconds: Seconds) -> Any:
+    def used(self, known: tuple[Any, Seconds]) -> Any:
         """Use a result again."""
-        self.switches.reached |= seconds.part.reached
-        self.needed |= seconds.part.needed
-        return self.use(result, seconds)
+        self.switches.reached |= known[1].part.reached
+        self.needed |= known[1].part.needed
+        return self.use(known)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
@@ -354,7 +359,7 @@ class Run:
     """Runs the collected tests: once without changes, then those that reach each change."""
 
     def __init__(
-        self, mutants: Sequence[Mutant], seconds: float, jobs: int, choose: float = 0.0
+        self, mutants: Sequence[Mutant], seconds: float, jobs: int, choose: float | None = None
     ) -> None:
         self.mutants, self.seconds, self.jobs, self.choose = mutants, seconds, jobs, choose
         self.switches = Switches()
@@ -421,6 +426,7 @@ class Run:
         for test, following in zip(tests, [*tests[1:], None], strict=True):
             forget()
             self.switches.reached, self.shared.needed, self.shared.inside = set(), set(), 0.0
+            store.begin_test()
             begin, begin_own = store.owed(), store.cpu_seconds()
             passed = self.passes(items[test], items[following] if following else None)
             own = store.cpu_seconds() - begin_own - self.shared.inside
@@ -548,17 +554,24 @@ def in_processes(tasks: Sequence[Any]) -> Iterator[Any]:
     for task in tasks:
         here, there = Pipe(duplex=False)
         if not (child := os.fork()):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # which pytest would take for one test
             here.close()
             there.send(task())
             os._exit(0)
         there.close()
         waiting.append((child, here))
-    for child, here in waiting:
-        try:
-            yield here.recv()
-        except EOFError:  # the change ended the process
-            yield "the process ended", False
-        os.waitpid(child, 0)
+    try:
+        for child, here in waiting:
+            try:
+                yield here.recv()
+            except EOFError:  # the change ended the process
+                yield "the process ended", False
+            os.waitpid(child, 0)
+    except BaseException:
+        for child, _ in waiting:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        raise
 
 
 def kind(test: str) -> str:
@@ -593,6 +606,19 @@ def summary(mutants: Sequence[Mutant]) -> Iterator[str]:
     yield f"{quickly} of them by scripts/test --fast ({quickly / len(mutants):.0%} of all)"
 
 
+def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
+    """Return what reads an argument that is a number above 0."""
+
+    def read(text: str) -> float:
+        value = kind(text)
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+        return value
+
+    read.__name__ = kind.__name__  # which argparse names where there is no number
+    return read
+
+
 def main() -> int:
     """Draw the changes, run the tests and print the report."""
     parser = argparse.ArgumentParser(
@@ -603,19 +629,23 @@ def main() -> int:
     parser.add_argument(
         "paths", nargs="*", default=["calculon"], help="folders or modules; default: calculon"
     )
-    parser.add_argument("-n", "--number", type=int, default=20, help="changes; default: 20")
+    parser.add_argument(
+        "-n", "--number", type=positive(int), default=20, help="changes; default: 20"
+    )
     parser.add_argument("--seed", type=int, help="default: a new one in each run")
     parser.add_argument("--fast", action="store_true", help="only the tests of scripts/test --fast")
     parser.add_argument("--tests", nargs="*", default=[], help="only these tests")
     parser.add_argument(
-        "--seconds", type=float, default=120, help="processor time for a change; default: 120"
+        "--seconds",
+        type=positive(float),
+        default=120,
+        help="processor time for a change; default: 120",
     )
-    parser.add_argument("--jobs", type=int, default=2, help="processes; default: 2")
+    parser.add_argument("--jobs", type=positive(int), default=2, help="processes; default: 2")
     parser.add_argument(
         "--choose",
-        type=float,
+        type=positive(float),
         metavar="SECONDS",
-        default=0.0,
         help="choose the slow tests of scripts/test --fast, of this processor time in all",
     )
     arguments = parser.parse_args()
@@ -627,9 +657,9 @@ def main() -> int:
     chosen = ["-m", "not slow", "tests"] if arguments.fast else []
     options = ["-q", "-q", "-p", "no:cacheprovider", "--assert=plain", *chosen, *arguments.tests]
     run = Run(mutants, arguments.seconds, arguments.jobs, arguments.choose)
-    pytest.main(options, plugins=[run])
-    if arguments.choose:
-        return 0
+    code = pytest.main(options, plugins=[run])
+    if code or arguments.choose:
+        return int(code)
     print("\n".join(summary(mutants)))
     return 0
 

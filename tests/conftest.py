@@ -17,7 +17,7 @@ from hypothesis.internal.conjecture import providers
 
 from tests import times
 from tests.draws import FACTOR, draws
-from tests.store import STORE, cpu_seconds, fixtures_of, owed
+from tests.store import STORE, begin_test, cpu_seconds, fixtures_of, owed
 
 ROOT = Path(__file__).resolve().parent.parent
 """Not from ``tests.helpers``, which imports much: what this file imports, every test does."""
@@ -85,6 +85,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # Registered, as hooks of this file see only what is below it.
     config.pluginmanager.register(Examples())
     if config.getoption("--record-times"):
+        chosen = config.option.keyword or config.option.markexpr
+        chosen = chosen or config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+        if chosen and not hasattr(config, "workerinput"):
+            raise pytest.UsageError("--record-times goes with all tests: other times would be lost")
         config.pluginmanager.register(Stopwatch(config))
 
 
@@ -93,7 +97,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if FACTOR == 1:
         config.hook.pytest_deselected(items=[item for item in items if is_large(item)])
         items[:] = [item for item in items if not is_large(item)]
-    slow = {name for name, one in times.listed().items() if not one.fast}
+    try:
+        slow = {name for name, one in times.listed().items() if not one.fast}
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from None
     for item in items:
         path = item.path.relative_to(ROOT).as_posix()
         marks = (mark for place, mark in PLACES.items() if path.startswith(place))
@@ -187,6 +194,7 @@ class Stopwatch:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Add the time of one case."""
         known = set(self.fixtures)
+        begin_test()
         begin, begin_alone = cpu_seconds(), owed()
         result = yield
         spent, alone = cpu_seconds() - begin, owed() - begin_alone

@@ -23,6 +23,8 @@ STORE = "CALCULON_STORE"
 """The variable of the environment that names the folder of stored results; ``tests/conftest.py`` makes it."""
 
 _saved = 0.0
+_counted: dict[int, object] = {}
+"""What the running test has used, by identity."""
 
 
 def cpu_seconds() -> float:
@@ -44,8 +46,9 @@ def cache(compute: Callable[P, T], key_of: Callable[[Any], Any] = tuple) -> Call
     def result(*args: P.args, **kwargs: P.kwargs) -> T:
         key = key_of((args, tuple(kwargs.items())))
         if key in known:
-            return used(*known[key])
+            return used(known[key])
         known[key] = timed(compute, *args, **kwargs)
+        _counted[id(known[key])] = known[key]
         return known[key][0]
 
     return result
@@ -69,7 +72,7 @@ def stored(compute: Callable[P, T]) -> Callable[P, T]:
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if path.exists():
-                return used(*pickle.loads(path.read_bytes()))
+                return used(pickle.loads(path.read_bytes()))
             found = timed(compute, *args, **kwargs)
             path.write_bytes(pickle.dumps(found))
             return found[0]
@@ -84,11 +87,19 @@ def timed(compute: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tuple[T
     return result, owed() - begin
 
 
-def used(result: T, seconds: float) -> T:
-    """Return a result that is known, and count what it took."""
+def used(known: tuple[T, float]) -> T:
+    """Return a result that is known, and count what it took, once in a test."""
     global _saved  # noqa: PLW0603
-    _saved += seconds
+    result, seconds = known
+    if id(known) not in _counted:
+        _counted[id(known)] = known
+        _saved += seconds
     return result
+
+
+def begin_test() -> None:
+    """Count what the next test uses, whatever tests before it have used."""
+    _counted.clear()
 
 
 def fixtures_of(item: pytest.Item) -> Iterable[Sequence[Any]]:

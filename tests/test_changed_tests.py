@@ -33,7 +33,17 @@ CASES = {
         {NETWORK, "tests/search/test_effect.py"},
     ),
     "a script": ({"scripts/rendering.py"}, {"tests/test_scripts.py"}, {"tests/test_units.py"}),
-    "a system": ({"systems/a100_80g.json"}, {"tests/hardware"}, {"tests", "tests/search"}),
+    "a system": (
+        {"systems/a100_80g.json"},
+        {NETWORK, "tests/spec/test_catalog.py"},
+        {"tests", "tests/search/test_driver.py"},
+    ),
+    "a table beside a module": (
+        {"calculon/launch/megatron/megatron_requirements.csv"},
+        {"tests/launch/megatron/test_megatron_requirements.py"},
+        {"tests", "tests/test_units.py"},
+    ),
+    "the list of times": ({"tests/times.txt"}, {"tests/test_mutants.py"}, {"tests"}),
     "requirements": ({"pyproject.toml"}, {"tests", "calculon"}, set()),
     "a file that is gone": (
         {"calculon/gone.py"},

@@ -1,5 +1,6 @@
 """The list of slow test functions: their times, and which of them ``scripts/test --fast`` runs nevertheless."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +10,8 @@ LIST = Path(__file__).with_name("times.txt")
 
 The seconds are the sum over its cases, or the time of one case that computes what tests share, if that is longer.
 """
+
+LINE = re.compile(r"(?P<seconds>\d+\.\d+) (?P<fast>fast )?(?P<name>\S+)")
 
 SLOW_FROM = 0.03
 """The list has the functions that take this long. ``--fast`` runs all others, and those chosen from the list."""
@@ -31,8 +34,15 @@ def function(nodeid: str) -> str:
 
 def listed() -> dict[str, Listed]:
     """Return the slow test functions by name."""
-    lines = map(str.split, LIST.read_text(encoding="utf-8").splitlines())
-    return {name: Listed(float(seconds), bool(fast)) for seconds, *fast, name in lines}
+    found = {}
+    for number, line in enumerate(LIST.read_text(encoding="utf-8").splitlines(), 1):
+        if not (parts := LINE.fullmatch(line)):
+            wanted = "expected seconds, perhaps fast, and a test"
+            raise ValueError(
+                f"{LIST}:{number}: {wanted}, found {line!r}; delete it: a full run writes the list anew"
+            )
+        found[parts["name"]] = Listed(float(parts["seconds"]), bool(parts["fast"]))
+    return found
 
 
 def updated(old: Mapping[str, Listed], measured: Mapping[str, float]) -> dict[str, Listed]:
