@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.cost import in_flight
 from calculon.editions import CORRECTED
 from calculon.evaluate import evaluate_rows
 from calculon.inspect.stages import stage_hidden
@@ -87,7 +88,7 @@ def test_pairs_of_ranks_are_those_of_their_order(name):
 
 
 def test_ranks_hold_what_their_schedules_say():
-    """Of equal stages of 14 blocks: p microbatches of ZBV as the first stage of 1F1B, 2 p - 1 of ZB-H2."""
+    """Of equal stages of 12 blocks: p microbatches of ZBV as the first stage of 1F1B, 2 p - 1 of ZB-H2."""
     held = {
         name: batch_of(ALIKE, PLAN, pp_schedule=name)
         for name in ("1f1b", "zb_h2", "zbv", "dualpipe")
@@ -103,3 +104,13 @@ def test_ranks_hold_what_their_schedules_say():
     assert act("zbv") == pytest.approx(4)
     assert act("zb_h2") == pytest.approx(7)
     assert act("dualpipe") == pytest.approx(5)
+
+
+def test_ranks_of_a_kind_hold_what_the_fullest_of_them_does():
+    """Of 4 microbatches rank r of 4 of ZBV holds 4 of its first chunk and r + 1 of its second."""
+    schedule = batch_of(ALIKE, PLAN, pp_schedule="zbv", batch_size=32).schedule
+    place, count = schedule.layout.place[:, 0], schedule.layout.count[:, 0]
+    assert sorted(count) == [0, 0, 1, 3]
+    for kind in np.flatnonzero(count):
+        last = place[kind] + count[kind] - 1
+        assert one(in_flight.on_folded(schedule, kind)) == (4 + last + 1) / 2

@@ -79,16 +79,20 @@ def test_the_file_has_the_studies_of_whole_steps_and_no_others():
     assert set(runs().columns["study"]) == known, REFRESH
 
 
-def test_a_file_is_read_as_it_was_written():
+def test_a_file_is_read_as_it_was_written(monkeypatch, tmp_path):
     some = [runs()[number] for number in (0, 40, -1)]
     odd = dataclasses.replace(
         some[0], label='TP 8, "PP" 4', citation='A "quoted", long one', fitted="a b"
     )
     plain = dataclasses.replace(some[1], citation="short")
-    text = Table(RUNS, csv_rows([odd, plain, some[2]])).csv().splitlines()
-    cells = [run_table._cells(line, len(RUNS) - 1) for line in text]
-    again = Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
-    assert [again[i] for i in range(3)] == [odd, plain, some[2]]
+    citations = ('A title, "in quotes"', '"A title", in quotes')
+    every = [odd, plain, *(dataclasses.replace(some[2], citation=one) for one in citations)]
+    path = tmp_path / FILE
+    path.parent.mkdir()
+    path.write_text(Table(RUNS, csv_rows(every)).csv(), encoding="utf-8")
+    monkeypatch.setattr(catalog, "root", lambda: tmp_path)
+    again = runs.__wrapped__()
+    assert [again[i] for i in range(len(every))] == every
     assert Runs.of([odd, plain])[1] == plain
 
 

@@ -9,8 +9,8 @@ import calculon
 from calculon.errors import REASONS, Infeasible
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.check import MEMORY_REASONS
-from calculon.planner.nearest_miss import nearest_misses, with_memory
-from calculon.planner.remedies import PRODUCTS
+from calculon.planner.nearest_miss import Miss, nearest_misses, with_memory
+from calculon.planner.remedies import PRODUCTS, _of_sequences
 from calculon.planner.unfit import change_in_words, reasons_of, unfit, why_none
 from calculon.search.best_first import search_space
 from calculon.search.driver import run
@@ -201,6 +201,14 @@ def test_options_are_those_that_the_framework_has():
     options = [[o.change for o in one.remedies if o.kind == "options"] for one in (without, found)]
     assert {"activations_offload": True} not in options[0]
     assert {"activations_offload": True} in options[1]
+
+
+def test_parts_of_sequences_are_the_fewest_that_are_not_tried():
+    """A part for each of 48 processors at most: 8192 tokens divide into powers of two alone."""
+    miss = Miss(tier=1, estimate=None, needed=2, available=1, parts={"activations": 2})
+    for tried, proposed in (((1,), (2, 4, 8)), ((4,), (2, 8, 16)), ((2, 4, 8), (16,))):
+        space = _space("llama3-8B", "h100_80g_sxm", 48, 64, {}, add={"context_par": tried})
+        assert [*_of_sequences(space, miss)] == [("context_par", degree) for degree in proposed]
 
 
 def test_options_are_written_as_they_are_asked_for():

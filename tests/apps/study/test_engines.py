@@ -123,6 +123,7 @@ def test_dask_here_is_for_this_user_alone_where_it_can(monkeypatch, library):
         options = make_engine("dask", 2)._local_cluster()
     assert options["security"] is (True if library else None)
     assert [warning.category for warning in told] == ([] if library else [EngineWarning])
+    assert all(warning.filename == __file__ for warning in told)  # the one that called it
     assert (options["host"], options["dashboard_address"]) == ("127.0.0.1", "127.0.0.1:0")
 
 
