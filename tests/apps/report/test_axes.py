@@ -138,6 +138,7 @@ def test_units_scales_and_labels_change_at_their_limits(function, inputs, expect
         (lambda axes: calibration._ticks(axes, str, str), 20, {1, 2, 5}, {1, 3}),
         (lambda axes: calibration._ticks(axes, str, str), 100, {1, 3}, {1}),
         (lambda axes: error_scatter._ticks(axes, logarithmic=True), 300, {1, 3}, {1}),
+        (lambda axes: collective_curves._time_axis(axes, axes.get_ylim()), 10**2, {1, 2, 5}, {1}),
     ],
 )
 def test_long_logarithmic_axes_have_fewer_ticks(write, ratio, below, above):
