@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 import calculon
+from calculon.apps.cli.commands.optimal_execution import _SHOWN, _more
 from calculon.apps.report.digits import Digits
 from calculon.apps.report.how_sure import BEST, OUTSIDE
 from calculon.search.driver import SearchResult, search
@@ -96,7 +98,15 @@ def test_files_hold_what_estimates_say(run):
 
 def test_many_winners_are_written_without_estimating_each(run, monkeypatch):
     monkeypatch.setattr(SearchResult, "estimates", None)
-    assert run("loe", *SPACE, "best.json", "-t", 30).code == 0
+    result = run("loe", *SPACE, "best.json", "-t", _SHOWN + 1)
+    assert result.code == 0
+    assert "(1 more in the output)" in _lines(result)
+
+
+def test_it_says_where_winners_are_that_it_does_not_print():
+    more = {name: _more(1234, SimpleNamespace(output=name)) for name in ("best.csv", "-")}
+    assert more["best.csv"] == "(1,234 more in the output)"
+    assert more["-"] == "(1,234 more; name an output file for all)"
 
 
 def test_an_interrupted_search_says_so(run, monkeypatch):

@@ -27,7 +27,7 @@ from calculon.apps.report.pictures import (
 )
 from calculon.apps.report.pictures import serving_frontier as frontier
 from calculon.apps.report.pictures.curves import Curve, Curves
-from calculon.apps.report.pictures.error_scatter import Panel
+from calculon.apps.report.pictures.error_scatter import Panel, Scatter
 
 NAN = math.nan
 
@@ -75,6 +75,16 @@ def test_axes_are_logarithmic_from_a_ratio_on(scale, names, ratio, side):
     scales = {"x": axes.get_xscale(), "y": axes.get_yscale()}
     assert {scales[name] for name in names} == {"log" if side > 1 else "linear"}
     assert_in_sight(axes)
+
+
+def test_panels_have_as_few_rows_as_hold_them_all(monkeypatch):
+    filled = []
+    monkeypatch.setattr(error_scatter, "_WIDEST", 2)
+    monkeypatch.setattr(error_scatter, "_panel", lambda axes, _: filled.append(axes))
+    picture = error_scatter.draw(Scatter([Panel("", "time", "s", [1], [1], SCORE)] * 3))
+    assert filled[0].get_gridspec().get_geometry() == (math.ceil(3 / 2), 2)
+    assert [axes for axes in picture.axes if axes.get_visible()] == filled
+    assert len(filled) == 3
 
 
 def test_errors_and_times_of_a_calibration_are_in_sight():
@@ -128,6 +138,7 @@ def test_units_scales_and_labels_change_at_their_limits(function, inputs, expect
         (lambda axes: calibration._ticks(axes, str, str), 20, {1, 2, 5}, {1, 3}),
         (lambda axes: calibration._ticks(axes, str, str), 100, {1, 3}, {1}),
         (lambda axes: error_scatter._ticks(axes, logarithmic=True), 300, {1, 3}, {1}),
+        (lambda axes: collective_curves._time_axis(axes, axes.get_ylim()), 10**2, {1, 2, 5}, {1}),
     ],
 )
 def test_long_logarithmic_axes_have_fewer_ticks(write, ratio, below, above):

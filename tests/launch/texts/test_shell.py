@@ -60,6 +60,8 @@ def test_values_are_put_in():
         ('if [ -z "$Q" ]; then exit 1; fi; run on', ["on"]),
         ("N=16; if (( (N + 1) * 2 > 40 )); then X=1; else X=2; fi; run $X", ["2"]),
         ("N=1; for i in 5; do N=$((N * 2)); done; run $N", ["2"]),
+        ("set -- 1 2 3; shift; run $@ $#", ["2", "3", "2"]),
+        ("set -- 1 2 3; shift 2; run $@ $#", ["3", "1"]),
     ]
     wrong = [(text, found) for text, words in rows if (found := _last(text)) != ["run", *words]]
     assert wrong == []

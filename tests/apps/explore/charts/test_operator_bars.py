@@ -1,11 +1,12 @@
 """The bars of operators, and their points on the roofline."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from calculon.apps.explore.charts.operator_bars import EXPOSED, MOST, by_time, operator_bars
-from calculon.apps.explore.charts.roofline_chart import drawn, roofline_chart
+from calculon.apps.explore.charts.roofline_chart import _LARGEST, _LEAST, drawn, roofline_chart
 from calculon.apps.report.operator_page import PASSES
 from calculon.apps.report.pictures.canvas import time_unit
 from calculon.inspect.operator_passes import operator_passes
@@ -63,3 +64,11 @@ def test_points_lie_below_the_roofs_and_lead_to_their_operators(found):
             assert y <= min(slope * x, highest) * (1 + 1e-9)
             assert data[-1] == links[data[0]]
             assert math.isfinite(math.log(x))
+
+
+def test_points_are_as_wide_beyond_the_least_as_the_root_of_their_share_of_the_time(found):
+    one = drawn(operator_passes(found))[0]
+    both = [replace(one, time=time) for time in (9.0, 16.0)]
+    points = roofline_chart(both, {one.operator: ""}, {one.operator: ""}, "")["data"][-1]
+    wide = [size - _LEAST for size in points["marker"]["size"]]
+    assert wide == pytest.approx([(_LARGEST - _LEAST) * root for root in (3 / 5, 4 / 5)])

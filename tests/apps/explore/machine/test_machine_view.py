@@ -9,10 +9,16 @@ import pytest
 from calculon import inputs
 from calculon.apps.cli.main import main
 from calculon.apps.explore.controls import settled
-from calculon.apps.explore.machine.both_machines import best_plans, readings, same_plan
+from calculon.apps.explore.machine.both_machines import (
+    best_plans,
+    digits_of,
+    readings,
+    same_plan,
+    usable_memory,
+)
 from calculon.apps.explore.machine.capacities import AMPLE, rungs
 from calculon.apps.explore.machine.knobs import CAPACITY, labels
-from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE
+from calculon.apps.explore.machine.machine_view import CHANGED_MACHINE, _misfit
 from calculon.apps.explore.page_state import State
 from calculon.apps.explore.web.page_server import app
 from calculon.units import GIB
@@ -200,6 +206,16 @@ def test_a_plan_that_does_not_fit_says_from_which_capacity_on_it_does():
     for capacity, fits in ((enough, True), (enough - 0.2, False)):
         shown = answers().plan(replace(state, machine={CAPACITY: capacity}))
         assert (shown.estimate is not None) is fits
+
+
+def test_a_plan_that_does_not_fit_needs_what_it_needs_where_it_runs():
+    state = replace(FIRST, plan=MINE, machine={CAPACITY: 10})
+    both = same_plan(state, answers())
+    there = both.before.estimate
+    needed, text = there.stats["proc_mem_tier1_cap_req"], digits_of(there).gib
+    withheld = answers().system(FIRST).mem1.capacity - usable_memory(there)
+    told = f"it needs {text(needed)}, {text(needed + withheld - 10 * GIB)} more than the "
+    assert told in _misfit(state, answers(), both)
 
 
 def test_a_plan_that_cannot_run_has_the_slider_of_its_precision():

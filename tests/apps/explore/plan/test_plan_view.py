@@ -212,6 +212,13 @@ def test_links_of_single_changes_lead_to_the_effect_that_they_tell():
             assert (kind == "better") == (longer < -0.0005)
 
 
+def test_parts_of_the_time_have_their_shares_of_its_sum():
+    shares = [int(text) for text in re.findall(r"\d s (\d+) %", words(made("time", OWN)))]
+    times = sorted(answers().plan(OWN).brief.times().values(), reverse=True)
+    assert len(shares) > 2  # from 1 % on
+    assert shares == [round(100 * time / sum(times)) for time in times[: len(shares)]]
+
+
 def test_traffic_is_that_of_the_statistics():
     part = made("traffic", OWN)
     stats = answers().plan(OWN).estimate.stats
