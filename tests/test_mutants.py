@@ -71,9 +71,11 @@ def test_the_fast_tests_notice_the_most_changes_in_their_time():
 
 
 def test_the_list_of_slow_tests_keeps_what_has_not_changed():
-    old = {"a": Listed(1.0, True), "b": Listed(1.0), "gone": Listed(1.0)}
-    new = updated(old, {"a": 2.0, "b": 4.0, "c": 0.5, "short": 0.01})
-    assert new == {"a": Listed(1.0, True), "b": Listed(4.0), "c": Listed(0.5)}
+    old = {"a": Listed(1.0, True), "b": Listed(1.0), "gone": Listed(1.0), "near": Listed(0.035)}
+    new = updated(old, {"a": 2.0, "b": 4.0, "c": 0.5, "short": 0.01, "near": 0.01})
+    kept = {"a": Listed(1.0, True), "near": Listed(0.035)}
+    assert new == kept | {"b": Listed(4.0), "c": Listed(0.5)}
+    assert updated({"b": Listed(1.0)}, {"b": 0.02}) == {}
 
 
 class Switch:

@@ -17,7 +17,10 @@ SLOW_FROM = 0.03
 """The list has the functions that take this long. ``--fast`` runs all others, and those chosen from the list."""
 
 CHANGED = 3
-"""A measured time replaces a listed one if they differ by this factor: loaded machines vary by less."""
+"""A measured time replaces a listed one if they differ by this factor, and by more than :data:`SLOW_FROM`.
+
+Loaded machines vary by less, and so does a function that is the first to need what the program keeps.
+"""
 
 
 class Listed(NamedTuple):
@@ -50,8 +53,9 @@ def updated(old: Mapping[str, Listed], measured: Mapping[str, float]) -> dict[st
     times = {}
     for name, seconds in measured.items():
         known = old.get(name, Listed(0.0))
-        changed = not known.seconds / CHANGED < seconds < known.seconds * CHANGED
-        times[name] = known._replace(seconds=seconds) if changed else known
+        alike = known.seconds / CHANGED < seconds < known.seconds * CHANGED
+        alike |= abs(seconds - known.seconds) < SLOW_FROM
+        times[name] = known if alike else known._replace(seconds=seconds)
     return {name: one for name, one in times.items() if one.seconds > SLOW_FROM}
 
 
