@@ -293,7 +293,7 @@ class Shared:
         self.compute, self.use = store.timed, store.used
         self.fixtures: dict[Any, Part] = {}
         self.seconds: list[float] = []
-        """Processor time of each shared result, without that of the results that it needed."""
+        """Processor time of each shared result, without the results that it needed."""
         self.needed: set[int] = set()
         self.inside = 0.0
 
@@ -333,7 +333,7 @@ class Shared:
             return (yield)
 
     def of(self, item: pytest.Item) -> Part:
-        """Return what a test that has just run reached and needed, its fixtures included."""
+        """Return the switches and results of a test that has just run, with its fixtures."""
         parts = [
             self.fixtures[one]
             for definitions in store.fixtures_of(item)
@@ -417,7 +417,7 @@ class Run:
     def reach(
         self, items: dict[str, pytest.Item], tests: Sequence[str]
     ) -> tuple[list[tuple[str, float, float, Part]], list[float]]:
-        """Run tests without changes; return what passes, and the seconds of the results that they share.
+        """Run tests without changes; return the tests that pass, and the seconds of the results that they share.
 
         For each test that passes: its seconds, shared results included and not, and what it reaches and needs.
         """
@@ -607,7 +607,7 @@ def summary(mutants: Sequence[Mutant]) -> Iterator[str]:
 
 
 def positive(kind: Callable[[str], float]) -> Callable[[str], float]:
-    """Return what reads an argument that is a number above 0."""
+    """Return a reader of an argument that is a number above 0."""
 
     def read(text: str) -> float:
         value = kind(text)

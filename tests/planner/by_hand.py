@@ -136,7 +136,7 @@ def fewest(model, execution, system, most=2):
 
 
 def searched(model, execution, system, **fix):
-    """Return what a search for the question of an execution finds."""
+    """Return the result of a search for the question of an execution."""
     fix = {"batch_size": execution.batch_size, **fix}
     asked = (model, system, execution.num_procs, execution.batch_size, execution.datatype)
     return calculon.search(*asked, preset=execution.preset, fix=fix)

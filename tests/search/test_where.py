@@ -104,7 +104,7 @@ def test_the_names_that_are_read():
     )
 
 
-REFUSED = (  # beyond those of tests/test_expression.py
+REFUSED = (  # beyond tests/test_expression.py
     "__import__('os').system('true')",
     "total_time.real < 1",
     "total_time[0] < 1",
