@@ -52,7 +52,9 @@ SLOW = "compare llama3-8B,8"
     ],
 )
 def test_a_page_has_the_notes_of_its_machine(command, run):
-    machines = NOTES if FACTOR > 1 or command in ONE_PAGE else (GRACE,)
+    machines = [*NOTES] if FACTOR > 1 or command in ONE_PAGE else [GRACE]
+    if "_ddp" in command and GAUDI in machines:
+        machines.remove(GAUDI)  # these executions are in float32, which it does not compute
     for system in machines:
         code, out, err = run(*command.format(system).split())
         assert code == 0, err
