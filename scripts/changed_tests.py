@@ -43,9 +43,6 @@ DATA = {
     "examples/presets/": ("tests/test_presets.py", "tests/spec", "tests/test_examples.py"),
     "examples/": ("tests/test_examples.py", "tests/test_pages.py", "tests/test_notebook.py"),
     "validation/": ("tests/apps/validate", "tests/campaign"),
-    "calculon/apps/explore/assets/": ("tests/apps/explore",),
-    "calculon/apps/report/": ("tests/apps/report",),
-    "tests/reference/": ("tests/reference",),
     "tests/times.txt": ("tests/test_mutants.py",),
 }
 """Tests of each kind of data file, the nearest first, by the folder of the file; the first match counts."""

@@ -485,7 +485,7 @@ def strongest(
     slow: Set[str],
     seconds: float,
 ) -> list[str]:
-    """Return the slow functions that notice the most changes beside the quick ones, in some seconds in all.
+    """Return the slow functions that notice the most changes in addition to the quick ones, in a given time.
 
     One after the other, that with the most changes for its time, which includes what no other has computed before. What
     a function notices is estimated from what it reaches: of changes that several reach, each misses :data:`MISSED`.

@@ -412,7 +412,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def change_document(draw: random.Random, raw: Any, most: int = 3) -> Any:
-    """Return a document with up to so many things changed, added, renamed, nested, repeated or dropped."""
+    """Return a document with up to `most` things changed, added, renamed, nested, repeated or dropped."""
     raw = copy.deepcopy(raw)
     for _ in range(draw.randint(1, most)):
         found = list(places(raw))

@@ -24,7 +24,7 @@ STORE = "CALCULON_STORE"
 
 _saved = 0.0
 _counted: dict[int, object] = {}
-"""What the running test has used, by identity."""
+"""The shared results that the running test has used, by identity."""
 
 
 def cpu_seconds() -> float:

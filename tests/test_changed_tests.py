@@ -38,7 +38,7 @@ CASES = {
         {NETWORK, "tests/spec/test_catalog.py"},
         {"tests", "tests/search/test_driver.py"},
     ),
-    "a table beside a module": (
+    "a table next to a module": (
         {"calculon/launch/megatron/megatron_requirements.csv"},
         {"tests/launch/megatron/test_megatron_requirements.py"},
         {"tests", "tests/test_units.py"},

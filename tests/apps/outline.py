@@ -1,4 +1,4 @@
-"""What is on a page in HTML, whose elements must be closed in order."""
+"""The elements and texts of a page in HTML, whose elements must be closed in order."""
 
 from html.parser import HTMLParser
 

@@ -1,4 +1,4 @@
-"""Where two laws of a figure are equal, of cases that are nothing but laws."""
+"""Break-even values of two laws of a figure, in cases that are nothing but laws."""
 
 import math
 from types import SimpleNamespace

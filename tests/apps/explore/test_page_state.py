@@ -1,4 +1,4 @@
-"""What an address may say, just inside its limits and just outside."""
+"""Texts just inside and just outside the limits of an address."""
 
 from types import SimpleNamespace
 

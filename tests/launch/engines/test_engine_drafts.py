@@ -1,4 +1,4 @@
-"""What drafts tokens, and how many: as options of each engine say it."""
+"""Draft methods and numbers of draft tokens, as options of each engine."""
 
 from calculon.launch.dialect import Parsed, Reading, Setting, Writing
 from calculon.launch.engines.engine_drafts import SGLANG_DRAFTS, TENSORRT_LLM_DRAFTS, VLLM_DRAFTS
