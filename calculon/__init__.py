@@ -14,40 +14,40 @@ from typing import TYPE_CHECKING, Any
 from calculon.version import __version__
 
 if TYPE_CHECKING:
-    from calculon.apps.explore.web.own_page import ExplorePage, explore
-    from calculon.apps.notebook.comparing import compare, report
-    from calculon.apps.notebook.listing import catalog, validate
-    from calculon.apps.report.comparison import Comparison
-    from calculon.apps.report.served_comparison import ServedComparison
-    from calculon.errors import CalculonError, Infeasible, SpecError
-    from calculon.estimate import Estimate, estimate
-    from calculon.evaluate import Evaluation, evaluate
+    from calculon.advise.answer import Answer
+    from calculon.advise.dependence import Sensitivity
+    from calculon.advise.launch_flags import export_flags, import_flags
+    from calculon.advise.planning import plan
+    from calculon.advise.runs.fleet import FleetAnswer
+    from calculon.advise.runs.largest_model import LargestModel, largest_model
+    from calculon.advise.runs.run_of_plan import campaign
+    from calculon.advise.runs.training_run import TrainingRun
+    from calculon.advise.sensitivity import sensitivity
+    from calculon.advise.waterfall import Waterfall, waterfall
+    from calculon.advise.why import Why, why
+    from calculon.base.errors import CalculonError, Infeasible, SpecError
+    from calculon.declarations.execution import Execution
+    from calculon.declarations.model import Model
+    from calculon.declarations.packing import Packing, packing
+    from calculon.documents.comparison import Comparison
+    from calculon.documents.notebook.comparing import compare, report
+    from calculon.documents.notebook.listing import catalog, validate
+    from calculon.documents.served_comparison import ServedComparison
+    from calculon.estimate.bounds import bounds
+    from calculon.estimate.estimate import Estimate, estimate
+    from calculon.estimate.evaluate import Evaluation, evaluate
+    from calculon.estimate.what_if import figures, what_if
+    from calculon.explore.web.own_page import ExplorePage, explore
     from calculon.hardware.system import System
-    from calculon.inspect.bounds import bounds
-    from calculon.inspect.what_if import figures, what_if
     from calculon.launch.dialect import Launch
     from calculon.plan.plan import Plan
-    from calculon.planner.answer import Answer
-    from calculon.planner.dependence import Sensitivity
-    from calculon.planner.launch_flags import export_flags, import_flags
-    from calculon.planner.planning import plan
-    from calculon.planner.runs.fleet import FleetAnswer
-    from calculon.planner.runs.largest_model import LargestModel, largest_model
-    from calculon.planner.runs.run_of_plan import campaign
-    from calculon.planner.runs.training_run import TrainingRun
-    from calculon.planner.sensitivity import sensitivity
-    from calculon.planner.waterfall import Waterfall, waterfall
-    from calculon.planner.why import Why, why
     from calculon.search.deployments.deployments_found import DeploymentSearch
     from calculon.search.deployments.serving_search import search_deployments
     from calculon.search.driver import SearchResult, executions, search
+    from calculon.search.sweep.sweep_driver import sweep
+    from calculon.search.sweep.sweep_result import Sweep
     from calculon.serving.by_batch import ByBatch, by_batch
     from calculon.serving.serve import Served, serve
-    from calculon.spec.execution import Execution
-    from calculon.spec.model import Model
-    from calculon.spec.packing import Packing, packing
-    from calculon.sweep.sweep_driver import sweep
-    from calculon.sweep.sweep_result import Sweep
 
 __all__ = [
     "Answer",
@@ -105,40 +105,40 @@ __all__ = [
 ]
 
 _MODULES = {
-    "apps.explore.web.own_page": ("ExplorePage", "explore"),
-    "apps.notebook.comparing": ("compare", "report"),
-    "apps.notebook.listing": ("catalog", "validate"),
-    "apps.report.comparison": ("Comparison",),
-    "apps.report.served_comparison": ("ServedComparison",),
-    "errors": ("CalculonError", "Infeasible", "SpecError"),
-    "estimate": ("Estimate", "estimate"),
-    "evaluate": ("Evaluation", "evaluate"),
-    "inspect.bounds": ("bounds",),
-    "inspect.what_if": ("figures", "what_if"),
+    "explore.web.own_page": ("ExplorePage", "explore"),
+    "documents.notebook.comparing": ("compare", "report"),
+    "documents.notebook.listing": ("catalog", "validate"),
+    "documents.comparison": ("Comparison",),
+    "documents.served_comparison": ("ServedComparison",),
+    "base.errors": ("CalculonError", "Infeasible", "SpecError"),
+    "estimate.estimate": ("Estimate", "estimate"),
+    "estimate.evaluate": ("Evaluation", "evaluate"),
+    "estimate.bounds": ("bounds",),
+    "estimate.what_if": ("figures", "what_if"),
     "hardware.system": ("System",),
     "launch.dialect": ("Launch",),
     "plan.plan": ("Plan",),
-    "planner.answer": ("Answer",),
-    "planner.runs.fleet": ("FleetAnswer",),
-    "planner.runs.largest_model": ("LargestModel", "largest_model"),
-    "planner.launch_flags": ("export_flags", "import_flags"),
-    "planner.runs.run_of_plan": ("campaign",),
-    "planner.runs.training_run": ("TrainingRun",),
-    "planner.waterfall": ("Waterfall", "waterfall"),
-    "planner.planning": ("plan",),
-    "planner.dependence": ("Sensitivity",),
-    "planner.sensitivity": ("sensitivity",),
-    "planner.why": ("Why", "why"),
+    "advise.answer": ("Answer",),
+    "advise.runs.fleet": ("FleetAnswer",),
+    "advise.runs.largest_model": ("LargestModel", "largest_model"),
+    "advise.launch_flags": ("export_flags", "import_flags"),
+    "advise.runs.run_of_plan": ("campaign",),
+    "advise.runs.training_run": ("TrainingRun",),
+    "advise.waterfall": ("Waterfall", "waterfall"),
+    "advise.planning": ("plan",),
+    "advise.dependence": ("Sensitivity",),
+    "advise.sensitivity": ("sensitivity",),
+    "advise.why": ("Why", "why"),
     "serving.by_batch": ("ByBatch", "by_batch"),
     "serving.serve": ("Served", "serve"),
     "search.deployments.deployments_found": ("DeploymentSearch",),
     "search.deployments.serving_search": ("search_deployments",),
     "search.driver": ("SearchResult", "executions", "search"),
-    "spec.execution": ("Execution",),
-    "spec.model": ("Model",),
-    "spec.packing": ("Packing", "packing"),
-    "sweep.sweep_driver": ("sweep",),
-    "sweep.sweep_result": ("Sweep",),
+    "declarations.execution": ("Execution",),
+    "declarations.model": ("Model",),
+    "declarations.packing": ("Packing", "packing"),
+    "search.sweep.sweep_driver": ("sweep",),
+    "search.sweep.sweep_result": ("Sweep",),
 }
 _HOMES = {name: f"calculon.{module}" for module, names in _MODULES.items() for name in names}
 """The module of each public name: it is imported when the name is first used, so that an estimate loads no search."""

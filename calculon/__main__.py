@@ -4,7 +4,7 @@ import sys
 
 if __name__ == "__main__":
     try:
-        from calculon.apps.cli.main import main
+        from calculon.cli.main import main
 
         sys.exit(main())
     except KeyboardInterrupt:  # before there is anything that could handle it

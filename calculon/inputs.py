@@ -10,25 +10,25 @@ from typing import Any, cast
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError, nearest, printable
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError, nearest, printable
+from calculon.base.frozen import dataclass
+from calculon.base.records import columns
+from calculon.declarations import catalog
+from calculon.declarations.decode import decode
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import Declaration, optional_defaults, shown, spec_fields
+from calculon.declarations.files import SUFFIXES, document_suffix
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.origin import Origin, digest_of, titled
+from calculon.declarations.overlay import BASE
+from calculon.declarations.override import override
+from calculon.declarations.paths import no_path, steps_of
+from calculon.declarations.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
+from calculon.declarations.result_selection import TABLE
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.statistics import BOUNDS, CorrectedStats
 from calculon.hardware.system import System
-from calculon.presets import COMMON, Preset, causes, filled, find_preset, usual_preset
-from calculon.records import columns
-from calculon.run_figures import RUN_FIGURES
-from calculon.spec import catalog
-from calculon.spec.decode import decode
-from calculon.spec.execution import Execution
-from calculon.spec.fields import Declaration, optional_defaults, shown, spec_fields
-from calculon.spec.files import SUFFIXES, document_suffix
-from calculon.spec.model import Model
-from calculon.spec.named_values import CORRECTED
-from calculon.spec.origin import Origin, digest_of, titled
-from calculon.spec.overlay import BASE
-from calculon.spec.override import override
-from calculon.spec.paths import no_path, steps_of
-from calculon.spec.result_selection import TABLE
-from calculon.statistics import BOUNDS, CorrectedStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def execution(
     changes : mapping, optional
         Fields to change first.
     system : System, optional
-        Where it runs, which decides :func:`calculon.presets.usual_preset`; without it that is ``common``.
+        Where it runs, which decides :func:`calculon.declarations.presets.usual_preset`; without it that is ``common``.
     """
     return asked_execution(
         source, edition=edition, preset=preset, changes=changes, system=system

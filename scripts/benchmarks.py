@@ -21,10 +21,10 @@ from snippets import SNIPPETS, Snippet
 
 import calculon
 from calculon import inputs
-from calculon.parallel.pipeline.simulation import ChunkPasses, simulated_time
+from calculon.advise.combinations import choices_of
+from calculon.advise.proposals import Changes
+from calculon.cost.pipeline.simulation import ChunkPasses, simulated_time
 from calculon.plan.plan import Plan
-from calculon.planner.combinations import choices_of
-from calculon.planner.proposals import Changes
 from calculon.search.best_first import feasible_numbers
 from calculon.search.deployments.deployments_found import DeploymentSearch
 from calculon.search.driver import SearchResult, make_ranking, make_space, run
@@ -394,7 +394,7 @@ def search_process() -> Figure:
         out = str(Path(folder) / "out.json")
         arguments = ["loe", "gpt3-175B", "1024", "1536", "float16", "a100_80g", out, "-t", "10"]
         seconds, ratio = against_numpy([sys.executable, "-m", "calculon", *arguments])
-        memory = peak_memory(f"from calculon.apps.cli.main import main; main({arguments!r})")
+        memory = peak_memory(f"from calculon.cli.main import main; main({arguments!r})")
     return Figure(
         "loe, whole process",
         "11,698,528 executions, top 10, JSON",
@@ -425,7 +425,7 @@ def dump(suffix: str, promise: float) -> Figure:
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / f"all{suffix}")
         arguments = ["lae", "gpt3-175B", "1024", "1536", "float16", "a100_80g", out]
-        code = f"from calculon.apps.cli.main import main; main({arguments!r})"
+        code = f"from calculon.cli.main import main; main({arguments!r})"
         memory: list[float] = []
         seconds = statistics.median(timed(lambda: memory.append(peak_memory(code)), 3))
     rate = rows / seconds

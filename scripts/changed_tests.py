@@ -25,10 +25,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = "tests/test_pages.py"
 HOUSE = ("tests/test_architecture.py", "tests/test_completeness.py")
 """Read the source of every module."""
-SOURCE_READERS = ("tests/test_architecture.py", "tests/spec/test_schema.py")
+SOURCE_READERS = ("tests/test_architecture.py", "tests/declarations/test_schema.py")
 """Look at docstrings and comments, too."""
 SCRIPTS = ("tests/test_bootstrap.py", "tests/test_measure.py", "tests/test_scripts.py")
 EVERYTHING = ("calculon", "tests")
+
+LOADED_BY_NAME = ("calculon/cli/", "calculon/documents/", "calculon/explore/", "calculon/study/")
 
 Import = tuple[str, list[str]]
 IMPORTED = re.compile(
@@ -38,11 +40,11 @@ FOR_TYPES = re.compile(r"^if (?:\w+\.)?TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.M
 """Imports by their text: to parse a thousand modules takes seven seconds."""
 
 DATA = {
-    "systems/": ("tests/hardware", "tests/spec", "tests/apps/cli/test_catalog.py"),
-    "models/": ("tests/architecture", "tests/spec", "tests/apps/cli/test_catalog.py"),
-    "examples/presets/": ("tests/test_presets.py", "tests/spec", "tests/test_examples.py"),
+    "systems/": ("tests/hardware", "tests/declarations", "tests/cli/test_catalog.py"),
+    "models/": ("tests/architecture", "tests/declarations", "tests/cli/test_catalog.py"),
+    "examples/presets/": ("tests/test_presets.py", "tests/declarations", "tests/test_examples.py"),
     "examples/": ("tests/test_examples.py", "tests/test_pages.py", "tests/test_notebook.py"),
-    "validation/": ("tests/apps/validate", "tests/campaign"),
+    "validation/": ("tests/validate", "tests/campaign"),
     "tests/times.txt": ("tests/test_mutants.py",),
 }
 """Tests of each kind of data file, the nearest first, by the folder of the file; the first match counts."""
@@ -265,9 +267,11 @@ def importers() -> defaultdict[str, set[str]]:
     for name, path in modules.items():
         own = relative(path)
         used = set(mentioned(imports[name], modules.keys(), exported))
-        public = re.findall(r"\bcalculon\.(\w+)", texts[name])  # in examples of docstrings, too
+        public = re.findall(
+            r"\bcalculon\.(\w+)(?!\.?\w)", texts[name]
+        )  # in examples of docstrings, too
         used |= modules.keys() & {exported["calculon"].get(one, "") for one in public}
-        if own.startswith("calculon/apps/"):  # commands, pages and charts are loaded by name
+        if own.startswith(LOADED_BY_NAME):  # commands, pages and charts are loaded by name
             used |= set(named(texts[name], modules.keys()))
         used -= set(exported.get(name, {}).values())  # to export is not to use
         for module in used:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import calculon
-from calculon.apps.cli.main import main
+from calculon.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "examples" / "pictures"
@@ -76,7 +76,7 @@ def photograph() -> int:
     """Take the picture of the page in the browser that is installed; without one it stays as it is."""
     from playwright.sync_api import sync_playwright
 
-    from tests.apps.explore.browsing import BUSY, executable, switches
+    from tests.explore.browsing import BUSY, executable, switches
 
     browser = executable()
     if browser is None:

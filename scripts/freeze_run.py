@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.progress import track
 
 import calculon
-from calculon.apps.cli.main import COMMANDS, main
-from calculon.spec.named_values import CORRECTED, PUBLISHED
+from calculon.cli.main import COMMANDS, main
+from calculon.declarations.named_values import CORRECTED, PUBLISHED
 from tests.helpers import reference_cases, reference_system
 from tests.test_pages import LINKED, PAGES, commands
 

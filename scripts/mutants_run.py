@@ -44,11 +44,12 @@ ROOT = Path(__file__).resolve().parent.parent
 SWITCHES = "calculon_mutants"
 """The module that the changed program asks which change is on."""
 
+APPLICATIONS = ("cli", "documents", "render", "explore", "calibrate", "validate", "study")
 KINDS = {
     "tests/properties": "laws",
     "tests/twin": "twin",
     "tests/reference": "reference results",
-    "tests/apps": "commands and pages",
+    **{f"tests/{name}": "commands and pages" for name in APPLICATIONS},
     "tests/search": "searches",
     "tests/test_": "whole program",
     "calculon/": "examples of docstrings",

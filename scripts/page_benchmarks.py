@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 from bench_figure import Figure
 
-from tests.apps.explore.browsing import BUSY, PATIENCE, Served, executable, switches
+from tests.explore.browsing import BUSY, PATIENCE, Served, executable, switches
 
 QUESTION = {"model": "llama3-70B", "system": "h100_80g_sxm", "procs": 1024}
 EXPERTS = {"model": "deepseek-v3", "system": "h100_80g_sxm", "procs": 2048, "view": "machine"}

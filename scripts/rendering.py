@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.apps.cli.main import main
-from calculon.apps.report.text_tables import Column, Table
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import Result, compare
-from calculon.apps.validate.predict import UNLIMITED
-from calculon.apps.views.validation_tables import markdown, runs_file, served_file
-from calculon.evaluate import evaluate
+from calculon.base.units import Array
+from calculon.cli.main import main
+from calculon.declarations.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
+from calculon.documents.views.validation_tables import markdown, runs_file, served_file
+from calculon.estimate.evaluate import evaluate
 from calculon.hardware.system import System
 from calculon.plan.plan import Plan
-from calculon.spec.named_values import CORRECTED, EDITION_NAMES, PUBLISHED
-from calculon.units import Array
+from calculon.render.text_tables import Column, Table
+from calculon.validate.library import Library
+from calculon.validate.measured_and_predicted import Result, compare
+from calculon.validate.predict import UNLIMITED
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "tests" / "reference"

@@ -9,10 +9,10 @@ import csv
 import sys
 from pathlib import Path
 
-from calculon.apps.cli.result_files import EVERY_STATISTIC, STATISTICS_OF, results_in
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
+from calculon.cli.result_files import EVERY_STATISTIC, STATISTICS_OF, results_in
+from calculon.declarations.named_values import PUBLISHED
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
-from calculon.spec.named_values import PUBLISHED
 
 
 def main() -> int:

@@ -10,10 +10,10 @@ import json
 import sys
 from bisect import bisect_left
 
-from calculon.apps.report.text_tables import FORMATS, Column, Table
 from calculon.architecture.parameters import parameter_count
-from calculon.spec.model import Model
-from calculon.units import scaled
+from calculon.base.units import scaled
+from calculon.declarations.model import Model
+from calculon.render.text_tables import FORMATS, Column, Table
 
 
 def main() -> int:

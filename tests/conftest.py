@@ -38,13 +38,15 @@ settings.load_profile("suite")
 assert hasattr(providers, "is_local_module_file"), "where does hypothesis look for constants now?"
 setattr(providers, "is_local_module_file", lambda path: False)  # noqa: B010
 
+APPLICATIONS = ("cli", "documents", "render", "explore", "calibrate", "validate", "study")
+"""Packages of commands, pages and files."""
+
 PLACES = {
     "tests/test_pages.py": "docs",
     "tests/test_scripts.py": "docs",
     "tests/test_examples.py": "docs",
     "tests/test_notebook.py": "docs",
-    "tests/apps": "apps",
-    "calculon/apps": "apps",
+    **{f"{tree}/{name}": "apps" for tree in ("tests", "calculon") for name in APPLICATIONS},
     "tests/test_bootstrap.py": "apps",
     "tests/search": "search",
     "tests/reference/test_searches.py": "search",

@@ -6,11 +6,11 @@ from math import prod
 from typing import Any
 
 import calculon
+from calculon.declarations.named_values import DATATYPE_BYTES, MATMUL_BYTES, exchanged_bytes
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
 from calculon.plan.mesh import DEGREES
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
-from calculon.spec.named_values import DATATYPE_BYTES, MATMUL_BYTES, exchanged_bytes
 
 OPTIONAL = {f.name: f for f in FIELDS if f.declaration.optional}
 

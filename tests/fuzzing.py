@@ -24,11 +24,11 @@ from typing import Any
 
 import yaml
 
-from calculon.apps.cli.main import main
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.cli.main import main
+from tests.declarations.configurations import DEEPSEEK_V3, QWEN3_30B, llama
 from tests.helpers import LLAMA_X64_P4, ROOT, document
 from tests.hostile import FILES
-from tests.spec.configurations import DEEPSEEK_V3, QWEN3_30B, llama
 from tests.store import cache
 
 EXIT_CODES = (0, 1, 2)

@@ -14,12 +14,12 @@ import numpy as np
 
 import calculon
 from calculon.architecture.layer_sizes import Sizes
+from calculon.base.records import columns
+from calculon.declarations.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
+from calculon.declarations.statistics import Stats
 from calculon.plan.choices import grouped
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import Schedule
-from calculon.records import columns
-from calculon.spec.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
-from calculon.statistics import Stats
 from tests.store import cache
 
 ROOT = Path(__file__).resolve().parent.parent

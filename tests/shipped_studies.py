@@ -4,12 +4,12 @@ from dataclasses import replace
 from functools import partial
 from unittest import mock
 
-from calculon.apps.validate import measured_and_predicted
-from calculon.apps.validate.library import Library
-from calculon.apps.validate.measured_and_predicted import Reading, Result, compare
-from calculon.apps.validate.published_study import Study
-from calculon.apps.validate.study_rows import Row, read_rows
-from calculon.spec.named_values import PUBLISHED
+from calculon.declarations.named_values import PUBLISHED
+from calculon.validate import measured_and_predicted
+from calculon.validate.library import Library
+from calculon.validate.measured_and_predicted import Reading, Result, compare
+from calculon.validate.published_study import Study
+from calculon.validate.study_rows import Row, read_rows
 from tests.draws import FACTOR, some
 from tests.store import cache, stored
 

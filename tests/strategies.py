@@ -8,11 +8,15 @@ from typing import Any
 from hypothesis import strategies as st
 
 from calculon import inputs
+from calculon.declarations.named_values import (
+    FOLDED_SCHEDULES,
+    PAIRED_SCHEDULES,
+    SIMULATED_SCHEDULES,
+)
+from calculon.declarations.recipes import RECIPES
 from calculon.plan.columns import FIELDS, field_of
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
-from calculon.spec.named_values import FOLDED_SCHEDULES, PAIRED_SCHEDULES, SIMULATED_SCHEDULES
-from calculon.spec.recipes import RECIPES
 
 Document = dict[str, Any]
 

@@ -16,52 +16,34 @@ from tests.store import cache
 PACKAGE = ROOT / "calculon"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-ROOMS = (
-    ("frozen",),
-    ("units", "errors", "version", "display"),
-    ("arrays", "records"),
-    ("spec",),
-    ("statistics", "run_figures", "serving_figures", "expression"),
-    ("hardware", "presets", "launch"),
-    ("inputs",),
-    ("editions",),
-    ("architecture",),
-    ("plan",),
-    ("parallel",),
-    ("cost",),
-    ("evaluate",),
-    ("inspect",),
-    ("estimate", "sweep"),
-    ("campaign",),
-    ("serving",),
-    ("search",),
-    ("planner",),
+PACKAGES = (
+    *(
+        "version",
+        "base",
+        "declarations",
+        "hardware",
+        "launch",
+        "inputs",
+        "editions",
+        "architecture",
+    ),
+    *("plan", "cost", "estimate", "campaign", "serving", "search", "advise"),
+    *("render", "calibrate", "validate", "documents", "study", "explore", "cli"),
 )
-"""The rooms of the model, from the ground up: each imports from itself and from what is above it in this list."""
+"""The packages in the order of imports: each imports from itself and from those before it."""
 
-APPLICATIONS = (
-    ("output", "report"),
-    ("validate", "calibrate"),
-    ("study",),
-    ("views",),
-    ("notebook",),
-    ("explore",),
-    ("cli",),
-)
-"""The rooms behind the wall, likewise; a report is made of records and plain data only."""
+MODEL = PACKAGES[: PACKAGES.index("render")]
+"""What computes results; what presents and writes them comes after."""
 
 ROOF = {"__init__", "__main__"}
 """Import everything, and nothing imports them."""
 
-DOOR = "display.py"
-"""The only module of the model that calls an application: by name, when a notebook looks at a result."""
+DOOR = "base/display.py"
+"""The only module of the model that calls what presents it: by name, when a notebook looks at a result."""
 
-LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
-APPLICATION_LEVEL = {room: level for level, rooms in enumerate(APPLICATIONS) for room in rooms}
-REPORT_MAY_IMPORT = {
-    *("apps", "display", "frozen", "records", "units", "run_figures", "serving_figures"),
-    *("statistics", "errors", "spec", "presets"),
-}
+LEVEL = {name: level for level, name in enumerate(PACKAGES)}
+PLAIN = {"base", "declarations", "render", "documents"}
+"""All that pages and pictures of plain data import."""
 HEAVY = {"scipy", "pandas", "pyarrow", "yaml", "rich", "psutil", "shtab", "matplotlib"}
 LONGEST_MODULE, LONGEST_FUNCTION = 600, 60  # lines: an alarm, not a measure of good modules
 
@@ -70,7 +52,7 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def _room(path: Path) -> str:
+def _package(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
@@ -93,7 +75,7 @@ def _used(path: Path, *start: str) -> set[str]:
     return {name[len(start)] for name in names if tuple(name[: len(start)]) == start} - {""}
 
 
-def _rooms_used(path: Path) -> set[str]:
+def _packages_used(path: Path) -> set[str]:
     return _used(path, "calculon")
 
 
@@ -102,70 +84,60 @@ def _violations(find, modules=MODULES) -> dict[str, object]:
     return {_name(path): found for path in modules if (found := find(path))}
 
 
-def _application(path: Path) -> str:
-    """Return the application that a module belongs to; empty outside of them."""
-    parts = path.relative_to(PACKAGE).parts
-    return parts[1] if parts[0] == "apps" and len(parts) > 2 else ""
+CORE = [path for path in MODULES if _package(path) in MODEL]
 
 
-def _applications_used(path: Path) -> set[str]:
-    return _used(path, "calculon", "apps")
+def test_every_package_has_its_place_in_the_order():
+    assert {_package(path) for path in MODULES} - ROOF == {*PACKAGES}
 
 
-APPS = [path for path in MODULES if _application(path)]
-CORE = [path for path in MODULES if _room(path) in LEVEL]
-
-
-def test_every_room_has_its_place_in_the_order():
-    assert {_room(path) for path in MODULES} - ROOF == {*LEVEL, "apps"}
-    assert {_application(path) for path in APPS} == set(APPLICATION_LEVEL)
-
-
-def test_a_room_imports_only_from_itself_and_the_rooms_below():
+def test_a_package_imports_only_from_itself_and_the_packages_before_it():
     def forbidden(path):
-        level = LEVEL[_room(path)]
-        return sorted(r for r in _rooms_used(path) if LEVEL.get(r, len(ROOMS)) > level)
+        level = LEVEL[_package(path)]
+        return sorted(name for name in _packages_used(path) if LEVEL.get(name, 0) > level)
 
-    assert _violations(forbidden, CORE) == {}
+    assert _violations(forbidden, [path for path in MODULES if _package(path) in LEVEL]) == {}
 
 
-def test_the_model_calls_an_application_through_one_door_only():
+def test_the_model_calls_what_presents_it_through_one_door_only():
+    presenting = tuple(f"calculon.{name}" for name in PACKAGES[len(MODEL) :])
+
     def named(path):
-        if "calculon.apps" not in _text(path):
+        if not any(name in _text(path) for name in presenting):
             return []
         nodes = ast.walk(ast.parse(_text(path)))
-        constants = [node.value for node in nodes if isinstance(node, ast.Constant)]
-        return [text for text in constants if isinstance(text, str) and "calculon.apps" in text]
+        texts = [node.value for node in nodes if isinstance(node, ast.Constant)]
+        return [text for text in texts if isinstance(text, str) and text.startswith(presenting)]
 
-    rooms = ["calculon.apps.notebook", "calculon.apps.explore.interactive"]
-    assert _violations(named, CORE) == {DOOR: rooms}
-
-
-def test_an_application_imports_only_from_itself_and_the_applications_below():
-    def forbidden(path):
-        level = APPLICATION_LEVEL[_application(path)]
-        return sorted(a for a in _applications_used(path) if APPLICATION_LEVEL[a] > level)
-
-    assert _violations(forbidden, APPS) == {}
+    modules = ["calculon.documents.notebook", "calculon.explore.interactive"]
+    assert _violations(named, CORE) == {DOOR: modules}
 
 
-def test_a_report_knows_only_declarations_records_and_plain_data():
-    reports = [path for path in APPS if _application(path) == "report"]
-    assert _violations(lambda path: _rooms_used(path) - REPORT_MAY_IMPORT, reports) == {}
-    assert _violations(lambda path: _applications_used(path) - {"report"}, reports) == {}
+def test_a_page_knows_only_declarations_records_and_plain_data():
+    """But for what makes results plain data, and for notebooks."""
+    parts = (PACKAGE / "documents" / "views", PACKAGE / "documents" / "notebook")
+    pages = [path for path in MODULES if _package(path) == "documents" and path.parent not in parts]
+    assert _violations(lambda path: _packages_used(path) - PLAIN, pages) == {}
+    inside = {"calculon.documents.views", "calculon.documents.notebook"}
+    assert (
+        _violations(
+            lambda path: {m for m in _modules_used(path) if m.rpartition(".")[0] in inside}, pages
+        )
+        == {}
+    )
 
 
 def test_no_two_modules_have_one_name():
     """But for the commands, which are named as people call them, and the fits, as what they fit."""
-    rooms = ("commands", "calibrate/kernels")
+    folders = ("commands", "calibrate/kernels")
     named = [
-        p for p in MODULES if p.name != "__init__.py" and not p.parent.as_posix().endswith(rooms)
+        p for p in MODULES if p.name != "__init__.py" and not p.parent.as_posix().endswith(folders)
     ]
     assert [name for name, n in Counter(path.name for path in named).items() if n > 1] == []
 
 
 def test_no_import_goes_in_a_circle():
-    """Not even between modules of one room, or in a function."""
+    """Not even between modules of one package, or in a function."""
     graph = {_dotted(path): _modules_used(path) for path in MODULES}
     circles = []
     state: dict[str, int] = {}
@@ -234,7 +206,7 @@ def test_the_core_imports_heavy_libraries_where_they_are_used():
 @pytest.mark.parametrize(
     "statement",
     [
-        "import calculon.apps.cli.main",
+        "import calculon.cli.main",
         "import calculon; calculon.estimate("
         "'megatron-1T', '3072_t4_p64_d12_mbs4_full', 'a100_80g', layers=True).to_dict()",
     ],

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from calculon.arrays import ordered_sum, rate
+from calculon.base.arrays import ordered_sum, rate
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 7])

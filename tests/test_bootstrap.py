@@ -49,8 +49,8 @@ def checkout(tmp_path, monkeypatch):
     for name in ("bin/calculon", "scripts/bootstrap.py", "scripts/test", "pyproject.toml", *LOCKS):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, root / name)
-    (root / "calculon" / "apps" / "cli").mkdir(parents=True)
-    (root / "calculon" / "apps" / "cli" / "main.py").write_text(
+    (root / "calculon" / "cli").mkdir(parents=True)
+    (root / "calculon" / "cli" / "main.py").write_text(
         "import sys\ndef main(argv=None):\n    print(sys.executable, sys.argv[1:])\n    return 7\n"
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

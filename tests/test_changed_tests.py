@@ -18,8 +18,8 @@ CASES = {
     "nothing": (set(), set(), {PAGES}),
     "a test": ({"tests/test_units.py"}, {"tests/test_units.py"}, {"tests/test_records.py", PAGES}),
     "settings of tests": (
-        {"tests/apps/cli/conftest.py"},
-        {"tests/apps/cli/test_main.py"},
+        {"tests/cli/conftest.py"},
+        {"tests/cli/test_main.py"},
         {"tests/test_units.py"},
     ),
     "a module": (
@@ -28,14 +28,14 @@ CASES = {
         {"tests/test_units.py"},
     ),
     "a module behind a public name": (
-        {"calculon/planner/why.py"},
-        {"tests/planner/test_why.py", "tests/apps/cli/test_why.py"},
+        {"calculon/advise/why.py"},
+        {"tests/advise/test_why.py", "tests/cli/test_why.py"},
         {NETWORK, "tests/search/test_effect.py"},
     ),
     "a script": ({"scripts/rendering.py"}, {"tests/test_scripts.py"}, {"tests/test_units.py"}),
     "a system": (
         {"systems/a100_80g.json"},
-        {NETWORK, "tests/spec/test_catalog.py"},
+        {NETWORK, "tests/declarations/test_catalog.py"},
         {"tests", "tests/search/test_driver.py"},
     ),
     "a table next to a module": (

@@ -10,9 +10,14 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.base.frozen import dataclass
 from calculon.cost.layer_cost import laid_out
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import Scope, declare, spec_fields
+from calculon.declarations.module_sets import modules_of
+from calculon.declarations.recipes import RECIPES
+from calculon.declarations.scope_choices import CHOICES, DERIVED
 from calculon.editions import CORRECTED
-from calculon.frozen import dataclass
 from calculon.hardware.collectives.dispatch import LIBRARIES
 from calculon.plan.choices import members
 from calculon.plan.columns import DEFAULTS, FIELDS, field_of
@@ -23,11 +28,6 @@ from calculon.plan.rules.module_rules import absent_modules
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best
-from calculon.spec.execution import Execution
-from calculon.spec.fields import Scope, declare, spec_fields
-from calculon.spec.module_sets import modules_of
-from calculon.spec.recipes import RECIPES
-from calculon.spec.scope_choices import CHOICES, DERIVED
 from tests.declared import OPTIONAL, all_needs, fitting, others
 from tests.helpers import PLAIN, document, layout_choice, sizes
 from tests.search import pool

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import calculon
-from calculon.display import APPLICATION
+from calculon.base.display import APPLICATION
 from tests.helpers import ROOT
 
 

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from calculon.errors import (
+from calculon.base.errors import (
     MOST_PROBLEMS,
     CalculonError,
     Infeasible,

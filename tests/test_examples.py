@@ -5,7 +5,7 @@ import pytest
 import calculon
 from calculon import inputs
 from calculon.architecture.parameters import parameter_count
-from calculon.units import GIB
+from calculon.base.units import GIB
 from tests.helpers import ROOT, document
 
 STATE = ("weight_space", "weight_grad_space", "optimizer_space")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calculon.expression import Expression
+from calculon.declarations.expression import Expression
 
 CELLS = {"a": 6, "b": 4, "text": "full", "blank": None}
 

@@ -7,7 +7,7 @@ from dataclasses import field, fields, replace
 
 import pytest
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.apps.calibrate.readers import read_collectives, read_gemm, read_memory
-from calculon.apps.calibrate.shapes import Products, fit_shapes
+from calculon.calibrate.readers import read_collectives, read_gemm, read_memory
+from calculon.calibrate.shapes import Products, fit_shapes
 from calculon.hardware.kernels.tiles import Gemm, alignment
 from tests.helpers import ROOT
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.cli.conftest import unrendered, unvalidated
+from tests.cli.conftest import unrendered, unvalidated
 from tests.helpers import ROOT
 
 __all__ = ["unrendered", "unvalidated"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from calculon.apps.cli.main import COMMANDS, main
+from calculon.cli.main import COMMANDS, main
 from tests.helpers import ROOT
 from tests.store import cache
 

@@ -9,17 +9,17 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
+from calculon.declarations import catalog
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import optional_defaults
+from calculon.declarations.named_values import PRESETS
+from calculon.declarations.presets import COMMON, PUBLISHED_FORMS, find_preset
 from calculon.inputs import execution
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.check import REASONS, check
-from calculon.presets import COMMON, PUBLISHED_FORMS, find_preset
 from calculon.search.driver import search
 from calculon.search.request import make_space
-from calculon.spec import catalog
-from calculon.spec.execution import Execution
-from calculon.spec.fields import optional_defaults
-from calculon.spec.named_values import PRESETS
 from tests.cases import for_each
 from tests.helpers import LLAMA_X64, PLAIN, document
 

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from calculon.records import (
+from calculon.base.records import (
     apply,
     column,
     columns,
@@ -14,7 +14,7 @@ from calculon.records import (
     record,
     stat,
 )
-from calculon.units import Bytes, Seconds, Unit
+from calculon.base.units import Bytes, Seconds, Unit
 
 KINDS = ("base", "edge")
 

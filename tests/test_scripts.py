@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from calculon.apps.cli.main import main
 from calculon.architecture.parameters import parameter_count
+from calculon.cli.main import main
 from calculon.inputs import model
 from scripts import result_tables, shapes
 from tests.helpers import NAMES

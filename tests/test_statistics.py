@@ -1,7 +1,7 @@
 import re
 
-from calculon.records import columns
-from calculon.statistics import PARTS_OF_TIME, Stats
+from calculon.base.records import columns
+from calculon.declarations.statistics import PARTS_OF_TIME, Stats
 
 COLUMNS = columns(Stats)
 

@@ -3,8 +3,8 @@ from typing import get_type_hints
 
 import pytest
 
-from calculon import units
-from calculon.statistics import Work
+from calculon.base import units
+from calculon.declarations.statistics import Work
 
 
 @pytest.mark.parametrize(("power", "prefix"), [*enumerate("kMGTPEZY", 1)])

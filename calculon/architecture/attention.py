@@ -43,8 +43,8 @@ from calculon.architecture.residual import SHARED, entry_layers, exit_layers
 from calculon.architecture.ring_attention import Ring
 from calculon.architecture.shape import BlockShape
 from calculon.architecture.workload import sequence_lengths
-from calculon.spec.model import Model
-from calculon.units import Bytes, Count, Elements
+from calculon.base.units import Bytes, Count, Elements
+from calculon.declarations.model import Model
 
 _REGATHER, _GATHERED = When.REGATHER_ATTENTION, When.GATHERED_ATTENTION
 

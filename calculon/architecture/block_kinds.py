@@ -12,10 +12,10 @@ from functools import lru_cache
 from calculon.architecture.block import block_layers
 from calculon.architecture.layers import Layer
 from calculon.architecture.shape import BlockShape
-from calculon.frozen import dataclass
-from calculon.spec.fields import optional_defaults
-from calculon.spec.hybrid_fields import OF_LINEAR, OF_SOFTMAX
-from calculon.spec.model import OF_EXPERTS, Model
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import optional_defaults
+from calculon.declarations.hybrid_fields import OF_LINEAR, OF_SOFTMAX
+from calculon.declarations.model import OF_EXPERTS, Model
 
 PART_NAMES = {"M": "linear attention", "*": "attention", "-": "MLP", "E": "experts"}
 """How lists call parts of a ``layer_pattern``."""

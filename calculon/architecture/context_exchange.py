@@ -32,8 +32,8 @@ from calculon.architecture.ring_attention import (
     ring_of,
 )
 from calculon.architecture.shape import BlockShape
-from calculon.spec.named_values import BETWEEN_PARTS, HEAD_EXCHANGES, RINGS
-from calculon.units import Count, Elements, Fraction
+from calculon.base.units import Count, Elements, Fraction
+from calculon.declarations.named_values import BETWEEN_PARTS, HEAD_EXCHANGES, RINGS
 
 AXIS = "cp"
 

@@ -28,6 +28,8 @@ from calculon.architecture.layers.routing import (
 )
 from calculon.architecture.projection import SENT, border_collective, with_copy
 from calculon.architecture.shape import BlockShape
+from calculon.base.units import Count, Elements
+from calculon.declarations.named_values import exchanged_bytes
 from calculon.hardware.collectives.dispatch import (
     ENTRY_BYTES,
     LIBRARIES,
@@ -35,8 +37,6 @@ from calculon.hardware.collectives.dispatch import (
     copy_bytes,
     distinct_parts,
 )
-from calculon.spec.named_values import exchanged_bytes
-from calculon.units import Count, Elements
 
 COUNT_BYTES = 8
 """Bytes of a number of rows, of which ranks tell each other one for each expert."""

@@ -28,8 +28,8 @@ from calculon.architecture.projection import (
     project,
 )
 from calculon.architecture.shape import BlockShape
-from calculon.spec.model import Model
-from calculon.units import Count
+from calculon.base.units import Count
+from calculon.declarations.model import Model
 
 SHARED = "Shared_"
 """How the names of layers of shared experts begin."""

@@ -23,8 +23,8 @@ from calculon.architecture.projection import (
 )
 from calculon.architecture.residual import SHARED
 from calculon.architecture.shape import BlockShape
-from calculon.spec.model import Model
-from calculon.units import Elements
+from calculon.base.units import Elements
+from calculon.declarations.model import Model
 
 _REGATHER, _GATHERED = When.REGATHER_ATTENTION, When.GATHERED_ATTENTION
 _HEADS = Flags(recompute=When.RECOMPUTE_LATENT_HEADS)

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from calculon.architecture.ring_attention import Ring
+from calculon.base.units import Bytes, Count, Elements, Flops
+from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions.edition import Edition, When
 from calculon.hardware.collectives.dispatch import Routing
 from calculon.hardware.kernels.kernel import ENGINES, KernelKind, VectorKind
-from calculon.spec.scope_choices import BlockChoice
-from calculon.units import Bytes, Count, Elements, Flops
 
 Number = Elements | float
 """A size: an array over executions, or one number for all of them."""
@@ -89,10 +89,10 @@ class Collective(NamedTuple):
     outer : bool
         The first gather or the last reduction of a block: next to a pipeline transfer.
     axis : str
-        Axis of parallelism: one of :data:`~calculon.spec.axes.LAYER_AXES`.
+        Axis of parallelism: one of :data:`~calculon.declarations.axes.LAYER_AXES`.
     group : str
         Which ranks of a group of experts take part, where these are others than those of the axis
-        (:data:`~calculon.parallel.process_groups.ExpertRanks`).
+        (:data:`~calculon.cost.process_groups.ExpertRanks`).
     returned : array or None
         Those of the backward pass, if they are others.
     routing : Routing or None

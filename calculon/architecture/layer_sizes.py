@@ -5,9 +5,9 @@ from dataclasses import field, fields, replace
 
 import numpy as np
 
-from calculon.frozen import dataclass
-from calculon.spec.axes import AXIS, FURTHER_AXES, FURTHER_SIZES
-from calculon.units import Array, Count, Fraction
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count, Fraction
+from calculon.declarations.axes import AXIS, FURTHER_AXES, FURTHER_SIZES
 
 
 def _one_rank() -> dict[str, Array]:
@@ -90,7 +90,7 @@ class Sizes:
         return replace(self, microbatch_size=self.microbatch_size / 2)
 
     def degree(self, axis: str) -> Count:
-        """Return the ranks of a group of one of :data:`~calculon.spec.axes.LAYER_AXES`."""
+        """Return the ranks of a group of one of :data:`~calculon.declarations.axes.LAYER_AXES`."""
         return self.tensor_par if axis == "tp" else self.further[AXIS[axis].degree]
 
     def network(self, axis: str) -> Array:

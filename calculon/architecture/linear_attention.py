@@ -32,8 +32,8 @@ from calculon.architecture.layers.state import (
 from calculon.architecture.projection import input_layers, output_layers
 from calculon.architecture.residual import entry_layers, exit_layers
 from calculon.architecture.shape import BlockShape
-from calculon.spec.model import Model
-from calculon.units import Elements
+from calculon.base.units import Elements
+from calculon.declarations.model import Model
 
 PREFIXES = {"gated_delta": "DeltaBlock", "mamba2": "MambaBlock", "lightning": "LightningBlock"}
 """How names of layers begin."""

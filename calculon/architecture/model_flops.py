@@ -5,8 +5,8 @@ import numpy as np
 from calculon.architecture.attention import mean_keys
 from calculon.architecture.segments import model_totals, module_totals
 from calculon.architecture.workload import document_lengths, sequence_lengths
-from calculon.spec.model import Model
-from calculon.units import Array, Flops
+from calculon.base.units import Array, Flops
+from calculon.declarations.model import Model
 
 TRAINING_PASSES = 3
 """The backward pass does each product twice: for the gradients of inputs and of weights."""

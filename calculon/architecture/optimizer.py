@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.spec.named_values import MASTER_BYTES
-from calculon.spec.scope_choices import StepChoice
-from calculon.units import Array, Bytes, Count, Elements, Flops, Fraction
+from calculon.base.units import Array, Bytes, Count, Elements, Flops, Fraction
+from calculon.declarations.named_values import MASTER_BYTES
+from calculon.declarations.scope_choices import StepChoice
 
 QUANTIZED_BYTES = 1 + 4 / 256
 """An 8-bit moment: blocks of 256 share a 4-byte scale (Dettmers et al., arXiv 2110.02861, section 2)."""

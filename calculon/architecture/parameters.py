@@ -3,8 +3,8 @@
 import numpy as np
 
 from calculon.architecture.segments import model_totals, module_totals
-from calculon.spec.model import Model
-from calculon.units import Count
+from calculon.base.units import Count
+from calculon.declarations.model import Model
 
 VOCABULARY = 51200
 """Vocabulary size that the published count assumes for every model."""

@@ -24,8 +24,8 @@ from calculon.architecture.layers import (
     tensor_collective,
 )
 from calculon.architecture.shape import BlockShape
+from calculon.base.units import Count, Elements
 from calculon.editions.edition import Side
-from calculon.units import Count, Elements
 
 SENT = Flags(recommunicate=When.RECOMPUTE_ALL, drops_activation=When.ALWAYS)
 """A collective of an output, which its reader saves."""
@@ -102,7 +102,7 @@ def _tiles(operator: TensorOperator, shape: BlockShape) -> tuple[Number, Number,
     """Return in how many products each pass is cut: as many as there are peers where it has a collective.
 
     Gradients of weights are one product. Source: Wang et al., ASPLOS 2023, doi:10.1145/3567955.3567959, section 5: the
-    loop over shards of the decomposed product. With user buffers see :func:`~calculon.parallel.tensor.user_buffers`.
+    loop over shards of the decomposed product. With user buffers see :func:`~calculon.cost.tensor.user_buffers`.
     """
     if not shape.edition.times_tiles:
         return None

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.spec.model import Model
-from calculon.units import Array, Count, Fraction
+from calculon.base.units import Array, Count, Fraction
+from calculon.declarations.model import Model
 
 
 class Ring(NamedTuple):

@@ -22,12 +22,12 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.multi_token import joined_with
 from calculon.architecture.shape import BlockShape
+from calculon.base.frozen import dataclass
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import optional_defaults
+from calculon.declarations.model import Model
+from calculon.declarations.scope_choices import LayoutChoice
 from calculon.editions import CORRECTED
-from calculon.frozen import dataclass
-from calculon.spec.execution import Execution
-from calculon.spec.fields import optional_defaults
-from calculon.spec.model import Model
-from calculon.spec.scope_choices import LayoutChoice
 
 LayerGenerator = Callable[[BlockShape], Iterable[Layer]]
 """Yields the layers of a segment in order of execution."""

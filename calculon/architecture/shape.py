@@ -7,12 +7,12 @@ import numpy as np
 from calculon.architecture.layer import Widths
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.workload import Workload, document_lengths
+from calculon.base.frozen import dataclass
+from calculon.base.units import Count, Elements
+from calculon.declarations.model import Model
+from calculon.declarations.recipes import Recipe
+from calculon.declarations.scope_choices import LayoutChoice
 from calculon.editions.edition import Edition
-from calculon.frozen import dataclass
-from calculon.spec.model import Model
-from calculon.spec.recipes import Recipe
-from calculon.spec.scope_choices import LayoutChoice
-from calculon.units import Count, Elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class BlockShape:
         )
 
     def degree(self, axis: str) -> Count:
-        """Return the degree along one of :data:`~calculon.spec.axes.LAYER_AXES`."""
+        """Return the degree along one of :data:`~calculon.declarations.axes.LAYER_AXES`."""
         return self.sizes.degree(axis)
 
     @property

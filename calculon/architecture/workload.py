@@ -8,9 +8,9 @@ queries of a part of every sequence, and attends to the keys of all of it. Sourc
 import numpy as np
 
 from calculon.architecture.layer_sizes import Sizes
-from calculon.frozen import dataclass
-from calculon.spec.model import Model
-from calculon.units import Array, Count
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count
+from calculon.declarations.model import Model
 
 
 def sequence_lengths(model: Model, seq_length: Array) -> Count:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from calculon.frozen import dataclass
-from calculon.spec import catalog
-from calculon.spec.files import read_document
-from calculon.spec.overlay import BASE
+from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
+from calculon.declarations.files import read_document
+from calculon.declarations.overlay import BASE
 
 
 @dataclass(frozen=True, slots=True)

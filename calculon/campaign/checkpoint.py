@@ -6,12 +6,12 @@ from itertools import product
 import numpy as np
 
 from calculon.architecture.optimizer import MOMENT_BYTES, OPTIMIZERS, QUANTIZED_BYTES
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Seconds
 from calculon.campaign.record import Checkpoints
-from calculon.expression import Lookup
-from calculon.frozen import dataclass
+from calculon.declarations.expression import Lookup
+from calculon.declarations.named_values import DATATYPE_BYTES, MASTER_BYTES
 from calculon.hardware.system import System
-from calculon.spec.named_values import DATATYPE_BYTES, MASTER_BYTES
-from calculon.units import Array, Bytes, BytesPerSecond, Count, Seconds
 
 
 def bytes_per_param(datatype: str, lookup: Lookup) -> Array:

@@ -4,10 +4,10 @@ import csv
 from functools import cache
 from typing import Any, ClassVar
 
-from calculon.errors import Problem, SpecError, nearest
-from calculon.frozen import dataclass
-from calculon.spec import catalog
-from calculon.spec.fields import LARGEST_NUMBER, Declaration, shown
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
+from calculon.declarations.fields import LARGEST_NUMBER, Declaration, shown
 
 FILE = "grids.csv"
 

@@ -15,9 +15,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio, sine_excess
 from calculon.campaign.goodput import wall_per_useful
-from calculon.units import Array
 
 SHARES = (0.1, 0.5, 0.9)
 """The quantiles that a run is told by: one in ten ends earlier than the first, one in ten later than the last."""

@@ -6,7 +6,7 @@ from functools import lru_cache, wraps
 
 import numpy as np
 
-from calculon.units import Array
+from calculon.base.units import Array
 
 Values = float | Array
 """A number or an array of them; the laws of this room broadcast their arguments against each other."""

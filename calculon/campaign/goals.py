@@ -4,10 +4,10 @@ import math
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.spec.fields import LARGEST_NUMBER, Declaration, shown
-from calculon.spec.spellings import dollars, duration, global_batch, sequence_length, tokens
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import LARGEST_NUMBER, Declaration, shown
+from calculon.declarations.spellings import dollars, duration, global_batch, sequence_length, tokens
 
 CHINCHILLA = 20.0
 """Tokens for each parameter on which compute is best spent. Source: Hoffmann et al., arXiv:2203.15556, table 3."""

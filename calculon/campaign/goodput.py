@@ -9,8 +9,8 @@ J. T. Daly, "A higher order estimate of the optimum checkpoint interval for rest
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio, remembered
-from calculon.units import Array
 
 _STEPS = 6
 """Newton steps: four reach the last digit from the start that is taken, and two are to spare."""

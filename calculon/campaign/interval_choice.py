@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
+from calculon.base.frozen import dataclass
 from calculon.campaign.checkpoint import storage_rate
 from calculon.campaign.whole_run import WholeRun
-from calculon.frozen import dataclass
 
 STATED, BEST, STORAGE, RUN = "stated", "best", "storage", "run"
 """Reasons of an interval: the campaign says it; the run is the shortest; the storage takes no more; the run ends."""

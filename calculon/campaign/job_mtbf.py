@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.campaign.exponentials import Values, quiet, ratio
 from calculon.campaign.published import published_failures
-from calculon.units import Array
 
 HOUR = 3600.0
 

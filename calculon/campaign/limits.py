@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import amount
 from calculon.campaign.record import Campaign
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.spec.fields import spec_fields
-from calculon.units import amount
+from calculon.declarations.fields import spec_fields
 
 LIMITED = {"deadline": "days", "budget_usd": "usd", "budget_mwh": "mwh"}
 """Fields of a campaign that are limits, and the figure that each bounds."""

@@ -8,11 +8,11 @@ from math import inf
 
 import numpy as np
 
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import TERA, Array, aged
 from calculon.campaign.exponentials import Values
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
 from calculon.hardware.price import PRICE_KINDS, Own, Price, Spot
-from calculon.units import TERA, Array, aged
 
 HOURS_PER_YEAR = 8766.0
 """Hours of a mean year, of 365.25 days."""

@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from calculon.base.errors import Problem, nearest
+from calculon.base.frozen import dataclass
 from calculon.campaign.stated_document import StatedDocument
-from calculon.errors import Problem, nearest
-from calculon.frozen import dataclass
-from calculon.spec.fields import shown
+from calculon.declarations.fields import shown
 
 SEARCH = "search"
 """The word for an execution that is looked for."""

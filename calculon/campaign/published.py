@@ -8,9 +8,9 @@ import dataclasses
 from functools import cache
 from typing import Any
 
-from calculon.frozen import dataclass
-from calculon.spec import catalog
-from calculon.spec.csv_rows import Line, read_csv
+from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
+from calculon.declarations.csv_rows import Line, read_csv
 
 FAILURES = "validation/failures.csv"
 FOOTPRINTS = "validation/footprints.csv"

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from calculon.frozen import dataclass
-from calculon.spec import catalog
-from calculon.spec.csv_rows import read_csv
-from calculon.spec.files import read_document
+from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
+from calculon.declarations.csv_rows import read_csv
+from calculon.declarations.files import read_document
 
 FOLDER = "validation/campaign"
 """Studies of whole trainings, below the root of the catalog."""

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
 from calculon.campaign.goals import BatchGoal, Length, TokenGoal
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.spec.decode import decode_part
-from calculon.spec.fields import declare, shown
-from calculon.spec.schema import part_schema
+from calculon.declarations.decode import decode_part
+from calculon.declarations.fields import declare, shown
+from calculon.declarations.schema import part_schema
 
 MOST_RUNGS = 1000
 """Batches of a linear ramp; published ones have below a hundred."""

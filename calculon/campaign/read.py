@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from calculon import inputs
+from calculon.base.errors import Problem, SpecError
 from calculon.campaign.record import PARTS, Campaign
-from calculon.errors import Problem, SpecError
+from calculon.declarations import catalog
+from calculon.declarations.decode import decode
+from calculon.declarations.fields import shown
+from calculon.declarations.override import override
+from calculon.declarations.paths import absent, steps_of
 from calculon.inputs import Changed
-from calculon.spec import catalog
-from calculon.spec.decode import decode
-from calculon.spec.fields import shown
-from calculon.spec.override import override
-from calculon.spec.paths import absent, steps_of
 
 CampaignSource = str | os.PathLike[str] | Mapping[str, Any] | Changed | Campaign
 

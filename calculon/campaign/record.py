@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar
 
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIGA
 from calculon.campaign.electricity import Carbon
 from calculon.campaign.goals import (
     BatchGoal,
@@ -17,10 +20,7 @@ from calculon.campaign.goals import (
 from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.ramps import BatchRamp, SequenceRung
 from calculon.campaign.rollout import Rollout
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.spec.fields import declare, spec_fields
-from calculon.units import GIGA
+from calculon.declarations.fields import declare, spec_fields
 
 HOUR, DAY = 3600.0, 86400.0
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import ClassVar
 
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
 from calculon.campaign.goals import Length, TimeSpan
 from calculon.campaign.stated_document import StatedDocument
-from calculon.errors import Problem
-from calculon.frozen import dataclass
-from calculon.spec.fields import declare, shown
+from calculon.declarations.fields import declare, shown
 
 
 @dataclass(frozen=True, slots=True)

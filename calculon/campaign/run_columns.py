@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from calculon.base.units import Count, FlopsPerSecond, Fraction, Seconds
 from calculon.campaign.checkpoint import bytes_per_param
 from calculon.campaign.record import Campaign
 from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.hardware.system import System
-from calculon.units import Count, FlopsPerSecond, Fraction, Seconds
 
 Lookup = Callable[[str], Any]
 """Returns a column by name: a statistic of edition ``corrected``, or a field of executions."""

@@ -1,8 +1,8 @@
 """The length of a run, in tokens."""
 
+from calculon.base.errors import Problem, SpecError
 from calculon.campaign.record import Campaign
 from calculon.campaign.scaling_laws import COUNTS, tokens_of_loss
-from calculon.errors import Problem, SpecError
 
 
 def tokens_of_run(asked: Campaign, parameters: float, tokens_per_step: int) -> float:

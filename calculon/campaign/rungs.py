@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
 from calculon.campaign.goals import BatchGoal
 from calculon.campaign.phase_execution import PhaseExecution
 from calculon.campaign.record import Campaign, Phase
 from calculon.campaign.rollout import Rollout
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
 
 V = TypeVar("V")
 

@@ -8,8 +8,8 @@ from typing import Any
 from calculon.campaign.assumed import counts
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import PARTS, Campaign
+from calculon.declarations.fields import spec_fields
 from calculon.hardware.figures import Figure
-from calculon.spec.fields import spec_fields
 
 _LEFT_OUT = ("loss", "steps", *LIMITED)
 """Numbers that say how long a run is, or what it may take."""

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from calculon.errors import Infeasible
-from calculon.frozen import dataclass
-from calculon.units import Array, scaled
+from calculon.base.errors import Infeasible
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, scaled
 
 Values = float | Array
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.campaign.exponentials import Values, growth, quiet, ratio
-from calculon.units import Array
 
 
 def rework(found_after: Values, interval: Values, restart: Values, mtbf: Values) -> Array:

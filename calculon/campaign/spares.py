@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.campaign.exponentials import Values, quiet, ratio, remembered
-from calculon.units import Array
 
 ENOUGH = 0.999
 """The share of time that the spares which are advised leave a job complete."""

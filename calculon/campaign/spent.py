@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
 from calculon.campaign.exponentials import Values, curvature, growth, quiet, ratio
 from calculon.campaign.goodput import Pair, two_levels
-from calculon.frozen import dataclass
-from calculon.units import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.campaign.exponentials import Values, ratio
-from calculon.units import Array
 
 _REACH, _STEP = 12.0, 0.04  # the grid of the normal law, in standard deviations
 

@@ -8,7 +8,19 @@ from functools import reduce
 
 import numpy as np
 
-from calculon.arrays import derived
+from calculon.base.arrays import derived
+from calculon.base.frozen import dataclass
+from calculon.base.records import apply, record_of
+from calculon.base.units import (
+    KILO,
+    TERA,
+    Array,
+    Bytes,
+    Count,
+    Flops,
+    Fraction,
+    Seconds,
+)
 from calculon.campaign.checkpoint import Saving, saving
 from calculon.campaign.end_of_run import SHARES, mean, quantiles
 from calculon.campaign.energy import Draw, Energy, carbon, draw, energy
@@ -21,20 +33,8 @@ from calculon.campaign.silent import rework
 from calculon.campaign.spares import away, cheapest_spares, elastic_rate, share_of_time_waiting
 from calculon.campaign.spent import Spent, spent, spent_with_copies
 from calculon.campaign.stragglers import jitter, slow_nodes
-from calculon.frozen import dataclass
+from calculon.declarations.run_figures import CampaignFigures, DaysByUse
 from calculon.hardware.system import System
-from calculon.records import apply, record_of
-from calculon.run_figures import CampaignFigures, DaysByUse
-from calculon.units import (
-    KILO,
-    TERA,
-    Array,
-    Bytes,
-    Count,
-    Flops,
-    Fraction,
-    Seconds,
-)
 
 NODE = 8
 """Processors that fail together, where a system does not say which share a host."""

@@ -1,1 +1,1 @@
-"""Need times machine: the time and the space of a layer, a block and a batch."""
+"""Time and memory of layers, blocks, stages and batches, and the traffic of each dimension of parallelism."""

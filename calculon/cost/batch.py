@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from calculon.arrays import derived, nothing, rate
+from calculon.base.arrays import derived, nothing, rate
+from calculon.base.records import record_of
 from calculon.cost.iteration_times import IterationTimes
 from calculon.cost.quoted_figures import quoted_figures
 from calculon.cost.stage import Stage
 from calculon.cost.stage_memory import Memory, memory
-from calculon.records import record_of
-from calculon.statistics import (
+from calculon.declarations.statistics import (
     BlockSpace,
     Efficiency,
     ExpertFigures,
@@ -26,8 +26,8 @@ from calculon.statistics import (
 class Batch(Stage):
     """The statistics of executions, each part computed when it is asked for.
 
-    The attributes have the names of the parts of :class:`~calculon.statistics.CorrectedStats`: a search reads the
-    columns that it needs from here, and pays for these only; :attr:`stats` has all of them.
+    The attributes have the names of the parts of :class:`~calculon.declarations.statistics.CorrectedStats`: a search
+    reads the columns that it needs from here, and pays for these only; :attr:`stats` has all of them.
     """
 
     # -- one block --------------------------------------------------------------------------------

@@ -10,7 +10,17 @@ from calculon.architecture.experts import shape_of_rows
 from calculon.architecture.layer import PHASES
 from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.segments import LayerGenerator
-from calculon.arrays import derived, is_nothing, nothing, occurs, ordered_sum
+from calculon.base.arrays import derived, is_nothing, nothing, occurs, ordered_sum
+from calculon.base.records import record
+from calculon.base.units import (
+    Array,
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Flops,
+    FlopsPerSecond,
+    Seconds,
+)
 from calculon.cost.context_overlap import ring_hidden
 from calculon.cost.expert_overlap import ExpertTimes, exchange_rows
 from calculon.cost.layer_cost import (
@@ -22,25 +32,15 @@ from calculon.cost.layer_cost import (
 )
 from calculon.cost.optimizer_step import weight_sides
 from calculon.cost.shares import exposed_times, storage
+from calculon.cost.tensor import PASSES, NetworkTimes, tensor_volumes
+from calculon.declarations.axes import FURTHER_NAMES
+from calculon.declarations.model import Model
+from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
+from calculon.declarations.statistics import KINDS, Communication, TensorMessages, Work
 from calculon.editions.edition import Edition
 from calculon.hardware.collectives.dispatch import LIBRARIES
 from calculon.hardware.collectives.placement import nested_rooms
 from calculon.hardware.system import System
-from calculon.parallel.tensor import PASSES, NetworkTimes, tensor_volumes
-from calculon.records import record
-from calculon.spec.axes import FURTHER_NAMES
-from calculon.spec.model import Model
-from calculon.spec.scope_choices import BlockChoice, LayoutChoice
-from calculon.statistics import KINDS, Communication, TensorMessages, Work
-from calculon.units import (
-    Array,
-    Bytes,
-    BytesPerSecond,
-    Count,
-    Flops,
-    FlopsPerSecond,
-    Seconds,
-)
 
 UNSHARDED_GRADIENT_BYTES = 4
 
@@ -87,7 +87,7 @@ class BlockCost:
     Attributes
     ----------
     axis_time : array, shape (further axes, passes, blocks)
-        Time of the collectives of further axes, by pass of :data:`~calculon.parallel.tensor.PASSES`, on the link.
+        Time of the collectives of further axes, by pass of :data:`~calculon.cost.tensor.PASSES`, on the link.
     axis_exposed : array, shape (further axes, passes, kinds, blocks)
         What of it is exposed by kind of block, where each pass runs by itself.
     paired : array

@@ -9,6 +9,9 @@ import numpy as np
 from calculon.architecture.layer_sizes import SIZE_FIELDS, Sizes
 from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import kinds_of_block, prediction_module
+from calculon.base.frozen import dataclass
+from calculon.base.records import concatenate
+from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost, BlockLayout, block_cost
 from calculon.cost.embedding_head import (
     EmbeddingHead,
@@ -24,19 +27,16 @@ from calculon.cost.layer_cost import laid_out
 from calculon.cost.mixture import Kinds, mixed_block, mixed_step, partly_recomputed
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
 from calculon.cost.prediction_modules import step_with_modules, with_modules
+from calculon.declarations.axes import FURTHER_DEGREES
+from calculon.declarations.model import Model
+from calculon.declarations.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.editions.edition import Edition
-from calculon.frozen import dataclass
 from calculon.hardware.figures import of_rows
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.mesh import data_ranks
 from calculon.plan.plan import Plan
 from calculon.plan.schedule import shard_count
-from calculon.records import concatenate
-from calculon.spec.axes import FURTHER_DEGREES
-from calculon.spec.model import Model
-from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
-from calculon.units import Array
 
 BLOCK_ROWS = 4_096
 """Blocks whose layers are laid out at once: bounds the memory of a layer table."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from calculon.base.records import record
+from calculon.base.units import Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
-from calculon.records import record
-from calculon.units import Seconds
 
 
 @record

@@ -3,8 +3,8 @@
 import numpy as np
 
 from calculon.cost.block_cost import BlockCost
+from calculon.cost.data.synced import HeldBlock, SyncedBlock, SyncedBytes
 from calculon.cost.optimizer_step import OptimizerCost
-from calculon.parallel.data.synced import HeldBlock, SyncedBlock, SyncedBytes
 from calculon.plan.schedule import Schedule
 
 

@@ -4,14 +4,14 @@ import numpy as np
 
 from calculon.architecture.context_exchange import AXIS, RING
 from calculon.architecture.layer_sizes import Sizes
+from calculon.base.units import Array, Fraction, Seconds
+from calculon.cost.beside import not_hidden
 from calculon.cost.layer_cost import LayerCost, LayerTable, kernel_types
+from calculon.cost.process_groups import layer_group
 from calculon.cost.ring_steps import RingSteps, ring_steps
+from calculon.cost.tensor import PASSES
+from calculon.declarations.scope_choices import BlockChoice
 from calculon.hardware.system import System
-from calculon.parallel.beside import not_hidden
-from calculon.parallel.process_groups import layer_group
-from calculon.parallel.tensor import PASSES
-from calculon.spec.scope_choices import BlockChoice
-from calculon.units import Array, Fraction, Seconds
 
 
 def ring_row(table: LayerTable) -> int | None:
@@ -30,7 +30,7 @@ def ring_hidden(
 ) -> Seconds:
     """Return what attention hides of the ring of a block: shape (passes, blocks), 0 without a ring.
 
-    Passes are those of :data:`~calculon.parallel.tensor.PASSES`. A ring that runs again does so beside attention that
+    Passes are those of :data:`~calculon.cost.tensor.PASSES`. A ring that runs again does so beside attention that
     is computed again: the shares `recomputed` of the layers are.
     """
     number = ring_row(table)

@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.arrays import is_nothing
+from calculon.base.arrays import is_nothing
+from calculon.base.records import changed
+from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.classes import synced_block
+from calculon.cost.data.sharding import Sharding, unit_blocks
+from calculon.cost.data.synced import SyncedBytes
 from calculon.cost.embedding_head import EmbeddingHead
 from calculon.cost.optimizer_step import OptimizerCost
+from calculon.declarations.statistics import Work
 from calculon.hardware.system import System
-from calculon.parallel.data.sharding import Sharding, unit_blocks
-from calculon.parallel.data.synced import SyncedBytes
 from calculon.plan.schedule import Schedule
-from calculon.records import changed
-from calculon.statistics import Work
-from calculon.units import Array, Bytes, Count, Fraction, Seconds
 
 
 class Copied(NamedTuple):

@@ -15,21 +15,21 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.optimizer import Parameters, joined
 from calculon.architecture.segments import EMBEDDING, HEAD, Segment
 from calculon.architecture.shape import BlockShape
-from calculon.arrays import derived, ordered_sum
+from calculon.base.arrays import derived, ordered_sum
+from calculon.base.frozen import dataclass
+from calculon.base.records import changed, gather, joint_view, record
+from calculon.base.units import Array, Bytes, Count, Flops, Seconds
 from calculon.cost.block_cost import BlockCost, BlockLayout, axes_of_modules, block_cost
+from calculon.cost.data.synced import SyncedBytes, SyncedEmbeddingHead
 from calculon.cost.layer_cost import LayerTable
 from calculon.cost.optimizer_step import OptimizerCost, optimizer_cost, parameters_of
+from calculon.declarations.axes import FURTHER_NAMES
+from calculon.declarations.model import Model
+from calculon.declarations.recipes import NO_RECIPE
+from calculon.declarations.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.editions.edition import Edition
-from calculon.frozen import dataclass
 from calculon.hardware.system import System
-from calculon.parallel.data.synced import SyncedBytes, SyncedEmbeddingHead
 from calculon.plan.schedule import Schedule
-from calculon.records import changed, gather, joint_view, record
-from calculon.spec.axes import FURTHER_NAMES
-from calculon.spec.model import Model
-from calculon.spec.recipes import NO_RECIPE
-from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
-from calculon.units import Array, Bytes, Count, Flops, Seconds
 
 
 @record

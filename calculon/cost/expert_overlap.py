@@ -4,17 +4,17 @@ import numpy as np
 
 from calculon.architecture.experts import SHARED
 from calculon.architecture.layer_sizes import Sizes
-from calculon.arrays import ordered_sum
+from calculon.base.arrays import ordered_sum
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Fraction, Seconds
+from calculon.cost.beside import not_hidden
 from calculon.cost.layer_cost import LayerCost, LayerTable
-from calculon.frozen import dataclass
+from calculon.cost.process_groups import layer_group, tensor_group
+from calculon.cost.tensor import PASSES
+from calculon.declarations.scope_choices import BlockChoice
+from calculon.declarations.statistics import KINDS
 from calculon.hardware.collectives.dispatch import engine_share
 from calculon.hardware.system import System
-from calculon.parallel.beside import not_hidden
-from calculon.parallel.process_groups import layer_group, tensor_group
-from calculon.parallel.tensor import PASSES
-from calculon.spec.scope_choices import BlockChoice
-from calculon.statistics import KINDS
-from calculon.units import Array, Fraction, Seconds
 
 AXIS = "ep"
 
@@ -25,7 +25,7 @@ _FORWARD, _BACKWARD, _AGAIN = range(len(PASSES))
 class ExpertTimes:
     """Times of a block with spread experts by pass, each in seconds and of shape (passes, blocks).
 
-    Passes are those of :data:`~calculon.parallel.tensor.PASSES`: forward, backward (both gradients), and what of the
+    Passes are those of :data:`~calculon.cost.tensor.PASSES`: forward, backward (both gradients), and what of the
     forward pass is computed again. Work is counted without that beside which tensor-parallel traffic runs on a network
     that the exchange uses, too.
 

@@ -4,10 +4,10 @@ from functools import reduce
 
 import numpy as np
 
+from calculon.base.units import Count
+from calculon.cost.pipeline.schedules import held_chunks, held_microbatches
 from calculon.editions.edition import Edition
-from calculon.parallel.pipeline.schedules import held_chunks, held_microbatches
 from calculon.plan.schedule import Schedule
-from calculon.units import Count
 
 
 def on_first(schedule: Schedule, edition: Edition) -> Count:

@@ -5,19 +5,19 @@ from operator import attrgetter
 
 import numpy as np
 
-from calculon.arrays import derived, nothing
+from calculon.base.arrays import derived, nothing
+from calculon.base.units import Array, Bytes, Count, Seconds
+from calculon.cost.pipeline.transfers import bubble_time
 from calculon.cost.stage import Stage
-from calculon.parallel.pipeline.transfers import bubble_time
+from calculon.declarations.axes import FURTHER_NAMES
+from calculon.declarations.statistics import PARTS_OF_TIME, AxisTimes
 from calculon.plan.stage_layout import FIRST, LAST
-from calculon.spec.axes import FURTHER_NAMES
-from calculon.statistics import PARTS_OF_TIME, AxisTimes
-from calculon.units import Array, Bytes, Count, Seconds
 
 
 class IterationTimes:
     """Times of one iteration on the most loaded processor, each computed when it is asked for.
 
-    Sections 5.1 to 5.6 and 5.10; they are the parts of :class:`~calculon.statistics.Times`.
+    Sections 5.1 to 5.6 and 5.10; they are the parts of :class:`~calculon.declarations.statistics.Times`.
     """
 
     def __init__(self, stage: Stage):

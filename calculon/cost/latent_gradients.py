@@ -3,12 +3,12 @@
 import numpy as np
 
 from calculon.architecture.latent_attention import replicated_weights
+from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost
-from calculon.parallel.process_groups import CollectiveCost, axis_group
+from calculon.cost.process_groups import CollectiveCost, axis_group
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import DATATYPE_BYTES
 from calculon.plan.stage_layout import LAST
-from calculon.spec.model import Model
-from calculon.spec.named_values import DATATYPE_BYTES
-from calculon.units import Array
 
 
 def latent_traffic(

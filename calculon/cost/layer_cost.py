@@ -11,14 +11,12 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.layers import Layer
 from calculon.architecture.segments import LayerGenerator
 from calculon.architecture.shape import BlockShape
-from calculon.arrays import derived, occurs
+from calculon.base.arrays import derived, occurs
+from calculon.base.records import record
+from calculon.base.units import Array, Bytes, Count, Elements, Flops, Seconds
+from calculon.cost.process_groups import tensor_group
 from calculon.cost.ring_steps import ring_steps
-from calculon.editions.edition import Edition
-from calculon.hardware.kernels.all_kernels import KERNELS
-from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
-from calculon.hardware.system import System
-from calculon.parallel.process_groups import tensor_group
-from calculon.parallel.tensor import (
+from calculon.cost.tensor import (
     PASSES,
     AxisTraffic,
     NetworkTimes,
@@ -27,11 +25,13 @@ from calculon.parallel.tensor import (
     beside_gradients,
     tensor_traffic,
 )
-from calculon.records import record
-from calculon.spec.axes import FURTHER_NAMES, LAYER_AXES
-from calculon.spec.model import Model
-from calculon.spec.scope_choices import BlockChoice, LayoutChoice
-from calculon.units import Array, Bytes, Count, Elements, Flops, Seconds
+from calculon.declarations.axes import FURTHER_NAMES, LAYER_AXES
+from calculon.declarations.model import Model
+from calculon.declarations.scope_choices import BlockChoice, LayoutChoice
+from calculon.editions.edition import Edition
+from calculon.hardware.kernels.all_kernels import KERNELS
+from calculon.hardware.kernels.kernel import Kernel, KernelKind, Shapes, Types, launches
+from calculon.hardware.system import System
 
 
 class LayerTable:

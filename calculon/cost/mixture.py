@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.layer_sizes import Sizes
-from calculon.arrays import is_nothing
+from calculon.base.arrays import is_nothing
+from calculon.base.records import R, apply, changed, gather, joint_view
+from calculon.base.units import Array, Count
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.optimizer_step import OptimizerCost
-from calculon.records import R, apply, changed, gather, joint_view
-from calculon.units import Array, Count
 
 Weight = int | Count
 """How many blocks there are of a kind: one number, or one for each execution."""

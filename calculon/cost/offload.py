@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from calculon.records import record
-from calculon.units import Bytes, Seconds
+from calculon.base.records import record
+from calculon.base.units import Bytes, Seconds
 
 
 @record

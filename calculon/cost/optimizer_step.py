@@ -21,14 +21,14 @@ from calculon.architecture.optimizer import (
     step_kernels,
 )
 from calculon.architecture.shape import BlockShape
-from calculon.arrays import is_nothing, nothing, ordered_sum
+from calculon.base.arrays import is_nothing, nothing, ordered_sum
+from calculon.base.records import apply, record
+from calculon.base.units import Bytes, Count, Elements, Flops, Seconds
 from calculon.cost.layer_cost import LayerTable
+from calculon.declarations.scope_choices import StepChoice
+from calculon.declarations.statistics import Work
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.records import apply, record
-from calculon.spec.scope_choices import StepChoice
-from calculon.statistics import Work
-from calculon.units import Bytes, Count, Elements, Flops, Seconds
 
 
 @record

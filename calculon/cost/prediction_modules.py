@@ -15,7 +15,9 @@ from calculon.architecture.layer_sizes import Sizes
 from calculon.architecture.optimizer import Parameters
 from calculon.architecture.segments import EMBEDDING, HEAD, Segment, prediction_module
 from calculon.architecture.shape import BlockShape
-from calculon.arrays import ordered_sum
+from calculon.base.arrays import ordered_sum
+from calculon.base.records import apply
+from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost, BlockLayout, axes_of_modules, block_cost
 from calculon.cost.embedding_head import (
     EmbeddingHeadCost,
@@ -27,12 +29,10 @@ from calculon.cost.embedding_head import (
 from calculon.cost.layer_cost import LayerTable, laid_out
 from calculon.cost.mixture import partly_recomputed
 from calculon.cost.optimizer_step import optimizer_cost, parameters_of
+from calculon.declarations.model import Model
+from calculon.declarations.scope_choices import BlockChoice, StepChoice
 from calculon.editions.edition import Edition
 from calculon.hardware.system import System
-from calculon.records import apply
-from calculon.spec.model import Model
-from calculon.spec.scope_choices import BlockChoice, StepChoice
-from calculon.units import Array, Count, Seconds
 
 CHECKPOINTS = 2
 """Inputs of a module that full recomputation keeps: hidden states and embeddings."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import padding_count, parameter_count
+from calculon.base.units import Array, Count, Flops, Seconds
 from calculon.cost.stage import Stage
+from calculon.declarations.model import Model
+from calculon.declarations.statistics import Figures
 from calculon.plan.schedule import Schedule
-from calculon.spec.model import Model
-from calculon.statistics import Figures
-from calculon.units import Array, Count, Flops, Seconds
 
 
 def quoted_figures(stage: Stage, total_time: Seconds) -> Figures:

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from calculon.arrays import ordered_sum
+from calculon.base.arrays import ordered_sum
+from calculon.base.units import Array, Bytes, Seconds
 from calculon.cost.layer_cost import LayerCost, LayerTable
+from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions.edition import Edition
-from calculon.spec.scope_choices import BlockChoice
-from calculon.units import Array, Bytes, Seconds
 
 
 def exposed_times(

@@ -5,7 +5,9 @@ from functools import reduce
 
 import numpy as np
 
-from calculon.arrays import derived
+from calculon.base.arrays import derived
+from calculon.base.records import apply
+from calculon.base.units import Array, Bytes, Count, Seconds
 from calculon.cost.block_cost import BlockCost, Collectives
 from calculon.cost.block_times import BlockTimes, block_passes
 from calculon.cost.classes import held_block, synced_block
@@ -16,35 +18,33 @@ from calculon.cost.copies import (
     modules_with_conversion,
     with_conversion,
 )
-from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
-from calculon.cost.latent_gradients import latent_traffic
-from calculon.cost.mixture import Kinds
-from calculon.cost.offload import Offload, exposed
-from calculon.cost.optimizer_step import OptimizerCost
-from calculon.cost.uneven import StageBlock, UnevenStages
-from calculon.editions.edition import Edition
-from calculon.hardware.system import System
-from calculon.parallel.data.class_collectives import reduced_bytes
-from calculon.parallel.data.stage_traffic import StageTraffic
-from calculon.parallel.data.strategies import STRATEGIES, DataParallelStrategy
-from calculon.parallel.data.synced import (
+from calculon.cost.data.class_collectives import reduced_bytes
+from calculon.cost.data.stage_traffic import StageTraffic
+from calculon.cost.data.strategies import STRATEGIES, DataParallelStrategy
+from calculon.cost.data.synced import (
     BackwardPass,
     GradientSync,
     SyncedBlock,
     SyncedEmbeddingHead,
 )
-from calculon.parallel.pipeline.transfers import (
+from calculon.cost.embedding_head import EmbeddingHead, EmbeddingHeadTimes
+from calculon.cost.latent_gradients import latent_traffic
+from calculon.cost.mixture import Kinds
+from calculon.cost.offload import Offload, exposed
+from calculon.cost.optimizer_step import OptimizerCost
+from calculon.cost.pipeline.transfers import (
     Transfers,
     mirrored_gradient_time,
     shared_gradient_time,
     transfers,
 )
-from calculon.parallel.process_groups import CollectiveCost
+from calculon.cost.process_groups import CollectiveCost
+from calculon.cost.uneven import StageBlock, UnevenStages
+from calculon.declarations.axes import FURTHER_NAMES
+from calculon.declarations.model import Model
+from calculon.editions.edition import Edition
+from calculon.hardware.system import System
 from calculon.plan.schedule import Schedule
-from calculon.records import apply
-from calculon.spec.axes import FURTHER_NAMES
-from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Count, Seconds
 
 SUM_PASS = (2 + 4 + 4) / (2 + 4)
 """Bytes that adding 2-byte gradients to 4-byte sums moves, over the bytes of both: all are read, sums are written."""

@@ -6,19 +6,19 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from calculon.base.records import joint_view, record
+from calculon.base.units import Array, Bytes, Count
 from calculon.cost import in_flight
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.classes import held_block
+from calculon.cost.data.strategies import STRATEGIES
+from calculon.cost.data.synced import SyncedBytes
 from calculon.cost.embedding_head import EmbeddingHead, VocabularyWeights
 from calculon.cost.optimizer_step import OptimizerCost
+from calculon.declarations.statistics import Buffers, Capacity, ExpertSpace, OffloadedSpace, Space
 from calculon.editions.edition import Edition
-from calculon.parallel.data.strategies import STRATEGIES
-from calculon.parallel.data.synced import SyncedBytes
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST, SECOND
-from calculon.records import joint_view, record
-from calculon.statistics import Buffers, Capacity, ExpertSpace, OffloadedSpace, Space
-from calculon.units import Array, Bytes, Count
 
 R = TypeVar("R", Space, OffloadedSpace)
 

@@ -5,16 +5,16 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from calculon.arrays import derived
+from calculon.base.arrays import derived
+from calculon.base.units import Array, Count, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import BlockTimes
 from calculon.cost.embedding_head import EmbeddingHead
-from calculon.parallel.pipeline.schedules import Passes, batch_time, chunked_time
-from calculon.parallel.pipeline.simulation import ChunkPasses
+from calculon.cost.pipeline.schedules import Passes, batch_time, chunked_time
+from calculon.cost.pipeline.simulation import ChunkPasses
 from calculon.plan.choices import distinct
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST
-from calculon.units import Array, Count, Seconds
 
 Q = TypeVar("Q")
 

@@ -1,9 +1,9 @@
 """The editions of the cost model; each is an :class:`~calculon.editions.edition.Edition`."""
 
+from calculon.base.errors import Problem, SpecError, nearest
 from calculon.editions.corrected import Corrected
 from calculon.editions.edition import Edition
 from calculon.editions.sc23 import Sc23
-from calculon.errors import Problem, SpecError, nearest
 
 SC23 = Sc23()
 """The model as published (Isaev et al., SC'23), oddities included."""

@@ -1,8 +1,8 @@
 """Edition ``corrected``: the published model with its defects fixed, and with the choices it lacks."""
 
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.statistics import CorrectedStats
 from calculon.editions.edition import Edition
-from calculon.spec.named_values import CORRECTED
-from calculon.statistics import CorrectedStats
 
 
 class Corrected(Edition):

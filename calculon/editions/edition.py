@@ -9,14 +9,23 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from calculon.arrays import ordered_sum, rate
-from calculon.frozen import dataclass
+from calculon.base.arrays import ordered_sum, rate
+from calculon.base.frozen import dataclass
+from calculon.base.records import Column, columns, view
+from calculon.base.units import (
+    Array,
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Elements,
+    Flops,
+    Fraction,
+    Seconds,
+)
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import MASTER_BYTES
+from calculon.declarations.scope_choices import BlockChoice, LayoutChoice, StepChoice
 from calculon.hardware.system import System
-from calculon.records import Column, columns, view
-from calculon.spec.model import Model
-from calculon.spec.named_values import MASTER_BYTES
-from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
-from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
 
 R = TypeVar("R")
 Side = Literal["gather", "reduce"]
@@ -25,7 +34,8 @@ Side = Literal["gather", "reduce"]
 class When:
     """When something happens to a layer, as :meth:`Edition.happens` tells of a choice.
 
-    Where an edition does not say otherwise, names of properties of :class:`~calculon.spec.scope_choices.BlockChoice`.
+    Where an edition does not say otherwise, names of properties of
+    :class:`~calculon.declarations.scope_choices.BlockChoice`.
     """
 
     NEVER: Final = "never"

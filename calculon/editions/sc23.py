@@ -6,7 +6,21 @@ Each method is one choice of the published model. Tags such as [O1] name its row
 
 import numpy as np
 
-from calculon.arrays import ordered_sum
+from calculon.base.arrays import ordered_sum
+from calculon.base.units import (
+    Array,
+    Bytes,
+    BytesPerSecond,
+    Count,
+    Elements,
+    Flops,
+    Fraction,
+    Seconds,
+)
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.scope_choices import BlockChoice, LayoutChoice, StepChoice
+from calculon.declarations.statistics import Stats
 from calculon.editions.edition import (
     DataParallelWindow,
     Edition,
@@ -16,11 +30,6 @@ from calculon.editions.edition import (
     When,
 )
 from calculon.hardware.system import System
-from calculon.spec.model import Model
-from calculon.spec.named_values import PUBLISHED
-from calculon.spec.scope_choices import BlockChoice, LayoutChoice, StepChoice
-from calculon.statistics import Stats
-from calculon.units import Array, Bytes, BytesPerSecond, Count, Elements, Flops, Fraction, Seconds
 
 
 class Sc23(Edition):

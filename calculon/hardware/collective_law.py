@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Count, Fraction, Seconds
+from calculon.declarations.fields import Declaration, declare
 from calculon.hardware.number_rows import decode_rows, rows_schema
-from calculon.spec.fields import Declaration, declare
-from calculon.units import Count, Fraction, Seconds
 
 MEASURABLE = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "p2p")
 """Operations that a system file can state by measurement."""

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Fraction
+from calculon.declarations.fields import Declaration
 from calculon.hardware.number_rows import decode_rows, rows_schema
-from calculon.spec.fields import Declaration
-from calculon.units import Array, Fraction
 
 _THRESHOLD = Declaration(help="smallest size of the step", at_least=0)
 EFFICIENCY = Declaration(help="achieved share of the peak", above=0, at_most=1)

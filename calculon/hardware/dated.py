@@ -3,8 +3,8 @@
 import re
 from typing import Protocol
 
-from calculon.errors import Problem, SpecError
-from calculon.spec.fields import check_record, shown
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.fields import check_record, shown
 
 DATE = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 """A year, a month or a day, as ``2025``, ``2025-06``, ``2025-06-05``."""

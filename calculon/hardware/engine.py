@@ -1,9 +1,9 @@
 """A processing engine: the time of some FLOP."""
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIGA, TERA, Flops, Seconds
+from calculon.declarations.fields import declare
 from calculon.hardware.curve import Curve
-from calculon.spec.fields import declare
-from calculon.units import GIGA, TERA, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

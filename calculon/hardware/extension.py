@@ -5,8 +5,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import check_record, declare
+from calculon.declarations.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
+from calculon.declarations.recipes import RECIPES
 from calculon.hardware.collective_law import MEASURABLE, CollectiveLaw
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
@@ -23,9 +26,6 @@ from calculon.hardware.price import Price
 from calculon.hardware.recipe_use import RecipeUse
 from calculon.hardware.serving import Serving
 from calculon.hardware.torus import Torus
-from calculon.spec.fields import check_record, declare
-from calculon.spec.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
-from calculon.spec.recipes import RECIPES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

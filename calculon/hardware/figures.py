@@ -6,8 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError, nearest
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.fields import Declaration, SpecField, spec_fields
+from calculon.declarations.paths import joined
 from calculon.hardware.curve import EFFICIENCY, Curve
 from calculon.hardware.extension import ExpertLibrary
 from calculon.hardware.host import Host
@@ -16,9 +19,6 @@ from calculon.hardware.kernels.grouped import ExpertCalls
 from calculon.hardware.kernels.stated_kernels import ANY, StatedKernels
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.system import System
-from calculon.spec.fields import Declaration, SpecField, spec_fields
-from calculon.spec.paths import joined
-from calculon.units import Array
 
 IN_FORMULAS = frozenset(
     {

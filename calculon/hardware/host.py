@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from calculon.frozen import dataclass
-from calculon.spec.fields import declare
-from calculon.units import GIGA, Bytes, Count, Seconds
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIGA, Bytes, Count, Seconds
+from calculon.declarations.fields import declare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """A memory: the time to move some bytes, and how many fit."""
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB, GIGA, MEGA, Bytes, Seconds
+from calculon.declarations.fields import declare
 from calculon.hardware.curve import Curve
-from calculon.spec.fields import declare
-from calculon.units import GIB, GIGA, MEGA, Bytes, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Memory that a model cannot have: what drivers, libraries and allocators take, and what hosts need for themselves."""
 
-from calculon.frozen import dataclass
-from calculon.spec.fields import declare
-from calculon.units import GIB, MIB
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB, MIB
+from calculon.declarations.fields import declare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from calculon.arrays import occurs
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.arrays import occurs
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIGA, Array, Bytes, Count, Seconds
+from calculon.declarations.fields import Declaration, declare, shown
 from calculon.hardware.extension import Link
 from calculon.hardware.number_rows import row_schema
-from calculon.spec.fields import Declaration, declare, shown
-from calculon.units import GIGA, Array, Bytes, Count, Seconds
 
 _SCALAR = Declaration(help="bytes moved per byte of the message", above=0)
 _OFFSET = Declaration(help="bytes moved per byte of the message and 1/participants", at_least=-2)

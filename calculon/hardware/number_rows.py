@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from calculon.errors import Problem
-from calculon.spec.fields import Declaration, shown
+from calculon.base.errors import Problem
+from calculon.declarations.fields import Declaration, shown
 
 
 def decode_rows(

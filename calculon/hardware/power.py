@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import declare
 from calculon.hardware.dated import DAY, SOURCE, check_dated
-from calculon.spec.fields import declare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """What the processors of a system cost: rented by the hour, or bought; no time depends on it."""
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import declare
 from calculon.hardware.dated import DAY, SOURCE, check_dated
-from calculon.spec.fields import declare
 
 OPEX_SHARE = 0.08
 """Upkeep of a bought node per year as a share of its price: spare parts, staff, support. Source: an assumption."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from calculon.frozen import dataclass
-from calculon.spec.fields import declare
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import declare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

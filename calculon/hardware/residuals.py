@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
-from calculon.spec.decode import decode_part
-from calculon.spec.fields import declare, spec_fields
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.declarations.decode import decode_part
+from calculon.declarations.fields import declare, spec_fields
 
 TRAINING = "training"
 """The part that stands for whole iterations."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from calculon.declarations.fields import spec_fields
 from calculon.hardware.extension import Link
 from calculon.hardware.kernels.kernel import ENGINES, Rate
 from calculon.hardware.kernels.measured_table import MeasuredTable
@@ -12,7 +13,6 @@ from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.residuals import Spread
 from calculon.hardware.system import System
-from calculon.spec.fields import spec_fields
 
 
 def slowed(system: System, spread: Spread, factor: float) -> System:

@@ -6,9 +6,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from calculon.display import Displayed
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.display import Displayed
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Bytes, Count, Flops, Seconds
+from calculon.declarations.fields import declare
+from calculon.declarations.machine_provenance import Provenance
+from calculon.declarations.named_values import (
+    DATATYPE_BYTES,
+    LEAST_RESULT_BYTES,
+    MATMUL_BYTES,
+    arithmetic_type,
+)
+from calculon.declarations.origin import Origin
+from calculon.declarations.recipes import RECIPES
 from calculon.hardware.collective_law import CollectiveLaw
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import Extension, Link
@@ -19,17 +30,6 @@ from calculon.hardware.memory import Memory
 from calculon.hardware.network import Fabric, Network
 from calculon.hardware.recipe_use import OF_EVERY_ENGINE, RecipeUse
 from calculon.hardware.residuals import Residuals
-from calculon.spec.fields import declare
-from calculon.spec.machine_provenance import Provenance
-from calculon.spec.named_values import (
-    DATATYPE_BYTES,
-    LEAST_RESULT_BYTES,
-    MATMUL_BYTES,
-    arithmetic_type,
-)
-from calculon.spec.origin import Origin
-from calculon.spec.recipes import RECIPES
-from calculon.units import Bytes, Count, Flops, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
-from calculon.spec.fields import Declaration, declare, shown
-from calculon.units import Array, Count, Fraction
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count, Fraction
+from calculon.declarations.fields import Declaration, declare, shown
 
 MOST_AXES = 6
 """Axes that a torus may have; machines have two or three, the Fugaku computer six."""

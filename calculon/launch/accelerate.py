@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
 from calculon.launch.deepspeed import TRAINER_BATCH, check_sections, given, nested
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing, plain
 from calculon.launch.rows import Harmless, only_with, row

@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.base.units import MIB
+from calculon.declarations.fields import shown
+from calculon.declarations.named_values import DATATYPE_BYTES
+from calculon.declarations.parse import parse as parse_document
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
 from calculon.launch.rows import Harmless, only_with, row
-from calculon.spec.fields import shown
-from calculon.spec.named_values import DATATYPE_BYTES
-from calculon.spec.parse import parse as parse_document
-from calculon.units import MIB
 
 AUTO = "auto"
 """What the trainer of transformers fills in."""

@@ -11,16 +11,16 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from calculon.display import Displayed
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.display import Displayed
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import shown
+from calculon.declarations.model import Model
 from calculon.launch.server import Server
 from calculon.launch.texts.name_patterns import any_of
 from calculon.launch.texts.reading_budget import check_numbers
 from calculon.launch.texts.reading_budget import reading as reading_file
 from calculon.launch.translation import Translated, translated
-from calculon.spec.fields import shown
-from calculon.spec.model import Model
 
 Fields = dict[str, Any]
 

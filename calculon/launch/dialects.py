@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.base.errors import Problem, SpecError, nearest
 from calculon.launch.accelerate import ACCELERATE
 from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import Dialect, Launch, read

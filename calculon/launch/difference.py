@@ -3,8 +3,12 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import optional_defaults, shown
+from calculon.declarations.model import Model
+from calculon.declarations.presets import find_preset
 from calculon.launch.dialect import (
     Dialect,
     Fields,
@@ -15,10 +19,6 @@ from calculon.launch.dialect import (
     nearest_settings,
     plain,
 )
-from calculon.presets import find_preset
-from calculon.spec.execution import Execution
-from calculon.spec.fields import optional_defaults, shown
-from calculon.spec.model import Model
 
 Kind = Literal["change", "add", "drop"]
 

@@ -5,13 +5,13 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError, printable
+from calculon.base.errors import Problem, SpecError, printable
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.files import STDIN, read_bytes
+from calculon.declarations.model import Model
 from calculon.launch.dialect import Launch, read
 from calculon.launch.dialects import read_launch, recognised, recognised_engine
 from calculon.launch.server import Server
-from calculon.spec.decode import SpecWarning
-from calculon.spec.files import STDIN, read_bytes
-from calculon.spec.model import Model
 
 _LOST = "changes the result, and is not modelled"
 _MOST = 3

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 
 class RankBytes(NamedTuple):

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.presets import find_preset
-from calculon.presets import plain as written
-from calculon.spec.execution import Execution
-from calculon.spec.fields import optional_defaults, spec_fields
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import optional_defaults, spec_fields
+from calculon.declarations.presets import find_preset
+from calculon.declarations.presets import plain as written
 
 NO_SETTING = (
     *("edition", "preset"),

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calculon.architecture.layer_sizes import SIZE_FIELDS
-from calculon.plan.columns import FIELDS, Columns, field_of
-from calculon.plan.stage_layout import own_stages
-from calculon.spec.fields import Scope, SpecField
-from calculon.spec.scope_choices import (
+from calculon.base.units import Array
+from calculon.declarations.fields import Scope, SpecField
+from calculon.declarations.scope_choices import (
     CHOICES,
     DERIVED,
     BatchChoice,
@@ -19,7 +18,8 @@ from calculon.spec.scope_choices import (
     LayoutChoice,
     StepChoice,
 )
-from calculon.units import Array
+from calculon.plan.columns import FIELDS, Columns, field_of
+from calculon.plan.stage_layout import own_stages
 
 C = TypeVar("C", LayoutChoice, BlockChoice, StepChoice, BatchChoice)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from calculon.spec.execution import Execution
-from calculon.spec.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
-from calculon.spec.module_sets import ModuleSets
-from calculon.units import Array
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import LARGEST_INTEGER, SpecField, optional_defaults, spec_fields
+from calculon.declarations.module_sets import ModuleSets
 
 FIELDS: tuple[SpecField, ...] = spec_fields(Execution)
 """The fields of an execution: the 23 published ones in published order, then the optional ones."""

@@ -6,12 +6,12 @@ from operator import mul
 
 import numpy as np
 
+from calculon.base.units import Array, Count
+from calculon.declarations.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES, MESH_AXES
+from calculon.declarations.named_values import MESH_ORDERS
 from calculon.hardware.collectives.placement import Rooms, nested_rooms, rooms_used
 from calculon.hardware.system import System
 from calculon.plan.columns import FIELDS, Columns, code
-from calculon.spec.axes import AXES, AXIS, FURTHER_AXES, LAYER_AXES, MESH_AXES
-from calculon.spec.named_values import MESH_ORDERS
-from calculon.units import Array, Count
 
 DEGREES = tuple(axis.degree for axis in MESH_AXES)
 """Fields whose product is the number of processors."""

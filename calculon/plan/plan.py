@@ -1,4 +1,4 @@
-"""A table of executions: a struct of arrays with the fields of :class:`~calculon.spec.execution.Execution`."""
+"""A table of executions: a struct of arrays with the fields of :class:`~calculon.declarations.execution.Execution`."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon import inputs
-from calculon.display import Displayed
-from calculon.errors import Problem, SpecError, nearest
+from calculon.base.display import Displayed
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.units import Array
+from calculon.declarations.decode import decode
+from calculon.declarations.execution import Execution
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.presets import filled
 from calculon.plan.columns import (
     DEFAULTS,
     FIELDS,
@@ -20,11 +25,6 @@ from calculon.plan.columns import (
     parse,
     type_of,
 )
-from calculon.presets import filled
-from calculon.spec.decode import decode
-from calculon.spec.execution import Execution
-from calculon.spec.named_values import PUBLISHED
-from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,11 @@ import numpy as np
 
 from calculon.architecture.block_kinds import kinds_by_block
 from calculon.architecture.workload import sequence_lengths
-from calculon.arrays import derived, occurs
+from calculon.base.arrays import derived, occurs
+from calculon.base.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
+from calculon.declarations.axes import AXES
+from calculon.declarations.model import Model
+from calculon.declarations.scope_choices import BatchChoice
 from calculon.hardware.collectives.placement import Rooms
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
@@ -22,10 +26,6 @@ from calculon.plan.mesh import (
 )
 from calculon.plan.stage_kinds import with_folded_kinds, with_kinds
 from calculon.plan.stage_layout import StageLayout
-from calculon.spec.axes import AXES
-from calculon.spec.model import Model
-from calculon.spec.scope_choices import BatchChoice
-from calculon.units import MIB, MICRO, Array, Bytes, Count, Fraction, Seconds
 
 _AUTO = code("grad_dtype", "auto")
 
@@ -202,7 +202,7 @@ class Schedule:
         """Return how many whole microbatches a rank of DualPipe passes in pairs: of these each saves half with a chunk.
 
         Two for each microbatch that the pipeline is full for, but for the first on the middle rank, and one for each of
-        those that go forward last. Source: :func:`~calculon.parallel.pipeline.orders.phases`.
+        those that go forward last. Source: :func:`~calculon.cost.pipeline.orders.phases`.
         """
         ranks = self.ranks
         pairs = 2 * self.microbatches - 3 * ranks + rank + 1 - (rank == ranks - 1)

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 from calculon import inputs
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.execution import Execution
 from calculon.plan.plan import Plan
-from calculon.spec.execution import Execution
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,6 +6,8 @@ from functools import lru_cache
 import numpy as np
 
 from calculon.architecture.block_kinds import kinds_by_block
+from calculon.base.units import Array
+from calculon.declarations.model import Model
 from calculon.plan.choices import distinct
 from calculon.plan.columns import Columns
 from calculon.plan.stage_layout import (
@@ -17,8 +19,6 @@ from calculon.plan.stage_layout import (
     chunks_of_stage,
     list_of,
 )
-from calculon.spec.model import Model
-from calculon.units import Array
 
 
 def kinds_of_chunks(model: Model, chunks: Array) -> Array:

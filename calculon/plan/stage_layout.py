@@ -8,12 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from calculon.architecture.segments import kinds_of_block, prediction_module, segments, totals
+from calculon.base.records import apply, record
+from calculon.base.units import Array, Count
+from calculon.declarations.lists_of_counts import ListsOfCounts
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import ENDS_AS_BLOCKS, PP_LAYOUTS
 from calculon.plan.columns import Columns, code, field_of
-from calculon.records import apply, record
-from calculon.spec.lists_of_counts import ListsOfCounts
-from calculon.spec.model import Model
-from calculon.spec.named_values import ENDS_AS_BLOCKS, PP_LAYOUTS
-from calculon.units import Array, Count
 
 STAGE_FIELDS = (
     "pp_schedule",

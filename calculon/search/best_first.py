@@ -7,6 +7,9 @@ from operator import attrgetter
 
 import numpy as np
 
+from calculon.base.units import Array
+from calculon.declarations.axes import PUBLISHED_AXES
+from calculon.declarations.scope_choices import BlockChoice
 from calculon.plan.columns import Columns
 from calculon.search.candidates import OFFLOADS
 from calculon.search.cost_tables import CostTables
@@ -16,9 +19,6 @@ from calculon.search.ranking import Ranking
 from calculon.search.search_counts import Counts, Splits
 from calculon.search.space import Space, Unit
 from calculon.search.tile import Tile
-from calculon.spec.axes import PUBLISHED_AXES
-from calculon.spec.scope_choices import BlockChoice
-from calculon.units import Array
 
 GRID_CELLS = 524_288
 """Cells of a memory grid that are computed at once."""

@@ -8,22 +8,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calculon.base.records import gather, view
+from calculon.base.units import Array, Seconds
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_times import block_passes
 from calculon.cost.classes import synced_block
+from calculon.cost.data.stage_traffic import StageTraffic
+from calculon.cost.data.strategies import STRATEGIES
+from calculon.cost.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead
 from calculon.cost.embedding_head import EmbeddingHeadTimes
-from calculon.parallel.data.stage_traffic import StageTraffic
-from calculon.parallel.data.strategies import STRATEGIES
-from calculon.parallel.data.synced import BackwardPass, SyncedBlock, SyncedEmbeddingHead
-from calculon.parallel.pipeline.schedules import Passes, batch_time
-from calculon.parallel.pipeline.transfers import bubble_time
-from calculon.parallel.process_groups import CollectiveCost
+from calculon.cost.pipeline.schedules import Passes, batch_time
+from calculon.cost.pipeline.transfers import bubble_time
+from calculon.cost.process_groups import CollectiveCost
 from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
 from calculon.plan.stage_layout import FIRST, LAST, SECOND
-from calculon.records import gather, view
 from calculon.search.grid import WITHIN, Grid
-from calculon.units import Array, Seconds
 
 
 def time_lower_bound(grid: Grid) -> Seconds:
@@ -81,7 +81,7 @@ def _of_stages(
 ) -> Seconds:
     """Return a time of the passes that no schedule and layout beats, from the least time of each kind of block.
 
-    Every form of :func:`~calculon.parallel.pipeline.schedules.batch_time` rises with the time of each stage. That of
+    Every form of :func:`~calculon.cost.pipeline.schedules.batch_time` rises with the time of each stage. That of
     ZB-H1 fills the pipeline with forward passes alone, of which nothing is known here, nor is of what is simulated: the
     slowest stage does all of its passes.
     """

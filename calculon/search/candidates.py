@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.axes import DIVIDED, FURTHER_FACTORS
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
+from calculon.declarations.presets import NODE, Preset, find_preset
 from calculon.hardware.system import System
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
 from calculon.plan.divisors import divisors, zigzag_degrees
-from calculon.presets import NODE, Preset, find_preset
 from calculon.search.watched import allowed_values
-from calculon.spec.axes import DIVIDED, FURTHER_FACTORS
-from calculon.spec.model import Model
-from calculon.spec.named_values import ENDS_AS_BLOCKS, PRESETS, PUBLISHED
-from calculon.units import Array
 
 if TYPE_CHECKING:
     from calculon.campaign.record import Campaign

@@ -7,6 +7,7 @@ import numpy as np
 
 from calculon.architecture.layer_sizes import SIZE_FIELDS
 from calculon.architecture.optimizer import Parameters
+from calculon.base.units import Array
 from calculon.cost.block_cost import BlockCost
 from calculon.cost.block_tables import (
     EmbeddingHeadTables,
@@ -20,12 +21,11 @@ from calculon.cost.embedding_head import EmbeddingHead, plain_choice
 from calculon.cost.mixture import Kinds
 from calculon.cost.optimizer_step import OptimizerCost
 from calculon.cost.prediction_modules import module_choice
+from calculon.declarations.axes import FURTHER_SIZES
+from calculon.declarations.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
 from calculon.editions import EDITIONS
 from calculon.plan.choices import C, distinct, grouped
 from calculon.search.space import OF_VARIANTS, Space, Unit
-from calculon.spec.axes import FURTHER_SIZES
-from calculon.spec.scope_choices import BatchChoice, BlockChoice, LayoutChoice, StepChoice
-from calculon.units import Array
 
 SHARED = ("context_par",)
 """Fields that executions of a grid have in common: what is tried with them depends on it."""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon import inputs
+from calculon.base.units import Array
+from calculon.declarations.expression import Lookup
+from calculon.declarations.model import Model
+from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.editions.edition import Edition
-from calculon.evaluate import Evaluation, evaluate
-from calculon.expression import Lookup
+from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.run_figures import RUN_FIGURES
 from calculon.search.best_first import Seen, feasible_numbers, search_space
 from calculon.search.effect import PYTHON, check_left, warn_of_idle_values
 from calculon.search.ranking import Ranking
@@ -26,8 +28,6 @@ from calculon.search.search_counts import Splits
 from calculon.search.search_result import SearchResult, with_figures
 from calculon.search.space import Space
 from calculon.search.where import Condition
-from calculon.spec.model import Model
-from calculon.units import Array
 
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource

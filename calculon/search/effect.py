@@ -5,16 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.axes import PUBLISHED_AXES
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.model import Model
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.divisors import divisors
 from calculon.plan.rules.data_rules import NEEDING
 from calculon.search.best_first import count_space
 from calculon.search.space import Space, Values
-from calculon.spec.axes import PUBLISHED_AXES
-from calculon.spec.decode import SpecWarning
-from calculon.spec.model import Model
 
 _SHOWN = 12
 

@@ -12,19 +12,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calculon.architecture.workload import sequence_lengths
-from calculon.arrays import derived
+from calculon.base.arrays import derived
+from calculon.base.records import gather
+from calculon.base.units import Array, Bytes
 from calculon.cost.batch import Batch
+from calculon.declarations.axes import FURTHER_SIZES, PUBLISHED_AXES
 from calculon.plan.columns import Columns
 from calculon.plan.rules.check import MEMORY_REASONS
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.plan.schedule import Schedule
-from calculon.records import gather
 from calculon.search.candidates import OFFLOADS, OVERLAPS
 from calculon.search.nodes import Nodes
 from calculon.search.search_counts import FEASIBLE, Counts, Splits
 from calculon.search.space import Space, Values
-from calculon.spec.axes import FURTHER_SIZES, PUBLISHED_AXES
-from calculon.units import Array, Bytes
 
 OF_CELLS = (*OFFLOADS, *OVERLAPS)
 """Loops over switches that each have an axis."""

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Mapping
 from typing import Literal, NoReturn
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.fields import SpecField
 from calculon.plan.columns import FIELDS
-from calculon.spec.fields import SpecField
 
 Kind = Literal["number", "switch", "text"]
 
@@ -20,7 +20,7 @@ def check_kinds(text: str, fields: Mapping[str, SpecField] = _FIELDS) -> None:
     Parameters
     ----------
     text : str
-        A condition that :class:`~calculon.expression.Expression` has read, with known names only.
+        A condition that :class:`~calculon.declarations.expression.Expression` has read, with known names only.
     fields : mapping
         Fields by name; by default those of executions.
 

@@ -4,17 +4,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from calculon.arrays import derived
-from calculon.frozen import dataclass
+from calculon.base.arrays import derived
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.axes import PUBLISHED_AXES
+from calculon.declarations.scope_choices import BatchChoice
 from calculon.plan.choices import members
 from calculon.plan.columns import held
 from calculon.plan.schedule import shard_count
 from calculon.search.candidates import REPLICATED, VARIANT
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit, Values
-from calculon.spec.axes import PUBLISHED_AXES
-from calculon.spec.scope_choices import BatchChoice
-from calculon.units import Array
 
 OF_NODES = ("unit", "chunks", "variant", "microbatch", "first_block", "number")
 """What each node has of its own."""

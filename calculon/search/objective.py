@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.base.records import Column, column, columns
+from calculon.base.units import Array, Count, Seconds
 from calculon.cost.batch import Batch
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.short_names import STATISTICS as SHORT
+from calculon.declarations.statistics import Capacity, CorrectedStats
 from calculon.editions.edition import Edition
-from calculon.errors import Problem, SpecError, nearest
-from calculon.frozen import dataclass
-from calculon.records import Column, column, columns
-from calculon.run_figures import RUN_FIGURES
-from calculon.spec.named_values import CORRECTED
-from calculon.spec.short_names import STATISTICS as SHORT
-from calculon.statistics import Capacity, CorrectedStats
-from calculon.units import Array, Count, Seconds
 
 if TYPE_CHECKING:
     from calculon.campaign.whole_run import WholeRun

@@ -4,9 +4,9 @@ import ast
 import re
 from collections.abc import Collection
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.short_names import STATISTICS, field_name
 from calculon.search.objective import statistic_name
-from calculon.spec.short_names import STATISTICS, field_name
 
 _UNITS = {"%": "0.01", "s": "1", "ms": "1e-3"}
 """Units behind a number; those of memory are constants of the language."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.plan.plan import NAMES
 from calculon.search.grid import WITHIN
 from calculon.search.objective import Objective, known_statistic
@@ -12,7 +13,6 @@ from calculon.search.search_counts import beaten, pareto_front
 from calculon.search.space import Space
 from calculon.search.tile import Chosen, Rows, Tile
 from calculon.search.where import Condition
-from calculon.units import Array
 
 
 class Ranking(ABC):

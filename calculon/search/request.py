@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 
 from calculon import inputs
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
+from calculon.declarations.presets import Preset, agreed, usual_preset
+from calculon.declarations.recipes import NO_RECIPE
 from calculon.editions import SC23, find_edition
 from calculon.editions.edition import Edition
-from calculon.errors import Problem, SpecError, nearest
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import NAMES
-from calculon.presets import Preset, agreed, usual_preset
 from calculon.search.candidates import EXTENSIONS
 from calculon.search.objective import Objective, check_statistic
 from calculon.search.ranking import Best, Front, Ranking
 from calculon.search.restrict import OPTIONS, checked
 from calculon.search.space import Space
 from calculon.search.where import Condition
-from calculon.spec.model import Model
-from calculon.spec.named_values import CORRECTED, DATATYPE_BYTES, MATMUL_BYTES, PUBLISHED
-from calculon.spec.recipes import NO_RECIPE
 
 if TYPE_CHECKING:
     from calculon.campaign.read import CampaignSource
@@ -64,14 +64,15 @@ any_batch : bool
     Under a preset too, each data-parallel degree runs the largest multiple of itself up to the batch.
 campaign : str, path, mapping or Campaign, optional
     Whole runs of the executions, of one batch and length: a name of the catalog, a file, or fields
-    (``{"tokens": "15T", "fleet": {"price": 2.5}}``). Their figures (:class:`~calculon.run_figures.CampaignFigures`:
-    ``days``, ``usd``, ...) are statistics then; a deadline and budgets are conditions. Edition ``corrected``.
+    (``{"tokens": "15T", "fleet": {"price": 2.5}}``). Their figures
+    (:class:`~calculon.declarations.run_figures.CampaignFigures`: ``days``, ``usd``, ...) are statistics then; a
+    deadline and budgets are conditions. Edition ``corrected``.
 edition : Edition or str, optional
     Edition of the cost model, or its name; by default the one that the model needs: ``sc23`` for the six published
     fields alone, ``corrected`` for a model that states more.
 preset : str, optional
     Framework whose options are tried, and no others: a name, or a file. By default that of
-    :func:`calculon.presets.usual_preset`, in edition ``sc23`` the published forms."""
+    :func:`calculon.declarations.presets.usual_preset`, in edition ``sc23`` the published forms."""
 
 _INSTEAD = {
     "fused_activation": "write fused=True, fused=False or fused=(False, True)",

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.fields import SpecField
+from calculon.declarations.short_names import FIELDS as SHORT
+from calculon.declarations.short_names import field_name, field_value
 from calculon.plan.columns import FIELDS, field_of
 from calculon.plan.plan import NAMES
 from calculon.search.space import LOOPS, Values
-from calculon.spec.fields import SpecField
-from calculon.spec.short_names import FIELDS as SHORT
-from calculon.spec.short_names import field_name, field_value
 
 FIXABLE = (*LOOPS, "data_par")
 """Fields that a search can be restricted in."""

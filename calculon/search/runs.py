@@ -8,7 +8,11 @@ import numpy as np
 
 from calculon.architecture.parameters import active_count
 from calculon.architecture.workload import sequence_lengths
-from calculon.arrays import derived
+from calculon.base.arrays import derived
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.records import column
+from calculon.base.units import Array, Count, FlopsPerSecond, Fraction, Seconds
 from calculon.campaign.limits import LIMITED
 from calculon.campaign.record import DAY, Campaign
 from calculon.campaign.run_columns import Lookup, job, peak, steps_of, working
@@ -16,19 +20,15 @@ from calculon.campaign.run_length import tokens_of_run
 from calculon.campaign.whole_run import Job, Stretch, WholeRun
 from calculon.cost.batch import Batch
 from calculon.cost.quoted_figures import model_parameters
-from calculon.errors import Problem, SpecError
-from calculon.evaluate import Evaluation
-from calculon.frozen import dataclass
+from calculon.declarations.model import Model
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.statistics import CorrectedStats
+from calculon.estimate.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.plan.columns import field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.schedule import Schedule
-from calculon.records import column
-from calculon.run_figures import RUN_FIGURES
 from calculon.search.objective import Objective
-from calculon.spec.model import Model
-from calculon.statistics import CorrectedStats
-from calculon.units import Array, Count, FlopsPerSecond, Fraction, Seconds
 
 SLACK = 1 - 1e-9
 """What a bound gives away, as the last digits of a time depend on the order of its sum."""

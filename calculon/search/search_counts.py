@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calculon.units import Array
+from calculon.base.units import Array
 
 
 def pareto_front(scores: Array, numbers: Array, switches: Array | int = 0) -> Array:

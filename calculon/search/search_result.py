@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.display import Displayed, drawn
-from calculon.errors import Infeasible, Problem, SpecError, in_words
-from calculon.estimate import Estimate, estimate
-from calculon.evaluate import Evaluation, evaluate
-from calculon.frozen import dataclass
+from calculon.base.display import Displayed, drawn
+from calculon.base.errors import Infeasible, Problem, SpecError, in_words
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.named_values import PUBLISHED
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.estimate.evaluate import Evaluation, evaluate
 from calculon.plan.plan import Plan
 from calculon.search.objective import Objective
 from calculon.search.search_counts import Counts, Splits
 from calculon.search.space import Space
-from calculon.spec.named_values import PUBLISHED
-from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
     from plotly.graph_objects import Figure as InteractiveFigure
 
-    from calculon.inspect.told_apart import Order
-    from calculon.inspect.validated_runs import Belief
+    from calculon.estimate.told_apart import Order
+    from calculon.estimate.validated_runs import Belief
     from calculon.search.runs import Runs
 
 
@@ -140,7 +140,7 @@ class SearchResult(Displayed):
     @cached_property
     def bounds(self) -> dict[str, Array]:
         """The interval of the time of each execution (:func:`calculon.bounds`); empty in edition ``sc23``."""
-        from calculon.inspect.bounds import bounds  # a search does without
+        from calculon.estimate.bounds import bounds  # a search does without
 
         return bounds(self.space.model, self.space.system, self.evaluation)
 
@@ -151,7 +151,7 @@ class SearchResult(Displayed):
 
     def beliefs(self) -> "list[Belief | None]":
         """Return what measured runs say of each execution, as :attr:`Estimate.belief` does; nothing in ``sc23``."""
-        from calculon.inspect.validated_runs import belief  # a search does without
+        from calculon.estimate.validated_runs import belief  # a search does without
 
         space, found = self.space, self.evaluation
         rows = zip(*(found[name].tolist() for name in found.names), strict=True)
@@ -173,7 +173,7 @@ class SearchResult(Displayed):
     @cached_property
     def orders(self) -> "list[Order]":
         """How sure it is that the fastest execution is faster than each; nothing in edition ``sc23``."""
-        from calculon.inspect.told_apart import orders  # a search does without
+        from calculon.estimate.told_apart import orders  # a search does without
 
         if self.edition == PUBLISHED or not len(self):
             return []

@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calculon.architecture.layer_sizes import SIZE_FIELDS
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.axes import FURTHER_FACTORS
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.scope_choices import BlockChoice
 from calculon.editions import EDITIONS
-from calculon.frozen import dataclass
 from calculon.inputs import NAMED
 from calculon.plan.choices import distinct, grouped
 from calculon.plan.columns import FIELDS, Columns, code, field_of, type_of
@@ -23,10 +27,6 @@ from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Requests, Rule
 from calculon.search.candidates import LOOPS, SWITCHES, VARIANT, Candidates, Unit, Values
 from calculon.search.variants import OF_UNIT, Rules, Variants, variants
-from calculon.spec.axes import FURTHER_FACTORS
-from calculon.spec.named_values import PUBLISHED
-from calculon.spec.scope_choices import BlockChoice
-from calculon.units import Array
 
 if TYPE_CHECKING:
     from calculon.search.runs import Runs

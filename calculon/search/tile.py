@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calculon.architecture.workload import sequence_lengths
-from calculon.arrays import derived
+from calculon.base.arrays import derived
+from calculon.base.frozen import dataclass
+from calculon.base.records import Column
+from calculon.base.units import Array, Count, Seconds
 from calculon.cost.batch import Batch
-from calculon.frozen import dataclass
+from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.plan.columns import Columns
 from calculon.plan.schedule import Schedule
-from calculon.records import Column
-from calculon.run_figures import RUN_FIGURES
 from calculon.search.bound import exposed_lower_bound, time_lower_bound
 from calculon.search.grid import GRID_AXES, NETWORKS, OF_CELLS, Grid
 from calculon.search.objective import Objective
 from calculon.search.space import Space
-from calculon.units import Array, Count, Seconds
 
 if TYPE_CHECKING:
     from calculon.campaign.whole_run import WholeRun

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from calculon.base.units import Array
+from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, field_of, held, type_of
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Requests, Rule
-from calculon.spec.model import Model
-from calculon.units import Array
 
 
 class _Watched(Columns):

@@ -5,21 +5,21 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError, nearest
-from calculon.expression import Expression, ExpressionError, Lookup
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.base.records import columns
+from calculon.base.units import GIB, GIGA, MEGA, TERA, Array
+from calculon.declarations.expression import Expression, ExpressionError, Lookup
+from calculon.declarations.fields import SpecField
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.short_names import FIELDS as SHORT_FIELDS
+from calculon.declarations.short_names import STATISTICS as SHORT_STATISTICS
+from calculon.declarations.statistics import CorrectedStats
 from calculon.plan.columns import FIELDS
 from calculon.plan.plan import NAMES
-from calculon.records import columns
-from calculon.run_figures import RUN_FIGURES
 from calculon.search.kinds import check_kinds
 from calculon.search.objective import of_a_run
 from calculon.search.plain_condition import plain
-from calculon.spec.fields import SpecField
-from calculon.spec.short_names import FIELDS as SHORT_FIELDS
-from calculon.spec.short_names import STATISTICS as SHORT_STATISTICS
-from calculon.statistics import CorrectedStats
-from calculon.units import GIB, GIGA, MEGA, TERA, Array
 
 CONSTANTS = {
     "KiB": 2.0**10,

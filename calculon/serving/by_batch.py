@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from calculon.base.display import Displayed, drawn
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Fraction, Seconds
 from calculon.campaign.goals import TimeSpan
-from calculon.display import Displayed, drawn
-from calculon.frozen import dataclass
 from calculon.serving.passes.replica import Replica
 from calculon.serving.passes.row_times import CAUSES
 from calculon.serving.plain_deployment import loaded
@@ -16,7 +17,6 @@ from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import SATURATED
 from calculon.serving.serve import Served, with_replicas
 from calculon.serving.states.operating_point import Load
-from calculon.units import Array, Fraction, Seconds
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,6 +4,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from calculon.declarations.fields import optional_defaults, spec_fields
+from calculon.declarations.files import STDIN
+from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.launch.dialect import Dialect, Launch, read
 from calculon.launch.dialects import recognised_engine
@@ -16,9 +19,6 @@ from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.records.load import Workload
-from calculon.spec.fields import optional_defaults, spec_fields
-from calculon.spec.files import STDIN
-from calculon.spec.model import Model
 
 UNCUT_TOKENS = 8192
 """Tokens of the largest pass where prompts are not cut and no workload says how long they are."""

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.fields import shown, spec_fields
+from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment
@@ -12,8 +14,6 @@ from calculon.serving.records.deployments import POOL_SIZES, Deployments
 from calculon.serving.records.load import Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.states.operating_point import Load
-from calculon.spec.fields import shown, spec_fields
-from calculon.spec.model import Model
 
 PREFILL = "prefill"
 """The field of processors of their own that prefill; a change of a part of it has a dot after it."""

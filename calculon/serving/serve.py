@@ -9,13 +9,16 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from calculon import inputs
-from calculon.display import Displayed, drawn
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.display import Displayed, drawn
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.records import only_values
+from calculon.declarations.files import document_suffix, read_document
+from calculon.declarations.model import Model
+from calculon.declarations.result_selection import WORKLOAD, split
+from calculon.estimate.served_errors import published_errors
 from calculon.hardware.system import System
 from calculon.inputs import Source
-from calculon.inspect.served_errors import published_errors
-from calculon.records import only_values
 from calculon.serving.caches.cache import check_length, check_served, copies_of_heads
 from calculon.serving.passes.drafts import draft_of, speculation_of, unsplit
 from calculon.serving.passes.row_times import PassTimes
@@ -31,9 +34,6 @@ from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.pool import Pool
 from calculon.serving.states.served_points import Limit, Point
 from calculon.serving.what_helps import Help, helps
-from calculon.spec.files import document_suffix, read_document
-from calculon.spec.model import Model
-from calculon.spec.result_selection import WORKLOAD, split
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 from calculon.hardware.kernels.kernel import Rate
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.serving import LatencyByRanks

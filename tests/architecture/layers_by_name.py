@@ -4,8 +4,8 @@ import numpy as np
 
 from calculon.architecture.block import block_layers
 from calculon.architecture.shape import BlockShape
+from calculon.declarations.model import Model
 from calculon.editions import CORRECTED
-from calculon.spec.model import Model
 from tests.helpers import layout_choice, sizes
 
 SMALL = Model(hidden=48, feedforward=120, seq_size=20, attn_heads=4, attn_size=10, num_blocks=3)

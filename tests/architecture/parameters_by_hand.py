@@ -1,6 +1,6 @@
 """Parameters of a model, as the twin counts them by hand."""
 
-from calculon.spec.model import Model
+from calculon.declarations.model import Model
 from tests.twin import fields, figures
 
 

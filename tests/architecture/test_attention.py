@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calculon.architecture.attention import attention_layers, mean_keys
-from calculon.spec.model import Model
+from calculon.declarations.model import Model
 from tests.architecture.layers_by_name import B, T, layers_of
 
 MODEL = Model(

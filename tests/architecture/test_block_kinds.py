@@ -11,7 +11,7 @@ from calculon.architecture.block_kinds import kinds_by_block, model_of_kind
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
 from calculon.architecture.segments import kinds_of_block
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from tests.architecture.parameters_by_hand import block_parameters
 
 DEEPSEEK_V3 = replace(

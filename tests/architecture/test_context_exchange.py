@@ -8,7 +8,7 @@ import pytest
 import calculon
 from calculon.architecture.block import block_layers
 from calculon.architecture.segments import EMBEDDING, HEAD
-from calculon.spec.plan_words import expert_replicas
+from calculon.declarations.plan_words import expert_replicas
 from tests.architecture.layers_by_name import layers_of
 from tests.helpers import PLAIN, sizes
 

@@ -10,9 +10,9 @@ from calculon.architecture.block import block_layers
 from calculon.architecture.embedding_and_head import head_layers
 from calculon.architecture.shape import BlockShape
 from calculon.cost.embedding_head import plain_layout
+from calculon.declarations.model import Model
 from calculon.editions import CORRECTED
 from calculon.editions.edition import When
-from calculon.spec.model import Model
 from tests.architecture.layers_by_name import layers_of
 from tests.helpers import layout_choice, sizes
 

@@ -11,11 +11,11 @@ from calculon.architecture.attention import attention_layers
 from calculon.architecture.latent_attention import replicated_weights
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import parameter_count
+from calculon.base.errors import SpecError
 from calculon.cost.layer_cost import LayerTable
 from calculon.cost.shares import stored_activations
+from calculon.declarations.model import LATENT_WIDTHS, Model
 from calculon.editions import CORRECTED
-from calculon.errors import SpecError
-from calculon.spec.model import LATENT_WIDTHS, Model
 from tests.architecture.layers_by_name import B, T, shape_of
 from tests.helpers import CORRECTED_FLASH, block_choice
 

@@ -11,8 +11,8 @@ from calculon import inputs
 from calculon.architecture.block_kinds import kinds_by_block, model_of_kind
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.parameters import module_count, parameter_count
-from calculon.errors import SpecError
-from calculon.spec.model import Model
+from calculon.base.errors import SpecError
+from calculon.declarations.model import Model
 from tests import helpers
 from tests.architecture.layers_by_name import B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters, counted

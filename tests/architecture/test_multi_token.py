@@ -15,7 +15,7 @@ from calculon.architecture.segments import (
     module_totals,
     totals,
 )
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.plan.stage_layout import head_blocks, module_blocks
 from tests.architecture.layers_by_name import SMALL, B, T, layers_of
 from tests.architecture.parameters_by_hand import block_parameters

@@ -13,7 +13,7 @@ from calculon.architecture.optimizer import (
     step_bytes,
     step_kernels,
 )
-from calculon.spec import named_values
+from calculon.declarations import named_values
 from tests.helpers import document, step_choice
 
 EXAMPLE = document("examples", "3072_t4_p64_d12_mbs4_full")

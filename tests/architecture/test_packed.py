@@ -8,7 +8,7 @@ import pytest
 from calculon.architecture.attention import attention_layers, mean_keys
 from calculon.architecture.model_flops import model_flops_per_token
 from calculon.architecture.workload import document_lengths
-from calculon.spec.model import Model
+from calculon.declarations.model import Model
 from tests.architecture.layers_by_name import layers_of
 from tests.helpers import sizes
 

@@ -10,8 +10,8 @@ from calculon import inputs
 from calculon.architecture.block import block_layers
 from calculon.architecture.layer import COLUMN_INPUT, ROW_OUTPUT
 from calculon.architecture.parameters import module_count, parameter_count
+from calculon.declarations import catalog
 from calculon.editions import CORRECTED
-from calculon.spec import catalog
 from tests.architecture.layers_by_name import SMALL, B, T, layers_of, shape_of
 from tests.draws import some
 from tests.helpers import PLAIN, block_choice

@@ -5,9 +5,9 @@ import pytest
 
 from calculon import inputs
 from calculon.architecture.parameters import VOCABULARY, parameter_count
-from calculon.spec import catalog
-from calculon.spec.files import read_document
-from calculon.spec.model import Model
+from calculon.declarations import catalog
+from calculon.declarations.files import read_document
+from calculon.declarations.model import Model
 from tests.architecture.parameters_by_hand import block_parameters, counted
 
 COUNTS = {

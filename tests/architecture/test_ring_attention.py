@@ -7,8 +7,8 @@ import pytest
 
 from calculon.architecture.attention import mean_keys
 from calculon.architecture.ring_attention import imbalance, parts_sent, ring_of
-from calculon.spec.model import Model
-from calculon.spec.named_values import CP_BALANCES
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import CP_BALANCES
 
 LENGTH = 256
 

@@ -8,12 +8,12 @@ from collections import defaultdict
 import pytest
 
 from calculon import inputs
+from calculon.base.errors import SpecError
 from calculon.campaign.catalog_prices import price_range, processor_of
 from calculon.campaign.electricity import carbon_of, grids
 from calculon.campaign.read import read_campaign
 from calculon.campaign.rungs import rungs
-from calculon.errors import SpecError
-from calculon.spec import catalog
+from calculon.declarations import catalog
 from tests.cases import for_each
 from tests.helpers import ROOT
 

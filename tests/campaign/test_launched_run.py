@@ -2,10 +2,10 @@
 
 import pytest
 
+from calculon.base.errors import SpecError
 from calculon.campaign.launched_run import launched_fields, with_launch
 from calculon.campaign.ramps import LinearRamp
 from calculon.campaign.read import read_campaign
-from calculon.errors import SpecError
 from calculon.launch.dialects import read_launch
 from tests.cases import for_each
 from tests.helpers import ROOT

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from calculon.base.errors import SpecError
 from calculon.campaign.limits import LIMITED, limits
 from calculon.campaign.read import read_campaign
-from calculon.errors import SpecError
 
 FIGURES = {"days": 70.0, "usd": 4e6, "mwh": 900.0}
 

@@ -5,6 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from calculon.base.errors import SpecError
 from calculon.campaign.money import (
     GIVEN,
     HOURS_PER_YEAR,
@@ -18,7 +19,6 @@ from calculon.campaign.money import (
     storage,
     storage_quote,
 )
-from calculon.errors import SpecError
 from calculon.hardware.price import Own, Price, Rent, Spot, Storage
 
 DATED = {"source": "an offer", "date": "2025"}

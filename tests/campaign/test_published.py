@@ -4,6 +4,7 @@ import csv
 
 import pytest
 
+from calculon.base.errors import SpecError
 from calculon.campaign import published
 from calculon.campaign.published import (
     READ,
@@ -13,8 +14,7 @@ from calculon.campaign.published import (
     published_footprints,
 )
 from calculon.campaign.published_hours import FOLDER, published_trainings, same_name
-from calculon.errors import SpecError
-from calculon.spec import catalog
+from calculon.declarations import catalog
 from tests.cases import for_each
 from tests.helpers import ROOT
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 
+from calculon.base.errors import SpecError
 from calculon.campaign.goals import MeanTime, TimeSpan
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import PARTS, Campaign, Phase
 from calculon.campaign.rollout import Rollout
-from calculon.errors import SpecError
-from calculon.spec.fields import spec_fields
+from calculon.declarations.fields import spec_fields
 from tests.cases import for_each
 
 WHOLE = {

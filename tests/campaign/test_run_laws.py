@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
+from calculon.base.records import column, columns
 from calculon.campaign.read import read_campaign
 from calculon.campaign.record import DAY
 from calculon.campaign.run_columns import steps_of, whole_runs
 from calculon.campaign.whole_run import WholeRun
-from calculon.records import column, columns
-from calculon.run_figures import CampaignFigures, DaysByUse
+from calculon.declarations.run_figures import CampaignFigures, DaysByUse
 from tests.cases import for_each
 from tests.draws import draws
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calculon.base.errors import SpecError
 from calculon.campaign.ramps import MOST_RUNGS
 from calculon.campaign.read import read_campaign
 from calculon.campaign.rungs import rungs
-from calculon.errors import SpecError
 from tests.cases import for_each
 
 BATCH, LENGTH, PARAMETERS = 512, 4096, 8e9

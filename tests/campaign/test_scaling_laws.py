@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calculon.base.errors import Infeasible
 from calculon.campaign.scaling_laws import (
     BESIROGLU,
     COUNTS,
@@ -13,7 +14,6 @@ from calculon.campaign.scaling_laws import (
     losses,
     tokens_of_loss,
 )
-from calculon.errors import Infeasible
 
 EACH_LAW = pytest.mark.parametrize("law", LAWS.values(), ids=list(LAWS))
 PARAMETERS, TOKENS = st.floats(1e7, 1e13), st.floats(1e9, 1e15)

@@ -5,12 +5,12 @@ import pytest
 
 from calculon import inputs
 from calculon.cost import in_flight
+from calculon.cost.pipeline.orders import numbers
+from calculon.declarations.axes import FURTHER_NAMES
 from calculon.editions import CORRECTED
-from calculon.evaluate import evaluate_rows
-from calculon.inspect.stages import stage_hidden
-from calculon.parallel.pipeline.orders import numbers
+from calculon.estimate.evaluate import evaluate_rows
+from calculon.estimate.stages import stage_hidden
 from calculon.plan.plan import Plan
-from calculon.spec.axes import FURTHER_NAMES
 from tests.helpers import document
 
 SYSTEM = inputs.system("h100_80g_sxm")
@@ -46,7 +46,7 @@ def passes_of(batch):
 
 
 def test_bubbles_of_ranks_that_are_alike_are_those_of_the_closed_forms():
-    """As :func:`~calculon.parallel.pipeline.schedules.chunked_time` states them; DualPipe has half of its ranks."""
+    """As :func:`~calculon.cost.pipeline.schedules.chunked_time` states them; DualPipe has half of its ranks."""
     forward, backward, weight = passes_of(batch := batch_of(ALIKE, PLAN, pp_schedule="zb_h2"))
     inputs_only = backward - weight
     left = max(0.0, inputs_only - forward, forward + inputs_only - 2 * weight)

@@ -5,8 +5,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.parallel.data.class_collectives import of_both
-from calculon.parallel.process_groups import CollectiveCost, ProcessGroup
+from calculon.cost.data.class_collectives import of_both
+from calculon.cost.process_groups import CollectiveCost, ProcessGroup
 from tests.cases import for_each
 from tests.helpers import CORRECTED_FLASH, document
 

@@ -7,7 +7,7 @@ import calculon
 from calculon import inputs
 from calculon.cost.context_overlap import ring_exposed
 from calculon.cost.ring_steps import RingSteps
-from calculon.inspect.operators import block
+from calculon.estimate.operators import block
 from tests import twin
 from tests.cases import for_each
 from tests.helpers import CORRECTED_FLASH, document

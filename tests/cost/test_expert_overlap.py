@@ -12,9 +12,9 @@ from calculon.cost.block_tables import only_choices
 from calculon.cost.expert_overlap import ExpertTimes
 from calculon.cost.halves import OF_WEIGHTS, RATES
 from calculon.editions import CORRECTED
-from calculon.evaluate import evaluate_one
-from calculon.inspect.operators import block
-from calculon.inspect.stages import execute, stage_memory, stage_rows
+from calculon.estimate.evaluate import evaluate_one
+from calculon.estimate.operators import block
+from calculon.estimate.stages import execute, stage_memory, stage_rows
 from calculon.plan.plan import Plan
 from tests.cases import for_each
 from tests.helpers import PLAIN, document

@@ -11,7 +11,7 @@ import csv
 import pytest
 
 from calculon import inputs
-from calculon.inspect.operators import block
+from calculon.estimate.operators import block
 from tests.helpers import CORRECTED_FLASH, ROOT, document
 from tests.store import cache
 

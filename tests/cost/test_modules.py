@@ -8,13 +8,13 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.base.errors import SpecError
+from calculon.declarations.execution import Execution
+from calculon.declarations.module_sets import MODULES
 from calculon.editions import CORRECTED
-from calculon.errors import SpecError
-from calculon.inspect.layer_list import operator_tables
+from calculon.estimate.layer_list import operator_tables
 from calculon.plan.columns import field_of
 from calculon.plan.plan import Plan
-from calculon.spec.execution import Execution
-from calculon.spec.module_sets import MODULES
 from tests.cases import for_each
 from tests.draws import some
 from tests.helpers import CORRECTED_FLASH

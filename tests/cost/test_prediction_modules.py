@@ -6,7 +6,7 @@ import pytest
 
 import calculon
 from calculon.architecture.parameters import module_count, parameter_count
-from calculon.statistics import PARTS_OF_TIME
+from calculon.declarations.statistics import PARTS_OF_TIME
 from tests.cases import for_each
 from tests.helpers import CORRECTED_PLAIN, document
 

@@ -3,7 +3,7 @@
 import pytest
 
 import calculon
-from calculon.spec.recipes import RECIPES
+from calculon.declarations.recipes import RECIPES
 from tests.cases import for_each
 from tests.helpers import CORRECTED_FLASH, document
 

@@ -1,7 +1,7 @@
 import pytest
 
 import calculon
-from calculon.units import GIB, MIB
+from calculon.base.units import GIB, MIB
 from tests.cases import for_each
 from tests.helpers import PLAIN, document
 

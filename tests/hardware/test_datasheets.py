@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from calculon.spec import catalog
+from calculon.declarations import catalog
 from tests.helpers import ROOT, document
 
 COLUMNS = ["system", "figure", "value", "unit", "source", "date"]

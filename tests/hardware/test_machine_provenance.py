@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.inspect.nearest_runs import relatives, same_processor
-from calculon.inspect.run_table import runs
-from calculon.spec import catalog
-from calculon.spec.machine_provenance import PARTS, Provenance
+from calculon.declarations import catalog
+from calculon.declarations.machine_provenance import PARTS, Provenance
+from calculon.estimate.nearest_runs import relatives, same_processor
+from calculon.estimate.run_table import runs
 
 SYSTEMS = list(catalog.names("system"))
 KERNELS = ("attention", "gemm", "memory_bound", "moe")

@@ -6,8 +6,8 @@ import pytest
 
 import calculon
 from calculon import inputs
+from calculon.declarations import catalog
 from calculon.hardware.figures import figures_of, with_figures
-from calculon.spec import catalog
 from tests.helpers import document
 
 POWER = {"tdp": 700, "source": "a data sheet", "date": "2023"}

@@ -6,8 +6,8 @@ import warnings
 import pytest
 
 from calculon import inputs
+from calculon.declarations.decode import SpecWarning
 from calculon.hardware.residuals import Spread
-from calculon.spec.decode import SpecWarning
 from tests.helpers import document
 
 SPREAD = {"low": 0.9, "high": 1.2, "level": 0.8}

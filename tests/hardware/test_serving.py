@@ -5,7 +5,7 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.hardware.figures import figures_of, with_figures
 from calculon.hardware.serving import DecodeAttention, LatencyByRanks, Serving, SmallReduce
 from tests.helpers import document

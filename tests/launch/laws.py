@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from calculon import inputs
+from calculon.declarations.execution import Execution
 from calculon.launch.dialect import Launch
 from calculon.launch.dialects import DIALECTS, ENGINES, read_launch
-from calculon.spec.execution import Execution
 from tests.helpers import refusal
 from tests.store import cache
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.accelerate import ACCELERATE
 from calculon.launch.dialect import read, write
 from tests.launch.laws import not_refused, plain_execution

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.deepspeed import DEEPSPEED
 from calculon.launch.dialect import read, write
 from calculon.launch.dialects import recognised

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import Parsed, Reading, Setting, Unresolved, plain
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import Dialect, Parsed, Reading, Setting, nearest_settings
 from calculon.launch.dialects import DIALECTS, read_launch
 from calculon.launch.difference import PROCESSORS, Change, difference
 from calculon.search.driver import search
+from tests.advise.by_hand import fields_of
 from tests.launch.laws import collected, launch_of
-from tests.planner.by_hand import fields_of
 from tests.store import cache
 
 MODEL = inputs.model("llama3-8B")

@@ -8,7 +8,9 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
+from calculon.declarations import catalog
+from calculon.declarations.decode import SpecWarning
 from calculon.inputs import Changed
 from calculon.launch.dialect import read
 from calculon.launch.dialects import recognised
@@ -19,8 +21,6 @@ from calculon.launch.launch_files import (
     read_launch_file,
 )
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
-from calculon.spec import catalog
-from calculon.spec.decode import SpecWarning
 from tests.helpers import ROOT
 
 SCRIPT = ROOT / "examples/launch/llama3-8b.sh"

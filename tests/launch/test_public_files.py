@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import read, write
 from calculon.launch.dialects import ENGINES, FORMATS, recognised, recognised_engine
 from calculon.plan.plan import Plan

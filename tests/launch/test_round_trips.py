@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
+from calculon.declarations.execution import Execution
 from calculon.launch.dialect import Dialect, read, settings_of, write
 from calculon.launch.dialects import DIALECTS
 from calculon.plan.columns import field_of
@@ -18,7 +19,6 @@ from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
 from calculon.search.driver import feasible_numbers
 from calculon.search.request import make_space
-from calculon.spec.execution import Execution
 from tests.cases import for_each
 from tests.draws import draws
 from tests.launch.laws import plain_execution

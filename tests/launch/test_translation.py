@@ -3,10 +3,10 @@
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.translation import translated
-from tests.planner.by_hand import fields_of
+from tests.advise.by_hand import fields_of
 
 PLAN = {"num_procs": 8, "tensor_par": 2, "pipeline_par": 1, "batch_size": 16}
 

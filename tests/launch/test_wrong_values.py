@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import Parsed, Reading, Setting
 from calculon.launch.dialects import DIALECTS
 from tests.launch.laws import collected

@@ -3,10 +3,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from calculon.declarations.fields import Scope
 from calculon.plan import choices
 from calculon.plan.choices import LARGEST_RANGE, distinct
 from calculon.plan.columns import field_of
-from calculon.spec.fields import Scope
 
 FIELD, NUMBER = field_of("tp_async"), field_of("vocab_pad_multiple")
 

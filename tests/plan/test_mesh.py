@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.declarations.axes import AXES, LAYER_AXES
+from calculon.declarations.named_values import MESH_ORDERS
 from calculon.plan.columns import Columns
 from calculon.plan.mesh import (
     DEGREES,
@@ -18,8 +20,6 @@ from calculon.plan.mesh import (
 )
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import REASONS, check
-from calculon.spec.axes import AXES, LAYER_AXES
-from calculon.spec.named_values import MESH_ORDERS
 from tests.helpers import CORRECTED_PLAIN, PLAIN, document, schedule_of
 from tests.store import cache
 

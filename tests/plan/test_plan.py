@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 import calculon
+from calculon.declarations.execution import Execution
 from calculon.plan.columns import FIELDS, type_of
 from calculon.plan.plan import NAMES, PUBLISHED_NAMES
-from calculon.spec.execution import Execution
 from tests.helpers import document
 
 RAW = document("examples", "3072_t4_p64_d12_mbs4_full")

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import calculon
+from calculon.declarations.execution import Execution
 from calculon.plan.plan import PUBLISHED_NAMES
 from calculon.plan.sources import as_plan
-from calculon.spec.execution import Execution
 from tests.cases import for_each
 from tests.helpers import document
 

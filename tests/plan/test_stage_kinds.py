@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from calculon import inputs
 from calculon.architecture.block_kinds import kinds_by_block
 from calculon.architecture.segments import kinds_of_block
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
 from calculon.editions import CORRECTED
-from calculon.evaluate import evaluate_one
-from calculon.inspect.stages import stage_memory, stage_passes
+from calculon.estimate.evaluate import evaluate_one
+from calculon.estimate.stages import stage_memory, stage_passes
 from calculon.plan.plan import Plan
 from calculon.plan.stage_kinds import chunks_of_layout, kinds_of_chunks
-from calculon.spec.execution import Execution
-from calculon.spec.model import Model
 from tests.draws import draws
 from tests.helpers import CORRECTED_PLAIN
 

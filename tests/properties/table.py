@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
-from calculon.evaluate import Evaluation
+from calculon.declarations import catalog
+from calculon.declarations.paths import joined
+from calculon.estimate.evaluate import Evaluation
 from calculon.plan.columns import DEFAULTS
 from calculon.plan.plan import Plan
 from calculon.plan.rules.check import check
-from calculon.spec import catalog
-from calculon.spec.paths import joined
 from tests.draws import FACTOR, SEED, draws
 from tests.store import stored
 from tests.strategies import (

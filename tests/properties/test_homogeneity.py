@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 import calculon
 from calculon.architecture.block import block_layers
 from calculon.architecture.shape import BlockShape
+from calculon.base.records import columns
+from calculon.base.units import unit_of
 from calculon.cost.batch import Batch
 from calculon.cost.block_tables import block_tables, only_choices
 from calculon.cost.layer_cost import LayerTable, LayerTimes, layer_cost, layer_times
+from calculon.cost.tensor import NetworkTimes, Traffic
+from calculon.declarations.statistics import Stats
 from calculon.editions import SC23
 from calculon.hardware.curve import Curve
-from calculon.parallel.tensor import NetworkTimes, Traffic
 from calculon.plan.plan import Plan
-from calculon.records import columns
-from calculon.statistics import Stats
-from calculon.units import unit_of
 from tests.draws import draws
 from tests.helpers import schedule_of
 from tests.strategies import questions

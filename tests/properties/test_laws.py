@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 
 import calculon
+from calculon.base.records import columns
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.model import Model
+from calculon.declarations.statistics import PARTS_OF_TIME, CorrectedStats
 from calculon.hardware.collectives.algorithms import BY_LIBRARY
 from calculon.plan.plan import PUBLISHED_NAMES
-from calculon.records import columns
-from calculon.spec.execution import Execution
-from calculon.spec.fields import spec_fields
-from calculon.spec.model import Model
-from calculon.statistics import PARTS_OF_TIME, CorrectedStats
 from tests.declared import others
 from tests.draws import draws
 from tests.helpers import document, table_bits
@@ -364,7 +364,7 @@ def test_rows_of_a_table_of_two_editions_equal_the_rows_alone():
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("calculon.evaluate", "CHUNK_ROWS"), ("calculon.cost.block_tables", "BLOCK_ROWS")],
+    [("calculon.estimate.evaluate", "CHUNK_ROWS"), ("calculon.cost.block_tables", "BLOCK_ROWS")],
     ids=["rows of the batch formulas", "blocks of a layer table"],
 )
 def test_the_size_of_chunks_does_not_show(module, name, monkeypatch):

@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from calculon.spec.named_values import SIMULATED_SCHEDULES
+from calculon.declarations.named_values import SIMULATED_SCHEDULES
 from tests.draws import SEED
 from tests.helpers import LLAMA_X64_P4, document
 from tests.properties.table import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.statistics import KINDS, PARTS_OF_TIME
+from calculon.declarations.statistics import KINDS, PARTS_OF_TIME
 from tests.draws import draws
 from tests.properties.table import holds
 from tests.properties.test_twin import published

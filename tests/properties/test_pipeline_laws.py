@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from calculon.spec.named_values import PAIRED_SCHEDULES, SIMULATED_SCHEDULES
+from calculon.declarations.named_values import PAIRED_SCHEDULES, SIMULATED_SCHEDULES
 from tests.draws import draws
 from tests.helpers import PLAIN
 from tests.properties.table import (

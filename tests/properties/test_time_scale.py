@@ -4,8 +4,8 @@ import numpy as np
 
 import calculon
 from calculon import inputs
+from calculon.advise.elasticities import faster
 from calculon.hardware.figures import figures_of
-from calculon.planner.elasticities import faster
 from tests.properties.table import with_all_fields
 
 FACTORS = (0.8, 1.25, 3.0)

@@ -11,6 +11,11 @@ import numpy as np
 import pytest
 
 import calculon
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.lists_of_counts import ListsOfCounts
+from calculon.declarations.model import Model
+from calculon.declarations.recipes import RECIPES
 from calculon.hardware.engine import Engine
 from calculon.hardware.extension import AttentionKernel, ExpertLibrary, Extension, Link
 from calculon.hardware.host import Host
@@ -20,11 +25,6 @@ from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.memory_use import MemoryUse
 from calculon.hardware.recipe_use import RecipeUse
 from calculon.plan.columns import field_of
-from calculon.spec.execution import Execution
-from calculon.spec.fields import spec_fields
-from calculon.spec.lists_of_counts import ListsOfCounts
-from calculon.spec.model import Model
-from calculon.spec.recipes import RECIPES
 from tests import twin
 from tests.declared import OPTIONAL, fitting, others
 from tests.draws import SEED, draws

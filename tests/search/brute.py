@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 import calculon
+from calculon.base.frozen import dataclass
 from calculon.editions import EDITIONS
-from calculon.evaluate import evaluate_rows
-from calculon.frozen import dataclass
+from calculon.estimate.evaluate import evaluate_rows
 from calculon.plan.columns import DEFAULTS, field_of
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.all_rules import RULES

@@ -16,14 +16,14 @@ import numpy as np
 
 import calculon
 from calculon import inputs
+from calculon.declarations.named_values import PP_SCHEDULES
+from calculon.declarations.presets import find_preset
 from calculon.editions import EDITIONS
-from calculon.presets import find_preset
 from calculon.search.best_first import groups, tiles
 from calculon.search.candidates import REPLICATED
 from calculon.search.cost_tables import CostTables
 from calculon.search.space import Space, Unit
 from calculon.search.tile import Tile
-from calculon.spec.named_values import PP_SCHEDULES
 from tests import strategies
 from tests.draws import FACTOR, SEED, draws
 from tests.helpers import document

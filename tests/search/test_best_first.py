@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import calculon
+from calculon.declarations.named_values import PP_SCHEDULES
 from calculon.search.best_first import (
     count_space,
     feasible_numbers,
@@ -22,7 +23,6 @@ from calculon.search.objective import Objective
 from calculon.search.ranking import Best, BestOfEach, Front
 from calculon.search.request import make_space
 from calculon.search.search_result import FRONT
-from calculon.spec.named_values import PP_SCHEDULES
 from tests.search.brute import CONDITIONS, OBJECTIVES, OUTER, Case, same_rows, score
 from tests.search.pool import BEST_FIRST as one
 from tests.search.pool import on_pool, pool, tables_once

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from calculon import SpecError, executions, search
+from calculon.declarations.decode import SpecWarning
 from calculon.search.driver import make_space
 from calculon.search.effect import check_effect
-from calculon.spec.decode import SpecWarning
 
 
 def _spaces(*counts, **options):

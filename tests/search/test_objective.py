@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.records import columns
+from calculon.base.records import columns
+from calculon.declarations.statistics import CorrectedStats
 from calculon.search.objective import Objective
-from calculon.statistics import CorrectedStats
 from tests.helpers import NAMES
 
 

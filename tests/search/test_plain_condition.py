@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.search.objective import Objective
 from calculon.search.restrict import parse
 from calculon.search.where import Condition

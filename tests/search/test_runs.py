@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calculon
-from calculon.errors import SpecError
-from calculon.run_figures import RUN_FIGURES
+from calculon.base.errors import SpecError
+from calculon.declarations.run_figures import RUN_FIGURES
 from calculon.search.best_first import search_space
 from calculon.search.objective import Objective
 from calculon.search.ranking import Best

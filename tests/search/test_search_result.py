@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.planner.candidate import tied
+from calculon.advise.candidate import tied
 
 SPACE = ("megatron-126M", "a100_80g", 8, 8)
 

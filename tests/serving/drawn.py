@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calculon.errors import Infeasible
+from calculon.base.errors import Infeasible
 from calculon.serving.passes.expert_load import ROUTINGS
 from calculon.serving.records.deployment import ADMISSIONS, OVERLAPS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from calculon import inputs
+from calculon.declarations.model import Model
 from calculon.hardware.extension import Extension
 from calculon.hardware.serving import Serving
 from calculon.serving.passes.pass_rows import pass_rows
@@ -12,7 +13,6 @@ from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import PassTimes, pass_times
 from calculon.serving.records.number_types import NumberTypes
 from calculon.serving.serve import Served, serve
-from calculon.spec.model import Model
 
 H100 = inputs.system("h100_80g_sxm")
 LLAMA_70B = inputs.model("llama3-70B")

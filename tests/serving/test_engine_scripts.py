@@ -6,7 +6,9 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
+from calculon.base.units import GIB
+from calculon.declarations.decode import SpecWarning
 from calculon.launch.dialects import ENGINES
 from calculon.serving.engine_scripts import (
     UNCUT_TOKENS,
@@ -18,8 +20,6 @@ from calculon.serving.engine_scripts import (
 )
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
-from calculon.spec.decode import SpecWarning
-from calculon.units import GIB
 
 MODEL, SYSTEM = inputs.model("llama3-8B"), inputs.system("h100_80g_sxm")
 LOAD = {"prompt": 1000, "output": 200}

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import calculon
 from calculon import inputs
+from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.hardware.curve import Curve
 from calculon.serving.caches.cache import CachedBlocks, cached_width
 from calculon.serving.passes.pass_rows import ROWS
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving.serve import loaded
-from calculon.serving_figures import SERVING_FIGURES
 from tests.draws import draws
 from tests.helpers import PLAIN as ONE_PROCESSOR
 from tests.serving.drawn import (

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.errors import Infeasible, SpecError
+from calculon.base.errors import Infeasible, SpecError
+from calculon.declarations import catalog
 from calculon.serving.passes.replica import Replica
 from calculon.serving.plain_deployment import deployment_of
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import Deployments
 from calculon.serving.serve import serve
-from calculon.spec import catalog
 from tests.cases import for_each
 from tests.serving.given import H100, LLAMA_70B, LOAD, SMALL, small
 

@@ -8,14 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.records import columns
+from calculon.base.records import columns
+from calculon.declarations.serving_figures import ServingFigures
 from calculon.serving.passes.pass_rows import pass_rows
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.row_times import QUANTITIES, pass_times
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.number_types import WEIGHT_TYPES
 from calculon.serving.serve import loaded
-from calculon.serving_figures import ServingFigures
 from tests.draws import draws
 from tests.properties.test_homogeneity import Units
 from tests.serving.drawn import FLOORS, deployments, machines, served_models, workloads

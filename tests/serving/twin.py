@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 

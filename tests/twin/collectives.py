@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log2, prod
 from typing import Any
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 from .system import HOPS, Network, System
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, replace
 from itertools import combinations
 from typing import Any
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 BYTES_PER_ELEMENT = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
 MULTIPLIED_BYTES = {**BYTES_PER_ELEMENT, "tfloat32": 4}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 from .fields import MULTIPLIED_BYTES
 from .optimizer import Step

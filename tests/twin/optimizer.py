@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 if TYPE_CHECKING:
     from .fields import Execution

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 from .fields import BYTES_PER_ELEMENT, Execution
 

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

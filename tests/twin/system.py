@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 
 from .errors import Rejected
 

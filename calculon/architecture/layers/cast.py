@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from calculon.architecture.layer import Flags, Layer, Number, Widths
-from calculon.spec.recipes import Recipe
+from calculon.declarations.recipes import Recipe
 
 
 def cast(
@@ -86,8 +86,8 @@ def cast_to_recipe(
     Source: Micikevicius et al., *FP8 Formats for Deep Learning*, arXiv 2209.05433, section 3; cuBLAS,
     ``cublasLtMatmul``: 8-bit kernels of processors before Blackwell want A transposed and B not; Transformer Engine 1
     and 2, ``pytorch/module/linear.py`` and ``layernorm_linear.py``: ``fp8_cast_transpose_fused``, ``fp8_transpose`` and
-    ``Float8CurrentScalingQuantizer``, and for recipes with blocks :data:`~calculon.spec.recipes.RECIPES`; torchao,
-    ``float8/README.md``: dynamic scaling reads for the largest value first.
+    ``Float8CurrentScalingQuantizer``, and for recipes with blocks :data:`~calculon.declarations.recipes.RECIPES`;
+    torchao, ``float8/README.md``: dynamic scaling reads for the largest value first.
     """
     stored, operand, result, _ = widths
     forward = backward = 0.0 * weights

@@ -3,7 +3,7 @@
 import numpy as np
 
 from calculon.architecture.layer import REDUCING, Collective, Flags, Layer, Number
-from calculon.units import Bytes, Count, Elements
+from calculon.base.units import Bytes, Count, Elements
 
 
 def communication(
@@ -26,7 +26,7 @@ def communication(
     Parameters
     ----------
     axis : str
-        One of :data:`~calculon.spec.axes.LAYER_AXES`.
+        One of :data:`~calculon.declarations.axes.LAYER_AXES`.
     elements, ranks : array
         Elements of the whole array (gathered, or to be reduced), and ranks of a group; nothing is sent by one alone.
     forward, backward : str, optional

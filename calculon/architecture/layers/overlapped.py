@@ -11,8 +11,8 @@ from calculon.architecture.layer import (
     Widths,
 )
 from calculon.architecture.layers.matmul import linear
+from calculon.base.units import Elements
 from calculon.editions.edition import OverlappedSpace
-from calculon.units import Elements
 
 
 def overlapped_linear(

@@ -2,7 +2,7 @@
 
 from calculon.architecture.layer import Collective, Flags, Layer, TensorOperator
 from calculon.architecture.layers.communication import communication
-from calculon.units import Count, Elements
+from calculon.base.units import Count, Elements
 
 
 def tensor_collective(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from calculon.base.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
 from calculon.hardware.collectives.algorithms import (
     ALGORITHMS,
     BY_LIBRARY,
@@ -18,7 +19,6 @@ from calculon.hardware.collectives.algorithms import (
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.collectives.protocols import Pace, flagged_limit, paces
 from calculon.hardware.system import System
-from calculon.units import Array, Bytes, BytesPerSecond, Count, Fraction, Seconds
 
 _BUS_PASSES = {
     "all_reduce": 2,

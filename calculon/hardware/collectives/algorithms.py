@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
-from calculon.units import Array, Count
 
 OPERATIONS = (
     "all_reduce",

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
+from calculon.declarations.model import Model
 from calculon.hardware.collectives.algorithms import IN_FLIGHT
 from calculon.hardware.collectives.group_times import AUTO, group_time, group_volume
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
-from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Count, Fraction, Seconds
 
 LIBRARIES = ("deepep", "hybridep")
 """Dispatchers that send copies to nodes and forward them to ranks; the others are collectives."""

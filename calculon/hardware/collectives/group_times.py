@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from calculon.base.units import Array, Bytes, Seconds
 from calculon.hardware.collectives.algorithm_times import schedule_of, time_of
 from calculon.hardware.collectives.algorithms import BY_LIBRARY, CAN, MEASURED, able
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
-from calculon.units import Array, Bytes, Seconds
 
 PUBLISHED, AUTO = "published", "auto"
 """Choices next to the names of algorithms: the traffic under ``ops`` of the network; the fastest of NCCL."""

@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from calculon.errors import Infeasible, Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count
 from calculon.hardware.system import System
-from calculon.units import Array, Count
 
 Rooms = tuple[Count, ...]
 """How many instances of the networks inside an instance of each nested network joins: whole numbers or arrays."""

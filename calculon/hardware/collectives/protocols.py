@@ -10,12 +10,12 @@ Source: NCCL, src/graph/tuning.cc.
 
 import numpy as np
 
-from calculon.arrays import occurs
-from calculon.frozen import dataclass
+from calculon.base.arrays import occurs
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.extension import STEP_LATENCY
 from calculon.hardware.system import System
-from calculon.units import Array
 
 SIMPLE, LL, LL128 = "Simple", "LL", "LL128"
 

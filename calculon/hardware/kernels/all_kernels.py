@@ -5,13 +5,13 @@ from dataclasses import replace
 from functools import partial
 from typing import get_args
 
+from calculon.declarations.named_values import DATATYPE_BYTES, ENGINE_BYTES
 from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.grouped import ExpertCalls
 from calculon.hardware.kernels.kernel import ENGINE_RATE, Kernel, KernelKind, Types, VectorKind
 from calculon.hardware.kernels.share_of_peak import ShareOfPeak
 from calculon.hardware.kernels.tiles import Gemm
 from calculon.hardware.system import System
-from calculon.spec.named_values import DATATYPE_BYTES, ENGINE_BYTES
 
 
 def product(system: System, types: Types) -> Kernel:

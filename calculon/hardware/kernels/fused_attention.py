@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count, Flops, Seconds
+from calculon.declarations.fields import Declaration, declare
+from calculon.declarations.named_values import ATTENTION_KERNELS
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
 from calculon.hardware.memory import Memory
 from calculon.hardware.number_rows import decode_rows, rows_schema
-from calculon.spec.fields import Declaration, declare
-from calculon.spec.named_values import ATTENTION_KERNELS
-from calculon.units import Array, Count, Flops, Seconds
 
 QUERY_TILE = 128
 """Queries of a head that one multiprocessor has at a time."""

@@ -4,11 +4,11 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import declare
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import ENGINE_RATE, LONGEST_START, Rate, Shapes, Times
 from calculon.hardware.memory import Memory
-from calculon.spec.fields import declare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

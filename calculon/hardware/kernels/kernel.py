@@ -5,10 +5,10 @@ from typing import Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from calculon.arrays import occurs
+from calculon.base.arrays import occurs
+from calculon.base.units import Array, Bytes, Count, Flops, Seconds
 from calculon.hardware.engine import Engine
 from calculon.hardware.memory import Memory
-from calculon.units import Array, Bytes, Count, Flops, Seconds
 
 LONGEST_START = 1.0
 """Seconds above which the start of a kernel is no start: measured are some microseconds."""

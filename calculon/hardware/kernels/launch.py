@@ -4,9 +4,9 @@ from typing import cast
 
 import numpy as np
 
-from calculon.frozen import dataclass
-from calculon.spec.fields import declare
-from calculon.units import Array, Seconds
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Seconds
+from calculon.declarations.fields import declare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.fields import Declaration, declare
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Shapes, Times
 from calculon.hardware.kernels.product_passes import of_passes
 from calculon.hardware.memory import Memory
 from calculon.hardware.number_rows import decode_rows
-from calculon.spec.fields import Declaration, declare
-from calculon.units import Array
 
 VALUES = ("share", "seconds")
 """Meaning of the last number of a row: a share of the peak, or the time of the whole kernel."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calculon.units import Array, Count, Fraction
+from calculon.base.units import Array, Count, Fraction
 
 Share = Callable[[Count, Count, Count, Count], Fraction]
 """From batch, m, n and depth of products with an ``m x n`` result to their rate or share of the peak."""

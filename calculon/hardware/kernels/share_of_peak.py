@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Shapes, Times
 from calculon.hardware.memory import Memory

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import declare
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import Shapes, Times
 from calculon.hardware.memory import Memory
-from calculon.spec.fields import declare
 
 OVER = ("flops", "keys", "bytes")
 """Sizes of a curve: FLOP of a pass, mean keys per query, bytes that a pass moves in tier-1 memory."""

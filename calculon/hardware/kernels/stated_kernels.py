@@ -3,8 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, get_args
 
-from calculon.errors import Problem, nearest
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, nearest
+from calculon.base.frozen import dataclass
+from calculon.declarations.decode import decode_part
+from calculon.declarations.fields import shown
+from calculon.declarations.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
+from calculon.declarations.schema import part_schema
 from calculon.hardware.kernels import measured_table
 from calculon.hardware.kernels.fused_attention import FusedAttention
 from calculon.hardware.kernels.grouped import ExpertCalls
@@ -19,10 +23,6 @@ from calculon.hardware.kernels.measured_table import MeasuredTable
 from calculon.hardware.kernels.stated_curve import StatedCurve
 from calculon.hardware.kernels.stream import Stream
 from calculon.hardware.kernels.tiles import Gemm
-from calculon.spec.decode import decode_part
-from calculon.spec.fields import shown
-from calculon.spec.named_values import DATATYPE_BYTES, ENGINE_BYTES, MATMUL_BYTES
-from calculon.spec.schema import part_schema
 
 
 class Family(NamedTuple):

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from calculon.arrays import over_passes
-from calculon.frozen import dataclass
+from calculon.base.arrays import over_passes
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Seconds
+from calculon.declarations.fields import declare
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
 from calculon.hardware.memory import Memory
-from calculon.spec.fields import declare
-from calculon.units import Array, Bytes, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

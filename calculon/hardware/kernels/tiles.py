@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calculon.arrays import occurs, over_passes
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.arrays import occurs, over_passes
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Count, Flops, Fraction, Seconds
+from calculon.declarations.fields import Declaration, declare
 from calculon.hardware.curve import Curve
 from calculon.hardware.engine import Engine
 from calculon.hardware.kernels.kernel import LONGEST_START, Shapes, Times
 from calculon.hardware.kernels.product_passes import of_passes
 from calculon.hardware.memory import Memory
 from calculon.hardware.number_rows import decode_rows, rows_schema
-from calculon.spec.fields import Declaration, declare
-from calculon.units import Array, Bytes, Count, Flops, Fraction, Seconds
 
 _FASTEST = 1.25
 """Rate of gradients beside that of other products above which a file is wrong: measured are 0.91 to 0.96."""

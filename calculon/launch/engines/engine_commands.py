@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import shown
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import BESIDE
 from calculon.launch.server import Server
-from calculon.spec.fields import shown
 
 OF_ESTIMATE = ("price", "reserve_gib", "routing")
 """Fields that no engine has: they are of the estimate, the text or the market, and kept in a comment."""

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import Parsed, Setting, plain
 from calculon.launch.texts.reading_budget import ExhaustedError
 from calculon.launch.texts.shell_flags import parse_script

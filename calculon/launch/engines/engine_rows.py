@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
 from calculon.launch.engines.engine_files import BESIDE, CHECKPOINT
 from calculon.launch.server import RankBytes
-from calculon.units import GIB
 
 N = TypeVar("N", str, tuple[str, str])
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calculon.base.units import GIB
 from calculon.launch.dialect import Dialect, Fields, Parsed, Reading, Setting, Writing
 from calculon.launch.engines.engine_batches import (
     sequences_of_ranks,
@@ -30,7 +31,6 @@ from calculon.launch.engines.engine_rows import (
 )
 from calculon.launch.engines.engine_words import VLLM_NO_EFFECT, VLLM_NOT_MODELLED
 from calculon.launch.texts.shell_flags import flag_name
-from calculon.units import GIB
 
 _TP, _PP, _DP = "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size"
 _EP = "--enable-expert-parallel"

@@ -10,7 +10,9 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations import catalog
+from calculon.declarations.spellings.catalog_words import meaning
 from calculon.launch.dialect import (
     Dialect,
     Fields,
@@ -37,8 +39,6 @@ from calculon.launch.texts.python_config import read_configuration
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_flags import parse_script
 from calculon.launch.texts.tree import TARGET, Leaf, Tree
-from calculon.spec import catalog
-from calculon.spec.spellings.catalog_words import meaning
 
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _SECTIONS = re.compile(

@@ -9,7 +9,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.recipes import GATHERED, NO_RECIPE
 from calculon.launch.dialect import (
     Dialect,
     Fields,
@@ -26,7 +27,6 @@ from calculon.launch.megatron.megatron_requirements import CONNECTIONS, broken
 from calculon.launch.megatron.megatron_words import NO_EFFECT, NOT_MODELLED, SPELLINGS
 from calculon.launch.rows import number
 from calculon.launch.texts.shell_flags import PROGRAM, flag_name, parse_script
-from calculon.spec.recipes import GATHERED, NO_RECIPE
 
 _TP = ("--tensor-model-parallel-size", "--model-parallel-size")
 _PP, _CP = "--pipeline-model-parallel-size", "--context-parallel-size"

@@ -7,11 +7,11 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.fields import shown, spec_fields
+from calculon.declarations.model import Model
 from calculon.launch.dialect import Fields, Parsed, Reading, Row, Setting, Writing
 from calculon.launch.texts.shell_flags import PROGRAM
-from calculon.spec.fields import shown, spec_fields
-from calculon.spec.model import Model
 
 VOCABULARIES = {"GPT2BPETokenizer": 50_257, "Llama2Tokenizer": 32_000}
 """Words of tokenizers that are one vocabulary each."""

@@ -2,11 +2,11 @@
 
 import re
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.lists_of_counts import ListsOfCounts
+from calculon.declarations.named_values import ENDS_AS_BLOCKS, EXCHANGING
 from calculon.launch.dialect import Fields, Reading, Row, Writing
 from calculon.launch.rows import named, number
-from calculon.spec.lists_of_counts import ListsOfCounts
-from calculon.spec.named_values import ENDS_AS_BLOCKS, EXCHANGING
 
 _STAGES = "--num-virtual-stages-per-pipeline-rank"
 _BLOCKS = "--num-layers-per-virtual-pipeline-stage"

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from calculon.declarations.module_sets import ALIASES, MODULES, modules_of, written
 from calculon.launch.dialect import Fields, Reading, Row, Writing
 from calculon.launch.rows import switch
-from calculon.spec.module_sets import ALIASES, MODULES, modules_of, written
 
 _FSDP, _STRATEGY = "--use-megatron-fsdp", "--data-parallel-sharding-strategy"
 _TORCH_FSDP = "--use-torch-fsdp2"

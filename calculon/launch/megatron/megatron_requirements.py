@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calculon.expression import Expression
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.declarations.expression import Expression
 from calculon.launch.megatron.megatron_parts import layout_blocks
 
 CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"

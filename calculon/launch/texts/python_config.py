@@ -13,8 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.python_entry import Function, entry, returns
 from calculon.launch.texts.python_syntax import parsed

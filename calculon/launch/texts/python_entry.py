@@ -4,7 +4,7 @@ import ast
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError, nearest
+from calculon.base.errors import Problem, SpecError, nearest
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -3,7 +3,7 @@
 import ast
 import warnings
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
 from calculon.launch.texts.reading_budget import LARGEST_NUMBER, reading, too_large
 
 

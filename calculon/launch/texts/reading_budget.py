@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
 
 TEXT = 1_000_000
 CHARACTERS = 2_000_000

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import field
 from itertools import groupby
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import Budget, reading
 from calculon.launch.texts.shell_arithmetic import alike, decided, literal

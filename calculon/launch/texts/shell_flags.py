@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
 from calculon.launch.dialect import Parsed, Setting, Unresolved
 from calculon.launch.texts.reading_budget import Budget, reading
 from calculon.launch.texts.shell import Command, Script, run

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
 from calculon.launch.texts.reading_budget import Budget, reading
 from calculon.launch.texts.shell_quotes import ANSI_QUOTED
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
 from calculon.launch.texts.reading_budget import Budget
 
 TARGET = "_target_"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.reading_budget import LARGEST_NUMBER, Budget, reading, too_large
 from calculon.launch.texts.tree import TARGET, Leaf, Tree

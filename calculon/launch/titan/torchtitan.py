@@ -5,7 +5,8 @@ Sources: pytorch/torchtitan, ``torchtitan/config/job_config.py`` and ``train_con
 sequences: they are written.
 """
 
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.presets import COMMON, find_preset, lacking, refused
 from calculon.launch.dialect import Dialect, Fields, Reading, Row, Writing
 from calculon.launch.rows import named, only_with
 from calculon.launch.titan.torchtitan_files import (
@@ -21,7 +22,6 @@ from calculon.launch.titan.torchtitan_files import (
 from calculon.launch.titan.torchtitan_kernels import KERNELS, LENGTH, TOKENS
 from calculon.launch.titan.torchtitan_pipeline import PIPELINE
 from calculon.launch.titan.torchtitan_words import NO_EFFECT, NOT_MODELLED, ONLY_WITH
-from calculon.presets import COMMON, find_preset, lacking, refused
 
 _NAME = "torchtitan"
 _STEP_TOKENS = "training.num_tokens_per_train_step"

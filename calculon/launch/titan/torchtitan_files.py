@@ -9,18 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
+from calculon.declarations.fields import shown
+from calculon.declarations.files import read_bytes
+from calculon.declarations.model import Model
 from calculon.launch.dialect import Fields, Parsed, Reading, Setting
 from calculon.launch.texts.python_config import Call, held, read_configuration, short_name
 from calculon.launch.texts.python_syntax import parsed
 from calculon.launch.texts.reading_budget import reading, too_large
 from calculon.launch.texts.shell_flags import PROGRAM, parse_script
 from calculon.launch.texts.tree import CALLS, TARGET, Leaf, Tree
-from calculon.spec import catalog
-from calculon.spec.fields import shown
-from calculon.spec.files import read_bytes
-from calculon.spec.model import Model
 
 MODELS: Mapping[tuple[str, str], str] = {
     ("llama3", "8B"): "llama3-8B",

@@ -9,6 +9,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
+from calculon.declarations.named_values import ENDS_AS_BLOCKS
 from calculon.launch.dialect import Fields, Reading, Row, Setting, Writing
 from calculon.launch.titan.torchtitan_files import (
     blocks_of,
@@ -17,7 +18,6 @@ from calculon.launch.titan.torchtitan_files import (
     model_of,
     parallel,
 )
-from calculon.spec.named_values import ENDS_AS_BLOCKS
 
 _ENDS = {ends: name for name, ends in ENDS_AS_BLOCKS.items()} | {(0, 0): "uniform"}
 """Layouts by the blocks that the embedding and the head count as."""

@@ -1,7 +1,7 @@
 """What makes an execution valid, declared once, in the order of checking.
 
 The first rule that fails gives a row its reason. A rule is either about the request itself (its explanation is a
-:class:`~calculon.errors.Problem`: malformed) or about whether it can run on the system (text: infeasible).
+:class:`~calculon.base.errors.Problem`: malformed) or about whether it can run on the system (text: infeasible).
 """
 
 from functools import reduce
@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 
 from calculon.architecture.workload import sequence_lengths
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.axes import MESH_AXES, PUBLISHED_AXES
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
 from calculon.plan.columns import PLAIN
 from calculon.plan.divisors import divisors
 from calculon.plan.mesh import data_ranks, processors
@@ -33,10 +37,6 @@ from calculon.plan.rules.recipe_rules import RECIPE_RULES
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.rules.tensor_rules import TENSOR_RULES
 from calculon.plan.stage_layout import own_stages
-from calculon.spec.axes import MESH_AXES, PUBLISHED_AXES
-from calculon.spec.model import Model
-from calculon.spec.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
-from calculon.units import Array
 
 
 def _explain_product(one: Request) -> Problem:

@@ -2,14 +2,14 @@
 
 import numpy as np
 
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.units import Array, Bytes, scaled
+from calculon.declarations.model import Model
 from calculon.editions import EDITIONS
-from calculon.errors import Infeasible, Problem, SpecError
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Request, Requests
-from calculon.spec.model import Model
-from calculon.units import Array, Bytes, scaled
 
 MEMORY_REASONS = ("mem1_capacity", "mem2_capacity")
 INVALID_REASONS = tuple(f"invalid_{name}" for name in NAMES)

@@ -6,13 +6,13 @@ from functools import cache
 import numpy as np
 
 from calculon.architecture.workload import document_lengths, sequence_lengths
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array, Count
+from calculon.declarations.module_sets import modules_of
+from calculon.declarations.named_values import BETWEEN_PARTS, HEAD_EXCHANGES, RINGS
 from calculon.plan.columns import Columns, field_of
 from calculon.plan.mesh import data_network, data_ranks
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.spec.module_sets import modules_of
-from calculon.spec.named_values import BETWEEN_PARTS, HEAD_EXCHANGES, RINGS
-from calculon.units import Array, Count
 
 
 def _is_one_of(plan: Columns, name: str, values: tuple[str, ...]) -> Array:

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.named_values import ZERO_STAGES
 from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of
 from calculon.plan.mesh import data_ranks, expert_ranks
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
 from calculon.plan.stage_layout import listed_counts, own_stages
-from calculon.spec.named_values import ZERO_STAGES
-from calculon.units import Array
 
 _CODES = {name: code("zero_stage", name) for name in ZERO_STAGES}
 _REPLICATED = ("auto", "0")

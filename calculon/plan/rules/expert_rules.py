@@ -4,20 +4,20 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.hardware.collectives.dispatch import LIBRARIES, has_ports
-from calculon.hardware.collectives.placement import Group
-from calculon.plan.columns import DEFAULTS, PLAIN, Columns
-from calculon.plan.mesh import data_ranks, expert_ranks, expert_tensor_par
-from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.spec.named_values import (
+from calculon.base.errors import Problem
+from calculon.base.units import Array, Count
+from calculon.declarations.named_values import (
     DATATYPE_BYTES,
     EXCHANGED,
     MATMUL_BYTES,
     exchanged_bytes,
     result_bytes,
 )
-from calculon.units import Array, Count
+from calculon.hardware.collectives.dispatch import LIBRARIES, has_ports
+from calculon.hardware.collectives.placement import Group
+from calculon.plan.columns import DEFAULTS, PLAIN, Columns
+from calculon.plan.mesh import data_ranks, expert_ranks, expert_tensor_par
+from calculon.plan.rules.rule import Request, Requests, Rule, expected
 
 DEGREES = ("expert_par", "expert_tensor_par")
 """Fields that spread experts."""

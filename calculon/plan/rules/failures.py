@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.plan.plan import NAMES, Plan
 from calculon.plan.rules.all_rules import RULES
 from calculon.plan.rules.rule import Request, Requests, Rule
-from calculon.spec.execution import Execution
-from calculon.spec.model import Model
-from calculon.units import Array
 
 _SENSELESS = (ArithmeticError, LookupError, ValueError, StopIteration, AssertionError)
 """What the explanation of a rule may raise where an earlier rule fails that it takes for granted."""

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.model import Model
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.spec.model import Model
-from calculon.units import Array
 
 
 def _heads(model: Model) -> str:

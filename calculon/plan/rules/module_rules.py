@@ -4,12 +4,12 @@ from functools import cache
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.model import Model
+from calculon.declarations.module_sets import modules_of
 from calculon.plan.columns import field_of
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.spec.model import Model
-from calculon.spec.module_sets import modules_of
-from calculon.units import Array
 
 
 @cache

@@ -7,14 +7,14 @@ from operator import and_
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.axes import AXES, FURTHER_AXES, MESH_AXES, PUBLISHED_AXES, Axis
+from calculon.declarations.named_values import PUBLISHED
 from calculon.hardware.collectives.placement import nested_rooms
 from calculon.plan.mesh import places, processors, rooms
 from calculon.plan.plan import Plan
 from calculon.plan.rules.rule import Request, Requests, Rule
-from calculon.spec.axes import AXES, FURTHER_AXES, MESH_AXES, PUBLISHED_AXES, Axis
-from calculon.spec.named_values import PUBLISHED
-from calculon.units import Array
 
 
 def _networks_exist(r: Requests, axes: tuple[Axis, ...] = PUBLISHED_AXES) -> Array:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
 from calculon.plan.columns import code, field_of
 from calculon.plan.rules.rule import Request, Rule
 

@@ -6,11 +6,11 @@ from functools import cache
 import numpy as np
 
 from calculon.architecture.workload import sequence_lengths
+from calculon.base.units import Array
+from calculon.declarations.module_sets import modules_of
+from calculon.declarations.named_values import PAIRED_SCHEDULES
 from calculon.plan.columns import Columns, field_of
 from calculon.plan.rules.rule import Requests, Rule, expected
-from calculon.spec.module_sets import modules_of
-from calculon.spec.named_values import PAIRED_SCHEDULES
-from calculon.units import Array
 
 _FIELDS = ("ep_overlap",)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.units import Array
 
 _WHOLE = 100
 """Percent of a sequence that its only document has."""

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.plan.columns import DEFAULTS, Columns, code
-from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.plan.stage_layout import STAGE_FIELDS, ends_as_blocks, listed_counts
-from calculon.spec.lists_of_counts import ListsOfCounts
-from calculon.spec.named_values import (
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.lists_of_counts import ListsOfCounts
+from calculon.declarations.named_values import (
     ENDS_AS_BLOCKS,
     FOLDED_SCHEDULES,
     PAIRED_SCHEDULES,
@@ -20,7 +18,9 @@ from calculon.spec.named_values import (
     SIMULATED_SCHEDULES,
     TURNING_SCHEDULES,
 )
-from calculon.units import Array
+from calculon.plan.columns import DEFAULTS, Columns, code
+from calculon.plan.rules.rule import Request, Requests, Rule, expected
+from calculon.plan.stage_layout import STAGE_FIELDS, ends_as_blocks, listed_counts
 
 _UNIFORM = code("pp_layout", "uniform")
 _COUNTS = ("first_stage_blocks", "last_stage_blocks")

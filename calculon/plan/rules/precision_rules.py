@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.named_values import DATATYPE_BYTES, MATMUL_BYTES, multiplied
+from calculon.declarations.presets import COMMON
 from calculon.plan.columns import FIELDS, PLAIN, code
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.presets import COMMON
-from calculon.spec.named_values import DATATYPE_BYTES, MATMUL_BYTES, multiplied
-from calculon.units import Array
 
 _TYPES = next(field.declaration.choices for field in FIELDS if field.name == "matmul_dtype")
 _WIDTHS = np.array([MATMUL_BYTES.get(name, 0) for name in _TYPES])  # same: fits every datatype

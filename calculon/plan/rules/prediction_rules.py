@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.plan.rules.rule import Requests, Rule, expected
-from calculon.units import Array
 
 
 def _with_modules(holds: Callable[[Requests], Array]) -> Callable[[Requests], Array]:

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.named_values import PRESETS
+from calculon.declarations.presets import Preset, find_preset, lacking, refused
 from calculon.plan.columns import field_of, held
 from calculon.plan.plan import NAMES
 from calculon.plan.rules.rule import Request, Requests, Rule
-from calculon.presets import Preset, find_preset, lacking, refused
-from calculon.spec.named_values import PRESETS
-from calculon.units import Array
 
 INNER = {"pipeline_interleaving"}
 """The loop of a search within what it enumerates: what a limit on it rejects is counted."""

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
+from calculon.declarations.named_values import DATATYPE_BYTES, LEAST_RESULT_BYTES
+from calculon.declarations.recipes import FLOAT8, GATHERED, MODULES_WITHOUT, NO_RECIPE, RECIPES
 from calculon.plan.columns import field_of
 from calculon.plan.rules.overlap_rules import recomputes
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.spec.named_values import DATATYPE_BYTES, LEAST_RESULT_BYTES
-from calculon.spec.recipes import FLOAT8, GATHERED, MODULES_WITHOUT, NO_RECIPE, RECIPES
-from calculon.units import Array
 
 _RECIPE, _GATHER = ("fp8_recipe",), ("fp8_param_gather",)
 _NAMES = (NO_RECIPE, *RECIPES)

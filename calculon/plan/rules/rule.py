@@ -5,14 +5,14 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.recipes import FLOAT8
 from calculon.hardware.system import System
 from calculon.plan.columns import Columns, code
-from calculon.spec.execution import Execution
-from calculon.spec.model import Model
-from calculon.spec.recipes import FLOAT8
-from calculon.units import Array
 
 
 @dataclass(frozen=True)

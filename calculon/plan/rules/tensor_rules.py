@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from calculon.errors import Problem
+from calculon.base.errors import Problem
+from calculon.base.units import Array
 from calculon.plan.rules.rule import Request, Requests, Rule, expected
-from calculon.units import Array
 
 
 def _unsplit(r: Requests) -> Array:

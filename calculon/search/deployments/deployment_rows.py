@@ -8,7 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count
+from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.plan.choices import distinct
 from calculon.search.deployments.deployment_space import DeploymentSpace, Group
 from calculon.search.deployments.deployment_words import SCHEDULING, SPLIT, stated_default
@@ -18,8 +20,6 @@ from calculon.serving.records.load import SATURATED
 from calculon.serving.states.all_replicas import AllReplicas, price_of
 from calculon.serving.states.operating_point import Load
 from calculon.serving.states.served_points import Points
-from calculon.serving_figures import SERVING_FIGURES
-from calculon.units import Array, Count
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count
+from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.search.deployments.deployment_words import (
     BUDGETS,
@@ -30,8 +32,6 @@ from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import COUNT, Deployments
 from calculon.serving.records.load import SATURATED, Workload
 from calculon.serving.records.speculation import NO_DRAFT
-from calculon.spec.model import Model
-from calculon.units import Array, Count
 
 MOST_APART = 4_000_000
 """Pairs of pools of a space, which are held in memory."""

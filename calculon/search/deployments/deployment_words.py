@@ -3,17 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from calculon.errors import Problem, SpecError, nearest
-from calculon.records import Column
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.records import Column
+from calculon.declarations.fields import SpecField, spec_fields
+from calculon.declarations.parse import parse_value
+from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.search.objective import Objective
 from calculon.search.restrict import listed, problems_of
 from calculon.search.space import Values
 from calculon.search.where import Condition, Words
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.deployments import COUNT, POOL_SIZES, SIZES
-from calculon.serving_figures import SERVING_FIGURES
-from calculon.spec.fields import SpecField, spec_fields
-from calculon.spec.parse import parse_value
 
 FIELDS: Mapping[str, SpecField] = {one.key: one for one in spec_fields(Deployment)}
 """Fields of a deployment, by their names in files."""

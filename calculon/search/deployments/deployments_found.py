@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 
-from calculon.display import Displayed, drawn
-from calculon.errors import Infeasible
-from calculon.frozen import dataclass
+from calculon.base.display import Displayed, drawn
+from calculon.base.errors import Infeasible
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.result_selection import DEPLOYMENT, WINNERS
+from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.search.deployments.deployment_rows import solve
 from calculon.search.deployments.deployment_space import DeploymentSpace
 from calculon.search.deployments.deployment_words import TYPES
 from calculon.search.objective import Objective
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, flat, serve
-from calculon.serving_figures import SERVING_FIGURES
-from calculon.spec.result_selection import DEPLOYMENT, WINNERS
-from calculon.units import Array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from calculon import inputs
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.base.units import Array
+from calculon.declarations.model import Model
+from calculon.declarations.spellings import processor_counts
 from calculon.hardware.system import System
 from calculon.inputs import Source
 from calculon.search.deployments.deployment_rows import Rows, shares, solve
@@ -23,9 +26,6 @@ from calculon.search.where import Condition
 from calculon.serving.caches.cache import check_length, check_served
 from calculon.serving.records.asked import WorkloadSource, read_workload
 from calculon.serving.records.load import Workload
-from calculon.spec.model import Model
-from calculon.spec.spellings import processor_counts
-from calculon.units import Array
 
 OBJECTIVE = "output_rate_per_proc"
 """What deployments are ranked by where nothing is said: at a rate, that of the fewest processors is the highest."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
+from calculon.base.errors import Problem, SpecError
 from calculon.campaign.money import NO_PRICE
-from calculon.errors import Problem, SpecError
+from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.search.deployments.deployment_words import POOL_WORDS
-from calculon.serving_figures import SERVING_FIGURES
 
 NO_POWER = "no power is known of {system}: give ext.power of the system file"
 """Message where there is no energy."""

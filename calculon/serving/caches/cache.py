@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Bytes, Count
+from calculon.declarations.model import Model
 from calculon.serving.records.load import Workload
-from calculon.spec.model import Model
-from calculon.units import Bytes, Count
 
 
 @dataclass(frozen=True, slots=True)

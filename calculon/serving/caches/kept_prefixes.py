@@ -4,7 +4,9 @@ from functools import cached_property
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Count, Seconds
+from calculon.declarations.serving_figures import PrefixFigures
 from calculon.serving.caches.prefixes import (
     NO_TIER,
     HitPlaces,
@@ -18,8 +20,6 @@ from calculon.serving.caches.rank_memory import RankMemory, cached_bytes
 from calculon.serving.caches.sequence_room import SequenceRoom
 from calculon.serving.passes.replica import Replica
 from calculon.serving.states.steady import Prompts, Steady, at_rate, concurrency, of_users
-from calculon.serving_figures import PrefixFigures
-from calculon.units import Array, Bytes, Count, Seconds
 
 
 @dataclass(frozen=True)

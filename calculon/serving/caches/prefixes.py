@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Count, Fraction, Seconds
 from calculon.hardware.system import System
-from calculon.units import Array, Bytes, Count, Fraction, Seconds
 
 NO_TIER, HOST, DISK = "none", "host", "disk"
 OFFLOADS = {

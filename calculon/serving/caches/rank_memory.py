@@ -5,15 +5,15 @@ from dataclasses import fields
 import numpy as np
 
 from calculon.architecture.segments import EMBEDDING
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Count
+from calculon.declarations.model import Model
 from calculon.serving.caches.cache import cached_width, sequence_bytes
 from calculon.serving.passes.drafts import Draft
 from calculon.serving.passes.pass_rows import LOGIT_BYTES, chain_of, executed, pass_layers
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.number_types import ACTIVATION_BYTES, WEIGHT_TYPES, NumberTypes
-from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Count
 
 NO_DRAFT = Draft()
 """Without speculation."""

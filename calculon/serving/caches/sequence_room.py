@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Bytes, Count
 from calculon.serving.caches.prefixes import NO_TIER
 from calculon.serving.caches.rank_memory import RankMemory, cached_bytes, logit_bytes
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
-from calculon.units import Bytes, Count
 
 LONGEST_CONTEXT = 2.0**40
 """Tokens up to which the longest sequence is looked for: more than any memory holds."""

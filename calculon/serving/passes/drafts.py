@@ -16,8 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from calculon import inputs
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Count
+from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.serving.caches.cache import CachedBlocks, cached_width, check_served
 from calculon.serving.passes.pass_rows import ROWS, pass_rows
@@ -26,8 +28,6 @@ from calculon.serving.passes.row_times import QUANTITIES, PassTimes, RowTime, pa
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.number_types import NumberTypes
 from calculon.serving.records.speculation import MTP, Speculation, draft_name
-from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Count
 
 PADDING = 0.01
 """Share by which vocabularies of one tokenizer may differ: models of a family pad it to different multiples."""

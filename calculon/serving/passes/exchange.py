@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calculon.base.units import Array, Bytes, Count, Seconds
+from calculon.declarations.model import Model
 from calculon.hardware.collectives.dispatch import Routing, has_ports, library_time
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
@@ -23,8 +25,6 @@ from calculon.hardware.system import System
 from calculon.serving.passes.expert_load import imbalance
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, NumberTypes
-from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Count, Seconds
 
 DISPATCH, COMBINE = "dispatch", "combine"
 """Rows of a pass, in the order of :class:`Ways`."""

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from calculon.spec.model import Model
-from calculon.units import Array, Count
+from calculon.base.units import Array, Count
+from calculon.declarations.model import Model
 
 ROUTINGS: Mapping[str, float] = {"balanced": 0.0, "power_law:1.01": 1.01, "power_law:1.2": 1.2}
 """Exponents of the shares of experts by name; 0: all have the same."""

@@ -24,6 +24,9 @@ from calculon.architecture.segments import (
     prediction_module,
 )
 from calculon.architecture.shape import BlockShape
+from calculon.base.units import Array, Bytes, Count, Flops
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import ENGINE_BYTES
 from calculon.editions import CORRECTED
 from calculon.serving.caches.cache import CachedBlocks, cached_width, heads_of_rank
 from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange
@@ -37,9 +40,6 @@ from calculon.serving.records.number_types import (
     WIDE,
     NumberTypes,
 )
-from calculon.spec.model import Model
-from calculon.spec.named_values import ENGINE_BYTES
-from calculon.units import Array, Bytes, Count, Flops
 
 LAYOUT = replace(
     ONE_RANK,

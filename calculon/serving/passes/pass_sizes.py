@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from calculon.frozen import dataclass
-from calculon.units import Array, Count
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count
 
 SPREAD = ("decoded", "prompts", "logits")
 """Columns that groups of ranks, or parts of a batch, have shares of."""

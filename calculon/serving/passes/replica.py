@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count, Fraction, Seconds
+from calculon.declarations.model import Model
 from calculon.hardware.system import System
 from calculon.plan.choices import distinct
 from calculon.serving.passes.drafts import Draft, draft_of
@@ -31,8 +33,6 @@ from calculon.serving.states.steady import (
     own_passes,
     prompts_together,
 )
-from calculon.spec.model import Model
-from calculon.units import Array, Count, Fraction, Seconds
 
 MANY = 256
 """Passes among which it pays to look for those of the same sizes."""

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calculon.architecture.experts import SHARED
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Bytes, Count, Flops, Seconds
+from calculon.declarations.model import Model
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.kernels.all_kernels import KERNELS
@@ -21,8 +23,6 @@ from calculon.serving.passes.exchange import COMBINE, DISPATCH, exchange_times
 from calculon.serving.passes.pass_rows import Row
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, WIDE
-from calculon.spec.model import Model
-from calculon.units import Array, Bytes, Count, Flops, Seconds
 
 QUANTITIES = (
     "time",

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calculon.base.units import Bytes, Count, Seconds
+from calculon.declarations.model import Model
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.hardware.system import System
 from calculon.serving.caches.cache import cached_width
 from calculon.serving.passes.pass_sizes import PassSizes
 from calculon.serving.records.number_types import ACTIVATION_BYTES, NumberTypes
-from calculon.spec.model import Model
-from calculon.units import Bytes, Count, Seconds
 
 SUM_BYTES = 4
 """Bytes of an element of a result that is not yet joined, of its largest score and of its sum."""

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from calculon import inputs
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations import catalog
+from calculon.declarations.decode import decode
+from calculon.declarations.fields import shown
+from calculon.declarations.override import override
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
-from calculon.spec import catalog
-from calculon.spec.decode import decode
-from calculon.spec.fields import shown
-from calculon.spec.override import override
 
 R = TypeVar("R", Deployment, Workload)
 DeploymentSource = str | os.PathLike[str] | Mapping[str, Any] | Deployment

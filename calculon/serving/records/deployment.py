@@ -5,15 +5,15 @@ from dataclasses import field, replace
 from math import ceil
 from typing import Any, ClassVar
 
-from calculon.errors import Problem
-from calculon.frozen import dataclass
+from calculon.base.errors import Problem
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB, Array, Count
+from calculon.declarations.fields import declare, spec_fields
 from calculon.serving.caches.prefixes import NO_TIER, OFFLOADS
 from calculon.serving.passes.expert_load import ROUTINGS
 from calculon.serving.records.number_types import CACHE_TYPES, WEIGHT_TYPES
 from calculon.serving.records.pool import Pool
 from calculon.serving.records.speculation import DRAFTS, MTP, MTP_ACCEPTANCE, NO_DRAFT
-from calculon.spec.fields import declare, spec_fields
-from calculon.units import GIB, Array, Count
 
 ADMISSIONS = {
     "reserve": "prompt and output whole",

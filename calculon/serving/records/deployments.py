@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count
 from calculon.plan.choices import distinct
 from calculon.serving.passes.pass_sizes import spread
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.pool import Pool
-from calculon.units import Array, Count
 
 SIZES = tuple(one.name for one in fields(Deployment) if one.type is int)
 """Fields that are columns: whole numbers that each deployment has. All others are choices, the same for all rows."""

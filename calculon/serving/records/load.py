@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
 from calculon.campaign.goals import Interval, Length, TimeSpan
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
+from calculon.declarations.fields import declare, spec_fields
 from calculon.serving.records.output_lengths import length_quantile
-from calculon.spec.fields import declare, spec_fields
 
 SATURATED, OPEN, CLOSED = "saturated", "rate", "users"
 """Kinds of load: as many requests as it takes, requests at a rate, or users of whom each waits for the answer."""

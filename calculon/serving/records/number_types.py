@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from calculon.declarations.named_values import DATATYPE_BYTES
+from calculon.declarations.recipes import FLOAT4, FLOAT8
 from calculon.hardware.collectives.dispatch import SCALED_BYTES
 from calculon.hardware.system import System
-from calculon.spec.named_values import DATATYPE_BYTES
-from calculon.spec.recipes import FLOAT4, FLOAT8
 
 WIDE = "bfloat16"
 """Type of activations, and of arithmetic with weights whose type no engine has."""

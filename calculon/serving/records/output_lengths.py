@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.units import Array, Count
+from calculon.base.units import Array, Count
 
 WIDEST_SHAPE, NARROWEST_SHAPE = 0.1, 1e4
 """Shapes of Weibull distributions between which one is looked for: variations of 430 to 0.00013."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.spec.fields import check_record, declare, spec_fields
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import check_record, declare, spec_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ equation 1.
 
 from typing import Any, ClassVar
 
-from calculon.errors import Problem, SpecError
-from calculon.frozen import dataclass
-from calculon.spec.fields import NamedValues
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import NamedValues
 
 NO_DRAFT, MTP, NGRAM = "none", "mtp", "ngram"
 """Kinds of draft that are no model of their own."""

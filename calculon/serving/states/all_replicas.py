@@ -4,18 +4,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calculon.base.units import Array, Count, Seconds
 from calculon.campaign.money import Quote, quote
 from calculon.hardware.system import System
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.records.load import Workload
-from calculon.units import Array, Count, Seconds
 
 RENTS = ("on_demand", "reserved")
 """Prices of processors that count where the deployment states none: the first that the system has."""
 
 
 class AllReplicas(NamedTuple):
-    """Figures of :class:`~calculon.serving_figures.ServingFigures` that depend on how many replicas there are."""
+    """Figures of :class:`~calculon.declarations.serving_figures.ServingFigures` by the number of replicas."""
 
     output_rate: Array
     run_output_rate: Array

@@ -5,12 +5,12 @@ Source: Zhong et al., *DistServe*, arXiv 2401.09670; Patel et al., *Splitwise*, 
 
 import numpy as np
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count, Fraction, Seconds
 from calculon.hardware.collectives.group_times import AUTO, group_time
 from calculon.hardware.collectives.placement import Group
 from calculon.serving.caches.rank_memory import RankMemory, cached_bytes, rank_memory
 from calculon.serving.passes.replica import Replica
-from calculon.units import Array, Count, Fraction, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calculon.units import Array, Count
+from calculon.base.units import Array, Count
 
 PARTS = 8
 """Parts into which a gap is cut at a time."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from calculon.base.units import Array, Count
 from calculon.serving.caches.kept_prefixes import KeptPrefixes
 from calculon.serving.caches.rank_memory import RankMemory, rank_memory
 from calculon.serving.caches.sequence_room import SequenceRoom
@@ -16,7 +17,6 @@ from calculon.serving.states.steady import (
     saturated,
     static_rate,
 )
-from calculon.units import Array, Count
 
 MOST_SEQUENCES = 2.0**20
 """Sequences of a replica beyond which none are looked for."""

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from calculon.base.units import Array, Count, Seconds
 from calculon.plan.choices import distinct
 from calculon.serving.states.steady import Prompts, Steady
-from calculon.units import Array, Count, Seconds
 
 State = tuple[Steady, Prompts, Seconds]
 """A steady state, what prompts add, and the time of a decode pass."""

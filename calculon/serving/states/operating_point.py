@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from calculon.base.errors import Infeasible
+from calculon.base.units import GIB, Array, Count, Seconds
 from calculon.campaign.money import Quote
-from calculon.errors import Infeasible
+from calculon.declarations.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
 from calculon.plan.choices import distinct
 from calculon.serving.caches.cache import CachedBlocks
 from calculon.serving.caches.rank_memory import RankMemory, cached_bytes
@@ -39,8 +41,6 @@ from calculon.serving.states.steady import (
     users_of,
     waves,
 )
-from calculon.serving_figures import ServingFigures, ServingMemory, SpeculationFigures
-from calculon.units import GIB, Array, Count, Seconds
 
 _FEW = 0.9
 """Share of the memory below which messages tell what drivers and others take of it."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.units import Array, Count, Fraction, Seconds
+from calculon.base.units import Array, Count, Fraction, Seconds
 
 _LATENT = 1e-17
 """Parts of a sum that do not count any more."""

@@ -6,11 +6,11 @@ measured here but an assumption, :data:`DECODING_SHARE`.
 
 import numpy as np
 
+from calculon.base.units import Array
 from calculon.campaign.energy import Draw, draw
+from calculon.declarations.serving_figures import ServingFigures
 from calculon.hardware.system import System
 from calculon.serving.records.deployments import Deployments
-from calculon.serving_figures import ServingFigures
-from calculon.units import Array
 
 DECODING_SHARE = 0.7
 """Power of a processor that decodes over that in steps of training. An assumption; that token generation draws well

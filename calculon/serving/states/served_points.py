@@ -2,10 +2,10 @@
 
 import math
 
-from calculon.frozen import dataclass
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Count, Seconds
+from calculon.declarations.serving_figures import ServingFigures
 from calculon.serving.passes.row_times import PassTimes
-from calculon.serving_figures import ServingFigures
-from calculon.units import Array, Count, Seconds
 
 CUTS = (
     "max_batch",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calculon.units import Array, Count, Fraction, Seconds
+from calculon.base.units import Array, Count, Fraction, Seconds
 
 
 class Prompts(NamedTuple):

@@ -4,7 +4,7 @@ import pytest
 
 from calculon.architecture.layer import Widths
 from calculon.architecture.layers import Converted, Flags, cast, cast_to_recipe
-from calculon.spec.recipes import PRODUCTS_IN_FLOAT8, RECIPES
+from calculon.declarations.recipes import PRODUCTS_IN_FLOAT8, RECIPES
 
 W, X, Y = 30.0, 20.0, 12.0
 

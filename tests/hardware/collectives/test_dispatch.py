@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.hardware.collectives.dispatch import (
     ENTRY_BYTES,
     LIBRARIES,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.declarations import catalog
 from calculon.hardware.collectives.algorithm_times import (
     paced,
     schedule_of,
@@ -22,7 +23,6 @@ from calculon.hardware.collectives.algorithms import (
 )
 from calculon.hardware.collectives.group_times import AUTO, PUBLISHED, group_time, group_volume
 from calculon.hardware.collectives.placement import Group, place
-from calculon.spec import catalog
 from tests.draws import some
 
 SYSTEM = inputs.system("h100_80g_sxm")

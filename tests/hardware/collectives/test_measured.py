@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.hardware.collectives.algorithm_times import (
     bus_bandwidth,
     bus_factor,

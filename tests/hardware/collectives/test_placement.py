@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.errors import Infeasible, SpecError
+from calculon.base.errors import Infeasible, SpecError
 from calculon.hardware.collectives.placement import Group, fits_mesh, place
 from tests.draws import draws
 from tests.helpers import document

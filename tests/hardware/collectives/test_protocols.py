@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.hardware.collectives.algorithm_times import paced, time_of
 from calculon.hardware.collectives.placement import place
 from calculon.hardware.collectives.protocols import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.errors import Infeasible, SpecError
+from calculon.base.errors import Infeasible, SpecError
 from calculon.hardware.collectives.algorithm_times import candidates, time_of, times
 from calculon.hardware.collectives.algorithms import obstacle
 from calculon.hardware.collectives.group_times import AUTO, group_time, group_volume

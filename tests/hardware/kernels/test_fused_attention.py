@@ -8,8 +8,8 @@ import pytest
 
 import calculon
 from calculon import inputs
-from calculon.errors import SpecError
-from calculon.spec.named_values import ATTENTION_KERNELS
+from calculon.base.errors import SpecError
+from calculon.declarations.named_values import ATTENTION_KERNELS
 from tests.draws import some
 from tests.hardware.kernels.layers import layer, times
 from tests.helpers import LLAMA_X64, document

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calculon import inputs
-from calculon.errors import Problem, SpecError
+from calculon.base.errors import Problem, SpecError
 from calculon.hardware.curve import Curve
 from calculon.hardware.kernels.tiles import DEFAULT_TILES, Gemm, Processor, Tile, Tiles, alignment
 from tests.helpers import document

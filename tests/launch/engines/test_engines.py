@@ -4,7 +4,9 @@ from random import Random
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
+from calculon.base.units import GIB
+from calculon.declarations.fields import spec_fields
 from calculon.launch.dialect import read
 from calculon.launch.dialects import ENGINES, read_launch
 from calculon.launch.engines.engine_commands import OF_ESTIMATE, command_text, commanded
@@ -12,8 +14,6 @@ from calculon.launch.server import RankBytes, Server
 from calculon.serving.engine_scripts import deployment_defaults
 from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.deployment import Deployment
-from calculon.spec.fields import spec_fields
-from calculon.units import GIB
 from tests.launch.laws import OF_ENGINES, SCRIPTS, launch_of
 
 DEFAULTS = deployment_defaults()

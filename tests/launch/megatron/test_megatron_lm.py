@@ -3,13 +3,13 @@
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import read, write
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM
 from calculon.launch.megatron.megatron_model import expert_pattern
 from calculon.launch.megatron.megatron_parts import layout_blocks
+from tests.advise.by_hand import fields_of
 from tests.launch.laws import SCRIPTS, launch_of, not_refused
-from tests.planner.by_hand import fields_of
 
 LEAST = "--micro-batch-size 1 --bf16"
 """Flags that every script has."""

@@ -6,14 +6,14 @@ from fnmatch import fnmatchcase
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.advise.launch_flags import export_flags
+from calculon.base.errors import SpecError
+from calculon.declarations.named_values import PRESETS
 from calculon.inputs import Changed
 from calculon.launch.dialect import read, write
 from calculon.launch.megatron import megatron_lm
 from calculon.launch.megatron.megatron_lm import MEGATRON_LM, refused
 from calculon.launch.megatron.megatron_requirements import requirements
-from calculon.planner.launch_flags import export_flags
-from calculon.spec.named_values import PRESETS
 from tests.helpers import refusal
 from tests.launch.laws import SCRIPTS, launch_of, not_refused
 

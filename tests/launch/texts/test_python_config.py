@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.python_config import read_configuration, short_name
 from calculon.launch.texts.tree import TARGET

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.texts.python_entry import Function, entry
 from tests.launch.laws import not_refused
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.texts.reading_budget import Budget
 from calculon.launch.texts.shell import run
 from calculon.launch.texts.shell_arithmetic import decided

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.launch.dialect import Unresolved
 from calculon.launch.texts.yaml_config import settings_in
 

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from calculon import inputs
-from calculon.errors import Infeasible
+from calculon.base.errors import Infeasible
 from calculon.serving.records.deployment import Deployment
 from calculon.serving.serve import Served, serve
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calculon import search_deployments
-from calculon.errors import Infeasible, SpecError
+from calculon.base.errors import Infeasible, SpecError
 from calculon.search.deployments.deployment_words import objective
 from calculon.search.deployments.serving_search import make_ranking, make_space, rounded, run
 from calculon.serving.serve import serve

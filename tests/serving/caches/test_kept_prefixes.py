@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calculon
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_workload
 from calculon.serving.records.deployment import Deployment

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.hardware.serving import Disk
 from calculon.serving.caches.prefixes import (
     SecondTier,

@@ -5,7 +5,7 @@ import pytest
 
 from calculon import inputs
 from calculon.architecture.parameters import parameter_count
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.serving.caches.cache import CachedBlocks, cached_width, token_bytes
 from calculon.serving.caches.rank_memory import cached_bytes, logit_bytes, rank_memory, weight_bytes
 from calculon.serving.caches.sequence_room import SequenceRoom

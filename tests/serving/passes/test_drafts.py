@@ -8,7 +8,7 @@ import pytest
 
 from calculon import inputs
 from calculon.architecture.parameters import module_count
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.serving.caches.rank_memory import cached_bytes, weight_bytes
 from calculon.serving.passes.drafts import draft_of
 from calculon.serving.passes.pass_rows import LOGIT_BYTES, pass_rows

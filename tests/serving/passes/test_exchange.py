@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from calculon import inputs
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.serving.passes.exchange import COMBINE, DISPATCH, Exchange, exchange_times
 from calculon.serving.passes.expert_load import imbalance
 from calculon.serving.passes.pass_rows import pass_rows

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from calculon import inputs
+from calculon.declarations.serving_figures import SERVING_FIGURES
 from calculon.serving.passes.replica import Replica
 from calculon.serving.records.asked import read_deployment, read_workload
 from calculon.serving.records.deployments import SIZES, Deployments, grouped
 from calculon.serving.states.operating_point import Load
-from calculon.serving_figures import SERVING_FIGURES
 from tests.draws import SEED, draws
 from tests.serving.given import H100, SMALL
 

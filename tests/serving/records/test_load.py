@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
+from calculon.declarations import catalog
 from calculon.serving.records.asked import read_workload
-from calculon.spec import catalog
 from tests.cases import for_each
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calculon.errors import SpecError
+from calculon.base.errors import SpecError
 from calculon.serving.records.asked import read_deployment
 from calculon.serving.records.speculation import (
     DRAFTS,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies
 
-from calculon.errors import Infeasible, SpecError
+from calculon.base.errors import Infeasible, SpecError
 from calculon.hardware.system import System
 from calculon.serving.serve import serve
 from calculon.serving.states.apart import balanced

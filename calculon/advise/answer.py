@@ -1,0 +1,507 @@
+"""The answer to a question: the best plan, its rivals, the same for other counts, and a plan of one's own beside it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from calculon import inputs
+from calculon.advise.ask import Question
+from calculon.advise.candidate import Candidate, candidates, of_estimate, trainings
+from calculon.advise.launch_flags import settings_between
+from calculon.advise.proposals import hint
+from calculon.advise.remedies import BEST
+from calculon.advise.unfit import Unfit, unfit, why_none
+from calculon.advise.waterfall import Waterfall, waterfall
+from calculon.base.display import Displayed, drawn
+from calculon.base.errors import Infeasible, SpecError
+from calculon.base.frozen import dataclass
+from calculon.campaign.assumed import told_defaults
+from calculon.declarations import catalog
+from calculon.declarations.execution import Execution
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.presets import Preset
+from calculon.declarations.result_selection import PLANS, QUESTION
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.estimate.evaluate import evaluate
+from calculon.estimate.question import question
+from calculon.estimate.told_apart import Order, orders
+from calculon.launch.dialect import Launch
+from calculon.launch.difference import Difference
+from calculon.plan.plan import Plan
+from calculon.search.best_first import Seen
+from calculon.search.driver import run
+from calculon.search.effect import COMMAND_LINE
+from calculon.search.ranking import Best, BestOfEach
+from calculon.search.request import make_space
+from calculon.search.search_result import SearchResult
+from calculon.search.space import Space
+from calculon.search.where import Condition
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
+
+REPEATED = 1.02
+"""Ratio of times that the same run may have twice: repeated ones of ``validation/`` differ by 2 to 4 %."""
+
+TOKENS = 1e12
+"""Tokens of the training that is told where none is asked for."""
+
+
+@dataclass(frozen=True)
+class Count:
+    """The best plan on a number of processors.
+
+    Attributes
+    ----------
+    num_procs : int
+        Processors.
+    best : Candidate or None
+        The fastest plan that fits; None where none does.
+    reason : str
+        Why none fits, in a line.
+    """
+
+    num_procs: int
+    best: Candidate | None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Plans that are as fast as the best, the fastest first.
+
+    Attributes
+    ----------
+    ratio : float or None
+        The multiple of the shortest time that is longer than all of theirs; None for plans that measured runs do not
+        tell apart from the best (:mod:`calculon.estimate.told_apart`).
+    plans : tuple of Candidate
+        The plans.
+    """
+
+    ratio: float | None
+    plans: tuple[Candidate, ...]
+
+    @property
+    def simplest(self) -> Candidate:
+        """The simplest of them; the fastest of equally simple ones."""
+        return min(self.plans, key=lambda one: (one.simplicity, one.time))
+
+
+@dataclass(frozen=True)
+class Mine:
+    """A plan of one's own.
+
+    Attributes
+    ----------
+    estimate : Estimate or None
+        Its estimate; None where it cannot run.
+    problem : str
+        Why it cannot.
+    execution : Execution or None
+        The execution, where nothing but memory is too small.
+    launch : Launch or None
+        The launch file that it is from.
+    """
+
+    estimate: Estimate | None
+    problem: str = ""
+    execution: Execution | None = None
+    launch: Launch | None = None
+
+    @cached_property
+    def candidate(self) -> Candidate | None:
+        """The plan as a candidate; None where it cannot run."""
+        return None if self.estimate is None else of_estimate(self.estimate)
+
+
+_ASKED = ("batch_size", "seq_length")
+"""Fields that are the question, whatever a plan of one's own has."""
+
+
+@dataclass(frozen=True)
+class Answer(Displayed):
+    """A plan and what a planner asks next.
+
+    Attributes
+    ----------
+    question : Question
+        What was asked.
+    found : SearchResult
+        The best plan of each split and number of chunks, the best of all first.
+    roomy : Candidate or None
+        The best plan that leaves as much memory as measured memory differs from the prediction; None where the best
+        does, and where none does.
+    counts : tuple of Count
+        The best plan on each number of processors that was asked for; of half and twice as many, where one was.
+    mine : Mine or None
+        A plan of one's own.
+    unfit : Unfit or None
+        Why nothing fits, and what would mend it.
+    """
+
+    question: Question
+    found: SearchResult
+    roomy: Candidate | None
+    counts: tuple[Count, ...]
+    mine: Mine | None
+    unfit: Unfit | None
+
+    @cached_property
+    def plans(self) -> list[Candidate]:
+        """The best plan of each split and number of chunks, the best of all first."""
+        return candidates(self.found) if len(self.found) else []
+
+    @cached_property
+    def best(self) -> Estimate | None:
+        """The best plan; None where nothing fits."""
+        return self.found[0] if len(self.found) else None
+
+    @cached_property
+    def waterfall(self) -> Waterfall | None:
+        """From the plan of one's own to the best, one change at a time; None where one of them breaks a rule."""
+        mine = None if self.mine is None else self.mine.execution
+        if mine is None or self.best is None:
+            return None
+        q = self.question
+        return waterfall(q.model, mine, self.best.execution, q.system)
+
+    @cached_property
+    def untried(self) -> dict[str, Any]:
+        """The values of the plan of one's own that are faster than those of the best, and that no plan tried had."""
+        tried = self.found.space.switches
+        losses = (
+            (one.fields for one in self.waterfall.steps if one.seconds > 0)
+            if self.waterfall
+            else ()
+        )
+        return {
+            name: values[0]
+            for fields in losses
+            if "preset" not in fields
+            for name, values in fields.items()
+            if name not in _ASKED and name in tried and values[0] not in tried[name]
+        }
+
+    @cached_property
+    def settings(self) -> Difference | None:
+        """What to change in the launch file of one's own to run the best plan; None where there is no such file."""
+        mine = self.mine
+        if mine is None or mine.launch is None or mine.execution is None or self.best is None:
+            return None
+        q = self.question
+        return settings_between(mine.execution, self.best.execution, q.model, mine.launch)
+
+    @property
+    def splits(self) -> list[Candidate]:
+        """The best plan of each split of the processors, the best of all first."""
+        seen: dict[tuple[int, int], Candidate] = {}
+        for one in self.plans:
+            split = one.execution["tensor_par"], one.execution["pipeline_par"]
+            seen.setdefault(split, one)
+        return list(seen.values())
+
+    @cached_property
+    def ties(self) -> list[Tie]:
+        """The plans as fast as the best: as repeated runs differ, and as measured runs do not tell apart."""
+        if not self.plans:
+            return []
+        longest = self.plans[0].time * REPEATED
+        pairs = zip(self.plans, self.orders, strict=True)
+        return [
+            Tie(REPEATED, tuple(one for one in self.plans if one.time < longest)),
+            Tie(None, tuple(one for one, order in pairs if not order.told_apart)),
+        ]
+
+    @property
+    def orders(self) -> list[Order]:
+        """How sure it is that the best plan is faster than each of :attr:`plans`."""
+        return self.found.orders
+
+    @cached_property
+    def order_of_mine(self) -> Order | None:
+        """How sure it is that the best plan is faster than that of one's own; None where one of them cannot run."""
+        own = None if self.mine is None else self.mine.estimate
+        if own is None or self.best is None:
+            return None
+        q, plans = self.question, Plan.from_records([self.best.execution, own.execution])
+        found = evaluate(q.model, q.system, plans)
+        return orders(q.model, q.system, plans, {name: found[name] for name in found.names})[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as plain data.
+
+        Its ``plans`` are the best of all splits by rank, each as a search writes its winners.
+        """
+        q = self.question
+        answer: dict[str, Any] = {
+            QUESTION: self._specs
+            | {
+                "num_procs": list(q.num_procs),
+                "batch_size": q.batch_size,
+                "seq_size": q.model.seq_size,
+                "tokens": q.tokens,
+                "tokens_told": q.tokens or TOKENS,
+                "arithmetic": dict(q.arithmetic),
+                "assumed": dict(q.assumed),
+                "campaign": dict(q.campaign.document),
+                "assumed_of_run": told_defaults(q.campaign, [q.system.name]),
+            },
+            "tried": self.found.counts.total,
+            "feasible": self.found.counts.good,
+            "roomy": None if self.roomy is None else self._told(self.roomy),
+            "ties": [self._tie(one) for one in self.ties],
+            "counts": [self._count(one) for one in self.counts],
+            "unfit": None if self.unfit is None else self.unfit.to_dict(COMMAND_LINE),
+        }
+        if self.best is not None and self.best.belief is not None:
+            answer["belief"] = self.best.belief.to_dict()
+        if self.mine is not None:
+            own = self.mine.candidate
+            answer["mine"] = {"problem": self.mine.problem} if own is None else self._told(own)
+            if self.order_of_mine is not None:
+                answer["mine"]["order"] = self.order_of_mine.to_dict()
+        if self.waterfall is not None:
+            answer["waterfall"] = self.waterfall.to_dict()
+            answer["untried"] = self.untried
+        if self.settings is not None:
+            answer["settings"] = self.settings.to_dict()
+        known = {id(one): order for one, order in zip(self.plans, self.orders, strict=True)}
+        plans = {
+            str(rank): self._told(one) | {"order": known[id(one)].to_dict()}
+            for rank, one in enumerate(self.splits)
+        }
+        return answer | {PLANS: plans}
+
+    @cached_property
+    def _specs(self) -> dict[str, Any]:
+        """What every plan answers: model, system, edition and preset, with their hashes."""
+        q = self.question
+        return question(q.model, q.system, CORRECTED, q.preset)
+
+    def _told(self, one: Candidate) -> dict[str, Any]:
+        """Return a plan as plain data, with the training that was asked for, or that of :data:`TOKENS`."""
+        return one.to_dict() | {"training": self._trainings[id(one)], QUESTION: self._specs}
+
+    @cached_property
+    def _trainings(self) -> dict[int, dict[str, Any]]:
+        """The trainings by all plans that are told."""
+        own = None if self.mine is None else self.mine.candidate
+        counts = (one.best for one in self.counts)
+        simplest = (one.simplest for one in self.ties)
+        maybe = (*self.splits, *simplest, self.roomy, *counts, own)
+        plans = list({id(one): one for one in maybe if one is not None}.values())
+        q = self.question
+        lengths = q.tokens or TOKENS, q.tokens_per_step
+        told = trainings(plans, q.campaign, q.model, q.system, *lengths)
+        return {id(one): row for one, row in zip(plans, told, strict=True)}
+
+    def _tie(self, one: Tie) -> dict[str, Any]:
+        simplest = self._told(one.simplest)
+        return {"ratio": one.ratio, "plans": len(one.plans), "simplest": simplest}
+
+    def _count(self, one: Count) -> dict[str, Any]:
+        row: dict[str, Any] = {"num_procs": one.num_procs, "reason": one.reason}
+        return row if one.best is None else row | self._told(one.best)
+
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[False] = False, **options: Any
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[True], **options: Any
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "breakdown", *, interactive: bool = False, **options: Any
+    ) -> "Figure | InteractiveFigure":
+        """Draw the answer.
+
+        Parameters
+        ----------
+        kind : str
+            ``breakdown`` (default): time and memory of the best plan, and of one's own where it can run; ``scaling``:
+            rate and efficiency over the numbers of processors; ``waterfall``: from one's own plan to the best, one
+            change at a time.
+        interactive : bool
+            As the page in a browser draws it (extra ``web``): a plotly Figure. Kinds of the best plan are ``breakdown``
+            of time, ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``; beside ``scaling`` and
+            ``waterfall`` there are ``heatmap``: the best plan of each tensor and pipeline degree; ``pareto``: plans by
+            two statistics; ``capacity``: the time of the best plan over the memory of a processor. The last two search
+            again.
+        **options
+            Of interactive kinds: ``microbatches`` of a ``schedule``, statistics ``x`` and ``y`` of ``pareto``.
+
+        Raises
+        ------
+        SpecError
+            For another kind, and where the library is missing.
+        Infeasible
+            When there is no plan to draw, or no plan of one's own.
+        """
+        return drawn(self, kind, interactive=interactive, **options)
+
+    def __repr__(self) -> str:
+        q = self.question
+        asked = f"{q.model.name} on {q.num_procs[0]:,} x {q.system.name}, {q.preset.name}"
+        return (
+            f"<Answer for {asked}: {self.best!r}>"
+            if self.best
+            else f"<Answer for {asked}: nothing fits>"
+        )
+
+
+def answer(
+    question: Question, plans: Callable[[Question, int], SearchResult] | None = None
+) -> Answer:
+    """Answer a question; by default the `plans` on a number of processors are searched for (:func:`plans_on`)."""
+    first, of_count = question.num_procs[0], plans or plans_on
+    results = {
+        count: of_count(question, count) for count in dict.fromkeys((first, *question.counts))
+    }
+    found = results[first]
+    return Answer(
+        question=question,
+        found=found,
+        roomy=_roomy(found) if len(found) else None,
+        counts=tuple(_best_on(results[count]) for count in question.counts),
+        mine=own_plan(question),
+        unfit=None if len(found) else unfit(found.space, found.counts),
+    )
+
+
+def space_of(question: Question, num_procs: int) -> Space:
+    """Return what is searched on a number of processors."""
+    return make_space(
+        question.model,
+        question.system,
+        num_procs,
+        question.batch_size,
+        question.datatype,
+        fix=question.fixed,
+        add=question.add,
+        edition=CORRECTED,
+        preset=question.framework,
+    )
+
+
+def plans_on(question: Question, num_procs: int, seen: Seen | None = None) -> SearchResult:
+    """Find the best plan of each split and number of chunks; `seen` is told how many more executions were looked at."""
+    space = space_of(question, num_procs)
+    return run(space, BestOfEach(BEST, space.strides["pipeline_interleaving"]), seen=seen)
+
+
+def _best_on(found: SearchResult) -> Count:
+    procs = found.space.num_procs
+    if len(found):
+        return Count(procs, candidates(_first(found))[0])
+    return Count(procs, None, why_none(found.counts))
+
+
+def _roomy(found: SearchResult) -> Candidate | None:
+    """Return the best plan with room for the error of memory, where the best of all has less."""
+    belief = found[0].belief
+    if belief is None or belief.memory is None or not belief.memory.remark:
+        return None
+    most = found.space.system.usable[0] / (1 + belief.memory.error)
+    where = Condition.parse(f"proc_mem_tier1_cap_req <= {most!r}")
+    roomy = run(found.space, Best(BEST, 1, where))
+    return candidates(roomy)[0] if len(roomy) else None
+
+
+def _first(found: SearchResult) -> SearchResult:
+    """Return the best result alone."""
+    return SearchResult(
+        found.space, found.objectives, found.counts, found.numbers[:1], found.scores[:, :1]
+    )
+
+
+def own_plan(question: Question, *, hints: bool = True) -> Mine | None:
+    """Estimate a plan of one's own on the same processors, with the same batch, where it states no others.
+
+    Parameters
+    ----------
+    hints : bool
+        The problem of a plan that cannot run names what would make it run, which takes longer than the estimate.
+
+    Raises
+    ------
+    SpecError
+        Where it breaks a rule, or has fields that mean nothing.
+    """
+    if question.mine is None:
+        return None
+    stated = question.mine.fields
+    if stated is None and (launch := question.mine.launch) is not None:
+        fields = {**launch.execution, **_own_length(question, launch)}
+        execution = inputs.execution(fields, edition=CORRECTED)
+        return replace(_estimated(question, execution, hints), launch=launch)
+    if stated is None:
+        _, raw, _ = catalog.read("execution", question.mine.file)
+        if not isinstance(raw, Mapping) or "edition" in raw or "preset" in raw:
+            execution = inputs.execution(
+                question.mine.file, edition=CORRECTED, system=question.system
+            )
+            return _estimated(question, execution, hints)
+        stated = raw
+    fields = own_fields(question, stated)
+    layouts = () if "pp_layout" in stated else own_layouts(question.preset)
+    for layout in layouts:
+        try:
+            execution = _execution(question, {**fields, "pp_layout": layout})
+            return _estimated(question, execution, hints)
+        except SpecError:
+            continue  # stages that this layout does not make of so many blocks
+    return _estimated(question, _execution(question, fields), hints)
+
+
+def own_fields(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that a plan of one's own states, with those that it need not say."""
+    return {**_usual(question, stated), **stated}
+
+
+def _own_length(question: Question, launch: Launch) -> dict[str, int]:
+    """Return the sequences of a launch file as an execution says those of its model."""
+    same = launch.execution.get("seq_length") == question.model.seq_size
+    return {"seq_length": 0} if same else {}
+
+
+def _usual(question: Question, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a plan of one's own need not say: the question, degrees of 1, and a pipeline over what is left."""
+    procs = question.num_procs[0]
+    rest = procs
+    for name in ("tensor_par", "context_par", "data_par"):
+        degree = stated.get(name, 1)
+        rest = rest // degree if isinstance(degree, int) and degree > 0 else rest
+    return {
+        "num_procs": procs,
+        "tensor_par": 1,
+        "pipeline_par": max(1, rest) if "data_par" in stated else 1,
+        "microbatch_size": 1,
+        "batch_size": question.batch_size,
+        **question.arithmetic,
+    }
+
+
+def own_layouts(preset: Preset) -> tuple[str, ...]:
+    """Return the layouts of stages that a plan of one's own may have that states none, the usual ones first."""
+    uneven = (one.pp_layout for one in preset.uneven)
+    return tuple(dict.fromkeys((*(preset.tried("pp_layout") or ()), *uneven)))
+
+
+def _execution(question: Question, fields: Mapping[str, Any]) -> Execution:
+    return inputs.execution(fields, edition=CORRECTED, preset=question.framework)
+
+
+def _estimated(question: Question, execution: Execution, hints: bool) -> Mine:
+    try:
+        return Mine(estimate(question.model, execution, question.system), execution=execution)
+    except Infeasible as error:
+        legal = execution if error.tier else None
+        would = hint(question.model, execution, question.system) if hints else ""
+        text = f"{error}. {would[0].upper()}{would[1:]}." if would else f"{error}."
+        return Mine(None, text, legal)

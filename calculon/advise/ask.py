@@ -1,0 +1,327 @@
+"""A question about a training run: model, machine, processors, framework, batch, and what is assumed of the rest."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from threading import Lock
+from typing import Any
+
+from calculon import inputs
+from calculon.advise.shorthand import Mine, read_mine
+from calculon.architecture.parameters import active_count
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.campaign.record import Campaign
+from calculon.campaign.run_length import tokens_of_run
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.files import STDIN
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.presets import COMMON, Preset, find_preset, usual_preset
+from calculon.declarations.recipes import NO_RECIPE, RECIPES
+from calculon.declarations.spellings import (
+    PRECISIONS,
+    global_batch,
+    precision,
+    processor_counts,
+    sequence_length,
+    tokens,
+)
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.launch.dialect import Launch
+from calculon.search.request import check_one_stretch
+
+TOKENS_PER_BATCH = 4 * 2**20
+"""Tokens of a batch that is not stated: that of Llama 3 8B and 70B, arXiv:2407.21783, section 3.4.1."""
+
+TOKENS_PER_PROCESSOR = 2**10
+"""Fewest tokens of a batch for each processor, where it is not stated: 16 Mi on 16,384, as Llama 3.1 405B (there)."""
+
+LONGEST_UNASKED = 8192
+"""Tokens of a sequence that is not stated, where the model could have more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to plan.
+
+    Attributes
+    ----------
+    model, system : Model, System
+        What to train, and on what.
+    preset : Preset
+        Framework that runs it.
+    framework : str
+        How that was asked for: its name, or its file.
+    num_procs : tuple of int
+        Processors; the first count is planned in detail.
+    batch_size : int
+        Sequences of a step.
+    tokens : float or None
+        Tokens of the whole training.
+    arithmetic : mapping
+        Fields of the execution that the precision sets.
+    mine : Mine or None
+        A plan to set beside the best one.
+    fix, add : mapping
+        Values that fields of executions are restricted to, and values that are tried beside the usual ones.
+    assumed : mapping of str to str
+        What was not stated and is assumed, by the option that states it.
+    campaign : Campaign
+        Failures, checkpoints and prices of the whole training.
+    """
+
+    model: Model
+    system: System
+    preset: Preset
+    framework: str
+    num_procs: tuple[int, ...]
+    batch_size: int
+    tokens: float | None
+    arithmetic: Mapping[str, Any]
+    mine: Mine | None
+    fix: Mapping[str, Any] = field(default_factory=dict)
+    add: Mapping[str, Any] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    campaign: Campaign = Campaign()
+
+    @property
+    def datatype(self) -> str:
+        """Type that weights and activations are stored in."""
+        return str(self.arithmetic["datatype"])
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Fields that a search holds: the batch, the arithmetic beside the type of storage, and what is asked for."""
+        arithmetic = {name: one for name, one in self.arithmetic.items() if name != "datatype"}
+        return {"batch_size": self.batch_size, **arithmetic, **self.fix}
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The processor counts that are compared: those asked for, or half and twice the only one."""
+        if len(self.num_procs) > 1:
+            return self.num_procs
+        (only,) = self.num_procs
+        most = most_processors(self.system)
+        return tuple(n for n in (only // 2, only, only * 2) if 1 <= n <= most)
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step."""
+        return self.batch_size * self.model.seq_size
+
+
+def ask(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System,
+    *,
+    preset: str | None = None,
+    tokens_of_run: float | str | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
+    mine: Source | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
+    campaign: Campaign | None = None,
+) -> Question:
+    """Read a question in the words that people use.
+
+    Raises
+    ------
+    SpecError
+        For anything that cannot be understood, with what it may mean.
+    """
+    assumed: dict[str, str] = {}
+    machine = inputs.system(system)
+    counts = _counts(num_procs, machine)
+    own = None if mine is None else read_mine(mine, counts[0])
+    if own is not None and own.launch is not None:
+        asked = {"seq": seq, "preset": preset, "dtype": dtype, "batch": batch}
+        said = {name: one for name, one in _said_by(own.launch).items() if asked[name] is None}
+        assumed |= {f"--{name}": f"{words}, as {own.file}" for name, (_, words) in said.items()}
+        taken = {name: value for name, (value, _) in said.items()}
+        seq, batch = taken.get("seq", seq), taken.get("batch", batch)
+        preset, dtype = taken.get("preset", preset), taken.get("dtype", dtype)
+    shape = _with_sequences(model, seq, assumed)
+    framework = _framework(machine, preset, assumed)
+    arithmetic = precision("bf16" if dtype is None else str(dtype))
+    _check_runs(machine, str(dtype), arithmetic)
+    if dtype is None:
+        assumed["--dtype"] = "bf16"
+    run = campaign or Campaign()
+    check_one_stretch(run)
+    batch_size = _batch(batch, shape.seq_size, counts[0], assumed)
+    return Question(
+        model=shape,
+        system=machine,
+        preset=framework,
+        framework=framework.name if preset is None else preset,
+        num_procs=counts,
+        batch_size=batch_size,
+        tokens=_tokens(tokens_of_run, run, shape, batch_size),
+        arithmetic=arithmetic,
+        mine=own,
+        fix=dict(fix or {}),
+        add=dict(add or {}),
+        assumed=assumed,
+        campaign=run,
+    )
+
+
+def _tokens(
+    stated: float | str | None, campaign: Campaign, model: Model, batch_size: int
+) -> float | None:
+    """Return the tokens of the run, as they are stated or as its campaign has them; None where nothing says."""
+    if stated is not None:
+        return float(tokens(str(stated)))
+    if campaign.tokens is None and campaign.steps is None and campaign.loss is None:
+        return None
+    return tokens_of_run(campaign, float(active_count(model)), batch_size * model.seq_size)
+
+
+def _said_by(launch: Launch) -> dict[str, tuple[str, str]]:
+    """Return what a launch file says of a question, by the option that says it: its value, and that in words."""
+    said = launch.execution
+    base, batch, length = str(said["base"]), int(said["batch_size"]), int(said["seq_length"])
+    found = {"preset": (base, base), "batch": (str(batch), f"{batch:,} sequences")}
+    if length:
+        found["seq"] = (str(length), f"{length:,} tokens")
+    recipe = said.get("fp8_recipe", NO_RECIPE)
+    kinds = {"datatype": said["datatype"]} | ({} if recipe == NO_RECIPE else {"fp8_recipe": recipe})
+    word = next((word for word, fields in PRECISIONS.items() if fields == kinds), None)
+    return found if word is None else {**found, "dtype": (word, word)}
+
+
+def _check_runs(system: System, dtype: str, arithmetic: Mapping[str, str]) -> None:
+    """Refuse a precision whose recipe the system does not run, in the word that it was asked for by."""
+    recipe = arithmetic.get("fp8_recipe", NO_RECIPE)
+    if recipe == NO_RECIPE or recipe in system.recipes:
+        return
+    words = [
+        word
+        for word, fields in PRECISIONS.items()
+        if fields["datatype"] in system.datatypes
+        and fields.get("fp8_recipe", NO_RECIPE) in (NO_RECIPE, *system.recipes)
+    ]
+    wanted = f"a precision that {system.name} has: {', '.join(words)}"
+    hint = f"its file states no rate of products in {RECIPES[recipe].product}"
+    if RECIPES[recipe].product in {*system.matrix, *(system.ext.matrix or {})}:
+        hint = f"recipe {recipe} is of other processors"
+    raise SpecError("--dtype", Problem("", wanted, dtype, hint))
+
+
+MOST_COUNTS = 100
+"""Processor counts of a question."""
+
+
+def _counts(given: int | str | Sequence[int], system: System) -> tuple[int, ...]:
+    """Return the processor counts that are asked for.
+
+    Raises
+    ------
+    SpecError
+        For what is no count, and for none or too many of them.
+    Infeasible
+        For more processors than the networks of the system join.
+    """
+    if isinstance(given, str):
+        counts = processor_counts(given)
+    else:
+        several = given if isinstance(given, Sequence) else (given,)
+        counts = tuple(dict.fromkeys(inputs.count(one, "num_procs", "plan") for one in several))
+    if not 0 < len(counts) <= MOST_COUNTS:
+        wanted = f"1 to {MOST_COUNTS} processor counts"
+        raise SpecError("plan", Problem("num_procs", wanted, f"{len(counts):,} of them"))
+    if (most := max(counts)) > (there := most_processors(system)):
+        words = f"the networks of {system.name} join {there:,} processors, {most - there:,} fewer than {most:,}"
+        raise Infeasible("mesh_size", words)
+    return counts
+
+
+def most_processors(system: System) -> int:
+    """Return how many processors the largest network joins."""
+    return max(network.size for network in system.networks)
+
+
+_FILTERS = Lock()
+"""Filters of warnings are those of all threads: two that change them for a moment would leave a change behind."""
+
+
+def _with_sequences(
+    source: Source | Model, seq: int | str | None, assumed: dict[str, str]
+) -> Model:
+    """Return the model with the sequences that are asked for, or of a length that is usual."""
+    with _FILTERS, warnings.catch_warnings():  # the page says which sequences were taken
+        warnings.filterwarnings("ignore", ".*longest context", SpecWarning)
+        model = inputs.model(source)
+        length = model.seq_size if seq is None else sequence_length(str(seq))
+        if seq is None:
+            length = min(length, LONGEST_UNASKED)
+            more = f", of {model.seq_size:,} that the model has room for"
+            assumed["--seq"] = f"{length:,} tokens{more * (length < model.seq_size)}"
+        if length == model.seq_size:
+            return model
+        if isinstance(source, Model) or source == STDIN:  # which is read once
+            return replace(model, seq_size=length)
+        return inputs.model(inputs.Changed.of(source, {"seq_size": length}))
+
+
+def _framework(system: System, preset: str | None, assumed: dict[str, str]) -> Preset:
+    """Return the preset that is asked for, or the one that is usual on the processor."""
+    if preset is not None:
+        found = find_preset(preset)
+        if found.published:
+            wanted = f"a framework, or {COMMON}, as plans are of edition {CORRECTED}"
+            hint = "calculon llm-optimal-execution searches the published forms"
+            raise SpecError("plan", Problem("preset", wanted, preset, hint))
+        return found
+    assumed["--preset"] = usual_preset(system.provenance.family)
+    return find_preset(assumed["--preset"])
+
+
+def _batch(batch: int | str | None, length: int, procs: int, assumed: dict[str, str]) -> int:
+    """Return the sequences of a step: those stated, or of as many tokens as is usual."""
+    if batch is not None:
+        return global_batch(str(batch), length).sequences
+    sequences = usual_batch(procs, length)
+    assumed["--batch"] = f"{sequences:,} sequences"
+    return sequences
+
+
+def usual_batch(procs: int, length: int) -> int:
+    """Return the sequences of a batch that is not stated, which replicas on so many processors can share.
+
+    >>> usual_batch(1024, 8192), usual_batch(16384, 8192)
+    (512, 2048)
+    """
+    wanted = max(TOKENS_PER_BATCH, TOKENS_PER_PROCESSOR * procs) / length
+    unit = _divisible(procs, wanted)
+    return max(1, round(wanted / unit)) * unit
+
+
+def odd_part(count: int) -> int:
+    """Return a count without its factors of two.
+
+    >>> odd_part(15_360), odd_part(1024)
+    (15, 1)
+    """
+    return count // (count & -count)
+
+
+def _divisible(procs: int, sequences: float) -> int:
+    """Return what a batch of about so many sequences should be a multiple of, for replicas to share it.
+
+    It is the odd part of the processor count, doubled while that is at most an eighth of the batch.
+
+    >>> _divisible(1024, 512), _divisible(96, 512), _divisible(1000, 512)
+    (64, 48, 125)
+    """
+    unit = odd_part(procs)
+    if unit > sequences:
+        return 1
+    while 16 * unit <= sequences:
+        unit *= 2
+    return unit

@@ -1,0 +1,161 @@
+"""One plan among others: its execution, its figures, and how simple it is."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from calculon.architecture.parameters import active_count
+from calculon.base.frozen import dataclass
+from calculon.base.records import columns
+from calculon.campaign.money import Quote
+from calculon.campaign.record import Campaign
+from calculon.campaign.run_columns import whole_runs
+from calculon.campaign.whole_run import WholeRun
+from calculon.declarations.model import Model
+from calculon.declarations.run_figures import CampaignFigures
+from calculon.declarations.statistics import BOUNDS
+from calculon.estimate.estimate import Estimate
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES
+from calculon.search.search_result import SearchResult
+
+MOST = 1000
+"""Executions among which the simplest is looked for."""
+
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_DAY = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan that fits.
+
+    Attributes
+    ----------
+    execution : mapping
+        Its fields by name.
+    stats : mapping
+        Its statistics by name, with both ends of the interval of its time; what is undefined is None.
+    domain : int
+        Processors of the innermost network.
+    """
+
+    execution: Mapping[str, Any]
+    stats: Mapping[str, Any]
+    domain: int
+
+    @property
+    def time(self) -> float:
+        """Seconds of a step."""
+        return float(self.stats["total_time"])
+
+    @property
+    def simplicity(self) -> tuple[int, ...]:
+        """A key that is less for plans with fewer parts: offloads, kinds of parallelism, stages, chunks, ranks."""
+        e = self.execution
+        kinds = sum(e[name] > 1 for name in ("tensor_par", "pipeline_par", "context_par"))
+        offloads = sum(bool(e[name]) for name in _OFFLOADS)
+        repeats = ("none", "attn_only", "full").index(e["activation_recompute"])
+        stages = e["pipeline_par"], e["pipeline_interleaving"]
+        return offloads, e["tensor_par"] > self.domain, kinds, *stages, repeats, e["tensor_par"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a result of a search is written."""
+        return {"execution": dict(self.execution), "stats": dict(self.stats)}
+
+
+def whole_runs_of(
+    plans: Sequence[Candidate],
+    campaign: Campaign,
+    model: Model,
+    system: System,
+    tokens: float,
+    tokens_per_step: int,
+) -> WholeRun:
+    """Return the whole runs of plans of one machine, each of so many tokens: a column has an entry for each plan."""
+
+    def lookup(name: str) -> Any:
+        known = plans[0].stats if name in plans[0].stats else plans[0].execution
+        of_stats = known is plans[0].stats
+        return np.array([(one.stats if of_stats else one.execution)[name] for one in plans])
+
+    datatype = str(plans[0].execution["datatype"])
+    active, each_step = float(active_count(model)), np.asarray(tokens_per_step)
+    return whole_runs(campaign, system, datatype, tokens, each_step, lookup, active)
+
+
+def trainings(
+    plans: Sequence[Candidate],
+    campaign: Campaign,
+    model: Model,
+    system: System,
+    tokens: float,
+    tokens_per_step: int,
+) -> list[dict[str, Any]]:
+    """Return days and processor-hours of a training by each plan: of its steps alone, and of the whole run.
+
+    ``days``, their interval and ``processor_hours`` are those of the steps, without failures and pauses; ``campaign``
+    has the figures of the run with them, and the interval of its expected days; ``price`` is that of a processor-hour.
+    """
+    if not plans:
+        return []
+    run = whole_runs_of(plans, campaign, model, system, tokens, tokens_per_step)
+    usd, figures = None if run.quote is None else run.quote.usd, run.figures()
+    values = {one.name: one.values(figures) for one in columns(CampaignFigures)}
+    prices = np.broadcast_to(np.nan if usd is None else usd, len(plans))
+    steps, found = tokens / tokens_per_step, []
+    for i, one in enumerate(plans):
+        whole = {name: column[i] for name, column in values.items()}
+        ends = [one.stats.get(name) for name in BOUNDS]
+        low, high = (None if end is None else steps * end / SECONDS_PER_DAY for end in ends)
+        days, hours = steps * one.time / SECONDS_PER_DAY, steps * one.time / SECONDS_PER_HOUR
+        expected = whole["days"] or 0.0
+        first, last = (None if end is None else expected * end / one.time for end in ends)
+        row: dict[str, Any] = {"tokens": tokens, "steps": steps, "days": days}
+        row |= {"days_low": low, "days_high": high}
+        row |= {"processor_hours": hours * one.execution["num_procs"]}
+        row |= {"campaign": whole | {"days_low": first, "days_high": last}}
+        found.append(row | {"price": told_price(run.quote, float(prices[i]))})
+    return found
+
+
+def told_price(quote: Quote | None, usd: float) -> dict[str, Any] | None:
+    """Return the price of a processor-hour as plain data, with kind, source and date; None where none is known."""
+    if quote is None:
+        return None
+    return {"usd": usd, "kind": quote.kind, "source": quote.source, "date": quote.date}
+
+
+_OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+
+
+def candidates(found: SearchResult) -> list[Candidate]:
+    """Return the executions of a search as candidates, best first."""
+    domain = found.space.system.networks[0].size
+    return [Candidate(execution, stats, domain) for execution, stats in found.winners()]
+
+
+def tied(found: SearchResult) -> list[tuple[int, Candidate]]:
+    """Return the executions of a search that measured runs do not tell apart from the fastest, with their ranks.
+
+    The simplest comes first, the fastest of equally simple ones; of the :data:`MOST` best.
+    """
+    domain = found.space.system.networks[0].size
+    several = islice(zip(found.winners(), found.orders, strict=True), MOST)
+    alike = [
+        (rank, Candidate(*winner, domain))
+        for rank, (winner, order) in enumerate(several)
+        if not order.told_apart
+    ]
+    return sorted(alike, key=lambda one: (one[1].simplicity, one[1].time))
+
+
+def of_estimate(estimate: Estimate) -> Candidate:
+    """Return an estimate as a candidate."""
+    fields = {name: getattr(estimate.execution, name) for name in NAMES}
+    ends = estimate.belief
+    low, high = (None, None) if ends is None else (ends.low, ends.high)
+    stats = {**estimate.stats, **dict(zip(BOUNDS, (low, high), strict=True))}
+    return Candidate(fields, stats, estimate.system.networks[0].size)

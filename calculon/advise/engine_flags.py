@@ -1,0 +1,135 @@
+"""Deployments as commands of engines, with what is known of the model, the machine and the batch that keeps limits."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from calculon import inputs
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
+from calculon.declarations.files import read_document
+from calculon.declarations.model import Model
+from calculon.declarations.result_selection import WINNERS, is_served, split
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.launch.dialect import Dialect
+from calculon.serving.engine_scripts import UNCUT_TOKENS, deployment_text, server_of
+from calculon.serving.plain_deployment import deployment_of
+from calculon.serving.records.asked import DeploymentSource, read_deployment, read_workload
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.records.load import SATURATED, Workload
+from calculon.serving.serve import Served
+
+LIMITED = ("tpot", "ttft", "memory", "requests")
+"""Bounds of a batch that the engine is told; of a rate or users the batch is what it takes, and more may come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a source says of a deployment beside its fields.
+
+    Attributes
+    ----------
+    model, system : Source or None
+        Names of the two, or the records.
+    batch : int
+        Sequences of a replica that keep the limits; 0 where none are known.
+    workload : Workload or None
+        Its prompts are the largest passes where they are not cut.
+    """
+
+    model: Source | Model | None = None
+    system: Source | System | None = None
+    batch: int = 0
+    workload: Workload | None = None
+
+
+def engine_text(
+    dialect: Dialect,
+    source: Served | DeploymentSource | int,
+    *,
+    model: Source | Model | None = None,
+    system: Source | System | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the script that starts an engine for a deployment.
+
+    Parameters
+    ----------
+    dialect : Dialect
+        The engine.
+    source : Served, Deployment, str, path, mapping or int
+        What is to run: of a result with the batch that keeps its limits, where the deployment states none; of a number
+        of processors the plain deployment that :func:`calculon.serve` takes, which needs model and system.
+    model, system
+        Both make shares of the free memory shares of all memory; by default those of the result.
+    changes : mapping, optional
+        Fields of the deployment that count instead of its own.
+
+    Raises
+    ------
+    SpecError
+        For everything wrong with the inputs, and for a field that the engine cannot express.
+    """
+    if isinstance(source, Served):
+        batch = source.batch if source.cut in LIMITED else 0
+        known = Known(source.model, source.system, batch, source.workload)
+        one = read_deployment(source.deployment, changes)
+    elif isinstance(source, int):
+        known, one = Known(), _plain(source, model, system, changes)
+    else:
+        known = _known(source)
+        one = read_deployment(source, changes)
+    if not one.max_batch and known.batch:
+        one = read_deployment(one, {"max_batch": known.batch})
+    model, system = model or known.model, system or known.system
+    server = None
+    if model is not None and system is not None:
+        server = server_of(inputs.model(model), inputs.system(system), known.workload)
+    return deployment_text(dialect, one, server)
+
+
+def _plain(
+    procs: int,
+    model: Source | Model | None,
+    system: Source | System | None,
+    changes: Mapping[str, Any] | None,
+) -> Deployment:
+    """Return the plain deployment on so many processors."""
+    if model is None or system is None:
+        wanted = "a model and a system, from which the split of a number of processors follows"
+        missing = " and no ".join(
+            name for name, one in (("model", model), ("system", system)) if one is None
+        )
+        raise SpecError(str(procs), Problem("", wanted, f"no {missing}", "name it: --system h100"))
+    load = read_workload({"prompt": UNCUT_TOKENS, "output": 2})
+    return deployment_of(inputs.model(model), inputs.system(system), procs, load, changes)
+
+
+def _known(source: DeploymentSource) -> Known:
+    """Return what a file says of a deployment beside its fields; nothing for any other source."""
+    if not isinstance(source, (str, os.PathLike)):
+        return Known()
+    path, selector = split(os.fspath(source))
+    if not path.endswith((".json", ".json.gz")) or not os.path.isfile(path):  # noqa: PTH113
+        return Known()
+    raw = read_document(path)
+    if not isinstance(raw, Mapping) or not is_served(raw):
+        return Known()
+    one, rows = raw, raw.get(WINNERS)
+    if isinstance(rows, list):
+        place = int(selector) if selector.isdecimal() else 0
+        one = rows[place] if place < len(rows) else {}
+    stated = raw.get("workload")
+    workload = read_workload(stated) if isinstance(stated, Mapping) else None
+    limited = workload is not None and workload.kind == SATURATED
+    batch = (
+        one.get("batch", 0) if one.get("cut") in LIMITED or ("cut" not in one and limited) else 0
+    )
+    names = (one.get(kind) or raw.get(kind) for kind in ("model", "system"))
+    model, system = (
+        name if isinstance(name, str) and name in catalog.names(kind) else None
+        for kind, name in zip(("model", "system"), names, strict=True)
+    )
+    return Known(model, system, batch if type(batch) is int else 0, workload)

@@ -1,0 +1,138 @@
+"""Plans and their figures in words."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from calculon.base.units import GIB, duration
+from calculon.declarations.axes import AXES
+from calculon.declarations.execution import Execution
+from calculon.declarations.plan_words import NO_RECOMPUTE, choices_words, plan_words, recomputes
+from calculon.declarations.presets import find_preset, plain
+from calculon.estimate.estimate import Estimate
+from calculon.plan.columns import DEFAULTS
+from calculon.plan.plan import NAMES
+
+
+def plan_in_words(execution: Execution) -> str:
+    """Write the split of an execution, and what is not as its preset has it.
+
+    >>> from calculon import inputs
+    >>> plan_in_words(inputs.execution("llama3-8B_h100x64"))
+    'TP 2, DP 32, microbatch 2, ZeRO-1, sequence parallel'
+    """
+    fields = {name: getattr(execution, name) for name in NAMES}
+    return plan_words(fields, find_preset(execution.preset).usual(fields))
+
+
+_SIZES = {
+    **{axis.degree: axis.name.upper() for axis in AXES},
+    "expert_tensor_par": "ETP",
+    "pipeline_interleaving": "chunks",
+    "microbatch_size": "microbatch",
+    "batch_size": "batch",
+    "seq_length": "sequences of",
+    "num_procs": "processors",
+}
+"""Fields that a number says all of, with their words."""
+
+_UNSTATED = {"seq_length": "the model's own", "expert_tensor_par": "as TP"}
+"""What 0 means in fields that have a value without being stated."""
+
+PRESET = "preset"
+
+
+def change_in_words(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    names: Sequence[str],
+    along: Collection[str] = (),
+) -> str:
+    """Write what somebody decided who changed some fields of an execution; what follows from them goes without saying.
+
+    But for what goes along with another preset, of which its name says nothing.
+
+    Parameters
+    ----------
+    before, after : mapping
+        Fields of the execution before and after.
+    names : sequence of str
+        The fields that were decided; ``data_par`` is told with other degrees.
+    along : collection of str
+        The fields that follow; those of a preset are told.
+
+    Returns
+    -------
+    str
+        Such as ``TP 8 -> 4, DP 8 -> 16``, or ``ZeRO-1 -> FSDP``.
+
+    Examples
+    --------
+    >>> from calculon import inputs
+    >>> one = inputs.execution("llama3-8B_h100x64").to_dict()
+    >>> change_in_words(one, {**one, "tensor_par": 4, "data_par": 16}, ["tensor_par"])
+    'TP 2 -> 4, DP 32 -> 16'
+    >>> change_in_words(one, {**one, "zero_stage": "fsdp"}, ["zero_stage"])
+    'ZeRO-1 -> FSDP'
+    >>> change_in_words({**one, "seq_length": 4096}, one, ["seq_length"])
+    "sequences of 4,096 -> the model's own"
+    """
+    told = [name for name in _SIZES if name in names]
+    if before["data_par"] != after["data_par"] and "data_par" not in told:
+        told.append("data_par")
+    words = [_size_in_words(name, before, after) for name in told]
+    rest = [name for name in names if name not in _SIZES]
+    said = ", ".join((*words, *_choices_in_words(before, after, rest)))
+    if PRESET not in names:
+        return said
+    others = [name for name in along if name not in (*names, *told)]
+    sizes = [_size_in_words(name, before, after) for name in _SIZES if name in others]
+    choices = [name for name in others if name not in _SIZES]
+    also = (*sizes, *_choices_in_words(before, after, choices))
+    return f"{said}, with {', '.join(also)}" if also else said
+
+
+def _size_in_words(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    ends = (one[name] for one in (before, after))
+    values = (_UNSTATED[name] if name in _UNSTATED and not n else f"{n:,}" for n in ends)
+    return f"{_SIZES[name]} {' -> '.join(values)}"
+
+
+def _choices_in_words(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Sequence[str]
+) -> Iterator[str]:
+    """Yield the words of choices that change."""
+    if not names:
+        return
+    usual = find_preset(before["preset"]).usual(before)
+    then = {**before, **{name: after[name] for name in names}}
+    old, new = (choices_words(one, usual) for one in (before, then))
+    lost, won = ([w for w in one if w not in other] for one, other in ((old, new), (new, old)))
+    if lost and not won and recomputes(before) and not recomputes(then):
+        won = [NO_RECOMPUTE]
+    if len(lost) == len(won) and lost:
+        for one, other in zip(lost, won, strict=True):
+            yield other if one.startswith("no ") else f"{one} -> {other}"
+    elif lost or won:
+        yield from won
+        usual_again = all(name in DEFAULTS for name in names)
+        for word in lost:
+            if word.startswith("no "):
+                yield word.removeprefix("no ")
+            else:
+                yield f"{word} -> as usual" if usual_again else f"no {word}"
+    else:
+        yield from (f"{n} {plain(before[n])} -> {plain(after[n])}" for n in names)
+
+
+def figures(found: Estimate) -> str:
+    """Write the memory that an execution needs and the time of a step, with the digits that its interval leaves."""
+    time, belief = found.stats["total_time"] or 0.0, found.belief
+    error = 0.0 if belief is None else (belief.high - belief.low) / 2
+    memory = gib(found.stats["proc_mem_tier1_cap_req"] or 0.0)
+    return f"{memory}, {duration(time, error)} a step"
+
+
+def gib(size: float) -> str:
+    """Write a size with a decimal; one that is smaller with more, so that nothing that counts reads as 0."""
+    gib = size / GIB
+    return f"{gib:,.1f} GiB" if gib >= 0.1 else f"{gib:,.2g} GiB"

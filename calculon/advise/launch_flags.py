@@ -1,0 +1,213 @@
+"""Launch files in and out of Python, and a plan of one's own that is one beside another plan."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from calculon import inputs
+from calculon.advise.launch_text import launch_text, with_listed_stages
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.execution import Execution
+from calculon.declarations.files import STDIN
+from calculon.declarations.model import Model
+from calculon.estimate.estimate import Estimate
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.launch.dialect import Launch
+from calculon.launch.dialects import find_dialect
+from calculon.launch.difference import Difference, difference
+from calculon.launch.launch_files import launched_execution, read_launch_file
+from calculon.plan.plan import NAMES
+
+if TYPE_CHECKING:
+    from calculon.serving.records.deployment import Deployment
+    from calculon.serving.serve import Served
+
+
+class Answered(Protocol):
+    """What has a best: the answer of :func:`calculon.plan`, or a search for deployments."""
+
+    @property
+    def best(self) -> Any:
+        """The best plan, or what the best deployment gives; None where nothing fits."""
+
+
+def export_flags(
+    plan: "Estimate | Answered | Execution | Served | Deployment | Source",
+    dialect: str,
+    *,
+    model: Source | Model | None = None,
+    tokens: float | None = None,
+    system: Source | System | None = None,
+) -> str:
+    """Return the launch file that runs a plan, or starts a server: a script, or a configuration.
+
+    Parameters
+    ----------
+    plan : Estimate, Answer, Execution, Served, DeploymentSearch, Deployment, str, path or mapping
+        What to run; of an answer, and of a search for deployments, the best.
+    dialect : str
+        The launcher: ``megatron-lm``, ``megatron-bridge``, ``nemo``, ``torchtitan``, ``deepspeed``, ``accelerate``; of
+        a deployment the engine: ``vllm``, ``sglang``, ``tensorrt-llm``.
+    model : str, path, mapping or Model, optional
+        The model, whose settings the file then has too; by default that of the estimate, or of the result that the plan
+        is from.
+    tokens : float, optional
+        Tokens of the whole training.
+    system : str, path, mapping or System, optional
+        Of a deployment: the machine, which with the model makes its share of the free memory one of all memory.
+
+    Raises
+    ------
+    SpecError
+        For a launcher that is not known, and for a field that it cannot express, with the nearest value.
+
+    Examples
+    --------
+    >>> import calculon
+    >>> plan = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 2, "pipeline_par": 1, "batch_size": 64}
+    >>> text = calculon.export_flags(plan, "megatron-lm", model="llama3-8B")
+    >>> "--tensor-model-parallel-size 2" in text, "--num-query-groups 8" in text
+    (True, True)
+    """
+    found = find_dialect(dialect)
+    one: Any = plan
+    if found.subject == "deployment":
+        from calculon.advise.engine_flags import engine_text  # only for servers
+
+        return engine_text(found, getattr(one, "best", one), model=model, system=system)
+    if hasattr(one, "best"):
+        one = one.best
+        if one is None:
+            raise SpecError(
+                "export_flags", Problem("plan", "a plan that fits", "an answer of none")
+            )
+    if isinstance(one, Estimate):
+        execution, known = one.execution, one.model
+    else:
+        asked = inputs.asked_execution(one)
+        execution, known = asked.execution, None
+        sources = inputs.sources_in(asked.question, asked.place)
+        known = inputs.model(sources["model"]) if "model" in sources else None
+    shape = known if model is None else inputs.model(model)
+    campaign = {} if tokens is None else {"tokens": tokens}
+    return launch_text(found, execution, shape, campaign)
+
+
+def exported_plan(plan: Estimate, dialect: str, tokens: float | None = None) -> tuple[str, str]:
+    """Return the launch file of a plan, and why it is without the settings of the model; empty where it has them.
+
+    Raises
+    ------
+    SpecError
+        For fields of the plan that the launcher cannot express.
+    """
+    try:
+        return export_flags(plan, dialect, tokens=tokens), ""
+    except SpecError as error:
+        if error.file != plan.model.name:
+            raise
+        told = "; ".join(map(str, error.problems))
+    alone = replace(plan.execution, seq_length=plan.model.seq_size)
+    if "stage_blocks" in find_dialect(dialect).fields:
+        alone = with_listed_stages(alone, plan.model)
+    return export_flags(alone, dialect, tokens=tokens), told
+
+
+def import_flags(
+    source: str | os.PathLike[str],
+    dialect: str = "",
+    *,
+    num_procs: int | None = None,
+    variables: Mapping[str, str] | None = None,
+    model: Source | Model | None = None,
+    system: Source | System | None = None,
+) -> Launch:
+    """Read a launch file, of training or of an engine that serves: a script, or a configuration. Nothing is executed.
+
+    Parameters
+    ----------
+    source : str or path
+        The file, or a command that starts an engine; ``-`` is standard input.
+    dialect : str
+        The launcher; empty: found by looking.
+    num_procs : int, optional
+        Processors, where the file does not say how many.
+    variables : mapping of str to str, optional
+        Values of variables of the environment that it asks for.
+    model, system : optional
+        Of an engine: both make its share of all memory a share of what is free.
+
+    Returns
+    -------
+    Launch
+        Its ``execution`` is one for :func:`calculon.estimate`; ``model`` and ``campaign`` are what it says of those. Of
+        an engine it has a ``deployment``, which is one for :func:`calculon.serve`.
+        Every setting is among ``used``, ``ignored``, ``not_modelled``, ``unknown`` and ``unresolved``.
+
+    Raises
+    ------
+    SpecError
+        For a file of no launcher, a value that means nothing, and a contradiction, with both numbers.
+    """
+    server = None
+    if model is not None and system is not None:
+        from calculon.serving.engine_scripts import server_of  # only for servers
+
+        server = server_of(inputs.model(model), inputs.system(system))
+    return read_launch_file(
+        os.fspath(source), dialect, num_procs=num_procs, variables=variables, server=server
+    )
+
+
+def launch_in(source: Any, num_procs: int | None = None) -> Launch | None:
+    """Return what a file says that is one of a launcher; nothing for any other source of an execution.
+
+    Parameters
+    ----------
+    source : object
+        What was given for an execution.
+    num_procs : int, optional
+        Processors, where the file does not say how many.
+    """
+    if not isinstance(source, (str, os.PathLike)) or os.fspath(source) == STDIN:
+        return None
+    path = os.fspath(source)
+    if not os.path.isfile(path):  # noqa: PTH113 (a text that can be no path has none)
+        return None
+    try:
+        return launched_execution(path)
+    except SpecError as error:
+        if num_procs is None or error.field != "processors":
+            raise
+    return launched_execution(path, num_procs)
+
+
+def settings_between(
+    mine: Execution, other: Execution, model: Model, launch: Launch | None, dialect: str = ""
+) -> Difference:
+    """Return what to change in the settings of one plan to run another.
+
+    Parameters
+    ----------
+    mine, other : Execution
+        Both plans.
+    model : Model
+        Their model.
+    launch : Launch or None
+        The file that says `mine`, if one does.
+    dialect : str
+        The launcher, where that is another one, or none is.
+
+    Raises
+    ------
+    SpecError
+        Where neither says a launcher, and where it cannot express `mine`.
+    """
+    own = launch is not None and dialect in ("", launch.dialect.name)
+    found = launch.dialect if launch is not None and own else find_dialect(dialect)
+    whole = with_listed_stages(other, model) if "stage_blocks" in found.fields else other
+    both = [{name: getattr(one, name) for name in NAMES} for one in (mine, whole)]
+    stated = launch.stated if launch is not None and own else None
+    return difference(found, both[0], both[1], model, stated)

@@ -1,0 +1,53 @@
+"""Executions as launch files: what a launcher has no name for is written out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calculon.declarations.execution import Execution
+from calculon.declarations.lists_of_counts import ListsOfCounts
+from calculon.declarations.model import Model
+from calculon.launch.dialect import Dialect, write
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.stage_layout import StageLayout, chunks_of_stage
+
+
+def launch_text(
+    dialect: Dialect,
+    execution: Execution,
+    model: Model | None = None,
+    campaign: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the launch file that runs an execution; arguments and errors as of :func:`calculon.launch.dialect.write`.
+
+    Balanced stages of a pipeline are listed by their blocks, where the model is known and the launcher takes lists.
+    """
+    if model is not None and "stage_blocks" in dialect.fields:
+        execution = with_listed_stages(execution, model)
+    return write(dialect, {name: getattr(execution, name) for name in NAMES}, model, campaign)
+
+
+def with_listed_stages(execution: Execution, model: Model) -> Execution:
+    """Return an execution whose balanced stages are listed by their blocks; any other as it is.
+
+    >>> from calculon import inputs
+    >>> plan = {"base": "megatron-lm", "num_procs": 4, "pipeline_par": 4, "tensor_par": 1, "batch_size": 16}
+    >>> one = inputs.execution(plan | {"pp_layout": "balanced"})
+    >>> with_listed_stages(one, inputs.model("llama3-8B")).stage_blocks
+    '8-9-9-6'
+    """
+    if execution.pp_layout != "balanced" or execution.pipeline_par == 1:
+        return execution
+    plan = Plan.of(execution)
+    full = plan.is_choice("activation_recompute", "full")
+    layout = StageLayout.of(plan, plan.pipeline_par, full, model)
+    kinds = zip(np.ravel(layout.blocks), np.ravel(layout.count), strict=True)
+    stages = [int(blocks) for blocks, count in kinds for _ in range(int(count))]
+    chunks = execution.pipeline_interleaving
+    counts = np.stack([chunks_of_stage(blocks, chunks) for blocks in stages]).T.ravel()
+    if not counts.min():
+        return execution  # a list has no stages without a block
+    listed = ListsOfCounts().plain([int(count) for count in counts])
+    return replace(execution, pp_layout="uniform", stage_blocks=listed)

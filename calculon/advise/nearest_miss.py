@@ -1,0 +1,128 @@
+"""The executions that come nearest to fitting: how much memory they need, and what fills it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.statistics import memory_by_kind
+from calculon.estimate.estimate import Estimate
+from calculon.hardware.system import System
+from calculon.plan.rules.check import MEMORY_REASONS
+from calculon.search.driver import run
+from calculon.search.objective import MEMORY, Objective
+from calculon.search.ranking import Best, Front
+from calculon.search.space import Space
+from calculon.search.where import Condition
+
+TIERS = (1, 2)
+
+UNLIMITED = 2.0**80
+"""Bytes that no execution needs."""
+
+_LEAST = tuple(Objective.parse(f"{name}:min") for name in MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """An execution that would run if a tier of memory were larger.
+
+    Attributes
+    ----------
+    tier : int
+        The memory, 1 or 2.
+    estimate : Estimate
+        The execution on a system that has the memory.
+    needed, available : float
+        Bytes that it needs, and that there are.
+    parts : mapping of str to float
+        The bytes by kind, largest first; those that are 0 are left out.
+    """
+
+    tier: int
+    estimate: Estimate
+    needed: float
+    available: float
+    parts: Mapping[str, float]
+
+    @property
+    def over(self) -> float:
+        """Bytes by which it does not fit."""
+        return self.needed - self.available
+
+
+def nearest_misses(
+    space: Space, reasons: Mapping[str, int], where: Condition | None = None
+) -> tuple[Miss, ...]:
+    """Return the executions that need the least of a tier of memory, for each tier that is too small.
+
+    With all else as it is, the other tier included; one execution for both tiers where neither alone would do.
+    """
+    short = [t for t, reason in zip(TIERS, MEMORY_REASONS, strict=True) if reasons.get(reason)]
+    found = [_miss(space, one, (tier,)) for tier in short if (one := least(space, tier, where))]
+    if not found and short:
+        found = [_miss(space, one, TIERS) for one in _least_of_both(space, where)]
+    return tuple(miss for several in found for miss in several if miss.over > 0)
+
+
+def least(space: Space, tier: int, where: Condition | None = None) -> Estimate | None:
+    """Return the execution that needs the least of a tier, were that without limit; None where that does not help."""
+    found = run(_unlimited(space, (tier,)), Best(_LEAST[tier - 1], 1, where))
+    return found[0] if len(found) else None
+
+
+def with_memory(system: System, needed: Mapping[int, float]) -> System:
+    """Return a system with so many usable bytes of some tiers, rounded up to whole ones of capacity."""
+    use = system.ext.memory
+    for tier, size in needed.items():
+        name = f"mem{tier}"
+        capacity = size + use.withheld if tier == 1 else size / (use.host_share or 1.0)
+        for whole in (np.ceil(capacity), np.ceil(capacity) + 1):  # sums of bytes are rounded
+            memory = replace(getattr(system, name), capacity=float(whole))
+            system = replace(system, **{name: memory})
+            if system.usable[tier - 1] >= size:
+                break
+    return system
+
+
+def unlimited(system: System, tiers: Sequence[int] = TIERS) -> System:
+    """Return a system of which some memories have no limit, not even one that there is not."""
+    return with_memory(system, dict.fromkeys(tiers, UNLIMITED))
+
+
+def _unlimited(space: Space, tiers: Sequence[int]) -> Space:
+    """Return the space on a system whose memories have no limit; numbers of executions stay what they are."""
+    there = [tier for tier in tiers if tier == 1 or space.system.usable[1] > 0]
+    return replace(space, system=unlimited(space.system, there))
+
+
+def _least_of_both(space: Space, where: Condition | None) -> list[Estimate]:
+    """Return the execution with the smallest sum of what it needs beyond both tiers."""
+    found = run(_unlimited(space, TIERS), Front(_LEAST, where))
+    if not len(found):
+        return []
+    over = -found.scores - np.array(space.system.usable)[:, None]
+    return [found[int(np.argmin(np.maximum(over, 0).sum(axis=0)))]]
+
+
+def _miss(space: Space, found: Estimate, tiers: Sequence[int]) -> list[Miss]:
+    """Return what an execution lacks of some tiers."""
+    stages = found.stages if found.execution.pipeline_par > 1 else []
+    blocks = max((int(stage["blocks"]) for stage in stages), default=space.model.num_blocks)
+    kinds = memory_by_kind(found.stats, found.execution.to_dict(), blocks)
+    return [
+        Miss(
+            tier=tier,
+            estimate=found,
+            needed=found.stats[MEMORY[tier - 1]] or 0.0,
+            available=space.system.usable[tier - 1],
+            parts=dict(
+                sorted(
+                    ((kind, size) for kind, size in kinds[tier - 1].items() if size > 0),
+                    key=lambda one: -one[1],
+                )
+            ),
+        )
+        for tier in tiers
+    ]

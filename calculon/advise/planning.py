@@ -1,0 +1,125 @@
+"""The public question of a plan: one count of processors in detail, or fleets that are compared for a whole run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
+
+from calculon.advise.answer import Answer, answer
+from calculon.advise.ask import ask
+from calculon.advise.runs.fleet import FleetAnswer
+from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
+from calculon.base.errors import Problem, SpecError
+from calculon.campaign.limits import LIMITED
+from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.campaign.record import Campaign
+from calculon.declarations.model import Model
+from calculon.hardware.system import System
+from calculon.inputs import Source
+
+
+@overload
+def plan(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System,
+    *,
+    preset: str | None = None,
+    tokens: float | str | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
+    mine: Source | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
+    campaign: CampaignSource | None = None,
+    objective: None = None,
+    **run: Any,
+) -> Answer: ...
+
+
+@overload
+def plan(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System | Sequence[Source | System],
+    *,
+    objective: str,
+    **words: Any,
+) -> FleetAnswer: ...
+
+
+def plan(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Any,
+    *,
+    preset: str | None = None,
+    tokens: float | str | None = None,
+    batch: int | str | None = None,
+    seq: int | str | None = None,
+    dtype: str | None = None,
+    mine: Source | None = None,
+    fix: Mapping[str, Any] | None = None,
+    add: Mapping[str, Any] | None = None,
+    campaign: CampaignSource | None = None,
+    objective: str | None = None,
+    **run: Any,
+) -> Answer | FleetAnswer:
+    """Plan a training run: the best execution, its rivals, and the same for other numbers of processors.
+
+    Parameters
+    ----------
+    model, system : str, path, mapping or record
+        As in :func:`calculon.estimate`; also other spellings of names, and the ``config.json`` of a model.
+    num_procs : int, str or sequence of int
+        Processors: one count, of which half and twice as many are planned too, or several; ``"1k"`` is 1,024.
+    preset : str, optional
+        Framework that runs it: a name, or a file; by default ``megatron-lm`` on NVIDIA and AMD, else ``common``.
+    tokens : float or str, optional
+        Tokens of the whole training, such as ``15e12`` or ``"15T"``: adds days and processor-hours.
+    batch, seq : int or str, optional
+        Global batch, in sequences (``512``) or tokens (``"4M"``); by default 4 Mi tokens, or 1,024 for each processor.
+        Tokens of a sequence; by default the model's, at most 8,192.
+    dtype : str, optional
+        Precision (:data:`calculon.declarations.spellings.PRECISIONS`): ``"bf16"`` (default), ``"fp8"``, ``"mxfp8"``,
+        ...
+    mine : str, mapping or path, optional
+        A plan to set beside the best one: ``"tp=8 pp=4 mbs=1"``, fields, or an execution.
+    fix, add : mapping, optional
+        As in :func:`calculon.search`.
+    campaign, **run : optional
+        The whole run, as `run` and options of :func:`calculon.campaign`: ``deadline="60d"``, ``fleet__price=2.0``.
+    objective : str, optional
+        ``"usd"``, ``"days"``, ``"processor_hours"``, ...: compares counts (``"any"``: all that could meet the deadline)
+        of one system or several by this figure, under the limits of the run.
+
+    Examples
+    --------
+    >>> from calculon import plan
+    >>> answer = plan("llama-3-8b", 64, "h100", batch="4M")
+    >>> answer.best.execution.num_procs, answer.question.batch_size
+    (64, 512)
+    """
+    words: dict[str, Any] = {"preset": preset, "batch": batch, "seq": seq, "dtype": dtype}
+    words |= {"tokens": tokens, "mine": mine, "fix": fix, "add": add}
+    return _planned(model, num_procs, system, words, objective, _run_of(campaign, run))
+
+
+def _run_of(campaign: CampaignSource | None, options: Mapping[str, Any]) -> Campaign:
+    """Return the run that a plan is for."""
+    stated = {name.replace("__", "."): value for name, value in options.items()}
+    return read_campaign(campaign, stated)
+
+
+def _planned(
+    model: Any, num_procs: Any, system: Any, words: dict[str, Any], objective: Any, asked: Campaign
+) -> Answer | FleetAnswer:
+    """Return the plan, or where there is an objective the fleets that are compared by it."""
+    if objective is None:
+        if stated := [name for name in LIMITED if getattr(asked, name) is not None]:
+            wanted = 'an objective with it, such as objective="usd"'
+            raise SpecError("plan", Problem(stated[0], wanted, "none"))
+        tokens = words.pop("tokens")
+        return answer(ask(model, num_procs, system, **words, tokens_of_run=tokens, campaign=asked))
+    return fleet_answer(
+        ask_fleet(model, num_procs, system, campaign=asked, objective=objective, **words)
+    )

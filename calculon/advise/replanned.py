@@ -1,0 +1,304 @@
+"""What a change of a machine is worth when the plan is searched again: the true value to somebody who buys it."""
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calculon.advise.elasticities import Case, Change, Effect, of_hardware, of_network_size
+from calculon.advise.near_machines import TIME, Found, best_of_each, key_of
+from calculon.advise.nearest_miss import unlimited
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB
+from calculon.declarations.execution import Execution
+from calculon.declarations.named_values import CORRECTED, PUBLISHED
+from calculon.declarations.presets import Preset
+from calculon.editions import EDITIONS
+from calculon.hardware.figures import Figure, figures_of, with_figures
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES
+from calculon.search.candidates import EXTENSIONS
+from calculon.search.driver import run
+from calculon.search.objective import MEMORY, Objective
+from calculon.search.ranking import Best, Front
+from calculon.search.request import make_space
+from calculon.search.space import Space
+
+OFFLOADS = ("weight_offload", "activations_offload", "optimizer_offload")
+
+TIMES_SIZE = (2, 4, 8)
+"""By how much the size of the innermost network is multiplied."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replanned:
+    """The best plan on a machine.
+
+    Attributes
+    ----------
+    value : float
+        The statistic.
+    execution : mapping
+        Fields of the plan.
+    kept : bool
+        It is the plan that was asked about.
+    """
+
+    value: float
+    execution: Mapping[str, Any]
+    kept: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"value": self.value, "kept": self.kept, "execution": dict(self.execution)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of the staircase of capacity: from this capacity on, a better plan fits.
+
+    Attributes
+    ----------
+    capacity : float
+        Bytes of tier 1 that a processor needs to have.
+    best : Replanned
+        The best plan with it.
+    """
+
+    capacity: float
+    best: Replanned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staircase:
+    """What the capacity of tier 1 is worth.
+
+    Attributes
+    ----------
+    capacity : float
+        Bytes that there are.
+    withheld : float
+        Bytes of these that no plan gets.
+    steps : tuple of Step
+        The best plan of each capacity, from the smallest on which anything fits; each better than the one before.
+    now : int
+        The step that the machine is on; -1 where nothing fits.
+    """
+
+    capacity: float
+    withheld: float
+    steps: tuple[Step, ...]
+    now: int
+
+    @property
+    def here(self) -> Step | None:
+        """The step that the machine is on."""
+        return self.steps[self.now] if self.now >= 0 else None
+
+    @property
+    def up(self) -> tuple[Step, ...]:
+        """The steps that more memory leads to, the nearest first."""
+        return self.steps[self.now + 1 :]
+
+    @property
+    def down(self) -> Step | None:
+        """The next step with less memory."""
+        return self.steps[self.now - 1] if self.now > 0 else None
+
+    def at(self, capacity: float) -> Replanned | None:
+        """Return the best plan on a capacity in bytes; None where nothing fits."""
+        fitting = [step for step in self.steps if step.capacity <= capacity]
+        return fitting[-1].best if fitting else None
+
+    @property
+    def shadow_price(self) -> float | None:
+        """What the statistic falls by with a GiB more: 0 where memory does not bind."""
+        before, after = self.at(self.capacity), self.at(self.capacity + GIB)
+        return None if before is None or after is None else before.value - after.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data: sizes in bytes."""
+        return {
+            "capacity": self.capacity,
+            "withheld": self.withheld,
+            "shadow_price_of_1_GiB": self.shadow_price,
+            "now": self.now,
+            "steps": [{"capacity": one.capacity, **one.best.to_dict()} for one in self.steps],
+        }
+
+
+def staircase(
+    capacity: float, withheld: float, steps: Iterable[Step], score: Callable[[float], float]
+) -> Staircase:
+    """Return the staircase of those plans that are better than all that need less memory.
+
+    `score` is larger for better values; the other arguments are those of :class:`Staircase`, in any order.
+    """
+    rising: list[Step] = []
+    for one in sorted(steps, key=lambda s: (s.capacity, -score(s.best.value))):
+        if not rising or score(one.best.value) > score(rising[-1].best.value):
+            rising.append(one)
+    here = [i for i, one in enumerate(rising) if one.capacity <= capacity]
+    now = here[-1] if here else -1
+    return Staircase(capacity=capacity, withheld=withheld, steps=tuple(rising), now=now)
+
+
+class Replanner:
+    """Searches for the best plan on variants of a machine; the plan that was asked about is always among them.
+
+    Parameters
+    ----------
+    case : Case
+        The plan and the statistic.
+    preset : Preset
+        Framework whose plans are searched.
+
+    Raises
+    ------
+    SpecError
+        For a plan of inference, which is not searched.
+    """
+
+    def __init__(self, case: Case, preset: Preset):
+        if not case.execution.training:
+            wanted, hint = "a plan of training", "searches are for training; leave out --replan"
+            raise SpecError("--replan", Problem("training", wanted, "false", hint))
+        self.case = case
+        self.objective = Objective.parse(case.statistic)
+        self.space = space_around(case, preset)
+        self._found: dict[Hashable, Found | None] = {}
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the plan that was asked about."""
+        return _fields(self.case.execution)
+
+    def best(self, system: System, own: float | None) -> Replanned | None:
+        """Return the best plan on a system, where the one that was asked about has the statistic `own`.
+
+        Without a number it cannot run there. None where nothing fits.
+        """
+        found = run(self._space(system), Best(self.objective, 1))
+        score = float(found.scores[0, 0]) if len(found) else -math.inf
+        if own is not None and score <= self._score(own):
+            return Replanned(value=own, execution=_fields(self.case.execution), kept=True)
+        return self._replanned(score, found.plan.row(0)) if len(found) else None
+
+    def foresee(self, changes: Sequence[Change]) -> None:
+        """Search at once for the best plans with several changes of single figures, which are asked for afterwards."""
+        if self.objective != TIME or self.case.execution.edition != CORRECTED:
+            return  # of which there is no law that a better machine is never slower
+        case = self.case
+        every = [{}, *changes]
+        self._found |= best_of_each(self._space, case.system, every, case.values(every).tolist())
+
+    def with_figures(self, values: Change, own: float | None) -> Replanned | None:
+        """Return the best plan on the system with changed figures; arguments as of :meth:`best`."""
+        if (key := key_of(values)) not in self._found:
+            return self.best(with_figures(self.case.system, values), own)
+        found = self._found[key]
+        score = -math.inf if found is None else found.score
+        if own is not None and score <= self._score(own):
+            return Replanned(value=own, execution=self.fields, kept=True)
+        if found is None:
+            return None
+        return self._replanned(score, self.space.plan(np.array([found.number])).row(0))
+
+    def staircase(self) -> Staircase:
+        """Return the best plan of each capacity of tier 1.
+
+        One search finds all plans that no other one beats both in the statistic and in memory, on a machine without
+        limit: of these the best that fits is the best of all at any capacity.
+        """
+        system, withheld = self.case.system, self._machine(self.case.system).ext.memory.withheld
+        large = unlimited(system, (1,))
+        least = Objective.parse(f"{MEMORY[0]}:min")
+        found = run(self._space(large), Front([self.objective, least]))
+        steps = [
+            Step(
+                capacity=float(least.value(need)) + withheld,
+                best=self._replanned(float(score), found.plan.row(i)),
+            )
+            for i, (score, need) in enumerate(found.scores.T.tolist())
+        ]
+        value, need = (self._of_own(name, large) for name in (self.case.statistic, MEMORY[0]))
+        if math.isfinite(value):
+            own = Replanned(value=value, execution=_fields(self.case.execution), kept=True)
+            steps.append(Step(capacity=need + withheld, best=own))
+        return staircase(system.mem1.capacity, withheld, steps, self._score)
+
+    def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
+        """Return the effects of hardware that are replanned: those of this plan, and of what others may use more."""
+        offloads = any(True in self.space.switches[name] for name in OFFLOADS)
+        procs = self.case.execution.num_procs
+        others = (one for one in idle if _used(one.figure, procs, offloads))
+        return [one for one in (*felt, *others) if of_hardware(one.figure)]
+
+    def _machine(self, system: System) -> System:
+        return EDITIONS[self.case.execution.edition].machine(system)
+
+    def _space(self, system: System) -> Space:
+        return replace(self.space, system=self._machine(system))
+
+    def _score(self, value: float) -> float:
+        return value if self.objective.sense == "max" else -value
+
+    def _of_own(self, statistic: str, system: System) -> float:
+        """Return a statistic of the plan that was asked about."""
+        return Case(self.case.model, self.case.execution, system, statistic).on(system)
+
+    def _replanned(self, score: float, execution: Execution) -> Replanned:
+        value = float(np.asarray(self.objective.value(np.array(score))))
+        kept = execution == self.case.execution
+        return Replanned(value=value, execution=_fields(execution), kept=kept)
+
+
+def _fields(execution: Execution) -> dict[str, Any]:
+    return {name: getattr(execution, name) for name in NAMES}
+
+
+def _used(figure: Figure, num_procs: int, offloads: bool) -> bool:
+    """Whether a figure is one of memories or networks, which other plans may use more than this one."""
+    part = figure.path.partition(".")[0].partition("[")[0]
+    if part == "mem2" or figure.path.startswith("ext.host"):
+        return offloads
+    if of_network_size(figure):
+        return figure.value // 2 < num_procs
+    return part in ("mem1", "networks")
+
+
+def space_around(case: Case, preset: Preset) -> Space:
+    """Return the plans that are searched instead of one: what its framework tries, on as many processors.
+
+    The batch, the precision and whatever else the framework does not vary are as in the plan.
+    """
+    e = case.execution
+
+    def made(held: Mapping[str, Any]) -> Space:
+        known = None if e.edition == PUBLISHED else e.preset
+        fix = {"batch_size": e.batch_size, **held}
+        specs = case.model, case.system, e.num_procs, e.batch_size, e.datatype
+        return replace(make_space(*specs, fix=fix, edition=e.edition, preset=known), preset=preset)
+
+    space = made({})
+    held = {
+        name: getattr(e, name)
+        for name in EXTENSIONS
+        if len(space.switches[name]) == 1
+        and getattr(e, name) not in space.switches[name]
+        and preset.problem(name, getattr(e, name)) is None
+    }
+    return made(held) if held else space
+
+
+def domain_sizes(system: System, num_procs: int) -> list[tuple[str, int]]:
+    """Return path and values of larger sizes of the innermost network, as far as processors would use them."""
+    path = "networks[0].size"
+    if path not in figures_of(system) or len(system.networks) < 2:
+        return []
+    now, next_one = system.networks[0].size, system.networks[1].size
+    sizes = (now * times for times in TIMES_SIZE)
+    return [(path, size) for size in sizes if size // 2 < num_procs and size <= next_one]

@@ -1,0 +1,336 @@
+"""The search behind a :class:`~calculon.advise.runs.fleet.FleetAnswer`: one of the usual kind for each count."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+from calculon import inputs
+from calculon.advise.answer import space_of
+from calculon.advise.ask import Question, ask, most_processors, usual_batch
+from calculon.advise.candidate import Candidate, candidates, whole_runs_of
+from calculon.advise.remedies import BEST
+from calculon.advise.runs.fleet import DEADLINE, FleetAnswer, Point, objective_of
+from calculon.advise.unfit import why_none
+from calculon.architecture.parameters import active_count
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.campaign.read import read_campaign
+from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.run_length import tokens_of_run
+from calculon.campaign.whole_run import WholeRun, processors_of_node
+from calculon.declarations.model import Model
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.search.driver import run
+from calculon.search.ranking import Best
+from calculon.search.runs import Runs
+
+ANY = "any"
+"""Processor counts of a question that leaves them open: those that could meet its deadline."""
+
+PROBE = 1024
+"""Processors from which it is told how many a deadline takes."""
+
+SLACK = 0.7
+"""Least part of these that are tried: fewer processors may be more efficient ones."""
+
+BEYOND = 4
+"""Multiple of the fewest that meet the deadline, or of the fastest, up to which more are tried."""
+
+WIDE = 200_000
+"""Plans of a search from which on it takes many seconds."""
+
+BEYOND_WIDE = 2
+"""The multiple of wide searches, which are not tried closer to the best, either."""
+
+QUARTERS = 4
+"""Parts into which the steps beside the best count are divided, to look closer."""
+
+FURTHER = 4
+"""Larger counts that are tried where none of those asked for meets the deadline."""
+
+Seen = Callable[[str], None]
+"""Is told of each count before it is searched."""
+
+
+@dataclass(frozen=True)
+class FleetQuestion:
+    """What to compare.
+
+    Attributes
+    ----------
+    questions : tuple of Question
+        One for each machine, with the counts to try.
+    campaign : Campaign
+        The run.
+    objective : str
+        The figure that is to be small.
+    open_counts : bool
+        Whether counts are left open: those of `questions` are where their search begins.
+    """
+
+    questions: tuple[Question, ...]
+    campaign: Campaign
+    objective: str
+    open_counts: bool
+
+
+def ask_fleet(
+    model: Source | Model,
+    num_procs: int | str | Sequence[int],
+    system: Source | System | Sequence[Source | System],
+    *,
+    campaign: Campaign,
+    objective: str,
+    **words: Any,
+) -> FleetQuestion:
+    """Read a question about fleets.
+
+    Parameters
+    ----------
+    num_procs : int, str or sequence of int
+        Processor counts, or :data:`ANY`.
+    system : source of a system, or several
+        Machines; names may be joined by commas.
+    campaign : Campaign
+        The run, of one stretch; its tokens, deadline and budgets.
+    objective : str
+        One of :data:`~calculon.advise.runs.fleet.OBJECTIVES`.
+    **words
+        Further arguments of :func:`~calculon.advise.planning.plan`.
+
+    Raises
+    ------
+    SpecError
+        For anything that cannot be understood, for a run of phases or ramps, and for open counts without a deadline.
+    Infeasible
+        For more processors than a machine joins.
+    """
+    figure = objective_of(objective)
+    if words.pop("mine", None) is not None:
+        hint = "plan one count of one system beside it"
+        raise SpecError("plan", Problem("mine", "no plan of one's own among fleets", "one", hint))
+    if (tokens := words.pop("tokens", None)) is not None:
+        campaign = read_campaign(campaign, {"tokens": tokens})
+    opened = num_procs == ANY
+    if opened and campaign.deadline is None:
+        hint = "add --deadline 60d, or state counts such as 512-8192"
+        raise SpecError("plan", Problem("num_procs", f"a deadline with {ANY}", "none", hint))
+    asked: list[Question] = []
+    for machine in _machines(system):
+        counts = min(PROBE, most_processors(inputs.system(machine))) if opened else num_procs
+        question = ask(model, counts, machine, campaign=campaign, **words)
+        asked.append(replace(question, batch_size=asked[0].batch_size) if asked else question)
+    _check_known(figure, campaign, asked)
+    return FleetQuestion(tuple(asked), campaign, figure, opened)
+
+
+def _check_known(figure: str, campaign: Campaign, asked: Sequence[Question]) -> None:
+    """Refuse an objective that is known of none of the machines; for dollars others stand then.
+
+    Raises
+    ------
+    SpecError
+        With what makes it known.
+    """
+    refused = []
+    for one in asked:
+        try:
+            Runs(campaign, one.model, one.system, one.datatype).check_known(figure, "objective")
+            return
+        except SpecError as error:
+            refused.append(error)
+    if figure != "usd":
+        raise refused[0]
+
+
+def _machines(system: Any) -> list[Any]:
+    """Return the machines that are asked for: several in a list, or names joined by commas."""
+    if isinstance(system, str) and "," in system and not Path(system).exists():
+        names = [name.strip() for name in system.split(",") if name.strip()]
+        return list(dict.fromkeys(names)) or [system]
+    several = isinstance(system, Sequence) and not isinstance(system, str)
+    return list(system) if several else [system]
+
+
+def fleet_answer(asked: FleetQuestion, seen: Seen | None = None) -> FleetAnswer:
+    """Answer a question about fleets: one search for each machine and count.
+
+    Raises
+    ------
+    SpecError
+        For a run without tokens.
+    """
+    told = seen or (lambda _: None)
+    machines = [Machine(one, asked.campaign, told) for one in asked.questions]
+    if asked.open_counts:
+        points = [one for machine in machines for one in machine.ladder(asked.objective)]
+    else:
+        points = [machine.point(n) for machine in machines for n in machine.question.num_procs]
+    answer = FleetAnswer(
+        tuple(one.question for one in machines), asked.campaign, asked.objective, tuple(points)
+    )
+    in_time = asked.campaign.deadline is None or answer.in_time is not None
+    further = None if in_time or answer.nearest is None else _further(machines, answer)
+    tried = sum(one.tried for one in machines)
+    coarse = asked.open_counts and any(one.wide for one in machines)
+    return replace(answer, further=further, tried=tried, coarse=coarse)
+
+
+class Machine:
+    """The searches of one machine.
+
+    Parameters
+    ----------
+    question : Question
+        The machine, model, framework and batch.
+    campaign : Campaign
+        The run.
+    seen : callable
+        Is told of each count.
+    """
+
+    def __init__(self, question: Question, campaign: Campaign, seen: Seen):
+        self.question, self.campaign, self.seen = question, campaign, seen
+        self.tried = 0
+        self._points: dict[int, Point] = {}
+
+    @property
+    def most(self) -> int:
+        """Processors that its networks join."""
+        return most_processors(self.question.system)
+
+    @cached_property
+    def node(self) -> int:
+        """Processors that are added at a time."""
+        return processors_of_node(self.question.system)
+
+    def point(self, num_procs: int) -> Point:
+        """Return the fastest plan on a number of processors, and its run."""
+        if num_procs not in self._points:
+            self.seen(f"{num_procs:,} x {self.question.system.name}")
+            self._points[num_procs] = self._searched(num_procs)
+        return self._points[num_procs]
+
+    def asked(self, num_procs: int) -> Question:
+        """Return the question of one count: a batch that nobody stated is the usual one of this count.
+
+        A run that is so many steps long has one batch, as it would not be the same run with another.
+        """
+        q = self.question
+        if "--batch" not in q.assumed or self.campaign.steps is not None:
+            return q
+        return replace(q, batch_size=usual_batch(num_procs, q.model.seq_size))
+
+    def _searched(self, num_procs: int) -> Point:
+        q = self.asked(num_procs)
+        found = run(space_of(q, num_procs), Best(BEST, 1))
+        self.tried += found.counts.total
+        if not len(found):
+            return Point(q, num_procs, None, None, self.campaign, why_none(found.counts))
+        plan, belief = candidates(found)[0], found[0].belief
+        memory = "" if belief is None or belief.memory is None else belief.memory.remark
+        whole = run_of(plan, q, self.campaign)
+        return Point(q, num_procs, plan, whole, self.campaign, memory=memory)
+
+    @cached_property
+    def needed(self) -> float:
+        """Processors that the deadline takes at the efficiency of the first count on which something fits; or none."""
+        deadline, count = (self.campaign.deadline or 0.0) / DAY, self.question.num_procs[0]
+        while count <= self.most:
+            days = self.point(count).figures["days"]
+            if days is not None:
+                return count * days / deadline if deadline else math.inf
+            count *= 2
+        return math.inf
+
+    @property
+    def wide(self) -> bool:
+        """Whether a search has so many plans that it takes long, as of mixtures of experts."""
+        return self.tried > WIDE * max(1, len(self._points))
+
+    def ladder(self, objective: str) -> list[Point]:
+        """Return points of halves and doubles that could meet the deadline, and some beside the best of them.
+
+        They end at a multiple of the first that meets it; where none does, of the fastest. They are fewer of models
+        whose searches are wide.
+        """
+        most = self.most
+        steps = list(halves_and_doubles(self.node, min(SLACK * self.needed, most / BEYOND), most))
+        points: list[Point] = []
+        for count in steps or [most]:
+            points.append(self.point(count))
+            known = [one for one in points if one.plan is not None]
+            in_time = (one for one in known if one.keeps(DEADLINE))
+            fastest = min(known, key=lambda one: one.figures["days"] or math.inf, default=None)
+            first = next(in_time, fastest)
+            beyond = BEYOND_WIDE if self.wide else BEYOND
+            if first is not None and count >= beyond * first.num_procs:
+                break
+        best = FleetAnswer((self.question,), self.campaign, objective, tuple(points)).nearest
+        if best is None or self.wide:
+            return points
+        places = [one.num_procs for one in points]
+        between = beside(places, best.num_procs, self.node)
+        return sorted((*points, *map(self.point, between)), key=lambda one: one.num_procs)
+
+
+def run_of(plan: Candidate, question: Question, campaign: Campaign) -> WholeRun:
+    """Return the whole run of a plan.
+
+    Raises
+    ------
+    SpecError
+        Where the campaign does not say how long it is.
+    """
+    parameters = float(active_count(question.model))
+    tokens = tokens_of_run(campaign, parameters, question.tokens_per_step)
+    lengths = tokens, question.tokens_per_step
+    return whole_runs_of([plan], campaign, question.model, question.system, *lengths)
+
+
+def halves_and_doubles(node: int, least: float, most: int) -> Iterator[int]:
+    """Yield multiples of a node that are powers of two of it, and those times 1.5, in order.
+
+    >>> list(halves_and_doubles(8, 100, 512))
+    [128, 192, 256, 384, 512]
+    """
+    size = node
+    while size <= most:
+        for count in (size, size * 3 // 2):
+            if least <= count <= most and count % node == 0:
+                yield count
+        size *= 2
+
+
+def beside(counts: Sequence[int], best: int, node: int) -> list[int]:
+    """Return multiples of a node between the best of some counts and its neighbours: quarters of each step.
+
+    >>> beside([1024, 1536, 2048], 1536, 8)
+    [1152, 1280, 1408, 1664, 1792, 1920]
+    """
+    found = []
+    for low, high in pairwise(sorted(counts)):
+        if best in (low, high):
+            parts = (low + (high - low) * i / QUARTERS for i in range(1, QUARTERS))
+            found += [round(one / node) * node for one in parts]
+    return [one for one in dict.fromkeys(found) if one not in counts]
+
+
+def _further(machines: Iterable[Machine], answer: FleetAnswer) -> Point | None:
+    """Return a larger count of the machine that is nearest to its deadline, which meets it."""
+    nearest = min(answer.ranked, key=lambda one: one.figures["days"] or math.inf)
+    machine = next(one for one in machines if one.question.system is nearest.system)
+    days, deadline = nearest.figures["days"] or 0.0, (machine.campaign.deadline or 0.0) / DAY
+    if not deadline:
+        return None
+    least = nearest.num_procs * min(days / deadline, 1e9)
+    steps = halves_and_doubles(machine.node, max(least, nearest.num_procs + 1), machine.most)
+    for count in islice(steps, FURTHER):
+        if (found := machine.point(count)).plan and found.keeps(DEADLINE):
+            return found
+    return None

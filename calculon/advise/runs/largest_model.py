@@ -1,0 +1,306 @@
+"""The largest model that a fleet trains in some days, on the compute-optimal ratio of tokens to parameters."""
+
+import math
+import re
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import Any
+
+from calculon import inputs
+from calculon.advise.runs.run_of_plan import campaign
+from calculon.advise.runs.training_run import TrainingRun
+from calculon.architecture.parameters import active_count
+from calculon.base.display import Displayed
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.campaign.goals import CHINCHILLA, Interval
+from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.scaling_laws import COUNTED, FLOP_PER_PARAMETER_AND_TOKEN, LAWS, losses
+from calculon.declarations import catalog
+from calculon.declarations.model import Model
+from calculon.declarations.spellings import processor_counts
+from calculon.hardware.system import System
+from calculon.inputs import Source
+
+FIRST_MFU = 0.4
+"""Share of the peak with which the first model is looked for; 38 to 43 % of Llama 3 405B, arXiv:2407.21783, table 4."""
+
+_SMALLER = 0.8
+"""Parameters of the next model, at most, over those of one that did not fit."""
+
+SMALLEST = 70e6
+"""Parameters of the smallest model that the laws were fitted to, arXiv:2203.15556, abstract: below it none holds."""
+
+RULE = "20 tokens for each parameter"
+"""The ratio of Hoffmann et al., arXiv:2203.15556, table 3, by all three of their approaches together."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """A model and the tokens that it is trained on, by one law.
+
+    Attributes
+    ----------
+    law : str
+        What says so: :data:`RULE`, or a name of :data:`~calculon.campaign.scaling_laws.LAWS`.
+    parameters, tokens : float
+        Both of them.
+    """
+
+    law: str
+    parameters: float
+    tokens: float
+
+    @property
+    def loss(self) -> dict[str, float]:
+        """The loss at the end by both laws."""
+        return losses(self.parameters, self.tokens)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        known = {"law": self.law, "parameters": self.parameters, "tokens": self.tokens}
+        return {**known, "tokens_per_parameter": self.tokens / self.parameters, "loss": self.loss}
+
+
+@dataclass(frozen=True)
+class LargestModel(Displayed):
+    """The largest model that a fleet trains in some days, by each law.
+
+    Attributes
+    ----------
+    system : System
+        The machine.
+    num_procs : int
+        Processors.
+    days : float
+        Days that there are.
+    nearest : TrainingRun
+        The model of the catalog whose parameters are nearest to the optimum, on this fleet, with its own optimum of
+        tokens: its rate is that which the fleet is taken to have.
+    too_large : tuple of str
+        Models of the catalog nearer to it that do not fit on this fleet.
+    """
+
+    system: System
+    num_procs: int
+    days: float
+    nearest: TrainingRun
+    too_large: tuple[str, ...] = ()
+
+    @property
+    def rate(self) -> float:
+        """FLOP in a day, 6 for each parameter and token: those of :attr:`nearest` over its days, failures included."""
+        run = self.nearest
+        work = FLOP_PER_PARAMETER_AND_TOKEN * _parameters(run.model) * run.tokens
+        return work / float(run.figures["days"] or math.inf)
+
+    @property
+    def compute(self) -> float:
+        """FLOP that the fleet does in these days."""
+        return self.rate * self.days
+
+    def cost(self, figure: str) -> float | None:
+        """Return what these days take of a figure that grows with them, such as ``usd``; None where it is not known."""
+        figures = self.nearest.figures
+        value, takes = figures[figure], figures["days"]
+        return None if value is None or not takes else value * self.days / takes
+
+    @cached_property
+    def optima(self) -> tuple[Optimum, ...]:
+        """Parameters and tokens that the compute is best spent on, by the usual rule and by both laws."""
+        return optima(self.compute)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        run = self.nearest
+        return {
+            "system": self.system.name,
+            "num_procs": self.num_procs,
+            "days": self.days,
+            "compute": self.compute,
+            **{name: self.cost(name) for name in COSTS},
+            "mfu_effective": run.figures["mfu_effective"],
+            "counted": COUNTED,
+            "sources": {RULE: "arXiv:2203.15556, table 3"}
+            | {name: law.source for name, law in LAWS.items()},
+            "optima": [one.to_dict() for one in self.optima],
+            "too_large": list(self.too_large),
+            "nearest": {"parameters": _parameters(run.model), "run": run.to_dict()},
+        }
+
+    def __repr__(self) -> str:
+        best = self.optima[0]
+        return (
+            f"<LargestModel on {self.num_procs:,} x {self.system.name} in {self.days:g} days: "
+            f"{best.parameters:.3g} parameters, {best.tokens:.3g} tokens, nearest {self.nearest.model.name}>"
+        )
+
+
+def optima(compute: float) -> tuple[Optimum, ...]:
+    """Return the parameters and tokens that some FLOP are best spent on, by the usual rule and by both laws.
+
+    >>> [f"{one.parameters:.3g}" for one in optima(5.76e23)]  # Chinchilla: 70e9 parameters
+    ['6.93e+10', '3.22e+10', '7.22e+10']
+    """
+    each = math.sqrt(compute / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
+    found = [Optimum(RULE, each, CHINCHILLA * each)]
+    for name, law in LAWS.items():
+        parameters, tokens = law.optimum(compute)
+        found.append(Optimum(name, float(parameters), float(tokens)))
+    return tuple(found)
+
+
+def largest_model(
+    system: Source | System,
+    num_procs: int | str,
+    days: float | str | None = None,
+    run: CampaignSource | None = None,
+    *,
+    preset: str | None = None,
+    **options: Any,
+) -> LargestModel:
+    """Return the largest model that a fleet trains in some days, with its tokens on the compute-optimal ratio.
+
+    The rate of the fleet is that of a model of the catalog of about this size, planned on it, with failures and
+    checkpoints: it is looked for until the model whose rate was taken is the nearest one.
+
+    Parameters
+    ----------
+    system : str, path, mapping or System
+        The machine.
+    num_procs : int or str
+        Processors; ``"1k"`` is 1,024.
+    days : float or str, optional
+        Days, or words (``"8w"``); by default the deadline of the campaign.
+    run : str, path, mapping or Campaign, optional
+        Failures, checkpoints and prices, as in :func:`calculon.campaign`; how long its run is does not count.
+    preset, **options
+        As in :func:`calculon.campaign`, without :data:`OF_A_RUN`.
+
+    Raises
+    ------
+    SpecError
+        For a malformed request, such as one without days, or an option of how long a run is.
+    Infeasible
+        When no model of the catalog of such a size fits on these processors, and when the days are too few for a model
+        of :data:`SMALLEST` parameters.
+
+    Examples
+    --------
+    >>> found = largest_model("h100_80g_sxm", 256, days=30)
+    >>> 10e9 < found.optima[0].parameters < 60e9
+    True
+    """
+    stated = {name.replace("__", "."): value for name, value in options.items()}
+    for path in stated:
+        if problem := not_asked(path):
+            raise SpecError("campaign", problem)
+    asked = read_campaign(run, stated)
+    machine, count = inputs.system(system), processor_counts(str(num_procs))[0]
+    span = _span(days, asked)
+    document = {name: one for name, one in asked.document.items() if name not in _NOT_OWN}
+    own = read_campaign({**document, "tokens": "chinchilla"})
+    found = _search(machine, count, span / DAY, own, preset)
+    _check(found)
+    return found
+
+
+_DATATYPE = "bfloat16"
+
+COSTS = ("usd", "mwh", "t_co2")
+"""Figures of a run that tell what its days take."""
+
+OF_A_RUN = (
+    *("tokens", "loss", "steps", "phases", "batch_ramp", "seq_ramp"),
+    *("budget_usd", "budget_mwh"),
+)
+"""Fields of a campaign that are those of a run of one model: the largest model has its own."""
+
+_NOT_OWN = (*OF_A_RUN, "deadline", "about")
+
+
+def not_asked(path: str) -> Problem | None:
+    """Return what is wrong with stating a field of a campaign, by path, beside the largest model; None if nothing.
+
+    >>> not_asked("tokens").found, not_asked("fleet.price")
+    ('the largest model', None)
+    """
+    if re.split(r"[.\[]", path)[0] not in OF_A_RUN:
+        return None
+    hint = "the deadline says how long the run is, and its answer what it costs"
+    return Problem(path, "a run of one model, to which it belongs", "the largest model", hint)
+
+
+def _search(
+    machine: System, count: int, days: float, asked: Campaign, preset: str | None
+) -> LargestModel:
+    """Return the answer with the rate of the model that is nearest to it."""
+    tried: dict[str, TrainingRun | None] = {}
+    why: dict[str, None] = {}
+    flops = count * days * DAY * FIRST_MFU * machine.matrix[_DATATYPE].peak
+    while name := _nearest(flops, tried):
+        try:
+            found = tried[name] = campaign(name, count, machine, asked, preset=preset)
+        except Infeasible as error:
+            tried[name], why[str(error)] = None, None
+            continue
+        too_large = tuple(one for one, run in tried.items() if run is None)
+        answer = LargestModel(machine, count, days, found, too_large)
+        flops = answer.compute
+        if _nearest(flops, tried) in tried:  # itself, or one whose rate leads back to it
+            return answer
+    words = f"no model of the catalog of at most this size runs on {count:,} x {machine.name}"
+    several = f"; tried: {', '.join(tried)}" if len(why) > 1 else ""
+    raise Infeasible("nothing_fits", f"{words}: {next(iter(why))}{several}")
+
+
+def _check(found: LargestModel) -> None:
+    """Refuse days that are too few for any model."""
+    best = found.optima[0].parameters
+    if best >= SMALLEST:
+        return
+    need = found.days * (SMALLEST / best) ** 2
+    procs = f"{found.num_procs:,} x {found.system.name}"
+    raise Infeasible(
+        "too_short",
+        f"in {found.days:.3g} days {procs} train a model of {best:.3g} parameters, and the laws of the best one hold "
+        f"from {SMALLEST:.3g} on: it takes {need:.3g} days at least",
+    )
+
+
+def _span(days: float | str | None, asked: Campaign) -> float:
+    """Return the seconds that there are."""
+    if days is None:
+        if asked.deadline is None:
+            hint = "calculon campaign any 1024 h100 --deadline 60d"
+            problem = Problem("deadline", "the days that there are", "nothing", hint)
+            raise SpecError("campaign", problem)
+        return float(asked.deadline)
+    problems: list[Problem] = []
+    found = Interval.decode(days, "days", problems, DAY)
+    if problems:
+        raise SpecError("campaign", problems)
+    return float(found)
+
+
+@cache
+def _catalog() -> Mapping[str, float]:
+    """Return the parameters of dense language models of the catalog by name; without a vocabulary it is no such."""
+    models = ((name, inputs.model(name)) for name in catalog.names("model"))
+    return {name: _parameters(one) for name, one in models if one.vocab and not one.has_experts}
+
+
+def _parameters(model: Model) -> float:
+    return float(active_count(model))
+
+
+def _nearest(flops: float, tried: Mapping[str, TrainingRun | None]) -> str:
+    """Return the model nearest to the optimum of some FLOP, smaller than all that do not fit; empty without one."""
+    wanted = math.sqrt(flops / (FLOP_PER_PARAMETER_AND_TOKEN * CHINCHILLA))
+    known = _catalog()
+    most = min(
+        (_SMALLER * known[name] for name, run in tried.items() if run is None), default=math.inf
+    )
+    left = [name for name, parameters in known.items() if parameters <= most]
+    return min(left, key=lambda name: abs(math.log(known[name] / wanted)), default="")

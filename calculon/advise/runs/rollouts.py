@@ -1,0 +1,67 @@
+"""The time in which a step of reinforcement learning generates what it trains on."""
+
+from dataclasses import replace
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.campaign.rollout import Rollout
+from calculon.campaign.rungs import Rung
+from calculon.estimate.estimate import Estimate
+from calculon.serving.records.asked import read_deployment
+from calculon.serving.records.deployment import Deployment
+from calculon.serving.serve import Served, serve
+
+
+def generated(rung: Rung, one: Estimate) -> Served:
+    """Return the deployment that generates the answers of a step, all of which are there at its begin.
+
+    The processors of the run generate, and then train (one after the other, as verl and OpenRLHF place both on the same
+    processors: Sheng et al., *HybridFlow*, arXiv 2409.19256, section 5).
+
+    Parameters
+    ----------
+    rung : Rung
+        A part of a run with a rollout.
+    one : Estimate
+        A step of it.
+
+    Raises
+    ------
+    SpecError
+        For everything wrong with the deployment, for one of other processors, and for answers that are longer than the
+        sequences that are trained.
+    Infeasible
+        Where an answer does not fit.
+    """
+    asked = rung.rollout
+    assert asked is not None
+    place = f"phases[{rung.phase}].rollout"
+    procs, length = one.execution.num_procs, asked.prompt + asked.output
+    if length > rung.seq_size:
+        wanted = f"at most seq_size={rung.seq_size:,}, of which a sequence is trained"
+        raise SpecError("campaign", Problem(f"{place}.output", wanted, f"{length:,} with prompt"))
+    options: dict[str, Any] = {
+        "prompt": asked.prompt,
+        "output": asked.output,
+        "output_cv": asked.output_cv,
+        "requests": asked.answers(rung.tokens_per_step),
+    }
+    try:
+        return serve(one.model, _deployment(asked, procs), one.system, **options)
+    except SpecError as error:
+        problems = [replace(each, field=f"{place}.{each.field}") for each in error.problems]
+        raise SpecError("campaign", problems) from None
+
+
+def _deployment(asked: Rollout, procs: int) -> Deployment | int:
+    """Return the deployment of a rollout on the processors of the run."""
+    if asked.deployment is None:
+        return procs
+    raw = asked.deployment.raw
+    if isinstance(raw, dict):
+        raw = {"num_procs": procs} | raw
+    found = read_deployment(raw)
+    if found.num_procs != procs:
+        wanted = f"{procs:,}, the processors of the run"
+        raise SpecError("deployment", Problem("num_procs", wanted, f"{found.num_procs:,}"))
+    return found

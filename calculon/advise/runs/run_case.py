@@ -1,0 +1,284 @@
+"""A figure of a whole run on variants of its machine and its campaign, with the plan as it is."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from calculon.advise.elasticities import Case, faster, sped_up
+from calculon.advise.runs.run_parts import Part
+from calculon.base.arrays import derived
+from calculon.base.errors import Problem, SpecError
+from calculon.base.records import Column
+from calculon.base.units import Array, Seconds
+from calculon.campaign.exponentials import quiet
+from calculon.campaign.record import Campaign
+from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.scalars import scalars_of, with_scalars
+from calculon.campaign.whole_run import WholeRun
+from calculon.declarations.execution import Execution
+from calculon.declarations.presets import Preset
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.estimate.estimate import Estimate
+from calculon.estimate.evaluate import Evaluation, evaluate
+from calculon.estimate.what_if import what_if
+from calculon.hardware.figures import OF_WHOLE_RUNS, Figure, figures_of, with_figures
+from calculon.hardware.system import System
+from calculon.search.objective import known_statistic
+from calculon.search.runs import MADE_KNOWN
+
+_OF_JOBS = ("mem2.", "networks[", "ext.host.", *OF_WHOLE_RUNS)
+"""Beginnings of paths of figures that a run asks its machine for; of all others it knows the steps alone."""
+
+
+class Run(Protocol):
+    """A training run as it is asked about (:class:`~calculon.advise.runs.training_run.TrainingRun`)."""
+
+    @property
+    def campaign(self) -> Campaign:
+        """What was asked."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its steps, in their order."""
+
+    @property
+    def main(self) -> Part:
+        """The part that takes the longest."""
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+
+    @property
+    def preset(self) -> Preset:
+        """Framework that runs it."""
+
+    @property
+    def pauses(self) -> int:
+        """Restarts between parts that are split differently."""
+
+    @property
+    def figures(self) -> Mapping[str, float | None]:
+        """Its figures by name."""
+
+    def with_plan(self, other: Estimate) -> "Run":
+        """Return the same run with another plan, or on another machine."""
+
+
+class SmoothRun(WholeRun):
+    """A run whose intervals between checkpoints are no whole steps, so that its figures have derivatives."""
+
+    @derived
+    def checkpoint_interval(self) -> Seconds:
+        """The time of steps between checkpoints: as stated, or the best that the storage can take."""
+        c = self.campaign.checkpoints
+        if c.interval_steps is not None:
+            return c.interval_steps * self.step
+        wanted = self.best_interval if c.interval is None else float(c.interval)
+        return self._within_run(np.maximum(wanted, self.saves.least_interval))
+
+
+def run_figure(name: str) -> Column:
+    """Return a figure of whole runs by name.
+
+    Raises
+    ------
+    SpecError
+        When there is none of this name; the hint has the nearest.
+    """
+    found = known_statistic(name, "sensitivity", whole_runs=True)
+    if name not in RUN_FIGURES:
+        wanted = "a figure of a whole run, such as days, usd, mwh or goodput"
+        hint = "it is a statistic of a step: leave out the campaign"
+        raise SpecError("sensitivity", Problem("of", wanted, repr(name), hint))
+    return found
+
+
+def check_known(run: Run, figure: Column) -> None:
+    """Refuse a figure that campaign and system leave open.
+
+    Raises
+    ------
+    SpecError
+        With what makes it known.
+    """
+    if run.figures[figure.name] is None:
+        wanted = f"a figure that the campaign and {run.system.name} leave known"
+        problem = Problem("of", wanted, repr(figure.name), MADE_KNOWN[figure.name])
+        raise SpecError("sensitivity", problem)
+
+
+class RunCase(Case):
+    """A whole run, one of whose figures is asked for on variants of its machine and its campaign.
+
+    Every part of the run keeps its execution, and its steps.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    statistic : str
+        Name of a figure (:class:`~calculon.declarations.run_figures.CampaignFigures`).
+    """
+
+    def __init__(self, run: Run, statistic: str):
+        if any(one.rollout_time for one in run.parts):
+            hint = "leave out the rollouts, whose time on other machines is not followed"
+            found = Problem("phases", "phases without rollouts", "a phase with one", hint)
+            raise SpecError(run.campaign.name, found)
+        main = run.main.estimate
+        super().__init__(main.model, main.execution, main.system, statistic)
+        self.run = run
+        self._column = RUN_FIGURES[statistic]
+        self._last: dict[Any, list[tuple[list[int], WholeRun]]] = {}
+
+    def of(self, statistic: str) -> "RunCase":
+        """Return the same run with another figure; what was computed last serves both."""
+        other = RunCase(self.run, statistic)
+        other._last = self._last
+        return other
+
+    def beside(self, other: Estimate) -> "RunCase":
+        """Return the same run with another plan, or on another machine."""
+        return RunCase(self.run.with_plan(other), self.statistic)
+
+    @cached_property
+    def of_campaign(self) -> dict[str, Figure]:
+        """The scalar figures of the campaign, by path."""
+        return scalars_of(self.run.campaign)
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """The figures of the machine, prices and powers included, and those of the campaign, by path."""
+        return figures_of(self.system, whole_runs=True) | self.of_campaign
+
+    def possible(self, figure: Figure, value: float) -> bool:
+        """Whether a file can have another value of a figure."""
+        if figure.path in self.of_campaign:
+            return figure.problem(value) is None
+        return super().possible(figure, value)
+
+    def values(self, changes: Sequence[Mapping[str, float]]) -> Array:
+        """Return the figure for each change; not-a-number where a part of the run does not fit."""
+        return self.tried(changes, [])[0]
+
+    def tried(
+        self, ends: Sequence[Mapping[str, float]], beside: Sequence[Mapping[str, float]]
+    ) -> tuple[Array, Array]:
+        """Return the figure for changes far and near; near ones without whole steps between checkpoints."""
+        found = self._values([*ends, *beside], [WholeRun] * len(ends) + [SmoothRun] * len(beside))
+        return found[: len(ends)], found[len(ends) :]
+
+    def on(self, system: System) -> float:
+        """Return the figure on another system; not-a-number where a part of the run does not fit."""
+        steps = [evaluate(self.model, system, [one]) for one in self._executions]
+        return self._value(WholeRun, self.run.campaign, system, steps)
+
+    def faster(self, factor: float, *, figures: bool = True) -> float:
+        """Return the figure where all rates are `factor` times as high, and all times as short; or times in lists."""
+        changes = sped_up(self.of_campaign.values(), factor) if figures else {}
+        asked = with_scalars(self.run.campaign, changes)
+        system = faster(self.system, self.figures_of_system, factor, figures=figures)
+        steps = [evaluate(self.model, system, [one]) for one in self._executions]
+        return self._value(SmoothRun, asked, system, steps)
+
+    @property
+    def figures_of_system(self) -> list[Figure]:
+        """The figures of the machine."""
+        return [one for path, one in self.figures.items() if path not in self.of_campaign]
+
+    @cached_property
+    def _executions(self) -> list[Execution]:
+        """The executions of the parts, each once."""
+        return list(dict.fromkeys(one.estimate.execution for one in self.run.parts))
+
+    def _values(
+        self, changes: Sequence[Mapping[str, float]], kinds: Sequence[type[WholeRun]]
+    ) -> Array:
+        """Return the figure for changes, each by a kind of run."""
+        asked = tuple(tuple(sorted(change.items())) for change in changes), tuple(kinds)
+        if asked not in self._last:
+            self._last.clear()
+            self._last[asked] = [*self._runs(changes, kinds)]
+        found = np.full(len(changes), np.nan)
+        for rows, whole in self._last[asked]:
+            found[rows] = self._figure(whole)
+        return found
+
+    def _runs(
+        self, changes: Sequence[Mapping[str, float]], kinds: Sequence[type[WholeRun]]
+    ) -> Iterator[tuple[list[int], WholeRun]]:
+        """Yield the runs of changes, and which these are: those with the same job together, as a column."""
+        of_steps = [self._only(change, of_steps=True) for change in changes]
+        keys = [tuple(sorted(change.items())) for change in of_steps]
+        number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+        each = [dict(key) for key in number]
+        rows_of = np.array([number[key] for key in keys], np.int64)
+        steps = [
+            what_if(self.model, one, self.system, each).take(rows_of) for one in self._executions
+        ]
+        runs = np.all([one.feasible for one in steps], axis=0)
+        together: dict[Any, list[int]] = {}
+        for i in np.flatnonzero(runs).tolist():
+            if all(self._allowed(*one) for one in changes[i].items()):
+                change = self._only(changes[i], of_steps=False)
+                together.setdefault((kinds[i], tuple(sorted(change.items()))), []).append(i)
+        for (kind, pairs), rows in together.items():
+            change = dict(pairs)
+            own = {path: value for path, value in change.items() if path in self.of_campaign}
+            rest = {path: value for path, value in change.items() if path not in own}
+            system = with_figures(self.system, rest, self.figures) if rest else self.system
+            asked = with_scalars(self.run.campaign, own) if own else self.run.campaign
+            yield rows, self._run(kind, asked, system, [one.take(np.array(rows)) for one in steps])
+
+    def _allowed(self, path: str, value: float) -> bool:
+        """Whether a file could state a value, if it is one of a campaign; those of machines are checked elsewhere."""
+        return path not in self.of_campaign or self.of_campaign[path].problem(value) is None
+
+    def _only(self, change: Mapping[str, float], *, of_steps: bool) -> dict[str, float]:
+        """Return the part of a change that steps depend on, or that which the rest of a run does."""
+        own = self.of_campaign
+        if of_steps:
+            steps = (
+                path for path in change if path not in own and not path.startswith(OF_WHOLE_RUNS)
+            )
+            return {path: change[path] for path in steps}
+        rest = (path for path in change if path in own or path.startswith(_OF_JOBS))
+        return {path: change[path] for path in rest}
+
+    def _value(
+        self,
+        kind: type[WholeRun],
+        asked: Campaign,
+        system: System,
+        steps: Sequence[Evaluation],
+    ) -> float:
+        """Return the figure of one run; not-a-number where a part of it does not fit."""
+        if not all(one.feasible[0] for one in steps):
+            return np.nan
+        return float(self._figure(self._run(kind, asked, system, steps))[0])
+
+    def _figure(self, whole: WholeRun) -> Array:
+        """Return the figure of runs; not-a-number of those that never end."""
+        with quiet():
+            found = np.asarray(self._column.of(whole), float)
+        return np.where(np.isinf(found), np.nan, found)
+
+    def _run(
+        self,
+        kind: type[WholeRun],
+        asked: Campaign,
+        system: System,
+        steps: Sequence[Evaluation],
+    ) -> WholeRun:
+        """Return the runs whose parts have steps as in some tables, one for each execution."""
+        tables = dict(zip(self._executions, steps, strict=True))
+        parts = [(one, tables[one.estimate.execution]) for one in self.run.parts]
+        stretches = tuple(
+            stretch(np.asarray(one.steps), np.asarray(one.tokens_per_step), table.column)
+            for one, table in parts
+        )
+        of_job = job(asked, system, self.execution.datatype, tables[self.execution].column)
+        return kind(asked, of_job, stretches, self.run.pauses)

@@ -1,0 +1,117 @@
+"""Money, energy and nodes of a whole run as plain data, with the sources of their figures."""
+
+import math
+from typing import Any
+
+from calculon.base.units import KILO
+from calculon.campaign.electricity import Carbon
+from calculon.campaign.energy import carbon as carbon_dioxide
+from calculon.campaign.energy import water
+from calculon.campaign.job_mtbf import HOUR, rate_among_published, small_job_warning
+from calculon.campaign.money import break_even_hours, contract_year
+from calculon.campaign.spares import fewest_spares
+from calculon.campaign.whole_run import WholeRun
+
+
+def money_details(whole: WholeRun) -> dict[str, Any] | None:
+    """Return the US dollars of a run, of one execution, by what they are for; None where no price is known."""
+    found = whole.money
+    if found is None:
+        return None
+    price = found.quote
+    return {
+        "processors": float(found.processors),
+        "storage": float(found.storage),
+        "experiments": float(found.experiments),
+        "run": float(found.run),
+        "total": float(found.total),
+        "price": {
+            "usd": float(price.usd),
+            "kind": price.kind,
+            "source": price.source,
+            "date": price.date,
+        },
+        "reserved_from_hours": _reserved_from(whole),
+    }
+
+
+def _reserved_from(whole: WholeRun) -> float | None:
+    """Return the hours of a year from which on reserved processors are cheaper; None where a price is not known."""
+    stated = whole.job.system.ext.price
+    if whole.campaign.fleet.price is not None or stated is None:
+        return None
+    if stated.on_demand is None or stated.reserved is None:
+        return None
+    return float(break_even_hours(stated.on_demand.usd, contract_year(stated.reserved.usd)))
+
+
+_ENERGY = ("stepping", "waiting", "spares", "nodes", "facility")
+
+
+def energy_details(whole: WholeRun) -> dict[str, Any] | None:
+    """Return the MWh of a run, of one execution, by what takes them; None where no power is known.
+
+    ``model_card`` is the convention of model cards, TDP times hours, beside.
+    """
+    found, fleet = whole.energy, whole.campaign.fleet
+    if found is None:
+        return None
+    machines = found.total - found.facility
+    litres = None if fleet.wue is None else float(water(machines, fleet.wue))
+    power = found.draw
+    return {
+        **{name: float(getattr(found, name)) / KILO for name in _ENERGY},
+        "total": float(found.total) / KILO,
+        "model_card": float(found.card) / KILO,
+        "power": {
+            "tdp": float(power.tdp),
+            "estimate": power.estimate,
+            "source": power.source,
+            "date": power.date,
+            "in_words": power.words,
+        },
+        "pue": fleet.pue,
+        "carbon": carbon_details(fleet.g_co2_per_kwh),
+        "t_co2_market": _market(whole),
+        "water_litres": litres,
+    }
+
+
+def carbon_details(carbon: Carbon | None) -> dict[str, Any] | None:
+    """Return the carbon of the electricity, and where it is from."""
+    if carbon is None:
+        return None
+    known = carbon.grid
+    told = {"name": known.name, "source": known.source, "date": known.date}
+    return {"g_co2_per_kwh": float(carbon), **told}
+
+
+def _market(whole: WholeRun) -> float | None:
+    """Return the tonnes of CO2 by contracts."""
+    grams = whole.campaign.fleet.g_co2_per_kwh_market
+    return None if grams is None else float(carbon_dioxide(whole.mwh * KILO, grams))
+
+
+def warnings_of(whole: WholeRun) -> list[str]:
+    """Return what makes the figures of a run, of one execution, less sure."""
+    mtbf = whole.campaign.reliability.mtbf_processor / HOUR
+    if math.isinf(mtbf):
+        return []
+    stated = "reliability.mtbf_processor" not in {path for path, *_ in whole.campaign.defaults}
+    found = (
+        "" if stated else rate_among_published(mtbf),
+        small_job_warning(int(whole.job.num_procs)),
+    )
+    return [one for one in found if one]
+
+
+def node_details(whole: WholeRun) -> dict[str, Any]:
+    """Return nodes of a job, those that stand by, and how many are in repair on average."""
+    return {
+        "processors": whole.job.node,
+        "job": int(whole.job.nodes),
+        "spares": int(whole.spare_nodes),
+        "spares_stated": whole.campaign.reliability.spares is not None,
+        "spares_enough": int(fewest_spares(whole.away)),
+        "in_repair": float(whole.away),
+    }

@@ -1,0 +1,88 @@
+"""The whole training run of a plan, or of the best plan on a number of processors."""
+
+from typing import Any
+
+from calculon import inputs
+from calculon.advise.answer import space_of
+from calculon.advise.ask import ask
+from calculon.advise.launch_flags import launch_in
+from calculon.advise.remedies import BEST
+from calculon.advise.runs.training_run import TrainingRun, training_run
+from calculon.advise.unfit import why_none
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.campaign.launched_run import with_launch
+from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.campaign.record import Campaign
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import CORRECTED
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.search.driver import run as search
+from calculon.search.ranking import Best
+
+
+def campaign(
+    model: Source | Model,
+    execution: Source | Execution | int,
+    system: Source | System,
+    run: CampaignSource | None = None,
+    *,
+    preset: str | None = None,
+    **options: Any,
+) -> TrainingRun:
+    """Return the whole training run of a plan: days, failures, checkpoints, money and energy.
+
+    Parameters
+    ----------
+    model, execution, system : str, path, mapping or record
+        As in :func:`calculon.estimate`; the edition is ``corrected``. Of a number of processors instead of an
+        execution the best plan is taken, as of :func:`calculon.plan`.
+    run : str, path, mapping or Campaign, optional
+        The campaign: a name of the catalog, a file, or its fields. What it leaves out counts as the execution says
+        it where that is the launch file of a trainer: tokens, the ramp of the batch, steps between checkpoints.
+    preset : str, optional
+        As in :func:`calculon.estimate`.
+    **options
+        Fields of the campaign that count instead of those of `run`: ``tokens="15T"``, ``deadline="60d"``; of a part of
+        it with two underscores: ``fleet__price=2.0``.
+
+    Raises
+    ------
+    SpecError
+        For a malformed request, such as a run without tokens, or a budget without a price.
+    Infeasible
+        When a part of the run does not fit, which the message says, and when failures are so many that it never ends.
+        A run beyond its limits is told all the same (:attr:`TrainingRun.limits`).
+    """
+    if "campaign" in options:
+        hint = "calculon.campaign(..., run=...) takes the name or the file of a campaign"
+        raise SpecError("campaign", Problem("campaign", "fields of one", "an argument", hint))
+    stated = {name.replace("__", "."): value for name, value in options.items()}
+    asked = read_campaign(run, stated)
+    if (launch := launch_in(execution)) is not None:
+        asked = with_launch(asked, launch)
+    if isinstance(execution, int):
+        base = _planned(model, execution, system, preset, asked)
+    else:
+        shape, machine = inputs.model(model), inputs.system(system)
+        base = estimate(shape, execution, machine, edition=CORRECTED, preset=preset)
+    return training_run(asked, base)
+
+
+def _planned(
+    model: Source | Model,
+    num_procs: int,
+    system: Source | System,
+    preset: str | None,
+    asked: Campaign,
+) -> Estimate:
+    """Return the best plan on so many processors, for the batch and the length of the end of the run."""
+    batch, seq = asked.at_the_end
+    question = ask(model, num_procs, system, preset=preset, batch=batch, seq=seq)
+    found = search(space_of(question, num_procs), Best(BEST, 1))
+    if not len(found):
+        reason = why_none(found.counts)
+        raise Infeasible("nothing", f"no plan fits: {reason}; calculon plan says what would")
+    return found[0]

@@ -1,0 +1,395 @@
+"""The parts of a training run: what runs each of them, and where the run stops to change it."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from calculon import inputs
+from calculon.advise.remedies import BEST
+from calculon.advise.runs.rollouts import generated
+from calculon.advise.unfit import why_none
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import duration
+from calculon.campaign.record import DAY, Campaign
+from calculon.campaign.run_columns import steps_of
+from calculon.campaign.rungs import Rung, rungs
+from calculon.declarations.execution import Execution
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.packing import packed_percent_of
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.search.driver import run
+from calculon.search.ranking import Best
+from calculon.search.request import make_space
+from calculon.serving.serve import Served
+
+T = TypeVar("T")
+
+_OF_A_STEP: dict[str, Any] = {
+    "batch_size": 1,
+    "seq_length": 0,
+    "packed_percent": 100,
+    "pack_imbalance_percent": 100,
+}
+"""Fields that change between steps of the same processes, what they train on; and what stands for them all."""
+
+_KEPT = (
+    *("optimizer", "optimizer_state_dtype", "grad_clip", "matmul_dtype", "fp8_recipe"),
+    *("vocab_pad_multiple", "moe_imbalance_percent", "moe_capacity_percent", "moe_pad_to_capacity"),
+    *("mem_reserved_mib", "mem_fragments_percent", "data_par_slowdown"),
+    "pack_imbalance_percent",
+)
+"""Fields that a search for a phase takes from the execution of the run: its arithmetic, its optimizer, and what is
+assumed of machine and data."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Steps of a run with the same execution, batch and length of sequences.
+
+    Attributes
+    ----------
+    rung : Rung
+        What it trains.
+    estimate : Estimate
+        A step of it.
+    steps : float
+        How many there are.
+    restarts : bool
+        Whether the run restarts from a checkpoint before it, as the part before is split differently.
+    note : str
+        What differs from the execution that was asked for, and why; else empty.
+    generated : Served or None
+        What generates its answers before each step.
+    """
+
+    rung: Rung
+    estimate: Estimate
+    steps: float
+    restarts: bool = False
+    note: str = ""
+    generated: Served | None = None
+
+    @property
+    def rollout_time(self) -> float:
+        """Seconds of a step before it trains: answers are generated, and processors change their work."""
+        if self.generated is None:
+            return 0.0
+        assert self.rung.rollout is not None
+        return float(self.generated.run_time or 0.0) + self.rung.rollout.switch
+
+    @property
+    def step_time(self) -> float:
+        """Seconds of a step."""
+        return float(self.estimate.stats["total_time"] or 0.0) + self.rollout_time
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of a step."""
+        return self.rung.tokens_per_step
+
+    @property
+    def days(self) -> float:
+        """Days of its steps, without failures."""
+        return self.steps * self.step_time / DAY
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "phase": self.rung.phase,
+            "name": self.rung.name,
+            "tokens": self.rung.tokens,
+            "batch_size": self.rung.batch_size,
+            "seq_size": self.rung.seq_size,
+            "steps": self.steps,
+            "step_time": self.step_time,
+            "days": self.days,
+            "mfu": self.estimate.stats.get("mfu"),
+            "mfu_causal": self.estimate.stats.get("mfu_causal"),
+            "restarts": self.restarts,
+            "note": self.note,
+            **self._rollout(),
+            "execution": self.estimate.execution.to_dict(),
+        }
+
+    def _rollout(self) -> dict[str, Any]:
+        """Return what is generated as plain data; nothing where nothing is."""
+        if self.generated is None:
+            return {}
+        found = self.generated
+        return {
+            "rollout_time": self.rollout_time,
+            "rollout": {
+                "workload": found.workload.to_dict(),
+                "deployment": found.deployment.to_dict(),
+                "batch": found.batch,
+                "run_time": found.run_time,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """Estimates of steps of one model on one system, each made once."""
+
+    base: Estimate
+    known: dict[Execution, Estimate] = field(default_factory=dict)
+
+    def of(self, execution: Execution, rung: Rung) -> tuple[Estimate, str]:
+        """Return a step of a rung by an execution, and what differs from that one.
+
+        A batch with too few microbatches for the chunks of stages runs without chunks. Errors are those of
+        :func:`calculon.estimate`.
+        """
+        asked = replace(execution, **_fields(self.base, execution, rung))
+        try:
+            return self._estimated(asked), ""
+        except SpecError as error:
+            if asked.pipeline_interleaving == 1 or error.field != "pipeline_interleaving":
+                raise
+        microbatches = asked.batch_size // (asked.data_par * asked.microbatch_size)
+        plain = replace(asked, pipeline_interleaving=1, p2p_overlap=False)
+        of = f"{microbatches:,} microbatches, no multiple of the {asked.pipeline_par:,} stages"
+        return self._estimated(
+            plain
+        ), f"one chunk in each stage instead of {asked.pipeline_interleaving:,}: {of}"
+
+    def _estimated(self, execution: Execution) -> Estimate:
+        if execution == self.base.execution:
+            return self.base
+        if execution not in self.known:
+            self.known[execution] = estimate(self.base.model, execution, self.base.system)
+        return self.known[execution]
+
+
+def parts_of(
+    asked: Campaign, base: Estimate, tokens: float, parameters: float, restart: float
+) -> tuple[Part, ...]:
+    """Return the parts of a run, in their order.
+
+    A phase that is searched runs its own best execution, or that of another part where a restart costs more than it
+    gains: the sequence with the least time of steps and restarts.
+
+    Parameters
+    ----------
+    base : Estimate
+        What runs the phases that say nothing else.
+    tokens : float
+        Tokens of the run; 0 where its phases state theirs.
+    parameters : float
+        Parameters of the model, of which tokens may be a multiple.
+    restart : float
+        Seconds of a restart from a checkpoint.
+
+    Raises
+    ------
+    SpecError
+        For a part whose batch the split does not divide, and everything else wrong with one; it names the part.
+    Infeasible
+        When a part does not fit; likewise.
+    """
+    own, steps = _stated(asked, base), _Steps(base)
+    usual = base.execution.batch_size, _length(base, base.execution)
+    sizes = {phase: (one.batch_size, _length(base, one)) for phase, one in own.items()}
+    all_rungs = rungs(asked, tokens, parameters, *usual, sizes)
+    found = _searched(base, all_rungs)
+    everywhere = list(dict.fromkeys((base.execution, *own.values(), *found.values())))
+    tried = []
+    for rung in all_rungs:
+        if rung.phase in found:
+            first = found[rung.phase]
+            options = [first, *(one for one in everywhere if one != first)]
+        else:
+            options = [own.get(rung.phase, base.execution)]
+        tried.append(_tried(steps, options, rung))
+    times = [
+        [_count(rung) * _time(one) for one, _ in row]
+        for rung, row in zip(all_rungs, tried, strict=True)
+    ]
+    layouts = [[_layout(one.execution) for one, _ in row] for row in tried]
+    chosen = quickest(times, layouts, restart)
+    parts: list[Part] = []
+    for i, (rung, number) in enumerate(zip(all_rungs, chosen, strict=True)):
+        one, note = tried[i][number]
+        changed = i > 0 and layouts[i][number] != layouts[i - 1][chosen[i - 1]]
+        parts.append(_part(rung, one, changed, note))
+    return tuple(parts)
+
+
+def _part(rung: Rung, one: Estimate, changed: bool, note: str) -> Part:
+    """Return a part, with what generates its answers."""
+    if rung.rollout is None:
+        return Part(rung, one, _count(rung), changed, note)
+    part = Part(rung, one, _count(rung), changed, note, generated(rung, one))
+    answers = part.generated.workload.requests if part.generated else 0
+    time = duration(part.rollout_time, error=part.rollout_time / 20)
+    words = f"{time} of a step generate {answers:,} answers, before it trains"
+    return replace(part, note=f"{note}; {words}" if note else words)
+
+
+def quickest(
+    times: Sequence[Sequence[float]], layouts: Sequence[Sequence[Hashable]], restart: float
+) -> list[int]:
+    """Return which option each part of a run takes for the least time together, by dynamic programming.
+
+    Parameters
+    ----------
+    times : sequence of sequences of float
+        Seconds of each part by each of its options.
+    layouts : sequence of sequences
+        What must stay as it is between two parts for the run to go on without a restart.
+    restart : float
+        Seconds of a restart.
+    """
+    sums, choices = [0.0], []
+    before: Sequence[Hashable] = [None]
+    for number, (row, own) in enumerate(zip(times, layouts, strict=True)):
+        came, totals = [], []
+        for time, layout in zip(row, own, strict=True):
+            stops = [restart * (number > 0 and layout != one) for one in before]
+            reached = [total + stop for total, stop in zip(sums, stops, strict=True)]
+            came.append(reached.index(min(reached)))
+            totals.append(min(reached) + time)
+        sums, before = totals, own
+        choices.append(came)
+    last = sums.index(min(sums))
+    path = [last]
+    for came in reversed(choices[1:]):
+        path.append(came[path[-1]])
+    return path[::-1]
+
+
+def _count(rung: Rung) -> float:
+    return float(steps_of(rung.tokens, np.asarray(rung.tokens_per_step)))
+
+
+def _time(one: Estimate) -> float:
+    return float(one.stats["total_time"] or 0.0)
+
+
+def _length(base: Estimate, execution: Execution) -> int:
+    return execution.seq_length or base.model.seq_size
+
+
+def _fields(base: Estimate, execution: Execution, rung: Rung) -> dict[str, Any]:
+    """Return the fields of an execution that a rung changes."""
+    same = rung.seq_size == base.model.seq_size and execution.seq_length == 0
+    found = {"batch_size": rung.batch_size, "seq_length": 0 if same else rung.seq_size}
+    if rung.document_mean is not None:
+        found["packed_percent"] = packed_percent_of(rung.document_mean, rung.seq_size)
+    return found
+
+
+def _layout(execution: Execution) -> Hashable:
+    """Return what stays as it is while a run goes on without a restart."""
+    return replace(execution, **_OF_A_STEP)
+
+
+def _stated(asked: Campaign, base: Estimate) -> dict[int, Execution]:
+    """Return the executions that phases state, by the number of the phase."""
+    found = {}
+    for number, phase in enumerate(asked.phases):
+        if phase.execution is None or phase.execution.searched:
+            continue
+        one = _read(asked, number, phase.execution.raw)
+        if one.num_procs != base.execution.num_procs:
+            wanted = f"{base.execution.num_procs:,}, the processors of the run"
+            place = f"phases[{number}].execution.num_procs"
+            raise SpecError(asked.name, Problem(place, wanted, f"{one.num_procs:,}"))
+        found[number] = one
+    return found
+
+
+def _read(asked: Campaign, phase: int, raw: str | dict[str, Any]) -> Execution:
+    """Read the execution of a phase; what is wrong with fields that the campaign has is told there."""
+    try:
+        return inputs.execution(raw, edition=CORRECTED)
+    except SpecError as error:
+        if isinstance(raw, str):
+            raise
+        place = f"phases[{phase}].execution"
+        problems = [replace(one, field=f"{place}.{one.field}") for one in error.problems]
+        raise SpecError(asked.name, problems) from None
+
+
+def _searched(base: Estimate, whole: Iterable[Rung]) -> dict[int, Execution]:
+    """Return the best execution of each phase that is searched, for the rung with the most tokens of it."""
+    largest: dict[int, Rung] = {}
+    for rung in whole:
+        if rung.execution is not None and rung.execution.searched:
+            before = largest.setdefault(rung.phase, rung)
+            largest[rung.phase] = max(before, rung, key=lambda one: one.tokens)
+    known: dict[Hashable, Execution] = {}
+    found = {}
+    for phase, rung in largest.items():
+        asked = rung.execution, rung.batch_size, rung.seq_size, rung.document_mean
+        if asked not in known:
+            known[asked] = _found(base, rung)
+        found[phase] = known[asked]
+    return found
+
+
+def _found(base: Estimate, rung: Rung) -> Execution:
+    """Search the execution of a rung on the processors of the run."""
+    assert rung.execution is not None
+    e, options = base.execution, rung.execution.options
+    kept = {name: getattr(e, name) for name in _KEPT} | {"packed_percent": e.packed_percent}
+    return _named(rung, lambda: _best(base, rung, kept | _fields(base, e, rung), options))
+
+
+def _best(
+    base: Estimate, rung: Rung, fixed: Mapping[str, Any], options: Mapping[str, Any]
+) -> Execution:
+    """Return the fastest execution with some fields."""
+    e = base.execution
+    space = make_space(
+        base.model,
+        base.system,
+        e.num_procs,
+        rung.batch_size,
+        e.datatype,
+        fix={**fixed, **(options.get("fix") or {})},
+        add=options.get("add"),
+        edition=CORRECTED,
+        preset=options.get("preset", e.preset),
+    )
+    found = run(space, Best(BEST, 1))
+    if not len(found):
+        raise Infeasible("nothing_fits", f"nothing fits: {why_none(found.counts)}")
+    return found[0].execution
+
+
+def _tried(steps: _Steps, options: Sequence[Execution], rung: Rung) -> list[tuple[Estimate, str]]:
+    """Return the steps of a rung by those of some executions that can run it.
+
+    Raises
+    ------
+    SpecError, Infeasible
+        Where none can: why the first cannot.
+    """
+    found = []
+    for one in options[1:]:
+        try:
+            found.append(steps.of(one, rung))
+        except (SpecError, Infeasible):
+            continue  # a plan of another part
+    try:
+        return [steps.of(options[0], rung), *found]
+    except (SpecError, Infeasible):
+        if found:
+            return found
+    return [_named(rung, lambda: steps.of(options[0], rung))]
+
+
+def _named(rung: Rung, make: Callable[[], T]) -> T:
+    """Return what is made of a rung; errors name it."""
+    where = f"{rung.name or 'the run'} at batch {rung.batch_size:,}, {rung.seq_size:,} tokens"
+    try:
+        return make()
+    except SpecError as error:
+        raise SpecError(where, error.problems) from None
+    except Infeasible as error:
+        memory = error.needed, error.available, error.tier
+        raise Infeasible(error.reason, f"{where}: {error}", *memory) from None

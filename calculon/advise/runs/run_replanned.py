@@ -1,0 +1,130 @@
+"""What a change of a machine is worth to a whole run when the plan is searched again."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from calculon import inputs
+from calculon.advise.elasticities import Case, Change, Effect
+from calculon.advise.replanned import Replanned, Replanner, Staircase, Step, staircase
+from calculon.advise.runs.run_case import Run
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.units import GIB
+from calculon.declarations.presets import Preset
+from calculon.estimate.estimate import estimate
+from calculon.hardware.figures import with_figures
+from calculon.hardware.system import System
+
+TIME = "total_time"
+
+LESS, MORE = 1.0, -1.0
+
+RISING = {
+    "days": LESS,
+    "days_p10": LESS,
+    "days_p50": LESS,
+    "days_p90": LESS,
+    "processor_hours": LESS,
+    "usd": LESS,
+    "tokens_per_usd": MORE,
+    "mfu_effective": MORE,
+    "failures": LESS,
+    "useful_days": LESS,
+}
+"""Figures of a run for which a shorter step is better, and whether less of them is, or more.
+
+On one count of processors all plans fail as often, and save and restart as fast, as long as they save the same state.
+"""
+
+_ROUNDING = 1 + 1e-12
+
+
+class RunReplanner:
+    """Searches for the plan with the shortest step on variants of a machine, and asks what a whole run takes with it.
+
+    The plan that was asked about is always among those compared, so that the gain is never smaller than that of the
+    same plan. Of a run of several parts the step is that of the longest; a plan that does not fit another part is none.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    case : Case
+        Plan, machine, and the figure.
+    preset : Preset
+        Framework whose plans are searched.
+
+    Raises
+    ------
+    SpecError
+        For a figure that a shorter step may make worse.
+    """
+
+    def __init__(self, run: Run, case: Case, preset: Preset):
+        if case.statistic not in RISING:
+            wanted = "a figure that falls with the time of a step: " + ", ".join(RISING)
+            hint = "leave out --replan"
+            raise SpecError("--replan", Problem("of", wanted, repr(case.statistic), hint))
+        self.run, self.statistic, self.system = run, case.statistic, case.system
+        steps = Case(case.model, case.execution, case.system, TIME)
+        self._steps, self._sign = Replanner(steps, preset), RISING[case.statistic]
+
+    def best(self, system: System, own: float | None) -> Replanned | None:
+        """Return the best plan on a system, where the one that was asked about has the figure `own`.
+
+        Without a number it cannot run there. None where nothing fits.
+        """
+        return self._best(system, own, lambda time: self._steps.best(system, time))
+
+    def _best(
+        self, system: System, own: float | None, steps: Callable[[float | None], Replanned | None]
+    ) -> Replanned | None:
+        """Return the same; `steps` finds the plan with the shortest step, given the time of the one asked about."""
+        kept = None
+        if own is not None:
+            kept = Replanned(value=own, execution=self._steps.fields, kept=True)
+        time = self._steps.case.on(system)
+        found = steps(time if math.isfinite(time) else None)
+        if found is None or (found.kept and kept is not None):
+            return kept
+        other = self._of_run(found, system)
+        if other is None or kept is None:
+            return other or kept
+        return kept if self._score(own or 0.0) >= self._score(other.value) else other
+
+    def foresee(self, changes: Sequence[Change]) -> None:
+        """Search at once for the best plans with several changes of single figures, which are asked for afterwards."""
+        self._steps.foresee(changes)
+
+    def with_figures(self, values: Change, own: float | None) -> Replanned | None:
+        """Return the best plan on the system with changed figures; arguments as of :meth:`best`."""
+        system = with_figures(self.system, values)
+        return self._best(system, own, lambda time: self._steps.with_figures(values, time))
+
+    def worth(self, felt: Iterable[Effect], idle: Iterable[Effect]) -> list[Effect]:
+        """Return the effects of hardware that are replanned."""
+        return self._steps.worth(felt, idle)
+
+    def staircase(self) -> Staircase:
+        """Return the best plan of each capacity of tier 1, of those with the shortest steps."""
+        times = self._steps.staircase()
+        steps = []
+        for one in times.steps:
+            gib = one.capacity / GIB * _ROUNDING
+            best = self._of_run(one.best, with_figures(self.system, {"mem1.GiB": gib}))
+            if best is not None:
+                steps.append(Step(capacity=one.capacity, best=best))
+        return staircase(times.capacity, times.withheld, steps, self._score)
+
+    def _score(self, value: float) -> float:
+        return -self._sign * value
+
+    def _of_run(self, found: Replanned, system: System) -> Replanned | None:
+        """Return a plan with the figure of its run; None where a part of it does not fit."""
+        plan = inputs.execution(found.execution)
+        try:
+            run = self.run.with_plan(estimate(self._steps.case.model, plan, system))
+        except (Infeasible, SpecError):
+            return None
+        value = run.figures[self.statistic]
+        return None if value is None else replace(found, value=value)

@@ -1,0 +1,284 @@
+"""A whole training run of a plan: its parts, its figures, and what was assumed."""
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.advise.dependence import Sensitivity, largest, of_run
+from calculon.advise.runs.published_beside import published_beside
+from calculon.advise.runs.run_details import (
+    energy_details,
+    money_details,
+    node_details,
+    warnings_of,
+)
+from calculon.advise.runs.run_parts import Part, parts_of
+from calculon.architecture.parameters import active_count
+from calculon.base.display import Displayed, drawn
+from calculon.base.errors import Infeasible
+from calculon.base.frozen import dataclass
+from calculon.base.records import only_values
+from calculon.campaign.assumed import told_defaults
+from calculon.campaign.exponentials import quiet
+from calculon.campaign.interval_choice import interval_choice
+from calculon.campaign.limits import Limit, limits
+from calculon.campaign.record import Campaign
+from calculon.campaign.run_columns import job, stretch
+from calculon.campaign.run_length import tokens_of_run
+from calculon.campaign.scaling_laws import COUNTED, COUNTS, LAWS, losses, tokens_of_loss
+from calculon.campaign.whole_run import WholeRun
+from calculon.declarations.model import Model
+from calculon.declarations.presets import Preset
+from calculon.declarations.result_selection import QUESTION
+from calculon.estimate.estimate import Estimate
+from calculon.estimate.question import question
+from calculon.hardware.system import System
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+
+NEVER = 1e6
+"""Time of a run over that of its steps from which on it never ends."""
+
+
+@dataclass(frozen=True)
+class TrainingRun(Displayed):
+    """A whole training run.
+
+    Attributes
+    ----------
+    campaign : Campaign
+        What was asked.
+    parts : tuple of Part
+        Its steps, in their order.
+    whole : WholeRun
+        What it takes, with money and energy by their parts.
+    """
+
+    campaign: Campaign
+    parts: tuple[Part, ...]
+    whole: WholeRun
+
+    @cached_property
+    def figures(self) -> dict[str, float | None]:
+        """Its figures by name (:class:`~calculon.declarations.run_figures.CampaignFigures`).
+
+        None of what is not known, and of what never comes, such as a failure.
+        """
+        found = only_values(self.whole.figures()).items()
+        return {
+            name: one if one is not None and math.isfinite(one) else None for name, one in found
+        }
+
+    @property
+    def main(self) -> Part:
+        """The part that takes the longest."""
+        return max(self.parts, key=lambda one: one.days)
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+        return self.main.estimate.model
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+        return self.main.estimate.system
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of the run: whole steps of them."""
+        return sum(one.steps * one.tokens_per_step for one in self.parts)
+
+    @property
+    def preset(self) -> Preset:
+        """Framework that runs it."""
+        preset = self.main.estimate.preset
+        assert preset is not None
+        return preset
+
+    @cached_property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits that the campaign states."""
+        return limits(self.campaign, self.figures)
+
+    @property
+    def pauses(self) -> int:
+        """Restarts between parts that are split differently."""
+        return sum(one.restarts for one in self.parts)
+
+    @cached_property
+    def expected_loss(self) -> dict[str, Any]:
+        """The loss at the end by both laws, the parameters that they count, and the tokens for each of them.
+
+        Of a run to a loss also the tokens to it by both laws. Sources: :mod:`calculon.campaign.scaling_laws`.
+        """
+        parameters = float(active_count(self.model))
+        found: dict[str, Any] = {
+            "parameters": parameters,
+            "counted": COUNTED,
+            "tokens_per_parameter": self.tokens / parameters,
+            "loss": losses(parameters, self.tokens),
+            "sources": {name: law.source for name, law in LAWS.items()},
+        }
+        if self.campaign.loss is not None:
+            found["tokens"] = tokens_of_loss(self.campaign.loss, parameters)
+            found["counts"] = COUNTS.name
+        return found
+
+    @cached_property
+    def days_between(self) -> tuple[float, float] | None:
+        """Where measured runs put the days of the run: as the interval of the steps of the longest part."""
+        belief, days = self.main.estimate.belief, self.figures["days"]
+        if belief is None or days is None:
+            return None
+        before, whole = self.main.rollout_time, self.main.step_time
+        low, high = ((end + before) / whole * days for end in (belief.low, belief.high))
+        return low, high
+
+    @cached_property
+    def largest_elasticities(self) -> dict[str, list[dict[str, Any]]]:
+        """The three largest elasticities of ``days``, and of ``usd`` where there is a price, as plain data.
+
+        Of runs with rollouts there are none.
+        """
+        if any(one.rollout_time for one in self.parts):
+            return {}
+        return largest(self, ("days", "usd"))
+
+    def with_plan(self, other: Estimate) -> "TrainingRun":
+        """Return the same run with another plan, or on another machine; errors as of :func:`campaign`."""
+        return training_run(self.campaign, other)
+
+    def sensitivity(self, of: str = "days", **options: Any) -> Sensitivity:
+        """Find what a figure of the run depends on: elasticities, shadow prices, break-even.
+
+        Parameters
+        ----------
+        of : str
+            Name of the figure.
+        **options
+            ``spread``, ``replan``, ``against`` and ``against_system`` of :func:`calculon.sensitivity`.
+
+        Raises
+        ------
+        SpecError, Infeasible
+            As :func:`calculon.sensitivity`.
+        """
+        return of_run(self, of, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        main = self.main.estimate
+        known = {} if main.origin is None else main.origin.to_dict()
+        asked = {"execution": {**known, "fields": main.execution.to_dict()}}
+        return {
+            QUESTION: question(main.model, main.system, main.edition, self.preset, **asked)
+            | {"campaign": dict(self.campaign.document)},
+            "tokens": self.tokens,
+            "expected_loss": self.expected_loss,
+            "figures": dict(self.figures),
+            "days_between": None if self.days_between is None else list(self.days_between),
+            "limits": [one.to_dict() for one in self.limits],
+            "nodes": node_details(self.whole),
+            "checkpoint": interval_choice(self.whole).to_dict(),
+            "money": money_details(self.whole),
+            "energy": energy_details(self.whole),
+            "published": published_beside(self.whole, self.model.name),
+            "warnings": warnings_of(self.whole),
+            "parts": [one.to_dict() for one in self.parts],
+            "assumed": told_defaults(self.campaign, [main.system.name]),
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each part as a DataFrame, in their order; of their executions the fields that differ."""
+        import pandas as pd  # only for people who want frames
+
+        rows = [one.to_dict() for one in self.parts]
+        plans = [row.pop("execution") for row in rows]
+        differ = [name for name in plans[0] if len({str(plan[name]) for plan in plans}) > 1]
+        return pd.DataFrame(
+            row | {name: plan[name] for name in differ if name not in row}
+            for row, plan in zip(rows, plans, strict=True)
+        )
+
+    def plot(self, kind: str = "campaign", **options: Any) -> "Figure":
+        """Draw the run.
+
+        Parameters
+        ----------
+        kind : str
+            ``campaign`` (default): where its days go, and when it ends; ``goodput``: goodput over the number of
+            processors, with more or fewer replicas of the plan, and batch and tokens in proportion.
+        **options
+            Of ``goodput``: ``procs``, the processors (``"1024:131072:x2"``), and ``mtbf``, hours of a processor between
+            failures, a curve each (:func:`calculon.advise.runs.goodput_by_size.goodput_by_size`).
+
+        Raises
+        ------
+        SpecError
+            For another kind or option, and where matplotlib is missing.
+        """
+        picture: Figure = drawn(self, kind, **options)
+        return picture
+
+    def __repr__(self) -> str:
+        e = self.main.estimate
+        days, goodput = self.figures["days"], self.figures["goodput"]
+        return (
+            f"<TrainingRun of {e.model.name} on {e.execution.num_procs:,} x {e.system.name}: "
+            f"{days:.1f} days, goodput {goodput:.1%}>"
+        )
+
+
+def training_run(asked: Campaign, base: Estimate) -> TrainingRun:
+    """Return the whole run of an estimated plan; errors as of :func:`calculon.campaign`."""
+    e, parameters = base.execution, float(active_count(base.model))
+    seq_size = e.seq_length or base.model.seq_size
+    tokens = tokens_of_run(asked, parameters, e.batch_size * seq_size)
+    run = WholeRun(asked, job(asked, base.system, e.datatype, _lookup(base), parameters), ())
+    parts = parts_of(asked, base, tokens, parameters, float(run.planned_restart))
+    main = max(parts, key=lambda one: one.days).estimate
+    stretches = tuple(
+        stretch(
+            np.asarray(one.steps),
+            np.asarray(one.tokens_per_step),
+            _lookup(one.estimate),
+            one.rollout_time,
+        )
+        for one in parts
+    )
+    of_job = job(asked, base.system, e.datatype, _lookup(main), parameters)
+    pauses = sum(one.restarts for one in parts)
+    whole = replace(run, job=of_job, stretches=stretches, pauses=pauses)
+    found = TrainingRun(asked, parts, whole)
+    _check(found)
+    return found
+
+
+def _check(found: TrainingRun) -> None:
+    """Refuse a run that never ends, and one with limits that cannot be checked."""
+    whole = found.whole
+    with quiet():
+        longer = float(whole.wall / whole.useful)
+    if not longer < NEVER:
+        said = f"a failure each {float(whole.mtbf):.3g} s, and {float(whole.recovery):.3g} s to restart"
+        hint = "raise reliability.mtbf_processor, or shorten restart, detect and load_time"
+        raise Infeasible("never_ends", f"the run never ends: {said}. Hint: {hint}")
+    limits(found.campaign, found.figures)
+
+
+def _lookup(one: Estimate) -> Any:
+    """Return the columns of an estimate, of one row, by name."""
+
+    def value(name: str) -> Any:
+        if name in one.stats:
+            return np.asarray(one.stats[name], float)
+        return np.asarray(getattr(one.execution, name))
+
+    return value

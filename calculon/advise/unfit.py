@@ -1,0 +1,255 @@
+"""Why nothing fits: the reasons in words, the nearest miss, and what would mend it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from calculon.advise.in_words import figures, gib, plan_in_words
+from calculon.advise.nearest_miss import Miss, nearest_misses
+from calculon.advise.remedies import Remedy, remedies
+from calculon.base.errors import in_words
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB
+from calculon.declarations.presets import plain
+from calculon.search.driver import run
+from calculon.search.effect import Wording
+from calculon.search.objective import Objective
+from calculon.search.ranking import Best
+from calculon.search.search_counts import Counts
+from calculon.search.space import Space
+from calculon.search.where import Condition
+
+UNWANTED = "they do not meet the condition"
+"""Why executions that can run are not wanted."""
+
+PROPOSED = "What would do, each tried by a search"
+
+_SHOWN_REASONS, _SHOWN_PARTS = 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why some executions cannot run: the identifier of the rule, the words for it, and how many they are."""
+
+    reason: str
+    words: str
+    executions: int
+
+
+@dataclass(frozen=True)
+class Unfit:
+    """Why nothing of a space fits, and what would mend it.
+
+    Attributes
+    ----------
+    space : Space
+        The space that was searched.
+    executions : int
+        Executions of the space; 0 where no split of the processors divides model and batch.
+    reasons : tuple of Reason
+        Why they cannot run, the most frequent reason first.
+    misses : tuple of Miss
+        Where memory is too small, the executions that come nearest to fitting, by tier.
+    remedies : tuple of Remedy
+        What would mend it, each tried by a search.
+    """
+
+    space: Space
+    executions: int
+    reasons: tuple[Reason, ...]
+    misses: tuple[Miss, ...]
+    remedies: tuple[Remedy, ...]
+
+    @property
+    def why(self) -> str:
+        """The reasons in a sentence."""
+        if not self.executions:
+            return _no_split(self.space)
+        shown = [f"{one.words} ({one.executions:,})" for one in self.reasons[:_SHOWN_REASONS]]
+        if (more := len(self.reasons) - _SHOWN_REASONS) > 0:
+            shown.append(f"{more} more reason{'s' * (more > 1)}")
+        return f"of {self.executions:,} executions, {'; '.join(shown)}"
+
+    @property
+    def nearest(self) -> list[str]:
+        """The nearest misses, a line each."""
+        return [_nearest(miss) for miss in self.misses]
+
+    def proposals(self, wording: Wording | None = None) -> list[str]:
+        """Return what would mend it, a line each; options as they are written by those who ask, where given."""
+        return [
+            f"{change_in_words(one, self.space, wording)}: "
+            f"{plan_in_words(one.found.execution)} ({figures(one.found)})"
+            for one in self.remedies
+        ]
+
+    def lines(self, wording: Wording | None = None) -> list[str]:
+        """Return all of it in plain words, a line each; `wording` as in :meth:`proposals`."""
+        wanted = any(not one.reason for one in self.reasons)
+        lines = [f"{'Nothing is wanted' if wanted else 'Nothing fits'}: {self.why}.", *self.nearest]
+        proposals = [f"  - {text}" for text in self.proposals(wording)]
+        return [*lines, f"{PROPOSED}:", *proposals] if proposals else lines
+
+    def to_dict(self, wording: Wording | None = None) -> dict[str, Any]:
+        """Return it as plain data, with the lines in words; `wording` as in :meth:`proposals`."""
+        return {
+            "executions": self.executions,
+            "reasons": [
+                {"reason": one.reason, "words": one.words, "executions": one.executions}
+                for one in self.reasons
+            ],
+            "nearest_misses": [
+                {
+                    "tier": miss.tier,
+                    "needed": miss.needed,
+                    "available": miss.available,
+                    "over": miss.over,
+                    "parts": dict(miss.parts),
+                    "execution": miss.estimate.execution.to_dict(),
+                }
+                for miss in self.misses
+            ],
+            "remedies": [
+                {
+                    "kind": one.kind,
+                    "change": dict(one.change),
+                    "execution": one.found.execution.to_dict(),
+                    "total_time": one.found.stats["total_time"],
+                    "proc_mem_tier1_cap_req": one.found.stats["proc_mem_tier1_cap_req"],
+                }
+                for one in self.remedies
+            ],
+            "lines": self.lines(wording),
+        }
+
+    def __repr__(self) -> str:
+        return f"<Unfit: {self.why}; {len(self.remedies)} remedies>"
+
+
+def unfit(space: Space, counts: Counts | None = None, where: Condition | None = None) -> Unfit:
+    """Say why nothing of a space fits, and what would mend it.
+
+    Parameters
+    ----------
+    space : Space
+        A space of which a search found nothing.
+    counts : Counts, optional
+        The counts of that search; without them it is counted again.
+    where : Condition, optional
+        The condition of that search.
+    """
+    if counts is None:
+        counts = run(space, Best(Objective.parse("proc_mem_tier1_cap_req:min"), 1)).counts
+    misses = nearest_misses(space, counts.reasons, where) if not counts.good else ()
+    return Unfit(
+        space=space,
+        executions=counts.total,
+        reasons=reasons_of(counts),
+        misses=misses,
+        remedies=remedies(space, misses, where, unwanted=counts.good > 0),
+    )
+
+
+def reasons_of(counts: Counts) -> tuple[Reason, ...]:
+    """Return why executions are no answer, the most frequent reason first."""
+    unwanted = {"": counts.good} if counts.good else {}
+    return tuple(
+        Reason(reason, in_words(reason) if reason else UNWANTED, times)
+        for reason, times in sorted({**counts.reasons, **unwanted}.items(), key=lambda x: -x[1])
+    )
+
+
+def why_none(counts: Counts) -> str:
+    """Say in a line why a search found nothing: the memory that is missing, or else the most frequent reason."""
+    if not counts.total:
+        return "no split of the processors divides model and batch"
+    several = reasons_of(counts)
+    # An execution that lacks memory breaks no rule: it is nearer to running than any that does.
+    first = next((one for one in several if one.reason in counts.nearest_miss), several[0])
+    over = counts.nearest_miss.get(first.reason)
+    return first.words + ("" if over is None else f" (by {gib(over)} at least)")
+
+
+def change_in_words(remedy: Remedy, space: Space, wording: Wording | None = None) -> str:
+    """Write what a remedy changes of a space."""
+    change = remedy.change
+    settings = " and ".join(f"{name}={plain(value)}" for name, value in change.items())
+    options = [wording.setting("add", n, (v,)) for n, v in change.items()] if wording else []
+    first, value = next(iter(change.items()))
+    held = ", ".join(map(plain, space.fix.get(first, ())))
+    texts: Mapping[str, Callable[[], str]] = {
+        "memory": lambda: _memory_in_words(change),
+        "product": lambda: f"processors with {value / GIB:g} GB of memory",
+        "processors": lambda: f"{value:,} processors instead of {space.num_procs:,}",
+        "batch": lambda: f"a batch of {value:,} instead of {space.max_batch_size:,}",
+        "sequence": lambda: f"sequences of {value:,} tokens instead of {space.model.seq_size:,}",
+        "freed": lambda: f"another {first} than {held}",
+        "options": lambda: " ".join(options) or settings,
+    }
+    return texts[remedy.kind]()
+
+
+def _memory_in_words(change: Mapping[str, float]) -> str:
+    """Write memory that is enough: rounded up, so that what is written is enough too."""
+    sizes = [
+        f"{ceil(change[name] / GIB * 10) / 10:g} GiB of {words} memory"
+        for name, words in (("mem1", "tier-1"), ("mem2", "tier-2"))
+        if name in change
+    ]
+    return f"{' and '.join(sizes)} per processor"
+
+
+def _nearest(miss: Miss) -> str:
+    """Write a nearest miss, and what fills the memory."""
+    parts = list(miss.parts.items())
+    shown = [f"{kind} {gib(size)}" for kind, size in parts[:_SHOWN_PARTS]]
+    if rest := sum(size for _, size in parts[_SHOWN_PARTS:]):
+        shown.append(f"the rest {gib(rest)}")
+    return (
+        f"Nearest miss: {plan_in_words(miss.estimate.execution)} needs {gib(miss.needed)} of tier-{miss.tier} "
+        f"memory, {gib(miss.over)} more than the {gib(miss.available)} there: {', '.join(shown)}."
+    )
+
+
+def _no_split(space: Space) -> str:
+    """Say why no split of the processors has an execution: what each degree alone may be."""
+    names = {"tensor_par": "TP", "pipeline_par": "PP", "data_par": "DP"}
+    degrees = ", ".join(
+        f"{names[name]} {_listed(values) if values else 'nothing'}"
+        for name, values in space.degrees.items()
+    )
+    held = ", ".join(
+        f"{name}={', '.join(map(plain, values))}"
+        for name, values in space.fix.items()
+        if name != "batch_size"
+    )
+    processors = f"{_factors(space.num_procs)} processor{'s' * (space.num_procs > 1)}"
+    return (
+        f"no split of {processors} divides the model and the batch of "
+        f"{space.max_batch_size:,}{held and f', with {held}'}: alone may be {degrees}"
+    )
+
+
+def _listed(values: Sequence[int]) -> str:
+    shown = [f"{value:,}" for value in values]
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:3], "...", shown[-1]])
+
+
+def _factors(number: int) -> str:
+    """Write a count with its prime factors.
+
+    >>> _factors(1000), _factors(7)
+    ('1,000 = 2^3 x 5^3', '7')
+    """
+    powers: dict[int, int] = {}
+    rest, prime = number, 2
+    while prime * prime <= rest:
+        while rest % prime == 0:
+            powers[prime] = powers.get(prime, 0) + 1
+            rest //= prime
+        prime += 1
+    if rest > 1:
+        powers[rest] = powers.get(rest, 0) + 1
+    if len(powers) < 2 and set(powers.values()) <= {1}:
+        return f"{number:,}"
+    return f"{number:,} = " + " x ".join(f"{p}^{n}" if n > 1 else f"{p}" for p, n in powers.items())

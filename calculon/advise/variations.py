@@ -1,0 +1,304 @@
+"""Variations of one execution, as columns: some fields are changed, and others follow from them.
+
+What follows is no decision of its own: replicas from the split of the processors, what a preset derives from other
+fields as long as nobody stated otherwise, and options that the others leave without a meaning.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.presets import find_preset
+from calculon.plan.columns import DEFAULTS, FIELDS, code, field_of, held, parse, type_of
+from calculon.plan.divisors import divisors
+from calculon.plan.mesh import DEGREES
+from calculon.plan.plan import NAMES, Plan
+
+UNSPLIT = ("auto", "0")
+"""Values of ``zero_stage`` that split nothing by themselves."""
+
+Fields = dict[str, Any]
+
+Rows = Mapping[str, tuple[Array, Array]]
+"""Changed fields: the rows that change, and their values as columns hold them."""
+
+_ASKED = ("num_procs", "microbatch_size", "datatype")
+"""Fields that are the question itself where a preset could derive them, too: processors from their split."""
+
+_ENDLESS = 10_000
+"""Values from which on a range of a declaration has no end."""
+
+
+class Variations:
+    """Tables of variations of one execution.
+
+    Parameters
+    ----------
+    model, execution
+        What is varied; it may break rules.
+    following : collection of str
+        Fields that nobody stated: they follow from the others, whatever they are now.
+
+    Attributes
+    ----------
+    broken : frozenset of str
+        Fields that do not have the value that the others of the execution leave them. They follow from nothing: to
+        give them that value is a change, too.
+    """
+
+    def __init__(self, model: Model, execution: Execution, following: Collection[str] = ()):
+        before = {name: getattr(execution, name) for name in NAMES}
+        self._model, self._base = model, {name: held(name, one) for name, one in before.items()}
+        self._preset = find_preset(execution.preset)
+        usual = self._preset.usual(before)
+        self._derived = tuple(
+            name
+            for name, entry in self._preset.entries.items()
+            if name not in (*_ASKED, "data_par")
+            and not isinstance(entry.value, (bool, int, str))
+            and usual[name] == before[name]
+        )
+        self.broken: frozenset[str] = frozenset()
+        self.broken = self._broken() - frozenset(following)
+
+    def _broken(self) -> frozenset[str]:
+        """Return the fields that do not have the value that the others leave them.
+
+        But for those that a preset derives, and would derive otherwise if the others had theirs.
+        """
+        alone = self.table(1, {})
+        mended = {name: getattr(alone, name)[0] for name in NAMES}
+        broken = {name for name in NAMES if mended[name] != self._base[name]}
+        if alone.malformed[0] >= 0:
+            broken.add("data_par")
+        draft = _Draft(mended, 1, {}, (), {})
+        for name in broken.intersection(self._derived):
+            if held(name, self._preset.computed(name, draft)) != self._base[name]:
+                broken.remove(name)
+        return frozenset(broken)
+
+    @property
+    def base(self) -> Mapping[str, Any]:
+        """The fields of the execution, as columns hold them."""
+        return self._base
+
+    def table(self, rows: int, changes: Rows, followed: Mapping[str, Array] | None = None) -> Plan:
+        """Return a table of variations.
+
+        Parameters
+        ----------
+        rows : int
+            How many there are.
+        changes : mapping
+            Fields that are changed. What others rule out has the value that they leave, changed or not.
+        followed : mapping of str to array of int, optional
+            The rows in which a broken field gets the value that the others leave it.
+        """
+        draft = _Draft(self._base, rows, changes, self.broken, followed or {})
+        malformed = np.full(rows, -1, np.int8)
+        _replicas(draft, malformed)
+        for name in self._derived:
+            _derive(draft, self._preset.computed(name, draft), name, malformed)
+        _published(draft, self._model)
+        for _ in range(2):  # a field may need one that needs a third
+            _without_meaning(draft, self._derived)
+        return draft.plan(malformed)
+
+    def of_rows(self, rows: Sequence[Mapping[str, Any]]) -> Plan:
+        """Return a table with a row for each of several changes, their values as files have them."""
+        changes: dict[str, tuple[Array, Array]] = {}
+        for name in dict.fromkeys(name for row in rows for name in row):
+            places = [place for place, row in enumerate(rows) if name in row]
+            values = [held(name, rows[place][name]) for place in places]
+            changes[name] = np.array(places), np.array(values, type_of(name))
+        return self.table(len(rows), changes)
+
+
+def varied(model: Model, execution: Execution, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an execution with some of them changed, as files have them."""
+    if (preset := changes.get("preset", execution.preset)) != execution.preset:
+        execution = _under(execution, preset)
+    table = Variations(model, execution).of_rows([changes])
+    return {name: table.values(name)[0].item() for name in NAMES}
+
+
+def _under(execution: Execution, name: str) -> Execution:
+    """Return an execution under another preset, which fills in what is as the one of now has it."""
+    before = {name: getattr(execution, name) for name in NAMES}
+    usual = find_preset(execution.preset).usual(before)
+    kept = {n: v for n, v in before.items() if n in _ASKED or usual.get(n, ...) != v}
+    stated = {**kept, "preset": name}
+    return Execution(**{**before, **DEFAULTS, **find_preset(name).completed(stated), **stated})
+
+
+class _Draft(Mapping[str, Any]):
+    """Columns in the making, as expressions of presets read them: named values as text; untouched ones as one value."""
+
+    def __init__(
+        self,
+        base: Mapping[str, Any],
+        rows: int,
+        changes: Rows,
+        broken: Collection[str],
+        followed: Mapping[str, Array],
+    ):
+        self.base, self.rows = base, rows
+        self._columns: dict[str, Array] = {}
+        self._stated: dict[str, Array] = {}
+        self._held = {name: np.ones(rows, bool) for name in broken}
+        for name, free in followed.items():
+            self._held[name][free] = False
+        for name, (places, values) in changes.items():
+            column: Array = np.full(rows, base[name], type_of(name))
+            stated = np.zeros(rows, bool)
+            column[places], stated[places] = values, True
+            self._columns[name], self._stated[name] = column, stated
+
+    def of(self, name: str) -> Any:
+        """Return a column as it is held, or the one value of all rows."""
+        return self._columns.get(name, self.base[name])
+
+    def is_one(self, name: str, *values: str) -> Any:
+        """Return whether a field has one of some named values."""
+        return _table(name, values)[self.of(name)]
+
+    def stated(self, name: str) -> Any:
+        """Return the rows in which a field is changed."""
+        return self._stated.get(name, False)
+
+    def free(self, name: str, where: Any) -> Array:
+        """Return in which of some rows a field follows from others: not where it is broken and left as it is."""
+        rows: Array = np.broadcast_to(where, self.rows)
+        return rows & ~self._held[name] if name in self._held else rows
+
+    def put(self, name: str, where: Any, values: Any) -> None:
+        """Set a field in some rows; a broken one only where it follows."""
+        where, now = self.free(name, where), self.of(name)
+        if where.any() and not np.array_equal(found := np.where(where, values, now), now):
+            self._columns[name] = np.broadcast_to(found, self.rows).astype(type_of(name))
+
+    def plan(self, malformed: Array) -> Plan:
+        """Return the table."""
+        columns = {
+            name: self._columns[name]
+            if name in self._columns
+            else np.full(self.rows, self.base[name], type_of(name))
+            for name in NAMES
+        }
+        return Plan(columns, malformed)
+
+    def __getitem__(self, name: str) -> Any:
+        value, choices = self.of(name), field_of(name).declaration.choices
+        if not choices:
+            return value
+        if isinstance(value, np.ndarray):
+            return np.array([*choices])[value]
+        return choices[value]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.base)
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+
+@cache
+def _table(name: str, values: tuple[str, ...]) -> Array:
+    """Return which named values of a field, by their code, are among some."""
+    return np.array([one in values for one in field_of(name).declaration.choices])
+
+
+def _replicas(draft: _Draft, malformed: Array) -> None:
+    """Set the replicas that the split of the processors leaves; a split that leaves none is malformed."""
+    inner: Any = 1
+    for name in DEGREES:
+        if name != "data_par":
+            inner = inner * np.asarray(draft.of(name), np.int64)
+    count, rest = np.divmod(np.asarray(draft.of("num_procs"), np.int64), inner)
+    follows = ~np.broadcast_to(draft.stated("data_par"), draft.rows)
+    draft.put("data_par", follows, np.maximum(count, 1))
+    uneven = draft.free("data_par", follows) & ((rest > 0) | (count == 0))
+    malformed[uneven] = NAMES.index("data_par")
+
+
+def _derive(draft: _Draft, values: Any, name: str, malformed: Array) -> None:
+    """Set a field as its preset derives it, where it is not changed."""
+    found = np.asarray(values)
+    if found.dtype.kind in "fiU":
+        found, bad = parse(field_of(name), np.atleast_1d(found))
+        malformed[np.broadcast_to(bad, draft.rows)] = NAMES.index(name)
+    draft.put(name, ~np.broadcast_to(draft.stated(name), draft.rows), found)
+
+
+def _published(draft: _Draft, model: Model) -> None:
+    """Set the published fields, and the form of data parallelism, as the others leave them."""
+    ranks = np.asarray(draft.of("data_par"), np.int64) * draft.of("context_par")
+    alone, training = ranks == 1, draft.of("training")
+    split = ~draft.is_one("zero_stage", *UNSPLIT)
+    draft.put("zero_stage", alone & split, code("zero_stage", "0"))
+    split = ~draft.is_one("zero_stage", *UNSPLIT)
+    draft.put("optimizer_sharding", alone, False)
+    draft.put("optimizer_sharding", ~draft.is_one("zero_stage", "auto"), split)
+    draft.put("data_par_overlap", alone | ~np.asarray(training), False)
+    draft.put(
+        "tensor_par_overlap",
+        np.equal(draft.of("tensor_par"), 1),
+        code("tensor_par_overlap", "none"),
+    )
+    whole_ranks = np.equal(draft.of("tensor_par"), 1) & draft.stated("tensor_par_comm_type")
+    draft.put("tensor_par_comm_type", whole_ranks, code("tensor_par_comm_type", "ar"))
+    draft.put("pipeline_interleaving", *_chunks(draft, model))
+    whole = draft.is_one("activation_recompute", "full")
+    every = draft.of("recompute_every") == np.maximum(1, draft.of("recompute_blocks"))
+    keeps = draft.is_one("tensor_par_comm_type", "rs_ag") & ~(whole & every)
+    draft.put("seq_par_ag_redo", ~np.asarray(keeps), False)
+
+
+def _chunks(draft: _Draft, model: Model) -> tuple[Any, Any]:
+    """Return the rows with another number of stages, and the most chunks, up to those of now, that they have."""
+    before, now = draft.base["pipeline_par"], draft.base["pipeline_interleaving"]
+    stages = np.broadcast_to(draft.of("pipeline_par"), draft.rows)
+    uniform = not (draft.base["pp_schedule"] or draft.base["stage_blocks"])
+    values = np.full(draft.rows, now)
+    for count in np.unique(stages).tolist() if uniform else ():
+        blocks = -(-model.num_blocks // count)
+        values[stages == count] = max(n for n in divisors(blocks) if n <= now)
+    values[stages == 1] = 1
+    changed = (stages != before) & ~np.asarray(draft.stated("pipeline_interleaving"))
+    return changed | (stages == 1), values
+
+
+def _without_meaning(draft: _Draft, derived: Collection[str]) -> None:
+    """Set optional fields to their defaults where the others leave them without a meaning."""
+    for field in FIELDS:
+        declared = field.declaration
+        if not declared.needs or not declared.optional:
+            continue
+        default, value = held(field.name, DEFAULTS[field.name]), draft.of(field.name)
+        if not isinstance(value, np.ndarray) and value == default:
+            continue
+        for name, wanted in declared.needs.items():
+            met = _met(draft, name, wanted)
+            if field.name in _REPEATED:
+                met = met | ~np.asarray(draft.is_one("recompute_modules", "none"))
+            draft.put(field.name, ~np.asarray(met), default)
+
+
+_REPEATED = ("recompute_every", "recompute_blocks")
+"""Fields that need something to be recomputed, whichever field says so."""
+
+
+def _met(draft: _Draft, name: str, wanted: Collection[Any]) -> Any:
+    """Return whether a field has one of the values that another one needs of it."""
+    value = draft.of(name)
+    if field_of(name).named and field_of(name).declaration.choices:
+        return draft.is_one(name, *wanted)
+    if isinstance(wanted, range):
+        last = wanted[-1] if len(wanted) < _ENDLESS else np.inf
+        return (np.asarray(value) >= wanted[0]) & (np.asarray(value) <= last)
+    return np.isin(value, list(wanted))

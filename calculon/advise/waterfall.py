@@ -1,0 +1,421 @@
+"""From one plan to another of the same model on the same system: one change at a time, with what each saves.
+
+Changes are made greedily: at each step the one that saves most of what is left. One that breaks a rule waits until
+others have made it possible; changes that are possible only together are one step. Memory that does not suffice on the
+way stops nothing: it is told.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from calculon import inputs
+from calculon.advise.differences import Change, after, changes_between, with_followers
+from calculon.advise.in_words import change_in_words
+from calculon.advise.nearest_miss import TIERS, unlimited
+from calculon.advise.variations import Fields
+from calculon.base.display import Displayed, drawn
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.presets import plain
+from calculon.declarations.statistics import ALL_PARTS_OF_TIME
+from calculon.editions import find_edition
+from calculon.estimate.estimate import Estimate
+from calculon.estimate.evaluate import Evaluation, evaluate
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.check import check, raise_for
+from calculon.plan.rules.rule import Request
+from calculon.search.objective import MEMORY
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
+
+PER_STEP, PER_SAMPLE, PER_TOKEN = "step", "sample", "token"
+"""What times are of: of steps, where both plans have the same batch on the same processors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A plan on the way.
+
+    Attributes
+    ----------
+    execution : mapping
+        Its fields by name.
+    seconds : float
+        Time of a step, sample or token.
+    parts : mapping of str to float
+        The parts of it in seconds, by the names of their statistics.
+    memory : tuple of float
+        Bytes that it needs of both tiers.
+    over : tuple of float
+        Bytes by which each tier is too small; 0 where it suffices.
+    """
+
+    execution: Mapping[str, Any]
+    seconds: float
+    parts: Mapping[str, float]
+    memory: tuple[float, float]
+    over: tuple[float, float]
+
+    @property
+    def fits(self) -> bool:
+        """Whether both tiers of memory suffice."""
+        return not any(self.over)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A change, and what it makes of time and memory.
+
+    Attributes
+    ----------
+    words : str
+        The change in the words of the field: ``TP 8 -> 4, DP 8 -> 16``.
+    fields : mapping of str to tuple
+        Each changed field with its values before and after.
+    before, after : Point
+        The plans on both sides.
+    """
+
+    words: str
+    fields: Mapping[str, tuple[Any, Any]]
+    before: Point
+    after: Point
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it adds; negative where it saves."""
+        return self.after.seconds - self.before.seconds
+
+    @property
+    def memory(self) -> tuple[float, float]:
+        """Bytes of both tiers that it adds."""
+        here, away = (self.after.memory[i] - self.before.memory[i] for i in range(len(TIERS)))
+        return here, away
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds that it adds to each part of the time, the largest change first; parts that stay are left out."""
+        found = {
+            name: self.after.parts[name] - self.before.parts[name] for name in self.after.parts
+        }
+        ranked = sorted(found.items(), key=lambda one: -abs(one[1]))
+        return {name: change for name, change in ranked if change}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "change": self.words,
+            "fields": {name: list(values) for name, values in self.fields.items()},
+            "seconds": self.seconds,
+            "bytes": self.memory[0],
+            "bytes_tier2": self.memory[1],
+            "parts": self.parts,
+            "fits": self.after.fits,
+            "over": list(self.after.over),
+            "time_after": self.after.seconds,
+            "bytes_after": self.after.memory[0],
+        }
+
+
+@dataclass(frozen=True)
+class Waterfall(Displayed):
+    """The way from one plan to another.
+
+    Attributes
+    ----------
+    model, system
+        Of both plans.
+    edition : str
+        Edition of the cost model.
+    per : str
+        What times are of: a step; of plans with other batches or processors a sample, and of such with sequences of
+        other lengths a token.
+    mine, best : Point
+        The plans at both ends.
+    steps : tuple of Step
+        The changes in the order in which they are made; none between equal plans.
+    """
+
+    model: Model
+    system: System
+    edition: str
+    per: str
+    mine: Point
+    best: Point
+    steps: tuple[Step, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Seconds from one plan to the other: the sum of the steps; negative where the other is faster."""
+        return self.best.seconds - self.mine.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        ends = {"mine": self.mine, "best": self.best}
+        return {
+            "per": self.per,
+            "seconds": self.seconds,
+            **{name: _end(one) for name, one in ends.items()},
+            "steps": [step.to_dict() for step in self.steps],
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a row for each step: the change, what it adds (s, bytes) and what is then (s, bytes, fits)."""
+        import pandas as pd  # only for people who want frames
+
+        names = ("change", "seconds", "bytes", "time_after", "bytes_after", "fits")
+        rows = [step.to_dict() for step in self.steps]
+        return pd.DataFrame([{name: row[name] for name in names} for row in rows], columns=names)
+
+    @overload
+    def plot(self, *, interactive: Literal[False] = False) -> "Figure": ...
+
+    @overload
+    def plot(self, *, interactive: Literal[True]) -> "InteractiveFigure": ...
+
+    def plot(self, *, interactive: bool = False) -> "Figure | InteractiveFigure":
+        """Draw a bar for each change between the times of both plans, and the memory beside it.
+
+        Parameters
+        ----------
+        interactive : bool
+            As the page in a browser draws it (extra ``web``), times alone: a plotly Figure.
+
+        Raises
+        ------
+        SpecError
+            Where the library is missing.
+        """
+        return drawn(self, "waterfall", interactive=interactive)
+
+    def __repr__(self) -> str:
+        count = f"{len(self.steps)} change{'s' * (len(self.steps) != 1)}"
+        ends = f"{self.mine.seconds:.4g} s to {self.best.seconds:.4g} s a {self.per}"
+        return f"<Waterfall of {self.model.name} on {self.system.name}: {ends} in {count}>"
+
+
+def _end(one: Point) -> dict[str, Any]:
+    return {
+        "execution": dict(one.execution),
+        "seconds": one.seconds,
+        "bytes": one.memory[0],
+        "bytes_tier2": one.memory[1],
+        "fits": one.fits,
+    }
+
+
+@overload
+def waterfall(mine: Estimate, best: Estimate, /) -> Waterfall: ...
+
+
+@overload
+def waterfall(
+    model: Source | Model,
+    mine: Source | Execution,
+    best: Source | Execution,
+    system: Source | System,
+    /,
+    *,
+    edition: str | None = None,
+    preset: str | None = None,
+) -> Waterfall: ...
+
+
+def waterfall(
+    *plans: Any,
+    edition: str | None = None,
+    preset: str | None = None,
+) -> Waterfall:
+    """Lead from one plan to another, one change at a time: what each saves, and what memory it takes.
+
+    Parameters
+    ----------
+    mine, best : Estimate
+        Two plans of the same model on the same system. Or ``waterfall(model, mine, best, system)``: the model, two
+        executions and the system, each as in :func:`calculon.estimate`; their memory need not suffice.
+    edition, preset : str, optional
+        Of executions, as in :func:`calculon.estimate`.
+
+    Raises
+    ------
+    SpecError
+        For plans of different models, systems or editions, or of training and inference; and for a malformed one.
+    Infeasible
+        For an execution that breaks a rule.
+
+    Examples
+    --------
+    >>> mine = {"num_procs": 64, "tensor_par": 4, "data_par": 16, "pipeline_par": 1, "batch_size": 512,
+    ...         "microbatch_size": 1, "datatype": "bfloat16", "edition": "corrected", "preset": "megatron-lm"}
+    >>> steps = waterfall("llama3-8B", mine, {**mine, "tensor_par": 2, "data_par": 32}, "h100_80g_sxm").steps
+    >>> [step.words for step in steps]
+    ['TP 4 -> 2, DP 16 -> 32']
+    """
+    model, system, mine, best = _asked(plans, edition, preset)
+    road = _Road(model, system, mine, best)
+    points, steps = [road.point(mine)], []
+    for some, point in road.steps():
+        now, then = points[-1].execution, point.execution
+        points.append(point)
+        fields = {name: (now[name], then[name]) for name in NAMES if now[name] != then[name]}
+        words = change_in_words(now, then, some[0].names, fields)
+        steps.append(Step(words, fields, *points[-2:]))
+    return Waterfall(
+        model=model,
+        system=system,
+        edition=str(mine["edition"]),
+        per=road.per,
+        mine=points[0],
+        best=points[-1],
+        steps=tuple(steps),
+    )
+
+
+class _Road:
+    """The way from one execution to another.
+
+    Attributes
+    ----------
+    per : str
+        What times are of.
+    """
+
+    def __init__(self, model: Model, system: System, mine: Fields, best: Fields):
+        self.model, self.mine, self.best = model, mine, best
+        self.usable = find_edition(mine["edition"]).machine(system).usable
+        self.system = unlimited(system)
+        lengths = {one["seq_length"] or model.seq_size for one in (mine, best)}
+        if len(lengths) > 1:
+            self.per = PER_TOKEN
+        elif any(mine[name] != best[name] for name in ("batch_size", "num_procs")):
+            self.per = PER_SAMPLE
+        else:
+            self.per = PER_STEP
+
+    def steps(self) -> Iterator[tuple[tuple[Change, ...], Point]]:
+        """Yield the changes of each step, and the plan after them."""
+        now: Mapping[str, Any] = self.mine
+        left = changes_between(self.mine, self.best)
+        while left:
+            ways = self._ways(now, left)
+            table = self._evaluated([after(now, self.best, some) for some in ways])
+            points = [self._point(table, row) for row in range(len(ways))]
+            fastest = min(range(len(ways)), key=lambda row: points[row].seconds)
+            some = ways[fastest]
+            now, left = points[fastest].execution, [one for one in left if one not in some]
+            yield some, points[fastest]
+
+    def point(self, fields: Fields) -> Point:
+        """Return a plan that breaks no rule."""
+        return self._point(self._evaluated([fields]), 0)
+
+    def _ways(self, now: Mapping[str, Any], left: Sequence[Change]) -> list[tuple[Change, ...]]:
+        """Return the changes that can be made next: single ones, and pairs of which neither could alone.
+
+        Where there are none, the fewest of all that are left.
+        """
+        single = [with_followers(self.model, now, self.best, (one,), left) for one in left]
+        legal = self._legal(now, single)
+        ways = [some for some, good in zip(single, legal, strict=True) if good]
+        waiting = [some[0] for some, good in zip(single, legal, strict=True) if not good]
+        pairs = [
+            with_followers(self.model, now, self.best, two, left)
+            for two in combinations(waiting, 2)
+        ]
+        ways += [some for some, good in zip(pairs, self._legal(now, pairs), strict=True) if good]
+        return ways or [self._fewest(now, tuple(left))]
+
+    def _fewest(self, now: Mapping[str, Any], some: tuple[Change, ...]) -> tuple[Change, ...]:
+        """Return changes that are possible together and of which none can be left out."""
+        while True:
+            fewer = list(combinations(some, len(some) - 1))
+            legal = self._legal(now, fewer)
+            if not legal.any():
+                return some
+            some = fewer[int(np.argmax(legal))]
+
+    def _legal(self, now: Mapping[str, Any], ways: Sequence[Sequence[Change]]) -> Array:
+        """Return which of several changes break no rule."""
+        if not ways:
+            return np.zeros(0, bool)
+        plan = Plan.from_records([after(now, self.best, some) for some in ways])
+        legal: Array = check(self.model, self.system, plan) == 0
+        return legal
+
+    def _evaluated(self, rows: Sequence[Fields]) -> Evaluation:
+        return evaluate(self.model, self.system, Plan.from_records(rows))
+
+    def _point(self, table: Evaluation, row: int) -> Point:
+        execution = {name: table.plan.values(name)[row].item() for name in NAMES}
+        share = self._share(execution)
+        needed = [float(table[name][row]) for name in MEMORY]
+        over = [max(0.0, size - there) for size, there in zip(needed, self.usable, strict=True)]
+        parts = {
+            name: float(table[name][row]) * share
+            for name in ALL_PARTS_OF_TIME
+            if name in table.names
+        }
+        seconds = float(table["total_time"][row]) * share
+        return Point(execution, seconds, parts, (needed[0], needed[1]), (over[0], over[1]))
+
+    def _share(self, execution: Fields) -> float:
+        """Return the part of a step that times are of."""
+        if self.per == PER_STEP:
+            return 1.0
+        tokens = execution["seq_length"] or self.model.seq_size
+        return 1 / float(execution["batch_size"] * (tokens if self.per == PER_TOKEN else 1))
+
+
+def _asked(
+    plans: Sequence[Any], edition: str | None, preset: str | None
+) -> tuple[Model, System, Fields, Fields]:
+    """Return model and system, and the fields of two executions that can be compared."""
+    problems = []
+    if len(plans) == 2 and all(isinstance(one, Estimate) for one in plans):
+        mine, best = plans
+        model, system, executions = mine.model, mine.system, (mine.execution, best.execution)
+        problems = [
+            Problem(kind, f"one {kind} for both plans", f"{one.name} and {other.name}")
+            for kind in ("model", "system")
+            if not _same(one := getattr(mine, kind), other := getattr(best, kind))
+        ]
+    elif len(plans) == 4:
+        model, system = inputs.model(plans[0]), inputs.system(plans[3])
+        terms: dict[str, Any] = {"edition": edition, "preset": preset, "system": system}
+        mine, best = (inputs.execution(one, **terms) for one in plans[1:3])
+        executions = (mine, best)
+    else:
+        wanted = "two estimates; or a model, two executions and a system"
+        raise SpecError("waterfall", Problem("", wanted, f"{len(plans)} arguments"))
+    for name, kind in (("edition", "edition"), ("training", "kind of run")):
+        values = [getattr(one, name) for one in executions]
+        if values[0] != values[1]:
+            found = " and ".join(f"{name} {plain(value)}" for value in values)
+            problems.append(Problem(name, f"one {kind} for both plans", found))
+    if problems:
+        raise SpecError("waterfall", problems)
+    for one in executions:
+        request = Request(model, system, one)
+        raise_for(request, int(check(model, system, Plan.of(one))[0]))
+    fields = [{name: getattr(one, name) for name in NAMES} for one in executions]
+    return model, system, fields[0], fields[1]
+
+
+def _same(one: Model | System, other: Model | System) -> bool:
+    """Whether two specs are the same one, or of the same content."""
+    if one is other:
+        return True
+    if one.origin is None or other.origin is None:
+        return False
+    return one.origin.digest == other.origin.digest

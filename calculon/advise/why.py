@@ -1,0 +1,239 @@
+"""Why an execution cannot run, and what would make it run; of one that runs, what binds and what each option saves."""
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.advise.combinations import Tried
+from calculon.advise.contributions import Contribution, contributions
+from calculon.advise.in_words import gib
+from calculon.advise.proposals import Changes, Proposal
+from calculon.advise.stage_needs import StageNeed, stage_needs
+from calculon.base.display import Displayed
+from calculon.base.frozen import dataclass
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.presets import Preset
+from calculon.declarations.result_selection import QUESTION
+from calculon.editions import find_edition
+from calculon.editions.edition import Edition
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.estimate.question import question
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.plan.rules.failures import Failure, failures
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LEAST_GAIN = 1e-4
+"""Relative difference of times from which on one is shorter."""
+
+
+@dataclass(frozen=True)
+class Why(Displayed):
+    """Why an execution cannot run, or what it owes its time to.
+
+    Attributes
+    ----------
+    model, execution, system
+        What was asked; fields that cannot be read are as the preset fills them in.
+    preset : Preset
+        What filled in the execution.
+    failures : tuple of Failure
+        Every rule that it breaks, in the order of checking, after the fields that cannot be read.
+    stages : tuple of StageNeed
+        The memory of every pipeline stage; nothing where rules are broken.
+    proposals : tuple of Proposal
+        Of an execution that cannot run the fewest changes after which it can.
+    estimate : Estimate or None
+        Of an execution that runs, what it costs.
+    better : tuple of Proposal
+        Of an execution that runs the single change that saves most time, and the best pair where that saves more.
+    contributions : tuple of Contribution
+        Of an execution that runs what each of its options contributes.
+    unread : mapping
+        What stands for the fields that cannot be read.
+    """
+
+    model: Model
+    execution: Execution
+    system: System
+    preset: Preset
+    failures: tuple[Failure, ...] = ()
+    stages: tuple[StageNeed, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
+    estimate: Estimate | None = None
+    better: tuple[Proposal, ...] = ()
+    contributions: tuple[Contribution, ...] = ()
+    unread: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can run."""
+        return self.estimate is not None
+
+    @property
+    def short(self) -> dict[int, tuple[StageNeed, ...]]:
+        """The stages that need more than there is, by the tier of memory, 1 or 2; the one that needs most first."""
+        tiers = {tier: [one for one in self.stages if one.over(tier) > 0] for tier in (1, 2)}
+        return {
+            tier: tuple(sorted(found, key=lambda one: -one.over(tier)))
+            for tier, found in tiers.items()
+            if found
+        }
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot run, in a line; empty where it can."""
+        if self.failures:
+            first, *more = self.failures
+            return str(first) + (f"; and {len(more)} more" if more else "")
+        parts = (
+            f"tier-{tier} memory is too small by {gib(found[0].over(tier))}"
+            for tier, found in self.short.items()
+        )
+        return " and ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        asked = question(
+            self.model,
+            self.system,
+            self.execution.edition,
+            self.preset,
+            execution={"fields": self.execution.to_dict()},
+        )
+        return {
+            "runs": self.runs,
+            "problem": self.problem,
+            "failures": [one.to_dict() for one in self.failures],
+            "unread": dict(self.unread),
+            "short": {str(t): [one.stage for one in found] for t, found in self.short.items()},
+            "stages": [one.to_dict() for one in self.stages],
+            "proposals": [one.to_dict() for one in self.proposals],
+            "stats": None if self.estimate is None else dict(self.estimate.stats),
+            "better": [one.to_dict() for one in self.better],
+            "contributions": [one.to_dict() for one in self.contributions],
+            QUESTION: asked,
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return the proposals, or the better ones of an execution that runs, as a DataFrame: a row for each."""
+        import pandas as pd  # only for people who want frames
+
+        rows = [one.to_dict() for one in self.proposals or self.better]
+        names = [name for name in rows[0] if name != "execution"] if rows else []
+        return pd.DataFrame([{name: row[name] for name in names} for row in rows])
+
+    def __repr__(self) -> str:
+        asked = f"{self.model.name} on {self.execution.num_procs} x {self.system.name}"
+        if self.estimate is not None:
+            return f"<Why of {asked}: it runs, {len(self.better)} changes are better>"
+        reasons = [one.reason for one in self.failures] or [f"mem{t}_capacity" for t in self.short]
+        return f"<Why of {asked}: {', '.join(reasons)}; {len(self.proposals)} proposals>"
+
+
+def why(
+    model: Source | Model,
+    execution: Source | Execution,
+    system: Source | System,
+    *,
+    edition: Edition | str | None = None,
+    preset: str | None = None,
+) -> Why:
+    """Say why an execution cannot run, and what would make it run; of one that runs, what binds and what options save.
+
+    Parameters
+    ----------
+    model, execution, system : str, path, mapping or record
+        As in :func:`calculon.estimate`.
+    edition : Edition or str, optional
+        Edition of the cost model, or its name; by default that of the execution.
+    preset : str, optional
+        Framework that fills in what is left out, by name or file; by default the execution's.
+
+    Raises
+    ------
+    SpecError
+        For a model or system that cannot be read, and an execution of which too little can be.
+
+    Examples
+    --------
+    >>> mine = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 3, "pipeline_par": 1, "batch_size": 64}
+    >>> found = why("llama3-8B", mine, "h100_80g_sxm")
+    >>> found.failures[0].message, dict(found.proposals[0].changes)
+    ('expected a multiple of tensor_par * pipeline_par = 3 * 1, since data_par is left out, found 8', {'tensor_par': 4})
+    """
+    shape, machine = inputs.model(model), inputs.system(system)
+    known = None if edition is None else find_edition(edition).name
+    read = inputs.readable_execution(execution, edition=known, preset=preset, system=machine)
+    whole, problems, unread = read.asked.execution, read.problems, read.unread
+    broken = failures(shape, whole, machine)
+    if read.left_out:  # which says the same once more
+        broken = tuple(one for one in broken if one.reason != "degrees_product")
+    found = Why(
+        model=shape,
+        execution=whole,
+        system=machine,
+        preset=read.asked.preset,
+        failures=(*(Failure.of(f"invalid_{p.field}", p) for p in problems), *broken),
+        stages=() if broken or read.left_out else stage_needs(shape, whole, machine),
+        unread=unread,
+    )
+    changes = Changes(shape, whole, machine, found.failures, read.left_out)
+    if broken or found.short or read.left_out:
+        return replace(found, proposals=_compared(_with(unread, changes.proposals())))
+    if problems:
+        return replace(found, proposals=_compared((_as_read(changes, unread),)))
+    now = estimate(shape, whole, machine)
+    step = now.stats["total_time"] or 0.0
+    return replace(
+        found,
+        estimate=now,
+        better=_compared(_better(changes, step), step / whole.batch_size),
+        contributions=contributions(shape, whole, machine),
+    )
+
+
+def _with(unread: Mapping[str, Any], proposals: tuple[Proposal, ...]) -> tuple[Proposal, ...]:
+    """Return proposals with the fields that cannot be read among what is changed."""
+    if not unread:
+        return proposals
+    return tuple(replace(one, changes={**unread, **one.changes}) for one in proposals)
+
+
+def _compared(
+    proposals: tuple[Proposal, ...], against: float | None = None
+) -> tuple[Proposal, ...]:
+    """Return proposals with what a sample takes longer than so many seconds, or than of the fastest of them."""
+    least = min((one.sample_time for one in proposals), default=0.0) if against is None else against
+    if not least:
+        return proposals
+    return tuple(replace(one, longer=one.sample_time / least - 1) for one in proposals)
+
+
+def _as_read(changes: Changes, unread: Mapping[str, Any]) -> Proposal:
+    """Return an execution as it is read, in which fields are changed that cannot be."""
+    now = changes.proposal(changes.tried((), np.zeros((1, 0), np.int64)), 0)
+    return replace(now, changes=dict(unread), distance=float(len(unread)))
+
+
+def _better(changes: Changes, now: float) -> tuple[Proposal, ...]:
+    """Return the single change that saves most time, and the pair that does, where it saves more."""
+    found: list[Proposal] = []
+    for tried in (changes.single, changes.pairs):
+        row = _fastest(tried)
+        limit = min((one.total_time for one in found), default=now) * (1 - LEAST_GAIN)
+        if row is not None and tried.trials.time[row] < limit:
+            found.append(changes.proposal(tried, row))
+    return tuple(found)
+
+
+def _fastest(tried: Tried) -> int | None:
+    """Return the variation that takes the least time, of those that people would run; None where none runs."""
+    rows = np.flatnonzero(tried.trials.runs & tried.real & tried.practised)
+    return int(rows[np.argmin(tried.trials.time[rows])]) if len(rows) else None

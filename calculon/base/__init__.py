@@ -1,0 +1,1 @@
+"""Units, errors, arrays and records, which everything else is written with."""

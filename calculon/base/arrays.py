@@ -1,0 +1,92 @@
+"""Sums over arrays that do not depend on how rows are batched, and quantities that are derived once."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.base.units import Array
+
+if TYPE_CHECKING:
+    from functools import cached_property as derived
+
+    __all__ = ["derived", "is_nothing", "nothing", "occurs", "ordered_sum", "over_passes", "rate"]
+else:
+
+    class derived:
+        """A quantity that is computed when it is first asked for.
+
+        As ``functools.cached_property`` from Python 3.12 on, without the lock that makes it slow in 3.11.
+        """
+
+        def __init__(self, function: Callable[[Any], Any]):
+            self.function, self.__doc__ = function, function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            value = instance.__dict__[self.name] = self.function(instance)
+            return value
+
+
+@cache
+def nothing(*shape: int) -> Array:
+    """Return the zeros that executions share which have nothing of a quantity: `shape`, and a last axis of length 1.
+
+    It is the same array each time, so that joining and gathering rows costs nothing.
+    """
+    zeros: Array = np.zeros((*shape, 1))
+    zeros.setflags(write=False)
+    return zeros
+
+
+def is_nothing(values: Array) -> bool:
+    """Whether these are the zeros of :func:`nothing`."""
+    return values.shape[-1:] == (1,) and values is nothing(*values.shape[:-1])
+
+
+LAYER_AXIS = -2
+
+
+def ordered_sum(values: Array) -> Array:
+    """Sum over layers, the axis before the last, from first to last, whatever the shape; 0 of no layers.
+
+    ``np.sum`` may add pairwise depending on the memory layout, and then one execution would differ from the same row
+    in a table.
+    """
+    total: Array
+    if not values.shape[LAYER_AXIS]:
+        return np.zeros((*values.shape[:LAYER_AXIS], values.shape[-1]))
+    if values.shape[-1] == 1:  # the same sum, faster for one block
+        total = np.add.accumulate(values, axis=LAYER_AXIS)[..., -1, :]
+        return total
+    total = values[..., 0, :].copy()
+    for layer in range(1, values.shape[LAYER_AXIS]):
+        total += values[..., layer, :]
+    return total
+
+
+def rate(amount: Array, time: Array) -> Array:
+    """Return an amount per time: 0 for nothing, and NaN, which files write as *null*, for something in no time."""
+    amount, time = np.broadcast_arrays(amount, time)
+    found = np.where(amount > 0, np.nan, 0.0)
+    return np.divide(amount, time, out=found, where=time != 0)
+
+
+def occurs(figure: "float | Array") -> bool:
+    """Return whether a figure of a machine is not 0: that of one, or of some of a column of machines."""
+    return bool(figure.any()) if isinstance(figure, np.ndarray) else figure != 0
+
+
+def over_passes(*shares: "float | Array", axes: int = 2) -> Array:
+    """Return a figure of each pass to broadcast with arrays of shape (passes, ..., rows); see :func:`occurs`.
+
+    `axes` is how many axes these have beside that of passes.
+    """
+    several = any(isinstance(share, np.ndarray) for share in shares)
+    found = np.stack(np.broadcast_arrays(*shares)) if several else np.array(shares)
+    return found.reshape(len(shares), *(1,) * (axes + 1 - found.ndim), *found.shape[1:])

@@ -1,0 +1,195 @@
+"""Errors: a malformed request, or an execution that does not fit."""
+
+from collections.abc import Sequence
+
+from calculon.base.frozen import dataclass
+
+MOST_PROBLEMS = 20
+"""Problems of one input that a message tells; the others are counted."""
+
+_LONGEST_LINE, _LONGEST_NAME = 4_000, 200  # characters
+_LEAST_PART, _MOST_NEAR = 3, 3  # letters of a part of a name, and names that have it
+
+REASONS = {
+    "network_size": "a network joins too few processors for its group",
+    "network_filled": "groups do not divide a network that must be filled",
+    "offload_blocks": "offloading with fewer than 3 blocks per stage",
+    "linear_heads_split": "tensor_par does not divide the heads of linear attention",
+    "linear_groups_split": "tensor_par cuts groups of heads of Mamba-2 unevenly",
+    "feedforward_split": "tensor_par does not divide feedforward",
+    "dp_shard_split": "dp_shard does not divide data_par",
+    "expert_shards_split": "groups of experts do not divide those of tensor_par x dp_shard",
+    "expert_replicas_apart": "replicas of experts are on both sides of the pipeline",
+    "cp_network_size": "a network joins too few processors for groups of parts of sequences",
+    "expert_network_size": "a network joins too few processors for groups of experts",
+    "pairs_schedule": "stages of one chunk have no pairs of passes",
+    "schedule_has_pairs": "pairs of passes of the schedule hide the exchange of experts: ep_overlap is 1f1b",
+    "pairs_need_microbatches": "too few microbatches for pairs of passes",
+    "fsdp_unit_split": "fsdp_unit does not divide the blocks of a chunk",
+    "owner_split": "data_par does not divide the blocks of a stage, which have owners",
+    "owner_experts": "experts have more replicas than the blocks of a stage have owners",
+    "whole_weights_offload": "split weights (zero_stage 3, fsdp, owner) are not offloaded",
+    "mesh_size": "the networks join too few processors for all groups",
+    "mesh_even": "spread evenly, groups leave too many processors of the networks idle",
+    "stages_need_pipeline": "schedules and layouts need several stages",
+    "stages_need_one_chunk": "the schedule, or the layout of stages, has another number of chunks",
+    "stage_blocks": "too few blocks are left for the other stages",
+    "ends_as_blocks": "stages are too short for the ends to count as blocks",
+    "listed_blocks": "stage_blocks lists other chunks or other blocks",
+    "overlap_needs_work": "nothing is due beside transfers of a single chunk",
+    "dualpipe_even": "DualPipe has an even number of stages and of microbatches",
+    "dualpipe_filled": "too few microbatches for a pipeline that runs both ways",
+    "framework_schedule": "the framework of the preset cannot run it",
+    "mem1_capacity": "tier-1 memory is too small",
+    "mem2_capacity": "tier-2 memory is too small",
+}
+"""Why executions of a search cannot run, in words."""
+
+
+class CalculonError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text on one line, with an escape in place of what a terminal would act on.
+
+    >>> printable("\x1b[31mred.json")
+    '\\x1b[31mred.json'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem with an input: its place, the expected and the found value, and a hint."""
+
+    field: str
+    expected: str
+    found: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.field}: " if self.field else ""
+        text += f"expected {self.expected}, found {self.found}"
+        return f"{text}. Hint: {self.hint}" if self.hint else text
+
+
+class SpecError(CalculonError, ValueError):
+    """A malformed request: a file, field or value that means nothing (exit code 2).
+
+    Attributes
+    ----------
+    file : str
+        Where the input came from: a path, a catalog name, ``<stdin>`` or a word such as ``execution``.
+    problems : tuple of Problem
+        All problems, in the order of the input.
+    field, expected, found, hint : str
+        Those of the first problem.
+    """
+
+    def __init__(self, file: str, problems: Sequence[Problem] | Problem):
+        self.file = file
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        lines = [_line(f"{file}: {problem}") for problem in self.problems[:MOST_PROBLEMS]]
+        if (more := len(self.problems) - MOST_PROBLEMS) > 0:
+            lines.append(_line(f"{file}: and {more:,} more"))
+        super().__init__("\n".join(lines))
+
+    def __reduce__(self) -> tuple[type["SpecError"], tuple[str, tuple[Problem, ...]]]:
+        return type(self), (self.file, self.problems)  # errors cross processes
+
+    @property
+    def field(self) -> str:
+        """Path of the first wrong field, such as ``networks[1].efficiency``."""
+        return self.problems[0].field
+
+    @property
+    def expected(self) -> str:
+        """The expected value of the first wrong field."""
+        return self.problems[0].expected
+
+    @property
+    def found(self) -> str:
+        """The value found in the first wrong field."""
+        return self.problems[0].found
+
+    @property
+    def hint(self) -> str:
+        """The hint of the first problem; may be empty."""
+        return self.problems[0].hint
+
+
+class Infeasible(CalculonError):
+    """A well-formed execution that cannot run on this system (exit code 1).
+
+    Attributes
+    ----------
+    reason : str
+        Short stable identifier of the rule that failed, such as ``mem1_capacity``.
+    needed, available : float or None
+        Bytes of memory that the execution needs and that there are, where memory is what it lacks.
+    tier : int or None
+        The memory, 1 or 2.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        needed: float | None = None,
+        available: float | None = None,
+        tier: int | None = None,
+    ):
+        self.reason, self.needed, self.available, self.tier = reason, needed, available, tier
+        super().__init__(printable(message))
+
+    def __reduce__(
+        self,
+    ) -> tuple[type["Infeasible"], tuple[str, str, float | None, float | None, int | None]]:
+        numbers = self.needed, self.available, self.tier
+        return type(self), (self.reason, str(self), *numbers)  # errors cross processes
+
+
+def in_words(reason: str) -> str:
+    """Return a reason for which executions cannot run in words; an identifier without any as it is.
+
+    >>> in_words("mem1_capacity")
+    'tier-1 memory is too small'
+    """
+    return REASONS.get(reason, reason)
+
+
+def _line(text: str) -> str:
+    """Return a text as a line of a message."""
+    text = text if len(text) <= _LONGEST_LINE else text[: _LONGEST_LINE - 3] + "..."
+    return printable(text)
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return a hint that names the nearest known spelling, else some names that a part of one begins; or nothing.
+
+    >>> nearest("hiden", ["hidden", "seq_size"])
+    "did you mean 'hidden'?"
+    >>> nearest("mem", ["total_time", "proc_mem_tier1_cap_req", "proc_mem_tier2_cap_req"])
+    "did you mean 'proc_mem_tier1_cap_req' or 'proc_mem_tier2_cap_req'?"
+    """
+    from difflib import get_close_matches  # only for a message
+
+    if len(name) > _LONGEST_NAME:
+        return ""
+    matches = get_close_matches(name, known, n=1, cutoff=0.6) or _with_part(name, known)
+    *some, last = (f"'{one}'" for one in matches or [""])
+    listed = f"{', '.join(some)} or {last}" if some else last
+    return f"did you mean {listed}?" if matches else ""
+
+
+def _with_part(name: str, known: Sequence[str]) -> list[str]:
+    """Return a few names of which a word begins with a text of several letters, the shortest first."""
+    if len(name) < _LEAST_PART:
+        return []
+    import re
+
+    words = re.compile(rf"(?<![a-z]){re.escape(name)}", re.IGNORECASE)
+    return sorted((one for one in known if words.search(one)), key=len)[:_MOST_NEAR]

@@ -1,0 +1,277 @@
+"""Records of arrays: fields that are declared once and used as columns everywhere.
+
+A record is a frozen dataclass whose fields are arrays with *execution* as the last axis, or further records.
+:func:`stat` declares a field with its help text and source; the annotation is its unit. Names that differ only in a
+prefix are an axis (``base``, ``edge``) or a part (``fw``, ``agrad``, ...): the declaration carries a template. All that
+prints, writes, documents or ranks statistics uses only :func:`columns`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, TypeVar, cast, dataclass_transform
+
+import numpy as np
+
+from calculon.base.arrays import is_nothing
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array, Unit, unit_of
+
+R = TypeVar("R")
+_KEY = "stat"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    help: str
+    name: str
+    axis: tuple[str, ...] | None
+    source: str
+    nullable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    name: str
+    words: str
+
+
+def stat(
+    help: str,  # noqa: A002
+    *,
+    name: str = "",
+    axis: tuple[str, ...] | None = None,
+    source: str = "",
+    nullable: bool = False,
+) -> Any:
+    """Declare a statistic.
+
+    Parameters
+    ----------
+    help : str
+        What it is, in a few words. ``{part}`` becomes the words of the enclosing part, ``{axis}`` the axis member.
+    name : str
+        Public name; the attribute's if empty. ``{part}`` and ``{axis}`` as above, by name.
+    axis : tuple of str
+        Members of the leading axis of the array, if it has one; without members it has no column.
+    source : str
+        Where the formula is written down.
+    nullable : bool
+        NaN in the array stands for *null* in files.
+    """
+    return dataclasses.field(metadata={_KEY: _Stat(help, name, axis, source, nullable)})
+
+
+def part(words: str = "", *, name: str = "") -> Any:
+    """Declare a nested record: `words` and `name` fill the templates of its statistics."""
+    return dataclasses.field(metadata={_KEY: _Part(name, words)})
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(stat, part))
+def record(cls: type[R]) -> type[R]:
+    """Make a class a frozen record: keyword only, so that a missing field is an error.
+
+    Its class variables ``NAMES``, ``SOURCE`` and ``AXIS`` are those of statistics that do not declare their own; names
+    may have ``{field}`` for the attribute.
+    """
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One public statistic: its name, unit, help and source, and where a record keeps it."""
+
+    name: str
+    unit: Unit
+    help: str
+    source: str
+    nullable: bool
+    path: tuple[str, ...]
+    index: int | None
+    _read: Callable[[object], Any] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_read", attrgetter(".".join(self.path)))
+
+    def of(self, record: object) -> Array:
+        """Return the array of this column."""
+        value = self._read(record)
+        return cast("Array", value if self.index is None else value[self.index])
+
+    def values(self, record: object) -> list[float | None]:
+        """Return the entries of this column; None where one is *null*."""
+        values: list[float | None] = self.of(record).tolist()
+        return [None if self.nullable and value != value else value for value in values]  # noqa: PLR0124
+
+
+@cache
+def columns(cls: type) -> tuple[Column, ...]:
+    """List the columns of a record class in the order of declaration."""
+    return tuple(_columns(cls, (), "", ""))
+
+
+def _columns(cls: type, path: tuple[str, ...], name: str, words: str) -> Iterator[Column]:
+    for field in dataclasses.fields(cls):
+        declared = field.metadata[_KEY]
+        here = (*path, field.name)
+        if isinstance(declared, _Part):
+            nested: Any = field.type
+            yield from _columns(nested, here, declared.name or field.name, declared.words)
+            continue
+        axis = getattr(cls, "AXIS", None) if declared.axis is None else declared.axis
+        template = declared.name or getattr(cls, "NAMES", "{field}")
+        members: Sequence[str | None] = (None,) if axis is None else axis
+        for index, member in enumerate(members):
+            yield Column(
+                name=template.format(part=name, axis=member, field=field.name),
+                unit=unit_of(field.type),
+                help=declared.help.format(part=words, axis=member),
+                source=declared.source or getattr(cls, "SOURCE", ""),
+                nullable=declared.nullable,
+                path=here,
+                index=None if member is None else index,
+            )
+
+
+@cache
+def column(cls: type, name: str) -> Column:
+    """Return the column of this name; KeyError if there is none."""
+    for found in columns(cls):
+        if found.name == name:
+            return found
+    raise KeyError(name)
+
+
+@cache
+def _members(cls: type) -> tuple[tuple[str, bool], ...]:
+    """List the attributes of a record class, and whether each is a record itself."""
+    return tuple((f.name, dataclasses.is_dataclass(f.type)) for f in dataclasses.fields(cls))
+
+
+def apply(function: Callable[..., Array], records: Sequence[R]) -> R:
+    """Build a record whose arrays are `function` of the arrays of the given records, field by field."""
+    cls: Any = type(records[0])
+    values: dict[str, object] = {}
+    for name, nested in _members(cls):
+        members = [getattr(one, name) for one in records]
+        values[name] = apply(function, members) if nested else function(*members)
+    return cast("R", cls(**values))
+
+
+def record_of(cls: type[R], source: object) -> R:
+    """Build a record of what an object has under the names of its arrays, and of the records inside it."""
+    kind: Any = cls
+    values: dict[str, object] = {}
+    for field in dataclasses.fields(kind):
+        value = getattr(source, field.name)
+        inner: Any = field.type
+        nested = dataclasses.is_dataclass(inner) and type(value) is not inner
+        values[field.name] = record_of(inner, value) if nested else value
+    return cls(**values)
+
+
+class _View:
+    """Records of one class seen through a function: it is applied to their arrays when these are read, once."""
+
+    def __init__(self, records: Sequence[object], function: Callable[..., Array]):
+        self._records, self._function = records, function
+
+    def __getattr__(self, name: str) -> Any:
+        values = [getattr(one, name) for one in self._records]
+        arrays = isinstance(values[0], np.ndarray)
+        found: Any = self._function(*values) if arrays else _View(values, self._function)
+        setattr(self, name, found)
+        return found
+
+
+def view(one: R, function: Callable[[Array], Array]) -> R:
+    """Return a view of a record: it has its attributes, and arrays are `function` of the record's."""
+    return joint_view([one], function)
+
+
+def joint_view(records: Sequence[R], function: Callable[..., Array]) -> R:
+    """Return a view of several records: as :func:`apply`, but each array is computed when it is first read."""
+    return cast("R", _View(records, function))
+
+
+class _Changed:
+    """A record, or a view of one, seen with other values of some attributes."""
+
+    def __init__(self, one: object, changes: Mapping[str, object]):
+        self.__dict__ |= {**changes, "_one": one}
+
+    def __getattr__(self, name: str) -> Any:
+        value = self.__dict__[name] = getattr(self._one, name)
+        return value
+
+
+def changed(one: R, **changes: object) -> R:
+    """Return a view of a record, or of a view of one, that has other values of some attributes."""
+    return cast("R", _Changed(one, changes))
+
+
+@cache
+def _leaves(cls: type) -> tuple[tuple[Callable[[object], Any], tuple[Column, ...]], ...]:
+    """List the arrays of a record class, each with its columns."""
+    arrays: dict[tuple[str, ...], list[Column]] = {}
+    for one in columns(cls):
+        arrays.setdefault(one.path, []).append(one)
+    return tuple((attrgetter(".".join(path)), tuple(own)) for path, own in arrays.items())
+
+
+def only_values(record: object) -> dict[str, float | None]:
+    """Return the only entry of every column of a record by name, in order; None where it is *null*."""
+    cls: Any = type(record)
+    found: dict[str, float | None] = {}
+    for read, own in _leaves(cls):
+        for one, value in zip(own, read(record).ravel().tolist(), strict=True):
+            found[one.name] = None if one.nullable and value != value else value  # noqa: PLR0124
+    return {one.name: found[one.name] for one in columns(cls)}
+
+
+def gather(one: R, rows: Array) -> R:
+    """Return a view of a record for executions selected by number.
+
+    The view has the attributes of the record; each array is gathered when it is first read, and has the shape of
+    `rows` in place of the last axis. A single execution asked for once is the record itself.
+    """
+    count = _length(one)
+    if rows.shape == (1,) and count == 1:
+        return one
+    shared = (1,) * rows.ndim
+
+    def taken(values: Array) -> Array:
+        if values.shape[-1] < count:  # one value for all rows
+            return values.reshape(*values.shape[:-1], *shared)
+        return values.take(rows, axis=-1)
+
+    return view(one, taken)
+
+
+def _length(one: object) -> int:
+    """Return the number of executions of a record."""
+    cls: Any = type(one)
+    name, nested = _members(cls)[0]
+    member = getattr(one, name)
+    return _length(member) if nested else int(member.shape[-1])
+
+
+def concatenate(records: Sequence[R]) -> R:
+    """Join records along the execution axis; what is :func:`~calculon.base.arrays.nothing` in all of them stays so."""
+    if len(records) == 1:
+        return records[0]
+    counts = [_length(one) for one in records]
+
+    def joined(*arrays: Array) -> Array:
+        if all(map(is_nothing, arrays)):
+            return arrays[0]
+        whole = [
+            values
+            if values.shape[-1] == count
+            else np.broadcast_to(values, (*values.shape[:-1], count))
+            for values, count in zip(arrays, counts, strict=True)
+        ]
+        return np.concatenate(whole, axis=-1)
+
+    return apply(joined, records)

@@ -1,0 +1,173 @@
+"""Units: the names used in annotations, the prefixes used in files, and numbers as text.
+
+An annotation such as ``time: Seconds`` is the one declaration of a quantity's unit: the tables, the
+documentation and the plots read it from there (:func:`unit_of`).
+"""
+
+import math
+from typing import Annotated, Any, get_args, get_origin
+
+import numpy as np
+
+from calculon.base.frozen import dataclass
+
+Array = np.ndarray[tuple[Any, ...], np.dtype[Any]]
+"""The values of the cost model: a numpy array whose last axis is *execution*."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A physical unit: its symbol, and whether it is printed in powers of 1024."""
+
+    symbol: str
+    binary: bool = False
+
+
+Seconds = Annotated[Array, Unit("s")]
+Bytes = Annotated[Array, Unit("B", binary=True)]
+Flops = Annotated[Array, Unit("FLOP")]
+BytesPerSecond = Annotated[Array, Unit("B/s")]
+FlopsPerSecond = Annotated[Array, Unit("FLOP/s")]
+SamplesPerSecond = Annotated[Array, Unit("samples/s")]
+TokensPerSecond = Annotated[Array, Unit("tokens/s")]
+Elements = Annotated[Array, Unit("elements")]
+Count = Annotated[Array, Unit("")]
+Fraction = Annotated[Array, Unit("fraction")]
+FlopsPerByte = Annotated[Array, Unit("FLOP/B")]
+
+MICRO, KILO, MEGA, GIGA, TERA = 1e-6, 1e3, 1e6, 1e9, 1e12
+MIB = 2.0**20
+GIB = 2.0**30
+
+_NO_UNIT = Unit("")
+_DECIMAL = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
+
+
+def unit_of(annotation: object) -> Unit:
+    """Return the :class:`Unit` that an annotation carries, or the empty one."""
+    if get_origin(annotation) is Annotated:
+        for extra in get_args(annotation)[1:]:
+            if isinstance(extra, Unit):
+                return extra
+    return _NO_UNIT
+
+
+def scaled(
+    value: float, unit: str = "", *, binary: bool = False, digits: int = 3, error: float = 0.0
+) -> str:
+    """Format a quantity with the prefix that leaves one to three digits before the point.
+
+    It has `digits` decimals, or where its error is given the digits that this leaves.
+
+    >>> scaled(1_008_038_707_200)
+    '1.008 T'
+    >>> scaled(79.55 * GIB, "B", binary=True, digits=2)
+    '79.55 GiB'
+    >>> scaled(0, "B", binary=True)
+    '0.000 B'
+    >>> scaled(5.628e14, "FLOP/s", error=6e13)
+    '560 TFLOP/s'
+    """
+    base, prefixes = (1024.0, _BINARY) if binary else (1000.0, _DECIMAL)
+    step = 0
+    while round(abs(value), digits) >= base and step < len(prefixes) - 1 and math.isfinite(value):
+        value /= base
+        error /= base
+        step += 1
+    text = known(value, error) if error else f"{value:.{digits}f}"
+    return f"{text} {prefixes[step]}{unit}".rstrip()
+
+
+def duration(seconds: float, error: float = 0.0) -> str:
+    """Format a time with a suitable unit: with the digits that its error in seconds leaves, at most four.
+
+    >>> duration(131.9), duration(0.0123456), duration(3.2e-5), duration(0)
+    ('131.9 s', '12.35 ms', '32.00 us', '0 s')
+    >>> duration(131.9, 15), duration(0.0123456, 0.001)
+    ('132 s', '12.3 ms')
+    """
+    if seconds == 0:
+        return "0 s"
+    rounded = float(f"{abs(seconds):.4g}")
+    factor, unit = (1e6, "us") if rounded < 1e-3 else (1e3, "ms") if rounded < 1 else (1.0, "s")
+    value = seconds * factor
+    return f"{known(value, error * factor) if error else significant(value)} {unit}"
+
+
+CHECKED = "2026"
+"""Year in which prices were looked up last; older ones are marked."""
+
+
+def aged(date: str) -> str:
+    """Return a date, marked if a price of that date is old.
+
+    >>> aged("2026-07"), aged("2025-10")
+    ('2026-07', '2025-10, old')
+    """
+    return f"{date}, old" if date and date[:4] < CHECKED else date
+
+
+def between(low: str, high: str) -> str:
+    """Join the ends of an interval; their unit is said once where it is the same.
+
+    >>> between("5.7 s", "7.1 s"), between("950 ms", "1.2 s"), between("9,200", "11,500")
+    ('5.7 to 7.1 s', '950 ms to 1.2 s', '9,200 to 11,500')
+    """
+    unit = high.partition(" ")[2]
+    return f"{low.removesuffix(f' {unit}') if unit else low} to {high}"
+
+
+def amount(value: float, unit: str) -> str:
+    """Write an amount with three digits and its unit, dollars from a thousand on with a prefix.
+
+    >>> amount(35.33, "d"), amount(2.5e6, "USD")
+    ('35.3 d', '2.50 M USD')
+    """
+    money = unit == "USD" and abs(value) >= KILO
+    return f"{scaled(value, digits=2) if money else f'{value:,.3g}'} {unit}"
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """Format a number with `digits` significant digits and no exponent.
+
+    >>> significant(23.2912), significant(1234567.0), significant(0.05)
+    ('23.29', '1234567', '0.05000')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    before = math.floor(math.log10(abs(value))) + 1
+    return f"{value:.{max(0, digits - before)}f}"
+
+
+def decimals_of(error: float) -> int:
+    """Return how many decimals a number with this error has; below 0 where its last digits are not known either.
+
+    Of an error of 1.00 to 3.54, times a power of ten, two digits are told, else one.
+
+    Source: Particle Data Group, "Review of Particle Physics", introduction, section 5.3 (rounding).
+
+    >>> decimals_of(0.7), decimals_of(0.12), decimals_of(1200.0)
+    (1, 2, -2)
+    """
+    power = math.floor(math.log10(error))
+    return (1 if error / 10.0**power < 3.545 else 0) - power
+
+
+def known(value: float, error: float, *, most: int = 4) -> str:
+    """Format a number with the digits that its error leaves, two at least and `most` of them at most.
+
+    >>> known(5.993, 0.7), known(699832.0, 80000.0), known(10935.0, 1200.0)
+    ('6.0', '700,000', '10,900')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = known_decimals(value, error, most=most)
+    return f"{round(value, decimals):,.{max(0, decimals)}f}"
+
+
+def known_decimals(value: float, error: float, *, most: int = 4) -> int:
+    """Return the decimals that :func:`known` writes, below 0 where it rounds to tens and more."""
+    before = math.floor(math.log10(abs(value))) + 1
+    wanted = decimals_of(error) if 0 < error < math.inf else most - before
+    return min(max(wanted, 2 - before), most - before)

@@ -1,0 +1,48 @@
+"""What a fit of one family of kernels gives: a part of a system file, and how far it is off."""
+
+import hashlib
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from calculon.base.units import Array
+
+HELD_OUT = 0.3
+"""Share of the shapes that no fit sees."""
+
+
+class FittedPart(NamedTuple):
+    """A part of a system file, fitted to the measured kernels of one family.
+
+    Attributes
+    ----------
+    fragment : dict
+        What is merged into the system file.
+    sources, assumed : dict of str to str, list of str
+        Where each path of the fragment comes from, and what no measurement says: as under ``about`` of a system file.
+    rows : DataFrame
+        The measured rows: `group` (such as ``"product, m from 1,024"``), `measured` and `predicted` seconds, and
+        whether the row was `held_out` of the fit.
+    """
+
+    fragment: dict[str, Any]
+    sources: dict[str, str]
+    assumed: list[str]
+    rows: pd.DataFrame
+
+
+def held_out(shapes: pd.DataFrame) -> Array:
+    """Return which rows are kept from a fit, by a hash of their shape: equal shapes are together on every processor.
+
+    >>> held_out(pd.DataFrame({"n": [4096, 4096, 8192], "k": [1024, 1024, 512]})).tolist()
+    [False, False, True]
+    """
+    return np.array([_hash(row) < HELD_OUT for row in shapes.itertuples(index=False)], dtype=bool)
+
+
+def _hash(shape: Sequence[Hashable]) -> float:
+    """Return a number from 0 to below 1 that a shape decides."""
+    text = " ".join(map(str, shape))
+    return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:8], 16) / 2**32

@@ -1,0 +1,250 @@
+"""Constants of ``ext.serving``: attention of one new token, small reductions, the floor of small kernels in graphs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import least_squares
+
+from calculon.base.units import Array, Seconds
+from calculon.calibrate.kernels.experts import share_of_products
+from calculon.calibrate.kernels.fitted_part import FittedPart, held_out
+from calculon.calibrate.kernels.processors import PROCESSORS
+from calculon.calibrate.networks import disturbed
+from calculon.calibrate.steps import rounded
+from calculon.hardware.serving import DecodeAttention, LatencyByRanks, SmallReduce
+from calculon.hardware.system import System
+
+PATH = "ext.serving"
+
+SMALL = 4 * 2**20
+"""Largest message in bytes that counts as small: beyond it the library of collectives is as fast."""
+
+FLOOR = "smallest elementwise kernel (fp8 quantisation) in a CUDA graph: median"
+"""What stands in the table of launches for the floor of a small kernel."""
+
+SAME_LINKS = {"H200-SXM5-141GB": "H100-SXM5-80GB"}
+"""The processor whose small reductions stand for those of one that has none measured: the links are the same."""
+
+BETTER_KERNELS = {"A100-SXM4-80GB": "H100-SXM5-80GB"}
+"""The processor whose decode attention stands for that of one where a single engine's was measured, and others' differ.
+
+SGLang's kernel of release 0.5.10 on an A100 loses in waves of blocks that are not full: fitted by itself it reads at
+0.543 of the bandwidth with a tail of 0.374, after 13.7 us. With it, static batches of Llama 2 7B on TensorRT-LLM
+(`validation/serving/trtllm_static`), in sight when this was chosen, come out 24 % too slow; with that of the H100 they
+are within 5 %.
+"""
+
+_DIGITS = 3
+_SCALE = 0.03  # logarithmic error from which rows count by their error, no longer by its square
+_ELEMENT = 2  # bytes, of caches, queries and results in measured decode attention
+
+
+class Unknown(NamedTuple):
+    """A constant to fit, by its logarithm: where the search begins, and its bounds."""
+
+    start: float
+    low: float
+    high: float
+
+
+_ATTENTION = {
+    "floor": Unknown(1e-5, 1e-6, 5e-5),
+    "efficiency": Unknown(0.8, 0.2, 1.0),
+    "key_tile": Unknown(100, 1, 1000),
+    "tail": Unknown(0.1, 1e-4, 2.0),
+}
+_LEAST_TAIL = 1e-3  # below it a tail is none
+_LATENCY = Unknown(4e-6, 1e-6, 5e-5)
+_MORE = Unknown(3e-7, 1e-9, 5e-5)  # latency of a group beside that of the next smaller one
+_SHARE = Unknown(0.6, 0.1, 1.0)
+
+_NOTHING: Array = np.array([])
+
+Part = tuple[dict[str, Any], dict[str, str], list[str], pd.DataFrame]
+"""Constants, their sources, what is assumed, and the measured rows."""
+
+
+def fit(tables: Mapping[str, pd.DataFrame], gpu: str, system: System) -> FittedPart | None:
+    """Return what a processor's kernels of serving take; None where none of them was measured.
+
+    Products are no part of it: the law ``tiles`` of training holds for products of few rows, and its `start` is their
+    floor.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        Measured kernels by family; of ``attention`` decoding counts, of ``collectives`` all-reduces of kernels of
+        inference engines in graphs, of ``launches`` the least time of a small kernel, of ``moe`` layers of experts.
+    gpu : str
+        The processor, as the tables name it.
+    system : System
+        Bandwidth of a port of its first network.
+    """
+    parts = [
+        part
+        for one, name in (
+            (_attention, "attention"),
+            (_reduce, "collectives"),
+            (_floor, "launches"),
+            (share_of_products, "moe"),
+        )
+        if name in tables and (part := one(tables[name], gpu, system)) is not None
+    ]
+    if not parts:
+        return None
+    fragment: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for stated, told, _, _ in parts:
+        fragment |= stated
+        sources |= told
+    rows = [one for *_, one in parts if len(one)]
+    return FittedPart(
+        {"ext": {"serving": fragment}},
+        sources,
+        [line for _, _, assumed, _ in parts for line in assumed],
+        pd.concat(rows, ignore_index=True) if rows else _rows("", _NOTHING, _NOTHING, _NOTHING),
+    )
+
+
+# -- attention of one new token ---------------------------------------------------------------------------------------
+
+
+def _attention(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
+    name = BETTER_KERNELS.get(gpu, gpu)
+    rows = table[(table["pass"] == "decode") & (table.gpu == name)]
+    if rows.empty:
+        return None
+    on = PROCESSORS[name]
+    law_of = _decode_law(rows, on.multiprocessors, on.bandwidth)
+    kept = held_out(rows[["heads_q", "heads_kv", "dim_qk", "dim_v", "seq_kv"]])
+    seconds = rows.time_s.to_numpy(float)
+    found = _solved(law_of, list(_ATTENTION.values()), seconds, ~kept)
+    floor, efficiency, key_tile, tail = (rounded(one, _DIGITS) for one in found)
+    tail = tail if tail > _LEAST_TAIL else 0.0
+    predicted = law_of(np.array([floor, efficiency, key_tile, tail]))
+    stated: dict[str, Any] = {"efficiency": efficiency, "key_tile": key_tile}
+    if tail:
+        stated |= {"tail": tail, "multiprocessors": on.multiprocessors}
+    used = ", ".join(sorted(rows.source.unique()))
+    kernels = ", ".join(sorted(rows.kernel.unique()))
+    text = f"fitted to {len(rows)} measured kernels ({kernels}) of systems/measured/attention.csv: {used}"
+    paths = f"{PATH}.decode_attention.*, {PATH}.attention_floor"
+    assumed = (
+        f"{paths}: kernels of other engines and caches in 8 bits are as fast for their bytes as these ({kernels}, 16 "
+        "bits, heads of 128)"
+    )
+    if name != gpu:
+        assumed += f"; they are those of {name}, as the one kernel measured on {gpu} is slower than other engines'"
+    return (
+        {"attention_floor": floor, "decode_attention": stated},
+        {f"{PATH}.attention_floor": text, f"{PATH}.decode_attention.*": text},
+        [assumed],
+        _rows("serving, attention of one new token", seconds, predicted, kept),
+    )
+
+
+def _decode_law(
+    rows: pd.DataFrame, multiprocessors: int, bandwidth: float
+) -> Callable[[Array], Seconds]:
+    """Return the function from floor, efficiency, tile and tail to the times of rows."""
+    names = ("batch", "heads_q", "heads_kv", "seq_kv", "dim_qk", "dim_v")
+    batch, heads, kv_heads, keys, key_width, value_width = (
+        rows[name].to_numpy(float) for name in names
+    )
+    key_bytes = (key_width + value_width) * _ELEMENT
+    beside = batch * heads * key_bytes  # queries are as wide as keys, results as values
+
+    def times(constants: Array) -> Seconds:
+        floor, efficiency, key_tile, tail = constants.tolist()
+        law = DecodeAttention(
+            efficiency=efficiency, key_tile=key_tile, tail=tail, multiprocessors=multiprocessors
+        )
+        found: Seconds = floor + law.reading(batch, keys, kv_heads, key_bytes, beside, bandwidth)
+        return found
+
+    return times
+
+
+# -- small reductions -------------------------------------------------------------------------------------------------
+
+
+def _reduce(table: pd.DataFrame, gpu: str, system: System) -> Part | None:
+    which = (table.op == "all_reduce") & (table.nodes == 1) & (table.bytes <= SMALL)
+    table = table[which & table.library.str.endswith("CustomAllReduce_graph")]
+    name = next((one for one in (gpu, SAME_LINKS.get(gpu)) if (table.gpu == one).any()), None)
+    if name is None:
+        return None
+    rows = table[table.gpu == name]
+    strange = np.zeros(len(rows), bool)
+    for ranks in rows.num_gpus.unique():
+        group = (rows.num_gpus == ranks).to_numpy()
+        some = rows[group]
+        strange[group] = disturbed(some.bytes.to_numpy(float), some.time_s.to_numpy(float))
+    rows = rows[~strange]
+    size, members, seconds = (rows[one].to_numpy(float) for one in ("bytes", "num_gpus", "time_s"))
+    ranks = tuple(sorted(set(members.tolist())))
+    port = system.networks[0].bandwidth
+
+    def times(constants: Array) -> Seconds:
+        *steps, share = constants.tolist()
+        latency = LatencyByRanks(ranks, tuple(np.cumsum(steps).tolist()))
+        found: Seconds = SmallReduce(latency=latency, efficiency=share).time(size, members, port)
+        return found
+
+    kept = held_out(pd.DataFrame({"op": rows.op, "bytes": np.log2(rows.bytes).round().astype(int)}))
+    unknowns = [_LATENCY, *([_MORE] * (len(ranks) - 1)), _SHARE]
+    *steps, share = _solved(times, unknowns, seconds, ~kept)
+    share = rounded(share, _DIGITS)
+    latencies = [rounded(one, _DIGITS) for one in np.cumsum(steps).tolist()]
+    used = ", ".join(sorted(rows.source.unique()))
+    text = f"fitted to {len(rows)} all-reduces up to 4 MiB in graphs of systems/measured/collectives.csv: {used}"
+    if strange.any():
+        count = int(strange.sum())
+        text += f"; {count} that took longer than two larger messages did not count"
+    path = f"{PATH}.small_reduce.*"
+    assumed = [] if name == gpu else [f"{path}: those of {name}, whose links are the same"]
+    stated = {"latency": [list(pair) for pair in zip(map(int, ranks), latencies, strict=True)]}
+    constants = np.array([*np.diff(latencies, prepend=0.0), share])
+    return (
+        {"small_reduce": stated | {"efficiency": share}},
+        {path: text},
+        assumed,
+        _rows("serving, all-reduce up to 4 MiB", seconds, times(constants), kept),
+    )
+
+
+# -- small kernels ----------------------------------------------------------------------------------------------------
+
+
+def _floor(table: pd.DataFrame, gpu: str, _: System) -> Part | None:
+    own = table[(table.gpu == gpu) & (table.what == FLOOR)].time_s
+    if own.empty:
+        return None
+    stated = {"vector_floor": rounded(float(own.iloc[0]), _DIGITS)}
+    source = f"{FLOOR} (systems/measured/launches.csv)"
+    return stated, {f"{PATH}.vector_floor": source}, [], _rows("", _NOTHING, _NOTHING, _NOTHING)
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
+
+def _solved(
+    law_of: Callable[[Array], Seconds], unknowns: Sequence[Unknown], seconds: Seconds, used: Array
+) -> list[float]:
+    """Return the constants by least squares of logarithms of times, which do not follow outliers."""
+    start, low, high = np.log(np.array(unknowns, dtype=float).T)
+
+    def errors(at: Array) -> Array:
+        found: Array = np.log(law_of(np.exp(at)) / seconds)[used]
+        return found
+
+    at = least_squares(errors, start, bounds=(low, high), loss="soft_l1", f_scale=_SCALE).x
+    found: list[float] = np.exp(at).tolist()
+    return found
+
+
+def _rows(group: str, measured: Seconds, predicted: Seconds, kept: Array) -> pd.DataFrame:
+    columns = {"measured": measured, "predicted": predicted, "held_out": kept}
+    return pd.DataFrame({"group": [group] * len(measured)} | columns)

@@ -1,0 +1,177 @@
+"""The system file of a processor whose kernels were measured: its base with fitted parts, and where they come from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any
+
+import pandas as pd
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.calibrate.fit_result import copied
+from calculon.calibrate.held_out import residuals
+from calculon.calibrate.kernels.families import FAMILIES, fits
+from calculon.calibrate.kernels.fitted_part import FittedPart
+from calculon.calibrate.kernels.processors import PROCESSORS
+from calculon.calibrate.parts import quietly_decoded
+
+SUPERSEDED = {"gemm": "product", "attention": "attention"}
+"""Former keys of ``ext`` by the kind of kernel whose rates ``ext.kernels`` states instead."""
+
+TOTALS = ("attention", "memory-bound", "collectives")
+"""Families whose groups are also taken together: products of unlike sizes and types are not."""
+
+_SCORES = ("n", "median", "p90", "bias")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """A new system file, and the residuals of its kernels.
+
+    Attributes
+    ----------
+    document : dict
+        The file.
+    processor : str
+        Its name in the tables.
+    rows : DataFrame
+        The measured rows of all families, as in :class:`FittedPart`.
+    """
+
+    document: dict[str, Any]
+    processor: str
+    rows: pd.DataFrame
+
+    def residuals(self) -> list[dict[str, Any]]:
+        """Return the errors of fitted and of held-out rows in percent, for each group and for :data:`TOTALS`."""
+        records = []
+        for group, rows in self._groups():
+            for words, which in (("fitted", ~rows.held_out), ("held out", rows.held_out)):
+                if which.any():
+                    some = rows[which]
+                    names = some.index.astype(str).tolist()
+                    errors = residuals(
+                        names, some.measured.to_numpy(float), some.predicted.to_numpy(float)
+                    )
+                    records.append({"group": group, "rows": words} | errors)
+        return records
+
+    def _groups(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yield names and rows of groups, those of a family together, and after them all of the family."""
+        families = self.rows["group"].str.partition(", ")[0]
+        for family, rows in self.rows.groupby(families, sort=False):
+            groups = [(str(group), some) for group, some in rows.groupby("group", sort=False)]
+            yield from groups
+            if family in TOTALS and len(groups) > 1:
+                yield f"{family}, all", rows
+
+
+def fitted_system(
+    base: Mapping[str, Any],
+    file: str,
+    name: str,
+    tables: Mapping[str, pd.DataFrame],
+    processor: str | None,
+) -> Kernels:
+    """Fit all families of kernels, and return the file.
+
+    Parameters
+    ----------
+    base : mapping
+        Document of the system to start from.
+    file, name : str
+        Its path, for messages, and its name.
+    tables : mapping of str to DataFrame
+        Measured kernels by the stem of their file.
+    processor : str or None
+        Name of the processor in the tables; None for that of the document.
+
+    Raises
+    ------
+    SpecError
+        For an unknown processor, and one without measured kernels. Families without a table are left as they are.
+    """
+    gpu = processor or _about(base).get("processor")
+    if not isinstance(gpu, str) or gpu not in PROCESSORS:
+        known = ", ".join(PROCESSORS)
+        where = "--processor" if processor else file
+        problem = Problem("" if processor else "about.processor", f"one of {known}", f"{gpu!r}")
+        raise SpecError(where, problem)
+    system = quietly_decoded(base, file, name)
+    memory = replace(system.mem1, bandwidth=PROCESSORS[gpu].bandwidth)
+    measured = replace(system, mem1=memory)
+    parts = [part for fit in fits(tables) if (part := fit(tables, gpu, measured)) is not None]
+    fitted = [part.rows for part in parts if len(part.rows)]
+    if not fitted:
+        needed = " or ".join(
+            " with ".join(f"{name}.csv" for name in one) for one in FAMILIES.values() if one
+        )
+        there = ", ".join(f"{name}.csv" for name in sorted(tables))
+        raise SpecError(
+            file, Problem("", f"measured kernels of {gpu} in {needed}", f"none in {there}")
+        )
+    rows = pd.concat(fitted, ignore_index=True)
+    document = copied(base)
+    for part in parts:
+        document = _with_part(document, part)
+    found = Kernels(document, gpu, rows)
+    about = document["about"]
+    about["processor"] = gpu
+    about["kernels"] = {
+        record["group"]: {score: record[score] for score in _SCORES}
+        for record in found.residuals()
+        if record["rows"] == "held out"
+    }
+    return found
+
+
+def _about(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    about = document.get("about")
+    return about if isinstance(about, Mapping) else {}
+
+
+def _with_part(document: Mapping[str, Any], part: FittedPart) -> dict[str, Any]:
+    """Return a document with a fitted part in it; what it said about the same values before is left out."""
+    found: dict[str, Any] = _merged(document, part.fragment)
+    extension = found.get("ext", {})
+    gone = list(part.sources)
+    for former, kind in SUPERSEDED.items():
+        fitted = part.fragment.get("ext", {}).get("kernels", {}).get(kind, {})
+        left = {key: one for key, one in extension.get(former, {}).items() if key not in fitted}
+        if former in extension and fitted:
+            extension[former] = left
+            if not left:
+                del extension[former]
+                gone.append(f"ext.{former}")
+    gone += [path for line in part.assumed for path in _paths(line)]
+    about = dict(_about(found))
+    sources, assumed = about.get("sources", {}), about.get("assumed", [])
+    kept = {path: text for path, text in sources.items() if not _within(path, gone)}
+    lines = [line for line in assumed if not all(_within(path, gone) for path in _paths(line))]
+    about |= {"sources": kept | part.sources, "assumed": [*lines, *part.assumed]}
+    found["about"] = about
+    return found
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    """Return a value with another one merged over it: objects by member but for rates, lists of objects by element."""
+    if isinstance(patch, Mapping) and not {"law", "curve", "table"} & set(patch):
+        old = target if isinstance(target, Mapping) else {}
+        return {**old, **{key: _merged(old.get(key), one) for key, one in patch.items()}}
+    if isinstance(patch, list) and any(isinstance(one, Mapping) for one in patch):
+        known = target if isinstance(target, list) else []
+        pairs = zip_longest(known, patch)
+        return [old if new is None else _merged(old, new) for old, new in pairs]
+    return copied(patch)
+
+
+def _paths(line: str) -> list[str]:
+    """Return the paths that a line of ``about.assumed`` is about: those before its colon."""
+    return line.partition(": ")[0].split(", ")
+
+
+def _within(path: str, others: Sequence[str]) -> bool:
+    """Return whether a path is one of others, or below one; those may end in ``.*``."""
+    above = [one.removesuffix(".*") for one in others]
+    return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in (*others, *above))

@@ -1,0 +1,123 @@
+"""Latency, efficiency and ramp of a network: fitted to collectives, and written into a system file."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from calculon.base.units import Array
+from calculon.calibrate.link import RAMP_SIZES, RAMP_SPAN, fit_line, fit_link
+from calculon.calibrate.measured_rows import Row
+from calculon.calibrate.readers import too_few
+from calculon.calibrate.steps import rounded
+from calculon.hardware.extension import STEP_LATENCY
+
+LEAST_SIZES = 3
+"""Distinct sizes that any fit needs."""
+
+LEAST_SPAN = 16.0
+"""Ratio of the largest to the smallest size that separates latency from bandwidth."""
+
+
+LONGER = 0.1
+"""Share by which a message may take longer than larger ones: clocks and protocols explain that much."""
+
+
+IMPLAUSIBLE = 0.2
+"""Efficiency below which units or the base are more likely wrong than the network is slow."""
+
+
+def fit_network(
+    rows: Sequence[Row], peak: float, *, ramp: bool
+) -> tuple[dict[str, float], Array, list[str]]:
+    """Return latency, efficiency and ramp (if any), the rows left out, and notes on both.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Collectives of one network.
+    peak : float
+        Its bandwidth in bytes/s.
+    ramp : bool
+        Whether there may be a ramp: edition ``sc23`` knows none.
+
+    Raises
+    ------
+    SpecError
+        For sizes that are too few, or too near each other.
+    """
+    part, file = rows[0].part, rows[0].file
+    sizes, seconds = (
+        np.array([getattr(row, name) for row in rows]) for name in ("size", "seconds")
+    )
+    if (span := sizes.max() / sizes.min()) < LEAST_SPAN:
+        why = "as ratio of the largest to the smallest size, to tell latency from bandwidth"
+        raise too_few(file, part, rounded(span, 3), LEAST_SPAN, why)
+    slow = disturbed(sizes, seconds)
+    sizes, seconds = sizes[~slow], seconds[~slow]
+    distinct = len(np.unique(sizes))
+    if distinct < LEAST_SIZES:
+        raise too_few(file, part, distinct, LEAST_SIZES, "different sizes whose times rise, to fit")
+    line = (fit_link if ramp else fit_line)(sizes, seconds, 1 / peak)
+    efficiency = min(1.0, rounded(1 / (line.slope * peak), 6))
+    values = {"efficiency": efficiency, "latency": rounded(line.latency, 6)}
+    values |= {"ramp": rounded(line.ramp, 6)} if line.root else {}
+    notes = []
+    if efficiency < IMPLAUSIBLE:
+        notes.append(
+            f"{part}: only {efficiency:.0%} of the bandwidth; is the base that of this machine, and are times right?"
+        )
+    if slow.any():
+        first = rows[int(slow.argmax())]
+        count = "1 row took" if slow.sum() == 1 else f"{slow.sum()} rows took"
+        where = f"{first.name}, {first.place}"
+        notes.append(
+            f"{part}: {count} longer than two larger messages, and did not count (first: {where})"
+        )
+    if ramp:
+        form = _chosen_form(distinct, sizes.max() / sizes.min(), "ramp" in values)
+        notes.append(f"{part}: fitted by {form}")
+    return values, slow, notes
+
+
+def disturbed(sizes: Array, seconds: Array) -> Array:
+    """Return which rows took longer than two larger ones, by more than :data:`LONGER`: no rising time explains them."""
+    found = np.zeros(len(sizes), bool)
+    fastest = [np.inf, np.inf]  # the two shortest times of larger messages
+    order = np.argsort(-sizes)
+    for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
+        found[rows] = fastest[1] * (1 + LONGER) < seconds[rows]
+        fastest = sorted([*fastest, *seconds[rows].tolist()])[:2]
+    return found
+
+
+def _chosen_form(distinct: int, span: float, ramp: bool) -> str:
+    """Return the fitted parameters in words, and the reason for no more."""
+    if ramp:
+        return (
+            "latency, efficiency and ramp; edition sc23 ignores the ramp (--no-ramp fits without)"
+        )
+    if distinct >= RAMP_SIZES and span >= RAMP_SPAN:
+        return "latency and efficiency; there is no ramp"
+    needed = f"{RAMP_SIZES} sizes over a ratio of {RAMP_SPAN:,.0f}"
+    return f"latency and efficiency; a ramp needs {needed}, not {distinct} over {rounded(span, 3):,.4g}"
+
+
+def write_network(document: dict[str, Any], number: int, values: Mapping[str, float]) -> None:
+    """Put the fitted values of a network into a system document; a ramp is under ``ext``.
+
+    A network of a known kind gets the step latency of this kind explicitly, so that its fitted latency counts and not
+    the latencies of the kind; what it stated of single operations was measured elsewhere.
+    """
+    document["networks"][number].update({k: v for k, v in values.items() if k != "ramp"})
+    links: list[dict[str, Any]] = document.get("ext", {}).get("networks", [])
+    if "ramp" in values:
+        links = document.setdefault("ext", {}).setdefault("networks", links)
+        links += [{} for _ in range(number + 1 - len(links))]
+        links[number]["ramp"] = values["ramp"]
+    elif number < len(links):
+        links[number].pop("ramp", None)
+    if number < len(links):
+        links[number].pop("operations", None)
+    if number < len(links) and (kind := links[number].get("kind")) in STEP_LATENCY:
+        links[number].setdefault("step_latency", STEP_LATENCY[kind])

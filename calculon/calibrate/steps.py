@@ -1,0 +1,110 @@
+"""Efficiency curves from measurements: step functions that rise with the size, in few steps."""
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+
+MOST_STEPS = 6
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A rising step function: its values, and the size from which each holds; the first from 0."""
+
+    sizes: tuple[float, ...]
+    values: tuple[float, ...]
+
+    @property
+    def pairs(self) -> list[list[float]]:
+        """The steps from the largest size to 0, as in system files."""
+        return [list(pair) for pair in zip(self.sizes, self.values, strict=True)][::-1]
+
+
+def partition(values: Array, weights: Array, most: int) -> list[int]:
+    """Return the beginnings of at most `most` runs of equal value with the least weighted squared error.
+
+    Dynamic programming over where the last run begins: exact. Of equally good partitions the one with fewer runs.
+
+    Source: Bellman, *On the approximation of curves by line segments using dynamic programming*, CACM 4(6), 1961.
+    """
+    n = len(values)
+    zero = np.zeros(1)
+    w, wx, wxx = (np.concatenate([zero, np.cumsum(weights * values**power)]) for power in (0, 1, 2))
+
+    def costs(end: int) -> Array:
+        """Return the error of one run from each possible beginning to `end`."""
+        weight, mean = w[end] - w[:end], wx[end] - wx[:end]
+        error: Array = np.maximum(wxx[end] - wxx[:end] - mean**2 / weight, 0.0)
+        return error
+
+    best = np.array(
+        [costs(end)[0] for end in range(1, n + 1)]
+    )  # of the values up to each, in one run
+    begins = [[0] * n]
+    answer, error = [0], float(best[-1])
+    for _ in range(1, min(most, n)):
+        before = np.concatenate([[np.inf], best])
+        begins.append([0] * n)
+        for end in range(n):  # costs are computed anew: together they are quadratic
+            totals = before[: end + 1] + costs(end + 1)
+            begins[-1][end] = int(totals.argmin())
+            best[end] = totals.min()
+        if float(best[-1]) < error - _SAME * max(1.0, float(wxx[-1])):
+            error, answer = float(best[-1]), _traced(begins, n)
+    return answer
+
+
+def _traced(begins: list[list[int]], n: int) -> list[int]:
+    """Follow the beginnings of the last runs back to the first."""
+    starts, end = [], n
+    for row in reversed(begins):
+        starts.append(row[end - 1])
+        end = row[end - 1]
+    return starts[::-1]
+
+
+def fit_steps(sizes: Array, efficiencies: Array, most: int = MOST_STEPS) -> Steps:
+    """Return the rising step curve with at most `most` steps that is nearest to efficiencies, by relative error.
+
+    First the nearest rising curve (isotonic regression), then its best partition; as every run takes the mean of all
+    that is in it, this is as near as any rising curve of so many steps that keeps the pools together. A step begins
+    halfway, in ratio, between the sizes on both sides.
+
+    Parameters
+    ----------
+    sizes, efficiencies : array
+        In any order; several of one size are one point of their weight.
+    most : int
+        Number of steps.
+    """
+    points, which = np.unique(sizes, return_inverse=True)
+    weights = np.bincount(which).astype(float)
+    logs = np.bincount(which, np.log(efficiencies)) / weights
+    pools, where = np.unique(isotonic_regression(logs, weights=weights).x, return_inverse=True)
+    heavy = np.bincount(where, weights)
+    starts = partition(pools, heavy, most)
+    ends = [*starts[1:], len(pools)]
+    means = [np.average(pools[a:b], weights=heavy[a:b]) for a, b in zip(starts, ends, strict=True)]
+    firsts = [int(np.argmax(where == at)) for at in starts]
+    values = [min(1.0, rounded(float(np.exp(mean)), 4)) for mean in means]
+    edges = [0.0] + [_between(points[at - 1], points[at]) for at in firsts[1:]]
+    kept = [i for i in range(len(values)) if i == 0 or values[i] > values[i - 1]]
+    return Steps(tuple(edges[i] for i in kept), tuple(values[i] for i in kept))
+
+
+def _between(low: float, high: float) -> float:
+    """Return a short number above `low` and at most `high`."""
+    middle = float(np.sqrt(low) * np.sqrt(high))
+    for digits in range(3, 17):
+        short = rounded(middle, digits)
+        if low < short <= high:
+            return short
+    return float(high)
+
+
+def rounded(value: float, digits: int) -> float:
+    """Return a number rounded to some significant digits."""
+    return float(f"{value:.{digits}g}")

@@ -1,0 +1,249 @@
+"""Fit parameters of a system to the times of whole training steps."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.calibrate.factors import WIDEST, Factor, chosen, parameters
+from calculon.calibrate.fit_result import Fitted, copied
+from calculon.calibrate.held_out import held_out
+from calculon.calibrate.logs import Logs, Step
+from calculon.calibrate.measured_rows import Row
+from calculon.calibrate.parts import quietly_decoded
+from calculon.calibrate.provenance import provenance
+from calculon.calibrate.solve import Solution, Unknown, solve
+from calculon.calibrate.spread import spreads, unseen
+from calculon.declarations.named_values import PUBLISHED
+from calculon.editions import EDITIONS
+from calculon.estimate.evaluate import evaluate_rows
+from calculon.hardware.residuals import TRAINING
+from calculon.hardware.system import System
+from calculon.plan.plan import Plan
+
+FAR = 100.0
+"""Ratio of predicted and measured values that only another unit explains."""
+
+KERNELS, LONGEST_KERNEL = (2e-6, 5e-6, 2e-5), 1e-3
+"""Launch times from which the search begins, and the longest, in seconds."""
+
+STEPS = (0.01, 0.2)
+"""The same for the time of a step without kernels, as shares of the median step, which is its bound."""
+
+
+def predicted(steps: Sequence[Step], system: System) -> tuple[Array, Array]:
+    """Return the times of steps in seconds and their peak memory in bytes, each in the edition of its execution."""
+    seconds, memory = np.empty(len(steps)), np.empty(len(steps))
+    same: dict[tuple[Any, str], list[int]] = {}
+    for i, step in enumerate(steps):
+        same.setdefault((step.model, step.execution.edition), []).append(i)
+    for (model, edition), members in same.items():
+        plan = Plan.from_records(steps[i].execution for i in members)
+        for part, batch in evaluate_rows(model, system, plan, EDITIONS[edition]):
+            rows = np.array(members)[part]
+            seconds[rows] = batch.times.total_time
+            memory[rows] = batch.capacity.proc_mem_tier1_cap_req
+    return seconds, memory
+
+
+@dataclass(frozen=True)
+class Training:
+    """Steps, and the parameters that are fitted to them."""
+
+    logs: Logs
+    names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """A system document, the steps, and the parameters to fit."""
+
+    document: Mapping[str, Any]
+    file: str
+    name: str
+    logs: Logs
+    factors: Sequence[Factor]
+
+    def changed(self, values: Sequence[float]) -> dict[str, Any]:
+        """Return the document with values in place."""
+        document: dict[str, Any] = copied(self.document)
+        for factor, value in zip(self.factors, values, strict=True):
+            factor.change(document, value)
+        return document
+
+    def times(self, rows: Sequence[Row], values: Sequence[float]) -> tuple[Array, Array]:
+        """Return seconds and bytes of rows."""
+        steps = [self.logs.steps[row.name] for row in rows]
+        return predicted(steps, quietly_decoded(self.changed(values), self.file, self.name))
+
+    def solved(self, rows: Sequence[Row], starts: Sequence[float] | None = None) -> Solution:
+        """Return the best values for rows, from the usual starts or from a given one."""
+        self.check_count(rows)
+        seconds = np.array([row.seconds for row in rows])
+        unknowns = [_unknown(one, float(np.median(seconds))) for one in self.factors]
+        if starts is not None:
+            given = zip(unknowns, starts, strict=True)
+            unknowns = [
+                Unknown(one.name, one.low, one.high, (start,), one.scale) for one, start in given
+            ]
+        return solve(lambda values: self.times(rows, values)[0], seconds, unknowns)
+
+    def check_count(self, rows: Sequence[Row]) -> None:
+        """Refuse rows that are fewer than the parameters."""
+        if len(rows) < len(self.factors):
+            wanted = f"at least {len(self.factors)} fitted steps, one for each parameter of --fit"
+            hint = "measure more, fit fewer, or hold none out: --hold-out 0"
+            raise SpecError(self.logs.files[0].file, Problem("", wanted, str(len(rows)), hint))
+
+    def check_effects(self, rows: Sequence[Row]) -> None:
+        """Refuse parameters that no row depends on."""
+        neutral = [_range(one)[0] for one in self.factors]
+        before = self.times(rows, neutral)[0]
+        for i, one in enumerate(self.factors):
+            changed = [*neutral[:i], _range(one)[1], *neutral[i + 1 :]]
+            if np.allclose(self.times(rows, changed)[0], before, rtol=1e-9, atol=0):
+                published = {self.logs.steps[row.name].execution.edition for row in rows}
+                known = one.extension and published == {PUBLISHED}
+                why = (
+                    f"edition {PUBLISHED} ignores ext"
+                    if known
+                    else "no step changes with it: unused, or hidden"
+                )
+                wanted = f"a parameter that the steps depend on, not {one.name}"
+                raise SpecError("--fit", Problem("", wanted, why))
+
+    def check_determined(self, found: Solution) -> None:
+        """Refuse parameters that the fitted rows do not determine."""
+        if undetermined := found.undetermined([one.name for one in self.factors]):
+            names, why = undetermined
+            hint = "fit fewer, or add steps that they slow differently; efficiencies end at 1"
+            raise SpecError("--fit", Problem("", f"steps that tell {names}", why, hint))
+
+
+def _unknown(one: Factor, median: float) -> Unknown:
+    if not one.seconds:
+        return Unknown(one.name, 1 / WIDEST, WIDEST, (1.0,))
+    if one.name.endswith("kernel"):
+        return Unknown(one.name, 0.0, LONGEST_KERNEL, KERNELS, KERNELS[0])
+    return Unknown(one.name, 0.0, median, [share * median for share in STEPS], 0.01 * median)
+
+
+def _range(one: Factor) -> tuple[float, float]:
+    """Return two values of a parameter, far enough apart to show any effect."""
+    return (0.0, LONGEST_KERNEL) if one.seconds else (1.0, 0.5)
+
+
+def fit_training(
+    document: Mapping[str, Any], file: str, name: str, training: Training, hold_out: float
+) -> tuple[dict[str, Any], Fitted, dict[str, Any], list[str]]:
+    """Fit parameters to steps.
+
+    Parameters
+    ----------
+    document : mapping
+        The system; it is not changed.
+    file, name : str
+        Its path and its name.
+    training : Training
+        Steps and names of parameters.
+    hold_out : float
+        Share of the groups that is predicted, not fitted.
+
+    Returns
+    -------
+    tuple
+        The new document, the steps with their times, the provenance of the fit, and notes.
+
+    Raises
+    ------
+    SpecError
+        For times of another unit, and for parameters that the steps do not determine.
+    """
+    logs, system = training.logs, quietly_decoded(document, file, name)
+    fit = _Fit(document, file, name, logs, chosen(training.names, system))
+    rows = logs.rows
+    times, needed = predicted([logs.steps[row.name] for row in rows], system)
+    _check_units(rows, times)
+    notes = [*logs.notes, *_compared_memory(fit, rows, needed, system)]
+    held = held_out(rows, hold_out)
+    if hold_out > 0 and not held.any():
+        notes.append(f"{TRAINING}: its rows are one group, so none is held out")
+    used = [row for row, out in zip(rows, held, strict=True) if not out]
+    fit.check_count(used)
+    fit.check_effects(used)
+    found = fit.solved(used)
+    fit.check_determined(found)
+    named = parameters(fit.factors, found.values)
+    values = list(named.values())
+    notes += _notes(fit.factors, values)
+    if len(used) == len(fit.factors):
+        notes.append(
+            f"{TRAINING}: as many parameters as fitted steps, so their residuals say nothing"
+        )
+    seconds, memory = fit.times(rows, values)
+    measured = np.array([logs.steps[row.name].memory for row in rows])
+    whole = Fitted(TRAINING, "", rows, held, held & False, seconds, None, (measured, memory))
+    record = provenance(whole, named, logs.files, 0, _spreads(fit, whole, values))
+    record |= {"parameters_are": "factors of efficiencies; of launch.* seconds"}
+    return fit.changed(values), whole, record, notes
+
+
+def _spreads(fit: _Fit, whole: Fitted, start: Sequence[float]) -> Sequence[Mapping[str, Any]]:
+    """Return the spreads of measured steps about fits that did not see them."""
+
+    def again(rows: Sequence[Row]) -> Callable[[Sequence[Row]], Array]:
+        values = fit.solved(rows, start).values
+        return lambda some: fit.times(some, values)[0]
+
+    times, groups = unseen(whole.rows, whole.held, again)
+    editions = {fit.logs.steps[row.name].execution.edition for row in whole.rows}
+    of = {"edition": editions.pop()} if len(editions) == 1 else {}
+    return [{**one, **of} for one in spreads(whole.rows, times, groups, 0.0)]
+
+
+def _check_units(rows: Sequence[Row], times: Array) -> None:
+    """Refuse times that are far from those of the system before anything is fitted."""
+    for row, time in zip(rows, times.tolist(), strict=True):
+        if not 1 / FAR < time / row.seconds < FAR:
+            wanted = (
+                f"a time within {FAR:g} times the {time:.4g} s that the system to start from gives"
+            )
+            hint = "seconds of one step are wanted, not milliseconds, nor those of many steps"
+            raise row.refuse("seconds", wanted, f"{row.seconds:g} s", hint)
+
+
+def _compared_memory(fit: _Fit, rows: Sequence[Row], needed: Array, system: System) -> list[str]:
+    """Check the unit of peak memory, and note steps that should not fit: they ran, so the estimate is too high.
+
+    Raises
+    ------
+    SpecError
+        For a measured peak that is far from the estimate.
+    """
+    for row, need in zip(rows, needed.tolist(), strict=True):
+        peak = fit.logs.steps[row.name].memory
+        if not math.isnan(peak) and not 1 / FAR < need / peak < FAR:
+            wanted = f"bytes within {FAR:g} times the {need:.4g} that the model says"
+            raise row.refuse("memory_bytes", wanted, f"{peak:g}", "bytes are wanted, not GB")
+    large = needed > system.usable[0]
+    if not large.any():
+        return []
+    first = rows[int(large.argmax())]
+    return [
+        f"{TRAINING}: {int(large.sum())} of {len(rows)} steps need more memory than {system.name} has, by the model"
+        f" (first: {first.name}, {first.place})"
+    ]
+
+
+def _notes(found: Sequence[Factor], values: Sequence[float]) -> list[str]:
+    """Return notes of the fitted values, and of those at a bound of the search."""
+    texts, notes = [], []
+    for one, value in zip(found, values, strict=True):
+        texts.append(f"{one.name} {value:.4g} s" if one.seconds else f"{one.name} x {value:.4g}")
+        if not one.seconds and not 1.001 / WIDEST < value < WIDEST / 1.001:
+            notes.append(f"{TRAINING}: {one.name} is at its bound: something else makes the time")
+    return [f"{TRAINING}: {', '.join(texts)}; efficiencies are at most 1", *notes]

@@ -1,0 +1,105 @@
+"""Arguments of the commands that tell of one whole run, and the run that they ask for."""
+
+import argparse
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.campaign_options import (
+    OPTIONS,
+    add_campaign,
+    campaign_of,
+    campaign_source,
+    stated,
+)
+from calculon.cli.changes import OPTION, add_changes, parsed, with_changes
+from calculon.cli.field_options import COUNT, processors_in_place
+from calculon.cli.options import Parser, add_preset, naming
+
+if TYPE_CHECKING:
+    from calculon.advise.runs.largest_model import LargestModel
+    from calculon.advise.runs.training_run import TrainingRun
+
+ANY = "any"
+"""Model of a fleet of which the largest is looked for."""
+
+
+def add_run(parser: Parser, *, without: Collection[str] = ()) -> None:
+    """Declare the plan, the campaign, and changes of both; `without` as of :func:`add_campaign`."""
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "execution",
+        metavar="EXECUTION",
+        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    add_campaign(parser, without=without)
+    add_changes(parser, "campaign", "model", "execution", "system")
+    add_preset(parser)
+
+
+def asked_run(arguments: argparse.Namespace) -> "TrainingRun":
+    """Return the run that the arguments of :func:`add_run` ask for.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed.
+    Infeasible
+        When a part of it does not fit.
+    """
+    from calculon.advise.runs.run_of_plan import campaign
+
+    model, execution, system = arguments.model, arguments.execution, arguments.system
+    source = campaign_source(arguments)
+    changed = with_changes(
+        arguments.changes, campaign=source, model=model, execution=execution, system=system
+    )
+    asked = campaign_of(arguments, changed["campaign"])
+    if (count := processors_in_place(execution)) is not None:
+        if any(one.startswith("execution.") for one in arguments.changes):
+            hint = "calculon plan ... -o plan.json, then plan.json#0 here"
+            found = f"{execution} processors, which are planned"
+            raise SpecError("--set", Problem("execution", "an execution to change", found, hint))
+        changed["execution"] = count
+    with naming(execution, campaign=arguments.campaign or "campaign"):
+        return campaign(
+            changed["model"],
+            changed["execution"],
+            changed["system"],
+            asked,
+            preset=arguments.preset,
+        )
+
+
+def asked_largest(arguments: argparse.Namespace) -> "LargestModel":
+    """Return the largest model that the arguments of :func:`add_run` ask for, in place of a model.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed, such as an execution, which is one of a model, or the tokens of a run.
+    Infeasible
+        When no model of such a size fits, or the days are too few for any.
+    """
+    from calculon.advise.runs.largest_model import largest_model, not_asked
+
+    if not re.fullmatch(COUNT, arguments.execution):
+        wanted, found = f"a number of processors, since the model is {ANY}", arguments.execution
+        raise SpecError("EXECUTION", Problem("", wanted, found))
+    source = campaign_source(arguments)
+    changed = with_changes(arguments.changes, campaign=source, system=arguments.system)
+    names = {one.path: one.name for one in OPTIONS}
+    set_here = parsed(arguments.changes, ("campaign", "system"))["campaign"]
+    for path in (*stated(arguments), *set_here):
+        if problem := not_asked(path):
+            by_option = path not in set_here
+            problem = replace(problem, field="") if by_option else problem
+            raise SpecError(names[path] if by_option else OPTION, problem)
+    asked = campaign_of(arguments, changed["campaign"])
+    with naming(arguments.execution, campaign=arguments.campaign or "campaign"):
+        return largest_model(
+            changed["system"], arguments.execution, None, asked, preset=arguments.preset
+        )

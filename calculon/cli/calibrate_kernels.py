@@ -1,0 +1,171 @@
+"""``calculon calibrate --kernels``: laws of kernels, fitted to tables of measured ones."""
+
+import argparse
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.options import STDOUT, Log, check_inputs, check_outputs
+from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.streams import tell
+from calculon.declarations import catalog
+from calculon.declarations.files import indented, write_json
+from calculon.render.text_tables import Column, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from calculon.calibrate.kernels.system_file import Kernels
+
+MEASURED = "systems/measured"
+"""Folder of the catalog with the tables of measured kernels."""
+
+_OTHERS = (
+    "collectives",
+    "gemm",
+    "memory",
+    "training",
+    "fit",
+    "shapes",
+    "multiprocessors",
+    "overlay",
+    "hold_out",
+    "network",
+    "above",
+    "operation",
+    "members",
+)
+"""Options that say nothing of tables of kernels."""
+
+_COLORS = 48
+"""Of the picture: thousands of points in full colour take a file three times as large."""
+
+
+def percent(key: str, title: str) -> Column:
+    """Return a column of errors in percent."""
+    return Column(key, title, right=True, text=lambda value: f"{value:.2f}")
+
+
+RESIDUALS = (
+    Column("group", "kernels"),
+    Column("rows", "rows"),
+    Column("n", "n", right=True),
+    percent("median", "median %"),
+    percent("p90", "p90 %"),
+    percent("bias", "bias %"),
+)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Fit, write the file and the picture, and print the residuals."""
+    folder = Path(arguments.kernels or catalog.root() / MEASURED)
+    _check(arguments, folder)
+    from calculon.calibrate.kernels.system_file import fitted_system
+
+    name, base = catalog.load("system", arguments.base)
+    file = "<stdin>" if name == "stdin" else arguments.base
+    if not isinstance(base, Mapping):
+        raise SpecError(file, Problem("", "a system: an object", "something else"))
+    found = fitted_system(base, file, name, _tables(folder), arguments.processor)
+    if arguments.plot:
+        _save(found, arguments.plot)
+    table = Table(RESIDUALS, found.residuals())
+    if arguments.output == STDOUT:
+        log(indented(found.document))  # which can go into a file
+        if not log.quiet:
+            tell(table.written("markdown"))
+        return 0
+    write_json(arguments.output, found.document, for_people=True)
+    log.table(table, arguments.format)
+    if arguments.format == "text":
+        for output in filter(None, (arguments.plot, arguments.output)):
+            log(f"Output: {output}")
+    return 0
+
+
+def check_fits() -> None:
+    """Check that the library of fits is there."""
+    if find_spec("scipy") is None:
+        wanted = "the library scipy, for fits"
+        hint = "in the folder of calculon: pip install '.[fit]'"
+        raise SpecError("calibrate", Problem("", wanted, "it is not installed", hint))
+
+
+def _check(arguments: argparse.Namespace, folder: Path) -> None:
+    """Check before any work that the tables are there, and that all outputs can be written."""
+    check_fits()
+    values = {one: getattr(arguments, one) for one in _OTHERS}
+    given = [
+        one for one, value in values.items() if not (value is None or value is False or value == [])
+    ]
+    beside = [f"--{one.replace('_', '-')}" for one in given] + ["--no-ramp"] * (not arguments.ramp)
+    if beside:
+        raise SpecError("--kernels", Problem("", "--kernels alone", "with " + ", ".join(beside)))
+    if not any(folder.glob("*.csv")):
+        wanted = f"a folder with tables of measured kernels, as {MEASURED}"
+        raise SpecError(str(folder), Problem("", wanted, "no .csv in it"))
+    check_inputs([arguments.base])
+    if arguments.output != STDOUT:
+        check_outputs([arguments.output], [])  # it may be written over its base
+    if arguments.plot:
+        check_outputs([arguments.plot], [arguments.base], PICTURES)
+        check_library()
+
+
+def _tables(folder: Path) -> "dict[str, pd.DataFrame]":
+    """Read the tables of a folder, by the stem of their file."""
+    return {path.stem: _table(path) for path in sorted(folder.glob("*.csv"))}
+
+
+def _table(path: Path) -> "pd.DataFrame":
+    """Read one table, and check its columns and times; tables of other names are nobody's."""
+    import pandas as pd
+
+    from calculon.calibrate.kernels.families import COLUMNS
+
+    try:
+        table = pd.read_csv(path)
+    except (ValueError, OSError) as error:  # of pandas, and of texts that are none
+        text = str(error).splitlines()[0]
+        raise SpecError(str(path), Problem("", "a CSV table with a header", text)) from error
+    wanted = COLUMNS.get(path.stem, ())
+    if missing := [name for name in wanted if name not in table]:
+        hint = f"columns as in {MEASURED}/{path.name}"
+        raise SpecError(
+            str(path),
+            Problem("", "the columns " + ", ".join(wanted), f"no {', '.join(missing)}", hint),
+        )
+    if "time_s" in wanted:
+        seconds = pd.to_numeric(table["time_s"], errors="coerce")
+        wrong = table["time_s"].notna() & ~((seconds > 0) & (seconds < float("inf")))
+        if wrong.any():
+            row = int(wrong.to_numpy().argmax())
+            found = f"{table['time_s'].iloc[row]}"
+            raise SpecError(str(path), Problem(f"[{row}].time_s", "seconds above 0", found))
+        table["time_s"] = seconds
+    return table
+
+
+def _save(found: "Kernels", output: str) -> None:
+    """Draw the errors over measured times, a panel for each group."""
+    from calculon.documents.pictures.calibration import Errors, draw_errors
+    from calculon.render import canvas
+
+    records = found.residuals()
+    panels = []
+    for group, rows in found.rows.groupby("group", sort=False):
+        errors = [
+            f"{record['rows']} {record['median']:.1f} % ({record['n']})"
+            for record in records
+            if record["group"] == group
+        ]
+        percent = 100 * (rows.predicted / rows.measured - 1)
+        pairs = [
+            (rows.measured[which].tolist(), percent[which].tolist())
+            for which in (~rows.held_out, rows.held_out)
+        ]
+        panels.append(Errors(f"{group}\n{', '.join(errors)}", *pairs))
+    title = f"Kernels of {found.processor}: median error by group, and how many kernels"
+    canvas.save(draw_errors(title, panels), output, colors=_COLORS)

@@ -1,0 +1,168 @@
+"""The arguments of ``calculon calibrate``."""
+
+import argparse
+
+from calculon.cli.options import Parser
+from calculon.render.text_tables import FORMATS
+
+HOLD_OUT = 0.3
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "p2p")
+_PARAMETERS = (
+    "mem1, matrix, vector, attention and networks[i] multiply efficiencies (matrix those of ext.gemm too; "
+    "tensor_cores is matrix without float32)",
+    "launch.kernel and launch.step are times of ext.launch",
+)
+
+
+def declare(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "base", metavar="SYS", help="the system to start from: catalog name, file or -"
+    )
+    _add_kernels(parser)
+    _add_training(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="the new system file (.json); - prints it",
+    )
+    parser.add_argument(
+        "--overlay",
+        action="store_true",
+        help="write only what was fitted, over SYS as base: every command takes such a file as a system",
+    )
+    parser.add_argument(
+        "--hold-out",
+        metavar="SHARE",
+        type=_share,
+        help=f"share of the groups that is predicted, not fitted (default: {HOLD_OUT}); --kernels holds out what its "
+        "tables name",
+    )
+    parser.add_argument("--plot", metavar="FILE", help="picture of the fit: NAME.png, .svg or .pdf")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="of the table of residuals (default: text)",
+    )
+    _add_collective_options(parser)
+
+
+def _add_files(parser: Parser, option: str, text: str) -> None:
+    """Declare an option that names a file, and may be repeated."""
+    parser.add_argument(
+        option, metavar="FILE", action="append", default=[], help=f"{text}; may be repeated"
+    )
+
+
+def _add_kernels(parser: Parser) -> None:
+    """Declare tables of kernels, and files of collectives, matrix products and copies."""
+    parser.add_argument(
+        "--kernels",
+        metavar="FOLDER",
+        nargs="?",
+        const="",
+        help="fit laws of kernels to the tables of a folder, and write them with their sources and residuals "
+        "(default: those of the catalog, systems/measured); stands alone",
+    )
+    parser.add_argument(
+        "--processor",
+        metavar="NAME",
+        help="processor of --kernels, as the column gpu names it (default: about.processor of SYS)",
+    )
+    _add_files(
+        parser,
+        "--collectives",
+        "CSV operation,bytes,members,seconds[,network][,group], or a log of nccl-tests; instead of seconds the "
+        "column busbw may stand, in GB/s as nccl-tests prints it",
+    )
+    _add_files(
+        parser,
+        "--gemm",
+        "CSV m,n,k,datatype,seconds[,group] of products m x k times k x n",
+    )
+    parser.add_argument(
+        "--shapes",
+        action="store_true",
+        help="fit ext.gemm to --gemm, which has the rate by shape (largest efficiency, half depth, alignment), not the "
+        "efficiency curve; edition sc23 ignores it",
+    )
+    parser.add_argument(
+        "--multiprocessors",
+        metavar="N",
+        type=_count,
+        help="of the device, for --shapes (default: those of ext.gemm in SYS)",
+    )
+    _add_files(
+        parser, "--memory", "CSV bytes,seconds[,tier][,group], bytes read and written together"
+    )
+
+
+def _add_training(parser: Parser) -> None:
+    """Declare training logs and the parameters fitted to them."""
+    _add_files(
+        parser,
+        "--training",
+        "CSV model,execution,seconds[,memory_bytes][,name][,group] of whole steps: a model of the catalog or its "
+        "file, and the file of the execution, both beside the CSV; columns named as their fields (microbatch_size, "
+        "num_blocks) change them row by row; the default group is the model",
+    )
+    parser.add_argument(
+        "--fit",
+        metavar="NAME[,NAME]",
+        type=_names,
+        help="what --training fits, after everything else: " + "; ".join(_PARAMETERS),
+    )
+
+
+def _add_collective_options(parser: Parser) -> None:
+    """Declare options of collectives, for files that do not state them."""
+    parser.add_argument(
+        "--network",
+        metavar="N",
+        type=_count,
+        help="network of collectives that name none (default: the first that holds the group)",
+    )
+    parser.add_argument(
+        "--above",
+        metavar="BYTES",
+        type=_count,
+        help="use only collectives of larger messages",
+    )
+    parser.add_argument(
+        "--no-ramp",
+        dest="ramp",
+        action="store_false",
+        help="fit networks by one latency and one efficiency, which is all that edition sc23 knows",
+    )
+    parser.add_argument(
+        "--operation",
+        metavar="NAME",
+        choices=OPERATIONS,
+        help="what logs measured that do not say: " + ", ".join(OPERATIONS),
+    )
+    parser.add_argument(
+        "--members", metavar="N", type=_count, help="members in logs that do not say"
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to below 1, found '{text}'")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number, found '{text}'")
+    return int(text)

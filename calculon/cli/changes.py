@@ -1,0 +1,101 @@
+"""``--set PATH=VALUE``: single values of the specs of a command, changed for one call."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.parse import parse_value
+from calculon.declarations.paths import no_path, steps_of
+
+OPTION = "--set"
+EXAMPLES = {
+    "model": "model.seq_size=4096",
+    "execution": "execution.tensor_par=4",
+    "system": "system.mem1.GiB=120",
+    "campaign": "campaign.reliability.restart=10min",
+    "deployment": "max_batch=64",
+    "workload": "workload.prompt_cv=1",
+}
+"""A change of each kind of spec."""
+
+
+def add_changes(parser: argparse.ArgumentParser, *kinds: str) -> None:
+    """Declare ``--set`` for a command that takes these kinds of specs, of :data:`EXAMPLES`."""
+    examples = ", ".join(EXAMPLES[kind] for kind in kinds)
+    prefix = (
+        "" if len(kinds) == 1 else "; without the name of its spec where only one has the field"
+    )
+    parser.add_argument(
+        OPTION,
+        dest="changes",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help=f"change a value for this call: {examples}{prefix}; may be repeated",
+    )
+
+
+def with_changes(texts: Sequence[str], **sources: Any) -> dict[str, Any]:
+    """Return specs with what ``--set`` changes in them, by kind.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        ``PATH=VALUE``, the path with the kind of its spec before it or without.
+    **sources
+        Source of each kind of spec that the command takes, in any form; None where it is known later.
+
+    Raises
+    ------
+    SpecError
+        For a path that no spec of the command has, or that several have. Whether it leads to a value is checked
+        where the spec is read.
+    """
+    from calculon.inputs import Changed
+
+    changes = parsed(texts, tuple(sources))
+    return {
+        kind: Changed.of(source, changes[kind]) if source is not None else None
+        for kind, source in sources.items()
+    }
+
+
+def parsed(texts: Sequence[str], kinds: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Return new values by path for each kind of spec; errors as :func:`with_changes`."""
+    from calculon.inputs import owner
+
+    changes: dict[str, dict[str, object]] = {kind: {} for kind in kinds}
+    further = _further(kinds) or None
+    for text in texts:
+        path, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not path or not value:
+            wanted = f"PATH=VALUE, such as {EXAMPLES[kinds[0]]}"
+            raise SpecError(OPTION, Problem("", wanted, repr(text)))
+        if not steps_of(path):
+            raise SpecError(OPTION, no_path(path))
+        kind, inside = owner(path, kinds, OPTION, further)
+        try:
+            meant = parse_value(value)
+        except SpecError as error:
+            raise SpecError(OPTION, Problem(path, error.expected, error.found)) from None
+        # "model:" is an object in YAML; here it is a text, unless it has the braces of one
+        changes[kind][inside] = value if isinstance(meant, dict) and value[0] != "{" else meant
+    return changes
+
+
+def _further(kinds: Sequence[str]) -> dict[str, list[str]]:
+    """Return the fields of the specs that only some commands take; of deployments also where a search chooses them."""
+    from calculon.declarations.fields import spec_fields
+
+    records: dict[str, type] = {}
+    if "campaign" in kinds:
+        from calculon.campaign.record import Campaign
+
+        records["campaign"] = Campaign
+    if {"deployment", "workload"} & {*kinds}:
+        from calculon.serving.records.deployment import Deployment
+        from calculon.serving.records.load import Workload
+
+        records |= {"deployment": Deployment, "workload": Workload}
+    return {kind: [one.key for one in spec_fields(record)] for kind, record in records.items()}

@@ -1,0 +1,239 @@
+"""The output of ``calculon collective``: a page for one size, a table or curves for several."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIGA, Array, Bytes, Seconds, duration, scaled, significant
+from calculon.cli.options import Log
+from calculon.cli.sizes import size_text
+from calculon.documents.pictures.collective_curves import Curves
+from calculon.hardware.collectives.algorithm_times import (
+    algorithm_bandwidth,
+    bus_bandwidth,
+    bus_factor,
+    candidates,
+    fastest,
+    paced,
+    port_share,
+    schedule_of,
+    time_of,
+)
+from calculon.hardware.collectives.algorithms import ALGORITHMS
+from calculon.hardware.collectives.placement import Group
+from calculon.hardware.collectives.protocols import Pace
+from calculon.hardware.system import System
+from calculon.render.text_tables import EARLY, Column, Table
+from calculon.render.texts import bandwidth, counted
+
+_FINE = 400
+"""Sizes of a curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: an operation in a group, by an algorithm (empty for the fastest), at a size of interest."""
+
+    system: System
+    operation: str
+    group: Group
+    name: str
+    size: int
+
+    @property
+    def ranks(self) -> int:
+        """Members of the group."""
+        return int(self.group.ranks)
+
+    @property
+    def title(self) -> str:
+        """The operation and who takes part."""
+        return f"{self.operation} among {counted(self.ranks, 'rank')} of {self.system.name}"
+
+    def answer(self, sizes: Bytes) -> tuple[dict[str, Seconds], Array, Seconds]:
+        """Return the time of each algorithm, the algorithm that is taken for each size, and its time."""
+        found = {
+            name: time_of(self.system, self.operation, self.group, name, sizes)
+            for name in candidates(self.system, self.operation, self.group)
+        }
+        if self.name:
+            return found, np.full(sizes.shape, self.name), found[self.name]
+        return found, *fastest(self.operation, found)
+
+    def pace(self, name: str) -> Pace:
+        """Return the fastest protocol of an algorithm at the size of interest."""
+        found = paced(self.system, self.operation, self.group, name, np.array(float(self.size)))
+        return min(found, key=lambda one: float(one[1]))[0]
+
+    def rate(self, name: str, network: int) -> float:
+        """Return the rate of a port of a network with large messages."""
+        reached = port_share(self.system, network, self.operation, name, self.group)
+        if reached is None:
+            return float(self.system.fabric.bandwidth[network])
+        return float(self.system.networks[network].bandwidth * reached)
+
+    def shares(self, name: str) -> list[tuple[int, float, float]]:
+        """Return number, bytes per byte of the message, and steps of each network that the group uses."""
+        schedule = schedule_of(self.system, self.operation, self.group, name)
+        return [
+            (i, float(schedule.shares[i]), float(schedule.steps[i]))
+            for i, used in enumerate(self.group.used)
+            if used
+        ]
+
+
+def _gigabytes(rate: float) -> float | None:
+    """Return a rate in GB/s; None for that of a group of one, which takes no time."""
+    return rate / GIGA if np.isfinite(rate) else None
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:,.2f}" if value < 1000 else f"{value:,.0f}"
+
+
+def _times(key: str, title: str, drop: int = 0) -> Column:
+    return Column(key, title, right=True, text=duration, drop=drop)
+
+
+def sizes_table(asked: Asked, sizes: Sequence[int]) -> Table:
+    """Return a row for each size: the algorithm taken, its time and bandwidths, and the times of all."""
+    array = np.array(sizes, dtype=float)
+    found, names, best = asked.answer(array)
+    rates = algorithm_bandwidth(array, best)
+    buses = bus_bandwidth(asked.operation, array, best, asked.ranks)
+    rows: list[dict[str, Any]] = [
+        {
+            "operation": asked.operation,
+            "bytes": size,
+            "members": asked.ranks,
+            "algorithm": str(names[i]),
+            "seconds": float(best[i]),
+            "algbw": _gigabytes(rates[i]),
+            "busbw": _gigabytes(buses[i]),
+            **{f"{name}_seconds": float(times[i]) for name, times in found.items()},
+            **_moved(asked, str(names[i]), size),
+        }
+        for i, size in enumerate(sizes)
+    ]
+    own = (
+        Column("operation", for_people=False),
+        Column("bytes", "size", right=True, text=size_text),
+        Column("members", for_people=False),
+        Column("algorithm", "algorithm"),
+        _times("seconds", "time"),
+        Column("algbw", "algorithm\nGB/s", right=True, text=_rate),
+        Column("busbw", "bus\nGB/s", right=True, text=_rate),
+    )
+    others = tuple(_times(f"{name}_seconds", name, drop=1) for name in found)
+    moved = tuple(Column(key, for_people=False) for key in _moved(asked, str(names[0]), 0))
+    return Table((*own, *others, *moved), rows)
+
+
+def _moved(asked: Asked, name: str, size: int) -> dict[str, float]:
+    """Return for each network its members in the group, and the bytes through each port by an algorithm."""
+    cells: dict[str, float] = {}
+    for number, share, _ in asked.shares(name):
+        cells[f"network_{number}_members"] = int(asked.group.members[number])
+        cells[f"network_{number}_bytes"] = size * share
+    return cells
+
+
+def page(asked: Asked, log: Log) -> None:
+    """Print one size: its time and bandwidth, the networks of the group, and the times of other algorithms."""
+    array = np.array([asked.size], dtype=float)
+    found, names, best = asked.answer(array)
+    name, seconds = str(names[0]), float(best[0])
+    ranks = asked.ranks
+    log(f"{asked.title}, {size_text(asked.size)}\n")
+    if ranks == 1:
+        log("  time  0 s: one rank alone sends nothing")
+        return
+    rate, bus = asked.size / seconds, bus_factor(asked.operation, ranks) * asked.size / seconds
+    log(f"  time                 {duration(seconds)}")
+    log(f"  algorithm            {name}: {ALGORITHMS[name].words}")
+    log(f"  algorithm bandwidth  {bandwidth(rate)}   size / time")
+    factor = significant(bus_factor(asked.operation, ranks))
+    log(f"  bus bandwidth        {bandwidth(bus)}   {factor} x that, as nccl-tests counts\n")
+    log.table(_tiers(asked, name), "text")
+    log("")
+    log.table(_algorithms(asked, found, name), "text")
+
+
+def _tiers(asked: Asked, name: str) -> Table:
+    """Return the networks of the group, and bytes and steps on each."""
+    binary = "i" in size_text(asked.size)  # the unit of the SIZE of the command line
+
+    def _bytes(value: float) -> str:
+        return scaled(value, "B", binary=binary)
+
+    rows, pace = [], asked.pace(name)
+    for number, share, steps in asked.shares(name):
+        joined, below = int(asked.group.members[number]), int(asked.group.below[number])
+        instances = -(-asked.ranks // (below * joined))
+        members = f"{joined:,} {'ranks' if below == 1 else f'x {below:,} ranks'}"
+        rows.append(
+            {
+                "network": number,
+                "group": members + (f" in each of {instances:,}" if instances > 1 else ""),
+                "rate": asked.rate(name, number),
+                "bytes": asked.size * share,
+                "steps": steps,
+                "step": pace.step[number] if steps else None,
+            }
+        )
+    columns = (
+        Column("network", "network", right=True),
+        Column("group", "group"),
+        Column("rate", "rate of\na port", right=True, text=bandwidth),
+        Column("bytes", "bytes\nper port", right=True, text=_bytes),
+        Column("steps", "steps", right=True, text=lambda n: f"{n:,.4g}"),
+        Column("step", "latency\nof each", right=True, text=lambda t: duration(t) if t else ""),
+    )
+    return Table(columns, rows)
+
+
+def _algorithms(asked: Asked, found: dict[str, Seconds], taken: str) -> Table:
+    """Return the time and bandwidths of each algorithm, the fastest first."""
+    ranks, size = asked.ranks, np.array([asked.size], dtype=float)
+    rows = [
+        {
+            "algorithm": name,
+            "protocol": asked.pace(name).protocol,
+            "time": float(times[0]),
+            "more": float(times[0]) / float(found[taken][0]),
+            "algbw": _gigabytes(algorithm_bandwidth(size, times)[0]),
+            "busbw": _gigabytes(bus_bandwidth(asked.operation, size, times, ranks)[0]),
+            "what": ALGORITHMS[name].words,
+        }
+        for name, times in sorted(found.items(), key=lambda one: float(one[1][0]))
+    ]
+    columns = (
+        Column("algorithm", "algorithm"),
+        *((Column("protocol", "protocol"),) if any(row["protocol"] for row in rows) else ()),
+        _times("time", "time"),
+        Column("more", "of that\ntaken", right=True, text=lambda x: f"{x:.2f} x"),
+        Column("algbw", "algorithm\nGB/s", right=True, text=_rate),
+        Column("busbw", "bus\nGB/s", right=True, text=_rate),
+        Column("what", "what it does", fold=True, drop=EARLY),
+    )
+    return Table(columns, rows)
+
+
+def curves(asked: Asked, first: float, last: float) -> Curves:
+    """Return time and bus bandwidth of each algorithm from the first size to the last."""
+    sizes = np.geomspace(first, last, _FINE)
+    found, names, _ = asked.answer(sizes)
+    buses = {
+        name: bus_bandwidth(asked.operation, sizes, times, asked.ranks)
+        for name, times in found.items()
+    }
+    title = asked.title + (f", {asked.name}" if asked.name else "")
+    return Curves(
+        title,
+        sizes.tolist(),
+        {name: times.tolist() for name, times in found.items()},
+        {name: (bus / GIGA).tolist() for name, bus in buses.items()},
+        names.tolist(),
+    )

@@ -1,0 +1,94 @@
+"""``calculon block``: one block of a model, or a part of it, operator by operator."""
+
+import argparse
+
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_preset,
+    add_specs,
+    check_inputs,
+    check_outputs,
+    log_note,
+    naming,
+)
+from calculon.declarations.files import document_suffix, json_text, replacing, write_json
+from calculon.declarations.model import PARTS
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "List the operators of one block for one microbatch, on one rank: arithmetic, tier-1 memory traffic and time "
+        "of the forward pass, of the gradients of inputs and of weights, and of recomputation; weights and activation "
+        "memory; and the tensor-parallel collectives: message, bytes through each port, time, and exposed time. Sums "
+        "are those that calculon llm reports for the same settings (block_*, baseblock_*).\n\n"
+        "--part looks at attention or the MLP alone, without norm, dropout after it and residual sum, in edition "
+        "corrected; a model may say so itself (field part). --set changes a value for this call, mostly a field of the "
+        "execution, to compare forms:\n"
+        "  tensor_par_comm_type=rs_ag    sequence parallelism\n"
+        "  tp_impl=allgather             every product column-parallel, its output gathered\n"
+        "  tp_async=true                 gradients of inputs reduced behind those of weights\n"
+        "  bias_after_reduce=true        biases in a pass of their own; false: in the product\n"
+        "  matmul_impl=mul_sum           products as multiplication, then sum\n"
+        "The whole model need not fit into memory.",
+        "calculon block gpt3-175B 3072_t4_p64_d12_mbs4_full a100_80g\n"
+        "calculon block llama3-8B llama3-8B_h100x64 h100_80g_sxm --part mlp\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm --set matmul_impl=mul_sum\n"
+        "calculon block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm -o block.json",
+    )
+    add_specs(parser, "model", "MODEL")
+    parser.add_argument(
+        "--part",
+        choices=PARTS,
+        help="block, or one part alone (default: that of the model, mostly block)",
+    )
+    add_changes(parser, "model", "execution", "system")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="NAME.json, or - : everything as JSON; NAME.csv: a row for each operator",
+    )
+    add_edition(parser)
+    add_preset(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Cost the block, and print the page or write the file."""
+    specs = [arguments.model, arguments.execution, arguments.system]
+    check_inputs(specs)
+    output = arguments.output
+    check_outputs([output] if output and output != STDOUT else [], specs, (".json", ".csv"))
+    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
+    from calculon.estimate.operators import block
+
+    with naming(specs[1], Model="--part"):
+        found = block(
+            **changed,
+            part=arguments.part,
+            edition=arguments.edition,
+            preset=arguments.preset,
+        )
+    document = found.to_dict()
+    if output == STDOUT:
+        log(json_text(document))
+    elif output:
+        if document_suffix(output) == ".csv":
+            from calculon.render.text_tables import Column, Table
+
+            table = Table(tuple(map(Column, found.rows[0])), found.rows)
+            with replacing(output) as stream:
+                stream.write(f"{table.csv()}\n".encode())
+        else:
+            write_json(output, document)
+        log(f"Output: {output}")
+    else:
+        from calculon.documents.operator_page import BlockPage
+
+        log_note(log, found.system)
+        log.show(BlockPage(document))
+    return 0

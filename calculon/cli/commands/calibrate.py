@@ -1,0 +1,213 @@
+"""``calculon calibrate``: a system file fitted to measured times."""
+
+import argparse
+import datetime
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.calibrate_kernels import check_fits, percent
+from calculon.cli.calibrate_kernels import run as kernels
+from calculon.cli.calibrate_options import HOLD_OUT, declare
+from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
+from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.streams import tell
+from calculon.declarations import catalog
+from calculon.declarations.files import STDIN, SUFFIXES, document_suffix, indented, write_json
+from calculon.declarations.overlay import BASE, difference
+from calculon.render.text_tables import EARLY, Column, Table
+
+if TYPE_CHECKING:
+    from calculon.calibrate.fit_result import Calibration, Measurements
+    from calculon.calibrate.training import Training
+
+_EXAMPLE = "examples/measurements/h100_sxm_all_reduce.csv"
+
+
+RESIDUALS = (
+    Column("part", "part"),
+    Column("rows", "rows"),
+    Column("n", "n", right=True),
+    percent("mape", "mean %"),
+    percent("median", "median %"),
+    percent("p90", "p90 %"),
+    percent("bias", "bias %"),
+    percent("worst", "worst %"),
+    Column("worst_row", "worst row", drop=EARLY),
+)
+
+STEPS = (
+    Column("name", "step"),
+    Column("rows", "rows"),
+    Column("measured", "measured s", right=True, text=lambda value: f"{value:.4g}"),
+    Column("predicted", "predicted s", right=True, text=lambda value: f"{value:.4g}"),
+    Column("error", "error %", right=True, text=lambda value: f"{value:+.2f}"),
+)
+MOST_STEPS = 40
+"""Largest number of steps that are printed one by one."""
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Fit parts of a system file to measured times: latency, efficiency and ramp of networks, efficiency curves of "
+        "the matrix engine and of memories, rates of products by shape; or factors of efficiencies to the times of "
+        "whole training steps. Peaks, sizes and everything else stay those of the base. Whole groups of rows (the "
+        "column group; else an octave of sizes, products of one n and k, or steps of one model) are held out and "
+        "predicted; errors are in percent of the measured time, and a bias below 0 is a file that is too fast. The "
+        "new file says under calibration what was fitted to what, and how far unseen rows are from it: estimates on "
+        "it have an interval.\n\n"
+        "scripts/measure makes files of kernels: calculon calibrate SYS --collectives collectives.csv --gemm gemm.csv "
+        "--memory memory.csv -o mine.json; with --shapes --multiprocessors N products tell their rate by shape.\n\n"
+        "Logs of training are a CSV that you write, with a line for each run: calculon calibrate SYS --training "
+        "steps.csv --fit mem1,matrix -o mine.json. Fit few parameters, and have runs that they slow differently: "
+        "small and large microbatches tell memory from arithmetic, small models tell launches. What the steps do not "
+        "determine is refused, and it is said why.\n\n"
+        "The kernels of the systems of the catalog were fitted to public measurements: calculon calibrate --kernels "
+        "systems/measured h100_80g_sxm -o mine.json makes its laws of matrix products, attention, memory-bound kernels "
+        "and collectives anew. A hash of the shapes says which are held out, the same on every processor.",
+        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} -o mine.json\n"
+        f"calculon calibrate h100_80g_sxm --collectives {_EXAMPLE} --hold-out 0.5 -o mine.json --plot fit.png",
+    )
+    declare(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Fit, write the file and the picture, and print the residuals."""
+    if arguments.kernels is not None:
+        return kernels(arguments, log)
+    if arguments.base != STDIN:
+        arguments.base = catalog.exact("system", arguments.base)
+    _check(arguments)
+    from calculon.calibrate.fit import calibrate
+
+    name, base = catalog.load("system", arguments.base)
+    file = "<stdin>" if name == "stdin" else arguments.base
+    if not isinstance(base, Mapping):
+        raise SpecError(file, Problem("", "a system: an object", "something else"))
+    found = calibrate(
+        base,
+        file,
+        _read(arguments, base, file, name),
+        hold_out=HOLD_OUT if arguments.hold_out is None else arguments.hold_out,
+        above=arguments.above or 0,
+        ramp=arguments.ramp,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        name=name,
+        multiprocessors=arguments.multiprocessors,
+        training=_training(arguments, base, file, name),
+    )
+    aside = arguments.output == STDOUT or arguments.format != "text"  # output that a program reads
+    for note in () if log.quiet else found.notes:
+        (tell if aside else log)(f"calculon: note: {note}")
+    if arguments.plot:
+        from calculon.cli.calibrate_picture import save
+
+        save(found, arguments.plot)
+    document = _overlay(arguments, base, found.document) if arguments.overlay else found.document
+    if arguments.output == STDOUT:
+        log(indented(document))  # which can go into a file
+        if not log.quiet:
+            tell(Table(RESIDUALS, found.residuals()).written("markdown"))
+        return 0
+    write_json(arguments.output, document, for_people=True)
+    log.table(Table(RESIDUALS, found.residuals(), "--format csv"), arguments.format)
+    if arguments.format == "text":
+        _show_steps(found, log)
+        for output in filter(None, (arguments.plot, arguments.output)):
+            log(f"Output: {output}")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Check before any work that there is something to fit, and that all outputs can be written."""
+    check_fits()
+    kernels = [*arguments.collectives, *arguments.gemm, *arguments.memory]
+    inputs = [*kernels, *arguments.training]
+    if not inputs:
+        wanted = "measurements: --kernels, --collectives, --gemm, --memory or --training"
+        raise SpecError("calibrate", Problem("", wanted, "none"))
+    if arguments.processor is not None:
+        raise SpecError("--processor", Problem("", "--kernels beside it", "none"))
+    if bool(arguments.training) != (arguments.fit is not None):
+        wanted = "--training FILE and --fit NAMES together, such as --fit mem1,matrix"
+        given = "--training" if arguments.training else "--fit"
+        raise SpecError("calibrate", Problem("", wanted, f"{given} alone"))
+    if arguments.shapes and not arguments.gemm:
+        raise SpecError("calibrate", Problem("", "--gemm FILE beside --shapes", "--shapes alone"))
+    if arguments.multiprocessors is not None and not (
+        arguments.shapes and arguments.multiprocessors
+    ):
+        wanted = "a number above 0, beside --shapes"
+        raise SpecError("--multiprocessors", Problem("", wanted, str(arguments.multiprocessors)))
+    named = document_suffix(arguments.base) in SUFFIXES or arguments.base in catalog.names("system")
+    if arguments.overlay and not named:
+        wanted = "a system of the catalog or a file, for --overlay to name"
+        raise SpecError(arguments.base, Problem("", wanted, "neither"))
+    twice = next((one for one in inputs if inputs.count(one) > 1), None)
+    if twice:
+        raise SpecError(twice, Problem("", "each file once", "twice"))
+    check_inputs([arguments.base, *inputs])
+    if arguments.output != STDOUT:
+        check_outputs([arguments.output], [arguments.base, *inputs])
+    if arguments.plot:
+        check_outputs([arguments.plot], [arguments.base, *inputs], PICTURES)
+        check_library()
+
+
+def _overlay(
+    arguments: argparse.Namespace, base: Mapping[str, Any], document: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the differences from the base, and the path of the base relative to the output."""
+    name = arguments.base
+    if name not in catalog.names("system") and not Path(name).is_absolute():
+        folder = "." if arguments.output == STDOUT else Path(arguments.output).parent
+        name = os.path.relpath(name, folder)
+    return {BASE: name} | difference(base, document)
+
+
+def _read(
+    arguments: argparse.Namespace, base: Mapping[str, Any], file: str, name: str
+) -> "list[Measurements]":
+    """Read all files of measurements."""
+    from calculon.calibrate.fit_result import Measurements
+    from calculon.calibrate.nccl import Known
+    from calculon.calibrate.parts import quietly_decoded
+    from calculon.calibrate.readers import read_collectives, read_gemm, read_memory
+
+    system = quietly_decoded(base, file, name)
+    if arguments.network is not None and arguments.network >= len(system.networks):
+        wanted = f"a network of {name}: 0 to {len(system.networks) - 1}"
+        raise SpecError("--network", Problem("", wanted, str(arguments.network)))
+    known = Known(arguments.operation, arguments.members)
+    read = [
+        (one, read_collectives(one, system, known, arguments.network))
+        for one in arguments.collectives
+    ]
+    read += [(one, read_gemm(one, system, shapes=arguments.shapes)) for one in arguments.gemm]
+    read += [(one, read_memory(one, system)) for one in arguments.memory]
+    return [Measurements(Path(one).name, rows, told) for one, (rows, told) in read]
+
+
+def _training(
+    arguments: argparse.Namespace, base: Mapping[str, Any], file: str, name: str
+) -> "Training | None":
+    """Read the training logs."""
+    if not arguments.training:
+        return None
+    from calculon.calibrate.logs import read_training
+    from calculon.calibrate.parts import quietly_decoded
+    from calculon.calibrate.training import Training
+
+    files = {one: Path(one).name for one in arguments.training}
+    return Training(read_training(files, quietly_decoded(base, file, name)), arguments.fit)
+
+
+def _show_steps(found: "Calibration", log: Log) -> None:
+    """Print every training step, where they are not too many."""
+    for part in found.parts:
+        if not part.unit and len(part.rows) <= MOST_STEPS:
+            log("")
+            log.table(Table(STEPS, part.each()), "text")

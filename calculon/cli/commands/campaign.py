@@ -1,0 +1,91 @@
+"""``calculon campaign``: a whole training run, with its failures, checkpoints, money and energy."""
+
+import argparse
+
+from calculon.base.errors import Infeasible
+from calculon.cli.asked_run import ANY, add_run, asked_largest, asked_run
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    check_inputs,
+    check_outputs,
+)
+from calculon.declarations.result_selection import split
+
+FORMATS = ("text", "json")
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Tell a whole training run of a plan: its days with failures and checkpoints, where they go, what ramps of the "
+        "batch cost, money, energy and carbon. What nobody states has a default, each printed with its source. Exit "
+        "code 1 where the run misses its deadline or its budget. Of the model any: the largest that a fleet trains by "
+        "its deadline, on the tokens that are best for it.",
+        "calculon campaign llama-3.1-70b 1024 h100 --tokens 15T\n"
+        "calculon campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B\n"
+        "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens chinchilla --price 2.5 --pue 1.2 "
+        "--carbon 400\n"
+        "calculon campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 30d --mtbf 20000h "
+        "--set campaign.reliability.restart=10min\n"
+        "calculon campaign bloom-176B bloom-176B_a100x384 a100_80g_sxm --campaign bloom_366B --carbon france "
+        "-o run.json\n"
+        "calculon campaign any 1024 h100 --deadline 60d",
+    )
+    add_run(parser)
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also list the defaults without effect here"
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="what is printed: a page (text, default), or everything (json)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write everything (.json, .json.gz) instead of the page; - prints it",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Estimate the run, then print the page or write the file; 1 where it misses a limit."""
+    specs = [arguments.model, arguments.execution, arguments.system]
+    given = [] if arguments.campaign is None else [arguments.campaign]
+    output = STDOUT if arguments.format == "json" and not arguments.output else arguments.output
+    check_inputs([*specs, *given])
+    if output not in (None, STDOUT):
+        check_outputs([output], [split(one)[0] for one in (*specs, *given)])
+    if arguments.model == ANY:
+        _largest(arguments, log, output)
+        return 0
+    found = asked_run(arguments)
+    document = found.to_dict() | {"elasticities": found.largest_elasticities}
+    if output is None:
+        from calculon.documents.campaign_page import CampaignPage
+        from calculon.documents.views.estimate_result import result_of
+
+        main = result_of(found.main.estimate)
+        usual = found.preset.usual
+        log.show(CampaignPage(document, main, usual, every=arguments.verbose))
+    else:
+        log.write(document, output)
+    if missed := [one for one in found.limits if not one.met]:
+        told = " and ".join(one.in_words for one in missed)
+        raise Infeasible("limits", f"the run misses {told}")
+    return 0
+
+
+def _largest(arguments: argparse.Namespace, log: Log, output: str | None) -> None:
+    """Find the largest model for a fleet, then print the page or write the file."""
+    from calculon.documents.largest_model_page import LargestModelPage
+
+    found = asked_largest(arguments).to_dict()
+    if output is None:
+        log.show(LargestModelPage(found, every=arguments.verbose))
+    else:
+        log.write(found, output)

@@ -1,0 +1,149 @@
+"""``calculon catalog``: the specs that are shipped, with the figures that tell them apart; or one of them."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.cli.catalog_pages import show_document
+from calculon.cli.catalog_show import show
+from calculon.cli.options import Log, Parser, Suggested
+from calculon.declarations import catalog
+from calculon.declarations.files import json_text
+from calculon.documents.views.catalog_rows import chosen, filtered
+from calculon.documents.views.catalog_tables import SINGULAR, TABLES
+from calculon.inputs import model
+from calculon.render.text_tables import FORMATS, Table
+
+SHOW = "show"
+"""First word of a call that asks for one page."""
+
+_WANTED = (
+    "a kind (models, systems, executions, presets, studies, campaigns, deployments, workloads), a name of the catalog "
+    "or a part of one"
+)
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "List the models, systems, executions, presets of frameworks, studies and campaigns that come with "
+        "calculon, or show one of them. Their names can be used in place of their files in every command.",
+        "calculon catalog\n"
+        "calculon catalog models llama3 qwen\n"
+        "calculon catalog systems --family hopper\n"
+        "calculon catalog systems --where 'memory >= 100 and domain == 72'\n"
+        "calculon catalog show h100\n"
+        "calculon catalog show llama-3.1-70b\n"
+        "calculon catalog h100_80g_sxm\n"
+        "calculon catalog systems --format csv",
+    )
+    parser.add_argument(
+        "words",
+        metavar="WORD",
+        nargs="*",
+        choices=Suggested((*TABLES, SHOW)),
+        help=f"list only one kind ({', '.join(TABLES)}) or names that have one of the words in them; show NAME gives "
+        "one page about one, whose name may be written as people do; a whole name alone lists every field",
+    )
+    parser.add_argument(
+        "--family",
+        metavar="TEXT",
+        help="only models or systems with this text in their family, such as llama, nvidia or hopper",
+    )
+    parser.add_argument(
+        "--where",
+        metavar="EXPR",
+        help="only rows that meet a condition on the columns of --format csv, such as 'memory >= 100' (GiB), "
+        "'tflops > 900 and network_GBps >= 50' or 'parameters < 10e9'",
+    )
+    parser.add_argument("-f", "--format", choices=FORMATS, default="text", help="default: text")
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Print one spec, one table, or all of them."""
+    words, form = arguments.words, arguments.format
+    if words[:1] == [SHOW]:
+        show(*_named(words[1:]), form, log)
+        return 0
+    if len(words) == 1 and (found := _kind_of(words[0])):
+        show_document(found, words[0], form, log)
+        return 0
+    kind = words[0] if words and words[0] in tuple(TABLES) else None
+    words = words[1:] if kind else words
+    tables = {
+        name: chosen(table(), words) for name, table in TABLES.items() if kind in (None, name)
+    }
+    if words and not any(table.rows for table in tables.values()):
+        known = [name for one in tables for name in catalog.names(SINGULAR[one])]
+        hint = nearest(words[0], [*TABLES, *known])
+        raise SpecError("KIND", Problem("", _WANTED, " ".join(words), hint))
+    tables = filtered(tables, arguments.family, arguments.where, "--")
+    if words or arguments.family or arguments.where:
+        tables = {name: table for name, table in tables.items() if table.rows or name == kind}
+    if form == "csv" and len(tables) > 1:
+        hint = "each is a table of its own: calculon catalog models --format csv"
+        wanted = "one of " + ", ".join(TABLES)
+        raise SpecError("KIND", Problem("", f"{wanted} for --format csv", "nothing", hint))
+    if form == "json":
+        records = {name: table.records() for name, table in tables.items()}
+        log(json_text(records if kind is None else records[kind]))
+        return 0
+    for i, (name, table) in enumerate(tables.items()):
+        if kind is None:
+            title = f"## {name.capitalize()}\n" if form == "markdown" else name.capitalize()
+            log(f"\n{title}" if i else title)
+        apart = form == "text" and not words and not arguments.family
+        shown, aside = _set_aside(table) if apart else (table, [])
+        log.table(shown, form)
+        if aside:
+            log(f"for tests, parts of a model: {', '.join(aside)}")
+    return 0
+
+
+def _set_aside(table: Table) -> tuple[Table, list[str]]:
+    """Return a table without parts of models, which are for tests, and without their executions; and their names."""
+    parts = tuple(name for name in catalog.names("model") if model(name).part != "block")
+    aside = [row["name"] for row in table.rows if row["name"].partition("_")[0] in parts]
+    return replace(table, rows=[row for row in table.rows if row["name"] not in aside]), aside
+
+
+def _kind_of(name: str) -> str | None:
+    """Return the kind of spec that the catalog has by a name."""
+    return next((kind for kind in SINGULAR.values() if name in catalog.names(kind)), None)
+
+
+def _named(words: Sequence[str]) -> tuple[str, str]:
+    """Return kind and exact name of the one that some words name: exactly, or as people write it.
+
+    Raises
+    ------
+    SpecError
+        For none, for several, and for a name of two kinds.
+    """
+    text = " ".join(words)
+    if not text:
+        wanted = "the name of a model, system, execution, preset, study, campaign, deployment or workload"
+        raise SpecError("catalog show", Problem("", wanted, "nothing", "see: calculon catalog"))
+    if kind := _kind_of(text):
+        return kind, text
+    refused: list[SpecError] = []
+    found = []
+    for kind in SINGULAR.values():
+        try:
+            name = catalog.exact(kind, text)
+        except SpecError as error:
+            refused.append(error)
+            continue
+        if name in catalog.names(kind):
+            found.append((kind, name))
+    if len(found) == 1:
+        return found[0]
+    several = next((one for one in refused if "a word for" in one.found), None)
+    told = ("did you mean", "the system alone")
+    hints = [one.hint for one in refused if one.hint.startswith(told)]
+    if several and not found:
+        raise several
+    hint = "did you mean " + " or ".join(name for _, name in found) + "?" if found else ""
+    hint = hint or (hints[0] if hints else "see: calculon catalog")
+    raise SpecError("catalog show", Problem("", "a name of the catalog", repr(text), hint))

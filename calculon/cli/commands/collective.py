@@ -1,0 +1,175 @@
+"""``calculon collective``: how long a collective takes, by which algorithm, and at which bandwidth."""
+
+import argparse
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import Log, Parser, check_outputs, log_machine, one_of, positive
+from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.sizes import size
+from calculon.declarations.files import document_suffix, replacing
+from calculon.hardware.collectives.algorithms import ALGORITHMS, CAN, OPERATIONS, obstacle
+from calculon.hardware.collectives.placement import place
+from calculon.render.text_tables import FORMATS
+
+AUTO = "auto"
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    algorithms = "\n".join(f"  {name:12}  {one.words}" for name, one in ALGORITHMS.items())
+    parser.explain(
+        "Estimate a collective as nccl-tests measures it: time, algorithm bandwidth (size / time), and bus bandwidth. "
+        "The bus bandwidth can be compared with the rate of the links: it is 2 (n - 1) / n of the algorithm bandwidth "
+        "for all_reduce, (n - 1) / n for reduce_scatter, all_gather, all_to_all, scatter and gather, and the same for "
+        "the others. SIZE is that of the full array: what all_reduce and reduce_scatter start from, what all_gather "
+        "ends with, all that a rank sends in all_to_all, that the root has in scatter and gather.\n\n"
+        "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise. "
+        "Efficiency, latency and ramp are those of the networks; ext.networks[].step_latency is that of one step, and "
+        "ext.networks[].in_network_reduction says that switches reduce. Where ext.networks[].kind (nvlink, pcie, net) "
+        "is known, and no step_latency or ramp stated, rings, trees and switches have the latencies of NCCL's tuner, "
+        "each with the fastest of its protocols: Simple, LL and, on systems with NVLink, LL128. Algorithms:\n\n"
+        f"{algorithms}\n\n"
+        "auto takes what was measured on one network, where ext.networks[].operations states that, or else the fastest "
+        "that NCCL chooses from, as its tuner does; where a network was measured none of those is faster than that. "
+        "They are ring, tree, nvls, nvls_tree and collnet for all_reduce, ring and nvls for "
+        "reduce_scatter and all_gather, ring for broadcast and reduce, pairwise for all_to_all, rooted for scatter and "
+        "gather. "
+        "Frameworks build the others, such as HSDP the hierarchical one; they are listed, and can be asked for. "
+        "pipelined overlaps its phases perfectly, which nothing quite does.\n\n"
+        "With --from or --to sizes double, and a row or a picture shows them all; a CSV of rows is one that "
+        "calculon calibrate reads. Executions use these algorithms where they state coll_algo, and their groups span "
+        "networks where they state mesh_order.",
+        "calculon collective all_reduce 1GiB 8 h100_80g_sxm\n"
+        "calculon collective all_reduce 1GB 128 h100_80g_sxm --algorithm hierarchical\n"
+        "calculon collective all_to_all 64MB 64 h100_80g_sxm --per-node 4\n"
+        "calculon collective all_reduce 1KiB 64 h100_80g_sxm --to 8GiB -o all_reduce.png",
+    )
+    parser.add_argument(
+        "operation",
+        metavar="OPERATION",
+        type=one_of(*OPERATIONS),
+        choices=OPERATIONS,
+        help=", ".join(OPERATIONS),
+    )
+    parser.add_argument(
+        "size", metavar="SIZE", type=size, help="bytes of the full array: 4096, 64MB, 1GiB"
+    )
+    parser.add_argument("ranks", metavar="RANKS", type=positive, help="members of the group")
+    parser.add_argument(
+        "system", metavar="SYS", help="the system: a name of the catalog, a file, or -"
+    )
+    _add_options(parser)
+
+
+def _add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "-a",
+        "--algorithm",
+        metavar="NAME",
+        type=one_of(AUTO, *ALGORITHMS),
+        choices=(AUTO, *ALGORITHMS),
+        default=AUTO,
+        help="auto (default), the fastest of NCCL, or one of those above",
+    )
+    parser.add_argument(
+        "-g",
+        "--per-node",
+        metavar="G",
+        type=positive,
+        help="ranks in each node (default: as many as fit)",
+    )
+    parser.add_argument(
+        "--from", dest="first", metavar="SIZE", type=size, help="smallest size (default: SIZE)"
+    )
+    parser.add_argument(
+        "--to", dest="last", metavar="SIZE", type=size, help="largest size (default: SIZE)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="NAME.csv, or a picture of a range: NAME.png, .svg or .pdf",
+    )
+    add_changes(parser, "system")
+    parser.add_argument(
+        "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Estimate, and print or write the answer."""
+    from calculon.cli.collective_tables import Asked, curves, page, sizes_table
+    from calculon.inputs import system
+
+    sizes = _sizes(arguments)
+    _check_output(arguments, len(sizes) > 1)
+    machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
+    group = place(machine, arguments.ranks, arguments.per_node)
+    asked = Asked(machine, arguments.operation, group, _algorithm(arguments), arguments.size)
+    if asked.name and (reason := obstacle(machine, group, asked.name, asked.operation)):
+        raise Infeasible("collective", reason)
+    output = arguments.output
+    if output and document_suffix(output) in PICTURES:
+        from calculon.documents.pictures.collective_curves import draw
+        from calculon.render import canvas
+
+        canvas.save(draw(curves(asked, sizes[0], sizes[-1])), output)
+    elif output:
+        with replacing(output) as stream:
+            stream.write(f"{sizes_table(asked, sizes).csv()}\n".encode())
+    elif arguments.format not in (None, "text") or len(sizes) > 1:
+        log.table(sizes_table(asked, sizes), arguments.format or "text")
+    else:
+        log_machine(log, machine)
+        page(asked, log)
+    if output:
+        log(f"Output: {output}")
+    return 0
+
+
+def _sizes(arguments: argparse.Namespace) -> list[int]:
+    """Return the requested sizes, ascending: SIZE, the smallest and its doubles, and the largest."""
+    here = arguments.size
+    first = here if arguments.first is None else arguments.first
+    last = here if arguments.last is None else arguments.last
+    for option, value, beyond in (("--from", first, first > here), ("--to", last, last < here)):
+        if beyond:
+            side = "most" if option == "--from" else "least"
+            wanted = f"a size of at {side} SIZE, {here:,} bytes"
+            raise SpecError(option, Problem("", wanted, f"{value:,}"))
+    doubled = [first]
+    while 2 * doubled[-1] < last:
+        doubled.append(2 * doubled[-1])
+    return sorted({*doubled, here, last})
+
+
+def _algorithm(arguments: argparse.Namespace) -> str:
+    """Return the name of the algorithm, or nothing for the fastest."""
+    name, able = arguments.algorithm, CAN[arguments.operation]
+    if name != AUTO and name not in able:
+        wanted = f"one of auto, {', '.join(able)} for {arguments.operation}"
+        raise SpecError("--algorithm", Problem("", wanted, repr(name)))
+    return "" if name == AUTO else str(name)
+
+
+def _check_output(arguments: argparse.Namespace, several: bool) -> None:
+    """Check before any work that the output can be written."""
+    output = arguments.output
+    if output is None:
+        return
+    check_outputs([output], [arguments.system], (".csv", *PICTURES))
+    picture = document_suffix(output) in PICTURES
+    if picture and output.endswith(".gz"):
+        problem = Problem("", "a picture without .gz", "one with it", "pictures are compressed")
+        raise SpecError(output, problem)
+    if arguments.format:
+        wanted = "--format for what is printed, or --output"
+        raise SpecError("collective", Problem("", wanted, "both"))
+    if picture:
+        if not several:
+            wanted = "a range of sizes for a picture: --from SIZE, --to SIZE"
+            raise SpecError(output, Problem("", wanted, "one size"))
+        if arguments.ranks == 1:
+            raise SpecError(output, Problem("ranks", "2 or more, for a picture", "1"))
+        check_library()

@@ -1,0 +1,104 @@
+"""``calculon compare``: results side by side."""
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from calculon.cli.options import Log, Parser
+from calculon.cli.results import add_result_arguments, asked_results
+from calculon.cli.served_results import asked_served_results
+from calculon.cli.serving_options import add_workload
+from calculon.declarations.files import json_text
+from calculon.render.text_tables import FORMATS
+
+if TYPE_CHECKING:
+    from calculon.documents.comparison import Comparison
+    from calculon.documents.served_comparison import ServedComparison
+    from calculon.render.text_tables import Section
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Set two or more executions or results side by side: the inputs that differ, the parts of the "
+        "iteration time and of the memory that differ (the largest difference first), and every statistic with "
+        "its difference and ratio. The others are compared with the first result. In edition corrected it says "
+        "whether measured runs confirm the order of their times. Plans of one model on one system are led from one to "
+        "the other, one change at a time: the largest first, as far as each can be made alone. Deployments "
+        "that serve a model are compared likewise: files of serve and serve-optimal, or MODEL,DEPLOYMENT,SYSTEM with "
+        "a workload.",
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g before.json\n"
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80e after.json\n"
+        "calculon compare before.json after.json\n"
+        "calculon compare before.json after.json --format csv --all\n"
+        "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
+        "calculon compare best.json#0 best.json#9 --model megatron-22B --system a100_80g\n"
+        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g "
+        "megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e\n"
+        "calculon compare megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80e --edition sc23,corrected\n"
+        "calculon plan llama-3-8b 64 h100 -o plan.json\n"
+        "calculon compare mine=run.sh best=plan.json\n"
+        "calculon compare llama3-70B,8,h100 llama3-70B,8,h200 --prompt 2k --output 500 --tpot 50ms",
+    )
+    add_result_arguments(parser)
+    add_workload(parser.add_argument_group("workload of deployments"))
+    parser.add_argument(
+        "-d",
+        "--dialect",
+        metavar="NAME",
+        default="",
+        help="launcher in whose settings the differences are told: megatron-lm, megatron-bridge, nemo, torchtitan, "
+        "deepspeed, accelerate (default: that of the first launch file)",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="text (default), markdown, csv (a line per value; ' before texts that begin with =, +, - or @), json",
+    )
+    parser.add_argument(
+        "-a", "--all", action="store_true", help="also list the statistics that are equal"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Read the results and print their differences."""
+    everything, form = arguments.all, arguments.format
+    if deployments := asked_served_results(arguments):
+        from calculon.documents.views.served_documents import compared_served
+
+        served = compared_served(deployments)
+        _print(served, served.sections(everything=everything), form, log)
+        return 0
+    results = asked_results(arguments)
+    from calculon.documents.comparison_tables import sections
+    from calculon.documents.views.compared import compared
+
+    comparison = compared(results, arguments.dialect)
+    _print(comparison, sections(comparison, everything=everything), form, log)
+    return 0
+
+
+def _print(
+    comparison: "Comparison | ServedComparison", sections: "Sequence[Section]", form: str, log: Log
+) -> None:
+    """Print a comparison in a format."""
+    if form == "json":
+        log(json_text(comparison.to_dict()))
+        return
+    if form == "csv":
+        log(comparison.values().csv())
+        return
+    named = zip(comparison.letters, comparison.names, strict=True)
+    listing = [f"{letter}  {name}" for letter, name in named]
+    log("\n".join(f"- {line}" for line in listing) if form == "markdown" else "\n".join(listing))
+    for section in sections:
+        if form == "markdown":
+            log(f"\n**{section.title}**\n")
+        else:
+            for line in ("", *section.title.split("\n")):
+                log.show(line)
+        for note in section.notes:
+            log.show(f"{note}\n" if form == "markdown" else note)
+        log.table(section.table, form)

@@ -1,0 +1,75 @@
+"""``calculon completion``: complete commands, options, catalog names and files in a shell."""
+
+import argparse
+from typing import Any
+
+from calculon.cli.options import Log, Parser
+
+SHELLS = ("bash", "zsh", "tcsh")
+SPECS = {
+    **{"APP": "model", "MODEL": "model"},
+    **{"EXE": "execution", "EXECUTION": "execution"},
+    **{"SYS": "system", "SYSTEM": "system"},
+    "NAME|FILE": "campaign",
+}
+"""Arguments that take a catalog name or a file, by what the help calls them."""
+
+FILES = ("FILE", "STATS", "LOG", "CONFIG")
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Print a script that completes commands, options, names of the catalog and files. For bash, put "
+        "the first line below into ~/.bashrc; for zsh, write the script to a file _calculon in $fpath.",
+        'eval "$(calculon completion bash)"\ncalculon completion zsh > ~/.zfunc/_calculon',
+    )
+    parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Print the script."""
+    import shtab
+
+    from calculon.cli.main import complete_parser
+
+    parser = complete_parser()
+    _mark(parser, shtab.FILE)
+    preamble: Any = _preamble()  # by shell; the annotation of shtab knows text only
+    log(shtab.complete(parser, arguments.shell, preamble=preamble))
+    return 0
+
+
+def _mark(parser: argparse.ArgumentParser, files: Any) -> None:
+    """Tell every argument of a parser, and of the parsers below it, what completes it."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in {id(one): one for one in action.choices.values()}.values():
+                _mark(below, files)
+        elif action.metavar in SPECS:
+            name = f"_calculon_{SPECS[str(action.metavar)]}"
+            complete = {"bash": name, "zsh": name, "tcsh": "f"}
+            action.complete = complete  # type: ignore[attr-defined]
+        elif action.metavar in FILES:
+            action.complete = files  # type: ignore[attr-defined]
+
+
+def _preamble() -> dict[str, str]:
+    """Define a shell function for each kind of spec: names of the catalog, then files."""
+    from calculon.declarations import catalog
+
+    bash, zsh = [], []
+    for kind in dict.fromkeys(SPECS.values()):
+        names = " ".join(catalog.names(kind))
+        bash.append(
+            f"_calculon_{kind}() {{\n"
+            f"  compgen -W '{names}' -- \"$1\"\n"
+            f'  compgen -o plusdirs -f -- "$1"\n'
+            f"}}"
+        )
+        zsh.append(
+            f"_calculon_{kind}() {{\n"
+            f"  _alternative 'names:catalog:({names})' 'files:file:_files'\n"
+            f"}}"
+        )
+    return {"bash": "\n".join(bash), "zsh": "\n".join(zsh)}

@@ -1,0 +1,172 @@
+"""``calculon dispatch``: what sending tokens to the experts of other ranks takes, by dispatcher."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.units import duration, scaled
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import Log, Parser, log_machine, one_of, positive
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import DATATYPE_BYTES
+from calculon.hardware.collectives.dispatch import (
+    LIBRARIES,
+    SCALED_BYTES,
+    Routing,
+    engine_share,
+    exchange_time,
+    exchange_volume,
+    has_ports,
+)
+from calculon.hardware.collectives.group_times import AUTO, group_time, group_volume
+from calculon.hardware.collectives.placement import Group, place
+from calculon.hardware.system import System
+from calculon.render.text_tables import FORMATS, Column, Table
+from calculon.render.texts import counted, percent
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Compare ways to send tokens to the experts of a model that are split among RANKS, and their results back: "
+        "the time of one such exchange, the bytes through each port of a rank, and the share of its compute engines "
+        "that is taken meanwhile.\n\n"
+        "allgather gives every rank all tokens; alltoall sends a row for each expert of a token; deepep and hybridep "
+        "send one copy to each node that has an expert of the token, which forwards it to each rank with one, at what "
+        "ext.ep_library of the system states. All experts get tokens alike often, in router_group_topk of "
+        "router_groups at most where the model states that; --imbalance says how many more the busiest rank has.\n\n"
+        "Ranks fill the first network of the system up to its size, a node, then the next; --per-node says otherwise. "
+        "float8 has a scale of 4 bytes for 128 elements.",
+        "calculon dispatch qwen3-235B-a22B 32 h800_80g_sxm\n"
+        "calculon dispatch qwen3-235B-a22B 32 h100_80g_sxm --tokens 8192 --datatype float8\n"
+        "calculon dispatch mixtral-8x7B 8 b200_sxm --format json",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="a model with experts: a catalog name, a file, or -"
+    )
+    parser.add_argument(
+        "ranks", metavar="RANKS", type=positive, help="ranks that the experts are split among"
+    )
+    parser.add_argument(
+        "system", metavar="SYS", help="the system: a name of the catalog, a file, or -"
+    )
+    parser.add_argument(
+        "-t", "--tokens", metavar="N", type=positive, help="tokens of a rank (default: a sequence)"
+    )
+    parser.add_argument(
+        "-d",
+        "--datatype",
+        metavar="TYPE",
+        type=one_of(*DATATYPE_BYTES),
+        choices=tuple(DATATYPE_BYTES),
+        default="bfloat16",
+        help=f"what is sent: {', '.join(DATATYPE_BYTES)} (default: bfloat16)",
+    )
+    parser.add_argument(
+        "-i",
+        "--imbalance",
+        metavar="PERCENT",
+        type=positive,
+        default=100,
+        help="rows of the busiest rank, in percent of the mean (default: 100)",
+    )
+    parser.add_argument(
+        "-g",
+        "--per-node",
+        metavar="G",
+        type=positive,
+        help="ranks in each node (default: as many as fit)",
+    )
+    add_changes(parser, "model", "system")
+    parser.add_argument(
+        "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Print a row for each dispatcher."""
+    from calculon import inputs
+
+    specs = with_changes(arguments.changes, model=arguments.model, system=arguments.system)
+    model, system = inputs.model(specs["model"]), inputs.system(specs["system"])
+    if not model.has_experts:
+        problem = Problem("num_experts", "1 or more", str(model.num_experts), "MODEL needs experts")
+        raise SpecError(model.name, problem)
+    if model.num_experts % arguments.ranks:
+        reason = f"{model.num_experts:,} experts of {model.name} are not split evenly among {arguments.ranks:,} ranks"
+        raise Infeasible("experts_split", reason)
+    if arguments.imbalance < 100:
+        wanted = "at least 100, as the busiest rank has no less than the mean"
+        raise SpecError("--imbalance", Problem("", wanted, str(arguments.imbalance)))
+    group = place(system, arguments.ranks, arguments.per_node)
+    tokens = arguments.tokens or model.seq_size
+    table = _table(model, system, group, tokens, arguments)
+    if arguments.format in (None, "text"):
+        log_machine(log, system)
+        among = f"{counted(arguments.ranks, 'rank')} of {system.name}"
+        log(f"{counted(tokens, 'token')} of each of {among}, {arguments.datatype},")
+        log(f"to {_routed(model)}\n")
+        table = replace(table, rows=_joined(table.rows))
+    log.table(table, arguments.format or "text")
+    return 0
+
+
+def _routed(model: Model) -> str:
+    """Say how tokens choose their experts."""
+    groups = f" in {model.router_group_topk:,} of {model.router_groups:,} groups"
+    limited = groups if model.router_groups else ""
+    return f"{model.experts_per_token:,} of {counted(model.num_experts, 'expert')}{limited}"
+
+
+def _table(
+    model: Model, system: System, group: Group, tokens: int, arguments: argparse.Namespace
+) -> Table:
+    """Return time, bytes on each network that the group uses, and share of the engines, by dispatcher."""
+    size = SCALED_BYTES if arguments.datatype == "float8" else DATATYPE_BYTES[arguments.datatype]
+    width = model.moe_latent or model.hidden
+    row, imbalance = np.array(size * width), arguments.imbalance / 100
+    routing, whole = (
+        Routing.of(model),
+        np.array(float(arguments.ranks * tokens)) * size * width,
+    )
+    rows: list[dict[str, Any]] = []
+    for name in ("allgather", "alltoall", *LIBRARIES):
+        if not has_ports(system, name, group):
+            continue
+        if name == "allgather":
+            time = group_time(system, "all_gather", whole, group, AUTO)
+            moved = group_volume(system, "all_gather", whole, group, AUTO)
+        else:
+            asked = (system, name, tokens, row, routing, group)
+            time = exchange_time(*asked, imbalance=imbalance)
+            moved = exchange_volume(*asked, imbalance=imbalance)
+        sent = {f"network_{i}_bytes": float(moved[i]) for i, used in enumerate(group.used) if used}
+        share = float(engine_share(system, name, group))
+        rows.append({"dispatcher": name, "seconds": float(time), "engine": share, **sent})
+    networks = [key for key in rows[0] if key.endswith("_bytes")]
+    columns = (
+        Column("dispatcher", "dispatcher"),
+        Column("seconds", "time", right=True, text=duration),
+        Column("engine", "of the\nengines", right=True, text=percent),
+        *(
+            Column(key, f"bytes on\nnetwork {key.split('_')[1]}", right=True, text=_bytes)
+            for key in networks
+        ),
+    )
+    return Table(columns, rows)
+
+
+def _joined(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of which those that differ in the dispatcher alone are one, which names all of them."""
+    names: dict[tuple[Any, ...], list[str]] = {}
+    for row in rows:
+        names.setdefault(tuple(row.items())[1:], []).append(row["dispatcher"])
+    return [{"dispatcher": ", ".join(same), **dict(rest)} for rest, same in names.items()]
+
+
+def _bytes(value: float) -> str:
+    return scaled(value, "B")

@@ -1,0 +1,156 @@
+"""``calculon explore``: the model as a page in a browser."""
+
+import argparse
+import re
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.changes import add_changes, parsed
+from calculon.cli.field_options import COUNT
+from calculon.cli.interrupts import Terminated, caught
+from calculon.cli.options import USUAL, Log, Parser, add_preset
+from calculon.cli.question_options import add_question_options, only_plan
+from calculon.cli.streams import tell
+from calculon.explore.packages import require
+from calculon.explore.view_names import VIEWS
+
+if TYPE_CHECKING:
+    from calculon.explore.answers import Answers
+    from calculon.explore.page_state import State
+
+HOST, PORT = "127.0.0.1", 8765
+MODEL, SYSTEM, PROCS = "llama3-70B", "h100_80g_sxm", "1024"
+
+WORDS = ("preset", "batch", "seq", "dtype", "tokens", "view")
+"""Options that are words of the address."""
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Open a page in the browser on which every control answers at once: a plan with its time, memory and rivals, "
+        "a search, the machine and what more of it would buy, and the pipeline down to single operators. It takes the "
+        "question of calculon plan, and shows the same numbers. The address of the page is its state: a link "
+        "reproduces it.\n"
+        "The page is served by this program, to this machine alone and without any other network; Ctrl-C ends it. On "
+        "a machine without a screen, forward the port (ssh -L 8765:localhost:8765 MACHINE) and open the address that "
+        "is printed.",
+        "calculon explore\n"
+        "calculon explore llama3-70B h100_80g_sxm 1024\n"
+        "calculon explore llama-3.1-405b 16k h100 --batch 16M --tokens 15T\n"
+        'calculon explore llama-3.1-70b 1024 h100 --mine "tp=8 pp=4 mbs=1"\n'
+        "calculon explore llama-3-8b 64 h100 --mine run.sh --view pipeline\n"
+        "calculon explore ./config.json mi300x 64 --set system.mem1.GiB=256 --port 8080",
+    )
+    _add_specs(parser)
+    add_preset(parser, absent=USUAL, files=False)
+    add_question_options(parser)
+    parser.add_argument("--tokens", metavar="N", help="tokens of the whole training (15T)")
+    add_changes(parser, "system")
+    parser.add_argument(
+        "--view",
+        choices=VIEWS,
+        metavar="VIEW",
+        help=f"what is shown first: {', '.join(VIEWS)} (default: {VIEWS[0]})",
+    )
+    parser.add_argument(
+        "--host",
+        default=HOST,
+        help=f"address to listen at (default: {HOST}: this machine alone; 0.0.0.0: everybody on the network)",
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        help=f"port to listen at; 0 takes any that is free (default: {PORT}, or the next that is free)",
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address, and open nothing"
+    )
+
+
+def _add_specs(parser: Parser) -> None:
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        default=MODEL,
+        help="the model: a name as people write it, a file, or the config.json of Hugging Face "
+        f"(default: {MODEL})",
+    )
+    parser.add_argument(
+        "system",
+        nargs="?",
+        metavar="SYSTEM",
+        default=SYSTEM,
+        help=f"the machine: a name (h100), or a file (default: {SYSTEM})",
+    )
+    parser.add_argument(
+        "procs",
+        nargs="?",
+        metavar="PROCS",
+        default=PROCS,
+        help=f"processors: a count (1024, 1k), before or after the machine (default: {PROCS})",
+    )
+
+
+def _port(text: str) -> int:
+    """Return a number of a port."""
+    if not text.isdecimal() or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(Problem("", "a number from 0 to 65535", repr(text)))
+    return int(text)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Serve the page until it is interrupted."""
+    require("explore")
+    from calculon.explore.answers import Answers
+    from calculon.explore.offer import Offer
+    from calculon.explore.web.guard import is_loopback, names_of
+    from calculon.explore.web.listening import (
+        address_of,
+        has_browser,
+        listening,
+        open_browser,
+        serve,
+    )
+    from calculon.explore.web.page_server import app
+
+    system, procs = arguments.system, arguments.procs
+    if re.fullmatch(COUNT, system):  # as calculon plan has them
+        system, procs = SYSTEM if procs == PROCS else procs, system
+    answers = Answers(Offer(arguments.model, system))
+    first = _first(arguments, answers, procs)
+    host, port = arguments.host, arguments.port
+    listener = listening(host, PORT if port is None else port, only=port is not None)
+    address = address_of(listener, host)
+    if not is_loopback(host):
+        tell(
+            f"calculon: warning: everybody who reaches this machine can use the page, at {address}"
+        )
+    log(f"{address}{first.link()}  (Ctrl-C ends it)")
+    log.stream.flush()
+    if not arguments.no_browser and has_browser():
+        open_browser(address + first.link())
+    try:
+        number = serve(app(answers, first, names_of(host)), listener, caught())
+        if number is not None:
+            raise Terminated(number)
+    except KeyboardInterrupt as end:
+        end.add_note("the page is no longer served")
+        raise
+    return 0
+
+
+def _first(arguments: argparse.Namespace, answers: "Answers", procs: str) -> "State":
+    """Return the state that the arguments ask for."""
+    from calculon.explore.web.first_page import first_page
+
+    words = [("procs", procs)]
+    words += [(name, value) for name in WORDS if (value := getattr(arguments, name))]
+    changes = parsed(arguments.changes, ("system",))["system"]
+    for path, value in changes.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            hint = "state it in a file that is based on the system, and name the file"
+            raise SpecError("--set", Problem(path, "a number", repr(value), hint))
+        words.append((f"system.{path}", repr(value)))
+    return first_page(answers, words, only_plan(arguments.mine))

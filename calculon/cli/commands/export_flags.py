@@ -1,0 +1,122 @@
+"""``calculon export-flags``: an execution as the script or configuration of a launcher."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.changes import add_changes, parsed, with_changes
+from calculon.cli.emission import check_launch_file
+from calculon.cli.field_options import processors_in_place
+from calculon.cli.options import STDOUT, Log, Parser, add_preset, naming
+from calculon.cli.streams import tell
+from calculon.declarations.files import reason, replacing
+from calculon.declarations.result_selection import split
+
+if TYPE_CHECKING:
+    from calculon.launch.dialect import Dialect
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Write the launch script or configuration that runs an execution: complete with the model, where it is "
+        "known, and with the version that it was written for. What the launcher cannot express is an error that "
+        "names the field and the nearest value. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, "
+        "deepspeed, accelerate; and of a deployment, or of a result of calculon serve, the engines vllm, sglang, "
+        "tensorrt-llm.",
+        "calculon export-flags megatron-lm llama3-8B_h100x64 llama3-8B -o run.sh\n"
+        "calculon loe llama3-8B 64 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
+        "calculon export-flags megatron-lm best.json#0\n"
+        "calculon export-flags megatron-lm best.json#0 llama3-8B --set execution.microbatch_size=2\n"
+        "calculon serve llama3-70B 8 h100 --prompt 2k --output 500 --tpot 50ms -o served.json\n"
+        "calculon export-flags vllm served.json -o serve.sh\n"
+        "calculon export-flags sglang llama3.1-70B_h100x8_fp8 llama3-70B --system h100",
+    )
+    parser.add_argument("dialect", metavar="FORMAT", help="what to write for")
+    parser.add_argument(
+        "execution",
+        metavar="EXE",
+        help="the execution, or the deployment: of the catalog, a file, of a result (best.json#0), or with --system a "
+        "number of processors",
+    )
+    parser.add_argument(
+        "model",
+        metavar="APP",
+        nargs="?",
+        help="the model (default: what the result says; else its settings are left out)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=STDOUT,
+        help="the script or configuration; - prints it (default)",
+    )
+    parser.add_argument(
+        "--system",
+        metavar="SYSTEM",
+        help="machine of a deployment: with the model it makes the share of the free memory one of all memory",
+    )
+    add_changes(parser, "execution", "deployment")
+    add_preset(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Write or print the file."""
+    from calculon.launch.dialects import find_dialect
+
+    dialect = find_dialect(arguments.dialect)
+    output, source = arguments.output, arguments.execution
+    if output != STDOUT:
+        check_launch_file(output, dialect)
+        if Path(output).resolve() == Path(split(source)[0]).resolve():
+            raise SpecError(output, Problem("", "a file of its own", "an input of that name"))
+    text, note = (_engine if dialect.subject == "deployment" else _training)(arguments, dialect)
+    if output == STDOUT:
+        log(text.rstrip("\n"))
+        if note and not log.quiet:
+            tell(note)
+        return 0
+    try:
+        with replacing(output) as stream:
+            stream.write(text.encode())
+    except OSError as error:
+        raise SpecError(output, Problem("", "a writable file", reason(error))) from None
+    log(f"Output: {output}")
+    return 0
+
+
+def _training(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
+    """Return the launch file of an execution, and what to tell of it."""
+    from calculon import inputs
+    from calculon.advise.launch_text import launch_text
+
+    source = arguments.execution
+    changed = with_changes(arguments.changes, execution=source)["execution"]
+    asked = inputs.asked_execution(changed, preset=arguments.preset)
+    known = {"model": arguments.model} if arguments.model else {}
+    specs: dict[str, Any] = {**inputs.sources_in(asked.question, split(source)[0]), **known}
+    model = inputs.model(specs["model"]) if "model" in specs else None
+    with naming(source):
+        text = launch_text(dialect, asked.execution, model)
+    unknown = "Note: no model is known, and its settings are left out; name it after EXE"
+    return text, unknown if model is None else ""
+
+
+def _engine(arguments: argparse.Namespace, dialect: "Dialect") -> tuple[str, str]:
+    """Return the script that starts an engine for a deployment, and what to tell of it."""
+    from calculon.advise.engine_flags import engine_text
+
+    source = arguments.execution
+    count = processors_in_place(source)
+    changes = parsed(arguments.changes, ("deployment",))["deployment"]
+    with naming(source):
+        text = engine_text(
+            dialect,
+            source if count is None else count,
+            model=arguments.model,
+            system=arguments.system,
+            changes=changes,
+        )
+    return text, ""

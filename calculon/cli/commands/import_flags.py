@@ -1,0 +1,135 @@
+"""``calculon import-flags``: the script or configuration of a launcher as an execution."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.options import STDOUT, Log, Parser, check_outputs, positive
+from calculon.declarations.files import STDIN, json_text, write_json
+
+if TYPE_CHECKING:
+    pass
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Turn a launch script or configuration into an execution, and into a model where its settings describe one. "
+        "Nothing is executed and nothing is dropped: every setting is read, or told: as one without effect on time "
+        "or memory, as one whose effect is not modelled, or as unknown. A setting that is absent means the "
+        "launcher's default. Formats: megatron-lm, megatron-bridge, nemo, torchtitan, deepspeed, accelerate; without "
+        "one the file tells it. Every command that takes an execution takes such a file, too. A command that starts "
+        "vllm, sglang or tensorrt-llm, in a file or as it is, becomes a deployment, which calculon serve takes.",
+        "calculon import-flags run.sh\n"
+        "calculon import-flags run.sh -o plan.json -m model.json\n"
+        "calculon import-flags megatron-lm run.sh --procs 128 -o plan.json\n"
+        "calculon import-flags run.sh --env MODEL_SIZE=70B --env 1=dsw\n"
+        "calculon import-flags 'vllm serve some/model -tp 8' --model llama3-70B --system h100 -o served.json",
+    )
+    parser.add_argument(
+        "dialect", metavar="FORMAT", nargs="?", default="", help="its format (default: by looking)"
+    )
+    parser.add_argument(
+        "file", metavar="FILE", help="the script or configuration, or -; or a command of an engine"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the execution, or deployment (.json); - prints it, and the page on standard error",
+    )
+    parser.add_argument(
+        "-m", "--model-output", metavar="FILE", help="the model that the settings describe (.json)"
+    )
+    parser.add_argument(
+        "-p",
+        "--procs",
+        metavar="N",
+        type=positive,
+        help="processors (default: what the file says)",
+    )
+    parser.add_argument(
+        "-e",
+        "--env",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="value of a variable of the environment, or of an argument (1=VALUE), that the file asks for; may be "
+        "repeated",
+    )
+    for kind in ("model", "system"):
+        parser.add_argument(
+            f"--{kind}",
+            metavar="NAME|FILE",
+            help=f"{kind} of an engine: both make its share of all memory a share of what is free",
+        )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="what is printed: a page (text, default) or all of it (json)",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Read the file, write what was asked for, and print what became of its settings."""
+    from calculon.advise.launch_flags import import_flags
+    from calculon.launch.launch_files import is_command
+
+    outputs = [name for name in (arguments.output, arguments.model_output) if name is not None]
+    command = is_command(arguments.file)
+    check_outputs([name for name in outputs if name != STDOUT], [] if command else [arguments.file])
+    if outputs.count(STDOUT) + (arguments.format == "json") > 1:
+        raise SpecError("import-flags", Problem("", "one output on standard output", "several"))
+    launch = import_flags(
+        arguments.file,
+        arguments.dialect,
+        num_procs=arguments.procs,
+        variables=_variables(arguments.env),
+        model=arguments.model,
+        system=arguments.system,
+    )
+    file = "<stdin>" if arguments.file == STDIN else "" if command else arguments.file
+    from calculon.documents.views.launch_results import launch_page
+
+    page = launch_page(launch, file)
+    if arguments.model_output is not None and not launch.model:
+        wanted = "settings that describe a model (blocks, width, heads, sequence)"
+        raise SpecError(
+            file or "command", Problem("", wanted, "not all of these", "leave out --model-output")
+        )
+    if arguments.format == "json":
+        log(json_text({"file": file, **launch.to_dict()}))
+    elif STDOUT in outputs:
+        from calculon.render.console import show
+
+        if not log.quiet:
+            show(page, sys.stderr)
+    else:
+        log.show(page)
+    documents = {
+        arguments.output: dict(launch.deployment or launch.execution),
+        arguments.model_output: {**launch.model, "about": {"source": file}},
+    }
+    for path in outputs:
+        if path == STDOUT:
+            log(json_text(documents[path]))
+        else:
+            write_json(path, documents[path])
+            if STDOUT not in outputs and arguments.format != "json":
+                log(f"Output: {path}")
+    return 0
+
+
+def _variables(texts: list[str]) -> dict[str, str]:
+    """Return variables by name."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            wanted = "NAME=VALUE, such as MODEL_SIZE=70B, or 1=VALUE for an argument"
+            raise SpecError("--env", Problem("", wanted, repr(text)))
+        found[name] = value
+    return found

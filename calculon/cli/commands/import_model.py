@@ -1,0 +1,82 @@
+"""``calculon import-model``: a Hugging Face configuration as a model file."""
+
+import argparse
+from pathlib import Path
+
+from calculon.base.units import scaled
+from calculon.cli.options import STDOUT, Log, Parser, check_outputs, positive
+from calculon.cli.streams import tell
+from calculon.declarations.files import STDIN, document_stem, json_text, read_document, write_json
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Turn the config.json of a model on Hugging Face into a model file. Nothing is fetched and nothing is "
+        "guessed: a family or feature that a model cannot express is an error that names it. Quantised weights are of "
+        "how it is served: a note says the fields of a deployment.",
+        "calculon import-model config.json -o mine.json\n"
+        "calculon import-model config.json -o long.json --seq-size 8192 --name 'mine, longer'",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="the config.json, or -")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default=STDOUT,
+        help="the model file (.json); - prints it (default)",
+    )
+    parser.add_argument(
+        "-s",
+        "--seq-size",
+        metavar="N",
+        type=positive,
+        help="sequence length (default: the longest that the configuration states)",
+    )
+    parser.add_argument(
+        "-n", "--name", metavar="NAME", help="what the model is; stands in its file under about"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Write or print the model, and tell its parameters."""
+    from calculon.architecture.parameters import active_count, parameter_count
+    from calculon.declarations.huggingface import (
+        USUAL_LENGTH,
+        about_of,
+        from_huggingface,
+        released_types,
+    )
+
+    source, output = arguments.config, arguments.output
+    if output != STDOUT:
+        check_outputs([output], [source])
+    raw = read_document(source)
+    model = from_huggingface(
+        raw, "<stdin>" if source == STDIN else source, seq_size=arguments.seq_size
+    )
+    about = {"name": arguments.name} if arguments.name else {}
+    document = model.to_dict() | {"about": about | about_of(raw)}
+    count = parameter_count(model)
+    told = f"{count:,} parameters ({scaled(count)})"
+    if model.has_experts:
+        told += f", {active_count(model):,} of them active ({scaled(active_count(model))})"
+    notes = []
+    if arguments.seq_size is None and model.seq_size > USUAL_LENGTH:
+        note = f"sequences of {model.seq_size:,} tokens, the longest context that the configuration states; "
+        notes.append(note + f"for the usual length of pre-training: --seq-size {USUAL_LENGTH}")
+    if "note" in document["about"]:
+        notes.append(document["about"]["note"])
+    if (types := released_types(raw)) is not None:
+        notes.append(types.note)
+    if output == STDOUT:
+        log(json_text(document))
+        if not log.quiet:
+            tell("\n".join((told, *notes)))  # what is printed can go into a file
+        return 0
+    write_json(output, document)
+    log(f"{arguments.name or document_stem(Path(output).name)}: {told}")
+    for note in notes:
+        log(f"Note: {note}")
+    log(f"Output: {output}")
+    return 0

@@ -1,0 +1,110 @@
+"""``calculon llm``: estimate one execution."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_preset,
+    add_specs,
+    check_inputs,
+    check_outputs,
+    naming,
+)
+from calculon.declarations.files import json_text, write_json
+from calculon.documents.views.estimate_result import result_of
+
+if TYPE_CHECKING:
+    from calculon.declarations.execution import Execution
+    from calculon.declarations.model import Model
+    from calculon.hardware.system import System
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Estimate one execution of a model on a system: time, memory, communication and efficiency. "
+        "Each spec is a name of the catalog (calculon catalog), a JSON or YAML file (also .gz), or - for "
+        "standard input.",
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -\n"
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g - --edition corrected\n"
+        "calculon llm llama3-8B llama3-8B_h100x64 h100_80g_sxm -\n"
+        "calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g stats.json --layers --peers peers.json",
+    )
+    add_specs(parser, "application", "APP")
+    parser.add_argument(
+        "stats",
+        metavar="STATS",
+        help="- prints a page; NAME.json or NAME.json.gz gets all statistics, and in edition corrected "
+        "the interval of the time, the measured runs that it rests on, and the groups of ranks with their bytes by "
+        "network",
+    )
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=("text", "json"),
+        default="text",
+        help="what STATS - prints: a page (text, default) or all statistics (json)",
+    )
+    parser.add_argument(
+        "-p",
+        "--peers",
+        metavar="FILE",
+        help="also write which ranks work together (.json, .json.gz)",
+    )
+    parser.add_argument(
+        "-l", "--layers", action="store_true", help="also list every layer of a block"
+    )
+    add_changes(parser, "model", "execution", "system")
+    add_edition(parser)
+    add_preset(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Estimate, then print the page or write the files."""
+    specs = [arguments.application, arguments.execution, arguments.system]
+    files = [name for name in (arguments.stats, arguments.peers) if name is not None]
+    check_inputs(specs)
+    if arguments.peers == STDOUT:
+        hint = "only STATS can be -; /dev/stdout takes the peers"
+        raise SpecError("--peers", Problem("", "a file name", "'-'", hint))
+    check_outputs([name for name in files if name != STDOUT], specs)
+    from calculon import inputs
+    from calculon.estimate.estimate import estimate
+
+    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
+    with naming(specs[1]):
+        terms = {"edition": arguments.edition, "preset": arguments.preset}
+        try:
+            result = estimate(**changed, layers=arguments.layers, **terms)
+        except Infeasible as error:
+            model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+            execution = inputs.execution(changed["execution"], **terms, system=system)
+            raise _with_hint(error, model, execution, system) from None
+    if arguments.stats == STDOUT and arguments.format == "json":
+        log(json_text(result.to_dict()))
+    elif arguments.stats == STDOUT:
+        from calculon.documents.page import Page
+
+        log.show(Page(result_of(result)))
+    else:
+        write_json(arguments.stats, result.to_dict())
+    if arguments.peers is not None:
+        write_json(arguments.peers, result.peers())
+    return 0
+
+
+def _with_hint(
+    error: Infeasible, model: "Model", execution: "Execution", system: "System"
+) -> Infeasible:
+    """Return an error that says also what would make the execution fit, where a few changes do."""
+    from calculon.advise.proposals import hint
+
+    text = hint(model, execution, system)
+    message = f"{error}. Hint: {text}" if text else str(error)
+    return Infeasible(error.reason, message, error.needed, error.available, error.tier)

@@ -1,0 +1,165 @@
+"""``calculon matmul``: how long a matrix product takes, alone and beside a copy from the host."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.units import GIGA, TERA, duration, scaled
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    check_outputs,
+    log_machine,
+    one_of,
+    positive,
+)
+from calculon.cli.sizes import size, size_text
+from calculon.declarations.files import document_suffix, replacing, write_json
+from calculon.declarations.named_values import MATMUL_BYTES
+from calculon.render.text_tables import FORMATS, Column, Table
+from calculon.render.texts import bandwidth, percent
+
+if TYPE_CHECKING:
+    from calculon.estimate.product import BesideCopy, MatrixProduct
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Time a product of an M x K and a K x N matrix on one processor: arithmetic at the rate that the system has "
+        "for products of this size or shape, traffic of both operands and the result in tier-1 memory, and both "
+        "together as its processing_mode says. A layer of a model takes the same time in edition corrected.\n\n"
+        "With --copy a copy between host and processor (tier 2, PCIe) begins at the same time on a second stream, from "
+        "pinned memory. Copy engines do it, so the product keeps its multiprocessors, but its traffic shares the "
+        "bandwidth of tier-1 memory with the copy. Together they take as long as the longer of the two; what is "
+        "hidden is the sum of both alone less that.",
+        "calculon matmul 16384 16384 16384 h100_80g_sxm\n"
+        "calculon matmul 16384 16384 16384 h100_80g_sxm --copy 1GiB\n"
+        "calculon matmul 4096 14336 4096 a100_80g_sxm --datatype float32 --format json\n"
+        "calculon matmul 16384 16384 16384 a100_80g_sxm --copy 1GiB -o streams.csv",
+    )
+    for name, words in (
+        ("M", "rows of the result"),
+        ("N", "columns of the result"),
+        ("K", "depth: terms of each sum"),
+    ):
+        parser.add_argument(name.lower(), metavar=name, type=positive, help=words)
+    parser.add_argument(
+        "system", metavar="SYS", help="the system: a name of the catalog, a file, or -"
+    )
+    parser.add_argument(
+        "-d",
+        "--datatype",
+        metavar="TYPE",
+        type=one_of(*MATMUL_BYTES),
+        choices=tuple(MATMUL_BYTES),
+        help=f"type of the arithmetic: {', '.join(MATMUL_BYTES)} (default: bfloat16 where the system has it)",
+    )
+    parser.add_argument(
+        "-c",
+        "--copy",
+        metavar="SIZE",
+        type=size,
+        help="also copy so many bytes from or to the host, on a second stream: 64MB, 1GiB",
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="NAME.csv or NAME.json: one row with everything"
+    )
+    add_changes(parser, "system")
+    parser.add_argument(
+        "-f", "--format", choices=FORMATS, help="of what is printed (default: text)"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Time the product, and print or write the answer."""
+    output = arguments.output
+    if output == STDOUT:
+        hint = "--format csv or json prints"
+        raise SpecError("--output", Problem("", "NAME.csv or NAME.json", "'-'", hint))
+    if output is not None:
+        check_outputs([output], [arguments.system], (".csv", ".json"))
+        if arguments.format:
+            wanted = "--format for what is printed, or --output"
+            raise SpecError("matmul", Problem("", wanted, "both"))
+    from calculon.estimate.product import beside_copy, datatype_of, matrix_product
+    from calculon.inputs import system
+
+    machine = system(with_changes(arguments.changes, system=arguments.system)["system"])
+    datatype = datatype_of(machine, arguments.datatype)
+    product = matrix_product(machine, arguments.m, arguments.n, arguments.k, datatype)
+    beside = None if arguments.copy is None else beside_copy(product, arguments.copy)
+    row = _row(product, beside)
+    table = Table(tuple(Column(key, key, right=True) for key in row), [row])
+    if output is not None and document_suffix(output) == ".csv":
+        with replacing(output) as stream:
+            stream.write(f"{table.csv()}\n".encode())
+    elif output is not None:
+        write_json(output, row)
+    elif arguments.format not in (None, "text"):
+        log.table(table, arguments.format)
+    else:
+        log_machine(log, machine)
+        _page(product, beside, log)
+    if output is not None:
+        log(f"Output: {output}")
+    return 0
+
+
+def _row(product: "MatrixProduct", beside: "BesideCopy | None") -> dict[str, Any]:
+    """Return everything that is known, in seconds, bytes, TFLOP/s and GB/s."""
+    row: dict[str, Any] = {
+        "system": product.system.name,
+        "m": product.m,
+        "n": product.n,
+        "k": product.k,
+        "datatype": product.datatype,
+        "flops": product.flops,
+        "bytes": product.accessed,
+        "arithmetic_seconds": product.arithmetic,
+        "memory_seconds": product.memory,
+        "seconds": product.time,
+        "tflops": product.flops / product.time / TERA,
+        "share_of_peak": product.share_of_peak,
+    }
+    if beside is None:
+        return row
+    return row | {
+        "copy_bytes": beside.size,
+        "copy_seconds": beside.copy,
+        "copy_GBps": beside.size / beside.copy / GIGA,
+        "copy_share_of_mem1": beside.share,
+        "beside_seconds": beside.product,
+        "together_seconds": beside.together,
+        "hidden_seconds": beside.hidden,
+    }
+
+
+def _page(product: "MatrixProduct", beside: "BesideCopy | None", log: Log) -> None:
+    """Print the product, and what a copy beside it costs."""
+    rate = scaled(product.flops / product.time, "FLOP/s", digits=1)
+    log(f"{product.m:,} x {product.k:,} times {product.k:,} x {product.n:,} in {product.datatype} "
+        f"on {product.system.name}\n")  # fmt: skip
+    log(f"  arithmetic    {scaled(product.flops, 'FLOP')}, {duration(product.arithmetic)}")
+    traffic = scaled(product.accessed, "B", binary=True)
+    log(f"  tier-1 memory {traffic}, {duration(product.memory)}")
+    log(
+        f"  time          {duration(product.time)}: {rate}, {percent(product.share_of_peak)} of the peak"
+    )
+    if beside is None:
+        return
+    alone = product.time + beside.copy
+    shorter = min(product.time, beside.copy)
+    log(
+        f"\nBeside a copy of {size_text(beside.size)} between host and processor, on a second stream\n"
+    )
+    rates = bandwidth(beside.size / beside.copy)
+    log(f"  copy alone    {duration(beside.copy)}: {rates}, "
+        f"{percent(beside.share)} of tier-1 bandwidth")  # fmt: skip
+    log(f"  product ends  after {duration(beside.product)}")
+    log(f"  together      {duration(beside.together)}; one after the other {duration(alone)}")
+    log(
+        f"  hidden        {duration(beside.hidden)}, {percent(beside.hidden / shorter)} of the shorter one"
+    )

@@ -1,0 +1,468 @@
+"""``calculon llm-optimal-execution``: the best executions of a model on a system."""
+
+import argparse
+import math
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.units import Unit
+from calculon.cli.options import STDOUT, Log, Parser, check_inputs, check_outputs
+from calculon.cli.search_options import (
+    add_space_arguments,
+    add_verbose,
+    log_changes,
+    log_interrupted,
+    log_outcome,
+    log_space,
+    searches,
+)
+from calculon.cli.whole_runs import assumed_of_run, interval_of_run, missed
+from calculon.declarations.files import document_suffix
+from calculon.declarations.named_values import PUBLISHED
+
+if TYPE_CHECKING:
+    from calculon.base.records import Column as Statistic
+    from calculon.documents.frontier import Frontier
+    from calculon.search.driver import SearchResult
+    from calculon.study.task import Search
+
+SUFFIXES = (".json", ".csv", ".parquet")
+
+
+EXAMPLES = (
+    "calculon llm-optimal-execution turing-530B 5128 2520 float16 a100_80g output.json -m\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g best.csv -t 10\n"
+    "calculon loe gpt3-175B 256:4096:256 4096 float16 h100_80g_nvl8 scaling.csv\n"
+    "calculon loe gpt3-175B 1024 1536 float16 a100_80g - --objective total_efficiency --fix tensor_par=4,8\n"
+    "calculon loe llama3-8B 64 512 bfloat16 h100_80g_sxm - --fix attn_impl=flash\n"
+    "calculon loe llama3-8B 64:512:x2 512 bfloat16 h100_80g_sxm - --tokens 1T --objective usd --where 'days <= 30'"
+)
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Find the best executions of a model on so many processors of a system: every split, schedule and "
+        "switch is counted, and the best are exact. Several processor counts give one result each.",
+        EXAMPLES,
+    )
+    add_space_arguments(
+        parser,
+        "processors: a count (1k is 1024), a list (512,1024) or inclusive ranges: 512-2048 doubles (512, 1024, 2048), "
+        "512:4096:256 adds, 8:4096:x2 multiplies",
+        "- prints the summary only; NAME.json, .csv (both also .gz) or .parquet gets the winners, in edition "
+        "corrected with the interval of their time",
+    )
+    parser.add_argument(
+        "-c",
+        "--cpus",
+        type=int,
+        metavar="N",
+        help="processes for several counts (default: the physical cores when there is much to do)",
+    )
+    parser.add_argument(
+        "-m",
+        "--mbs-break",
+        "--mbs_break",
+        action="store_true",
+        help="give up on larger microbatches after the first that does not fit",
+    )
+    parser.add_argument(
+        "-t",
+        "--top-n",
+        "--top_n",
+        type=int,
+        metavar="N",
+        help="how many of the best to keep (default 1)",
+    )
+    parser.add_argument("-l", "--layers", action="store_true", help="with the cost of every layer")
+    parser.add_argument(
+        "--no-tp-overlap", action="store_true", help="never overlap tensor-parallel traffic"
+    )
+    parser.add_argument(
+        "--no-dp-overlap", action="store_true", help="never overlap data-parallel traffic"
+    )
+    parser.add_argument(
+        "--objective",
+        metavar="STAT[:min|max]",
+        help="statistic to rank by (default sample_rate; see calculon describe stats)",
+    )
+    parser.add_argument(
+        "--pareto",
+        metavar="STAT,STAT[,STAT...]",
+        help="all that no other execution beats in each of these 2 to 4, of which the first two are drawn",
+    )
+    add_verbose(
+        parser, "count what fits, say why the rest does not, explain the columns, list every plan"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Search every count, report, and write the winners."""
+    check_inputs([arguments.application, arguments.system])
+    if arguments.output != STDOUT:
+        specs = [arguments.application, arguments.system]
+        check_outputs([arguments.output], specs, SUFFIXES)
+        from calculon.render.writers import check_format
+
+        check_format(arguments.output)
+        if arguments.layers and document_suffix(arguments.output) == ".parquet":
+            hint = "write .json or .csv, or leave out -l"
+            problem = Problem("", "a file that holds layers", "-l with Parquet", hint)
+            raise SpecError(arguments.output, problem)
+    asked = searches(arguments)
+    if arguments.debug:
+        return _count(asked, log)
+    begin = time.perf_counter()
+    results = _search(asked, arguments)
+    seconds = time.perf_counter() - begin
+    found = any(len(result) for result in results)
+    writes = arguments.output != STDOUT and (found or arguments.noneok)
+    if writes:  # first: whoever reads the report may stop reading
+        _write(results, asked, arguments)
+    _report(results, asked, arguments, seconds, log)
+    if not found:
+        log("No acceptable configurations found :(")
+    for result in results:
+        if result.space.campaign is not None and not len(result):
+            for line in missed(result.space, result.counts.good):
+                log.show(line)
+    if not found and not log.quiet and results[0].edition != PUBLISHED:
+        _explain(results, asked, log)
+    if writes:
+        log(f"Output: {arguments.output}")
+    return 0 if found or arguments.noneok else 1
+
+
+def _count(asked: "list[Search]", log: Log) -> int:
+    """Count the spaces and nothing else, as the published tool does when debugging."""
+    from calculon.search.best_first import count_space
+
+    begin = time.perf_counter()
+    total = sum(count_space(search.space(), mbs_break=search.mbs_break) for search in asked)
+    log(f"Total executions: {total}")
+    log_outcome(log, 0, 0, total, time.perf_counter() - begin)
+    log("(counted only: nothing was evaluated)")
+    return 0
+
+
+LARGE = 1_000_000_000
+"""Executions from which on several counts are searched in several processes without being asked."""
+
+
+def _search(asked: "list[Search]", arguments: argparse.Namespace) -> "list[SearchResult]":
+    """Search every count, in several processes where that pays."""
+    from calculon.search.best_first import count_space
+    from calculon.study.engines import make_engine
+    from calculon.study.progress import progress
+    from calculon.study.task import run_search
+
+    large = sum(count_space(search.space()) for search in asked) > LARGE
+    engine = make_engine("processes" if large or arguments.cpus else "serial", arguments.cpus)
+    results: dict[int, SearchResult] = {}
+    try:
+        with progress(len(asked), quiet=arguments.quiet) as advance:
+            for outcome in engine.map(run_search, asked):
+                results[outcome.search] = outcome.result(asked[outcome.search])
+                advance(1)
+    except KeyboardInterrupt:
+        log_interrupted(f"{len(results)} of {len(asked)} processor counts searched")
+        raise
+    return [results[search.number] for search in asked]
+
+
+def _report(
+    results: "list[SearchResult]",
+    asked: "list[Search]",
+    arguments: argparse.Namespace,
+    seconds: float,
+    log: Log,
+) -> None:
+    """Print the counts, the winners, and why the others cannot run; briefly in edition corrected unless it is asked."""
+    from calculon.search.search_counts import Counts
+
+    counts = Counts()
+    for result in results:
+        counts.add(result.counts)
+    best = [result for result in results if len(result)]
+    published = results[0].edition == PUBLISHED
+    every = arguments.verbose or published
+    log_space(log, results[0].space, counts, every=every)
+    log_changes(log, asked[0].model, asked[0].system)
+    if every:
+        log_outcome(log, counts.good, counts.bad, counts.total, seconds)
+    if arguments.where and counts.good:
+        log(_selected(results, counts.good, 1 if arguments.pareto else arguments.top_n or 1))
+    if best and every:
+        log(_best_line(best))
+    if log.quiet:
+        return
+    if best:
+        log("")
+        if missing := [f"{r.space.num_procs:,}" for r in results if not len(r)]:
+            log.show(f"Nothing found on so many processors: {', '.join(missing)}")
+        show = _show_published if published else _show_plans
+        show(best, arguments, log)
+    if counts.bad and (every or not best):
+        from calculon.documents.winners import reasons_table
+
+        log("")
+        table = reasons_table(counts.total, counts.good, counts.reasons, counts.nearest_miss)
+        log.table(table, "text")
+    log("")
+
+
+def _show_published(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
+    """Print the winners of edition ``sc23``, with what their letters mean."""
+    from calculon.documents.winners import LEGEND, SHOWN, winners_table
+
+    executions, stats = zip(*_all_winners(best, _SHOWN), strict=True)
+    extra = [name for name in _objectives(best[0]) if name not in SHOWN]
+    log.table(winners_table(executions, stats, extra), "text", published=True)
+    if more := sum(map(len, best)) - len(executions):
+        log(_more(more, arguments))
+    _draw(best, range(_SHOWN), arguments, log)
+    log.show(LEGEND)
+
+
+def _show_plans(best: "list[SearchResult]", arguments: argparse.Namespace, log: Log) -> None:
+    """Print the winners in words, and how sure they are; those that differ in switches only where it is asked."""
+    from calculon.documents.plans_table import apart, plans_table, ranks
+
+    winners = _all_winners(best, _SHOWN if arguments.verbose else _READ)
+    numbers = ranks([execution for execution, _ in winners])
+    places = list(range(len(winners)))
+    if not arguments.verbose:
+        places = apart([execution for execution, _ in winners])[:_SHOWN]
+    executions, stats = zip(*(winners[place] for place in places), strict=True)
+    ties = [
+        not order.told_apart and rank != result.fastest
+        for result in best
+        for rank, order in enumerate(result.orders)
+    ]
+    asks = arguments.objective or arguments.pareto
+    plans = plans_table(
+        executions,
+        stats,
+        _asked_figures(best[0], asks=bool(asks)),
+        [best[0].space.preset.usual(one) for one in executions],
+        [numbers[place] for place in places],
+        ties=[ties[place] for place in places],
+        whole=arguments.verbose,
+    )
+    if plans.shared:
+        log.show(plans.shared)
+    log.show(plans.table)
+    beyond = sum(map(len, best)) - (len(winners) if len(places) < _SHOWN else places[-1] + 1)
+    if alike := sum(map(len, best)) - beyond - len(places):
+        log.show(f"({alike:,} more differ from one of these in switches only: -v lists them)")
+    if beyond:
+        log.show(_more(beyond, arguments))
+    _draw(best, [numbers[place] for place in places], arguments, log)
+    for line in _how_sure(best):
+        log.show(line)
+    if (runs := best[0].space.runs) is not None:
+        if line := interval_of_run(executions[0], stats[0]):
+            log.show(line)
+        log.show(assumed_of_run([runs]))
+    if arguments.verbose:
+        log.show(plans.meaning)
+    else:
+        top = "" if arguments.top_n or arguments.pareto else "-t 10: the next best plans; "
+        log.show(f"({top}-v: why others do not fit, what columns mean)")
+
+
+def _asked_figures(best: "SearchResult", *, asks: bool) -> "list[Statistic]":
+    """Return the objectives that were asked for, and of whole runs days and money."""
+    from calculon.declarations.run_figures import RUN_FIGURES
+
+    found = [one.statistic for one in best.objectives] if asks else []
+    if best.space.campaign is None:
+        return found
+    known = [RUN_FIGURES[name] for name in _OF_RUNS if not math.isnan(best.evaluation[name][0])]
+    return [*found, *(one for one in known if one not in found)]
+
+
+_OF_RUNS = ("days", "usd")
+"""Figures of whole runs that are told of winners in any case, where they are known."""
+
+
+def _all_winners(
+    best: "list[SearchResult]", most: int
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the winners of all counts, so many at most."""
+    return list(islice(chain.from_iterable(one.winners() for one in best), most))
+
+
+def _objectives(result: "SearchResult") -> list[str]:
+    return [objective.statistic.name for objective in result.objectives]
+
+
+def _more(number: int, arguments: argparse.Namespace) -> str:
+    """Say how many winners are not printed, and where they are."""
+    place = " in the output" if arguments.output != STDOUT else "; name an output file for all"
+    return f"({number:,} more{place})"
+
+
+_LEAST_POINTS = 3
+"""Points that are worth a picture."""
+
+_PLANE = 2
+"""Objectives of a front that a picture shows as it is."""
+
+
+def _draw(
+    best: "list[SearchResult]", ranks: Sequence[int], arguments: argparse.Namespace, log: Log
+) -> None:
+    """Draw the front that was asked for, or the best time of several counts of edition ``corrected``."""
+    if arguments.pareto and len(best) == 1:
+        drawn = _front(best[0], ranks)
+    elif not arguments.pareto and len(best) >= _LEAST_POINTS and best[0].edition != PUBLISHED:
+        drawn = _scaling(best)
+    else:
+        return
+    finite = all(math.isfinite(x + y) for _, x, y in drawn.points)
+    if finite and len(drawn.points) >= _LEAST_POINTS:
+        log("")
+        log.show(drawn)
+        log("")
+
+
+def _explain(results: "list[SearchResult]", asked: "list[Search]", log: Log) -> None:
+    """Say why nothing fits on the most processors, and what would mend it."""
+    from calculon.advise.unfit import PROPOSED, unfit
+    from calculon.render.grids import grid
+    from calculon.search.effect import COMMAND_LINE
+
+    most = max(range(len(results)), key=lambda place: results[place].space.num_procs)
+    result, where = results[most], asked[most].ranking().where
+    if len(results) > 1:
+        log.show(f"On {result.space.num_procs:,} processors:")
+    found = unfit(result.space, result.counts, where)
+    if not found.executions:
+        log.show(f"Nothing fits: {found.why}.")  # else the table of reasons says so
+    for line in found.nearest:
+        log.show(line)
+    if proposals := found.proposals(COMMAND_LINE):
+        table = grid("text", "text", gap=1)
+        for line in proposals:
+            table.add_row("  -", line)
+        log.show(f"{PROPOSED}:")
+        log.show(table)
+
+
+def _front(result: "SearchResult", ranks: Sequence[int]) -> "Frontier":
+    """Return the first two objectives of a front, its points with the numbers of their rows."""
+    from calculon.documents.frontier import Axis, Frontier
+
+    x, y = (one.statistic for one in result.objectives[:2])
+    across, up = (result.evaluation[one.name].tolist() for one in (x, y))
+    points = [(str(rank), across[rank], up[rank]) for rank in ranks if rank < len(across)]
+    _, across, up = zip(*points, strict=True)
+    axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
+    return Frontier(*axes, points, steps=len(result.objectives) == _PLANE)
+
+
+def _scaling(best: "list[SearchResult]") -> "Frontier":
+    """Return the best time of each processor count."""
+    from calculon.documents.frontier import Axis, Frontier
+
+    points = [("", r.space.num_procs, float(r.evaluation["total_time"][0])) for r in best]
+    processors, seconds = Axis("processors", Unit(""), True), Axis("total_time", Unit("s"), True)
+    return Frontier(processors, seconds, points, steps=False)
+
+
+def _how_sure(best: "list[SearchResult]") -> Iterator[str]:
+    """Say of the winners what makes them less sure than their intervals, and how many others are as fast."""
+    from calculon.documents.how_sure import remarks, ties_in_words
+    from calculon.documents.page_title import machine_sentences
+
+    said: dict[str, list[int]] = {}
+    for result in best:
+        if (belief := result[0].belief) is None:
+            continue
+        texts = [f"{label}: {text}" for label, text in remarks(belief.to_dict())]
+        if len(result) > 1:
+            alike = sum(not order.told_apart for order in result.orders)
+            texts.append(ties_in_words(alike, len(result), _simplest(result)))
+        for text in texts:
+            said.setdefault(text, []).append(result.space.num_procs)
+    if any(result[0].belief for result in best):
+        yield from machine_sentences(best[0].space.system.provenance.to_dict())
+    for text, counts in said.items():
+        several = len(counts) < len(best)
+        yield f"{', '.join(f'{n:,}' for n in counts)} processors: {text}" if several else text
+
+
+def _simplest(result: "SearchResult") -> str:
+    """Name the simplest of the executions that are as fast as the fastest, with its rank."""
+    from calculon.advise.candidate import tied
+    from calculon.declarations.plan_words import degrees_words
+
+    several = tied(result)
+    if not several:  # so many are better by another objective
+        return f"# {result.fastest}"
+    rank, one = several[0]
+    return f"{degrees_words(one.execution)} (# {rank})"
+
+
+def _selected(results: "list[SearchResult]", good: int, most: int) -> str:
+    """Say how many executions meet the condition; where only the best are looked for, at least how many."""
+    found = sum(map(len, results))
+    more = "at least " if any(len(result) >= most for result in results) else ""
+    return f"{more}{found} of {good} feasible executions meet the condition"
+
+
+def _best_line(best: "list[SearchResult]") -> str:
+    """Say what the best value of the first objective is: exactly, and for people."""
+    from calculon.render.texts import quantity
+
+    objective = best[0].objectives[0]
+    values = [float(objective.value(result.scores[0][0])) for result in best]
+    top = max(values) if objective.sense == "max" else min(values)
+    name, unit = objective.statistic.name, objective.statistic.unit
+    line = f"Best {name.replace('_', ' ')}: {top!r}"
+    return line if name == "sample_rate" else f"{line} ({quantity(top, unit)})"
+
+
+_SHOWN = 40
+"""Winners that are printed."""
+
+_READ = 1000
+"""Winners among which those are looked for that differ in more than switches."""
+
+
+def _write(
+    results: "list[SearchResult]", asked: "list[Search]", arguments: argparse.Namespace
+) -> None:
+    """Write the winners in the format that the file name asks for."""
+    path = arguments.output
+    if document_suffix(path) == ".json":
+        from calculon.declarations.files import write_json
+        from calculon.documents.views.winner_files import document
+
+        documents = {
+            str(result.space.num_procs): document(
+                result, search.question(result.space.preset), layers=arguments.layers
+            )
+            for result, search in zip(results, asked, strict=True)
+        }
+        one = len(results) == 1
+        write_json(path, next(iter(documents.values())) if one else documents)
+    elif document_suffix(path) == ".csv":
+        from calculon.declarations.files import replacing
+        from calculon.documents.views.winner_files import table_text
+
+        with replacing(path) as stream:
+            stream.write(table_text(results, layers=arguments.layers).encode())
+    else:
+        from calculon.render.table_columns import evaluation_columns
+        from calculon.render.writers import write_tables
+
+        tables = [evaluation_columns(r.evaluation, r.bounds, r.names) for r in results if len(r)]
+        none = {name: column[:0] for name, column in results[0].bounds.items()}
+        empty = evaluation_columns(results[0].evaluation.take(slice(0, 0)), none, results[0].names)
+        write_tables(path, tables, empty)

@@ -1,0 +1,364 @@
+"""``calculon plot``: pictures of estimates, searches and validation."""
+
+import argparse
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.cli.asked_run import add_run
+from calculon.cli.changes import add_changes
+from calculon.cli.options import (
+    Log,
+    Parser,
+    add_edition,
+    add_preset,
+    check_outputs,
+    positive,
+)
+from calculon.cli.pictures import PICTURES, check_library
+from calculon.cli.plot_budget import configure as _budget_options
+from calculon.cli.results import add_result_arguments
+from calculon.cli.search_options import NEEDED, SEARCHED, add_choice_options
+from calculon.cli.serving_options import (
+    FRONTIER_KINDS,
+    add_deployment,
+    add_fields,
+    add_workload,
+)
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.result_selection import split
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SOURCE_HELP = (
+    "tables of executions (CSV, Parquet, or the JSON of loe and study), or a space to search: "
+    "APP NUM_PROCS MAX_BATCH DATATYPE SYS"
+)
+
+
+def _add_source(parser: Parser) -> None:
+    parser.add_argument("source", metavar="SOURCE", nargs="+", help=SOURCE_HELP)
+    add_choice_options(parser)
+    add_edition(parser, absent=NEEDED)
+    add_preset(parser, absent=SEARCHED)
+
+
+def _heatmap_options(parser: Parser) -> None:
+    _add_source(parser)
+    parser.add_argument(
+        "--objective",
+        default="sample_rate",
+        metavar="STAT[:min|max]",
+        help="the statistic that is best in a cell (default sample_rate)",
+    )
+
+
+def _pareto_options(parser: Parser) -> None:
+    _add_source(parser)
+    parser.add_argument(
+        "--rate",
+        default="sample_rate",
+        metavar="STAT[:min|max]",
+        help="the vertical axis (default sample_rate)",
+    )
+    parser.add_argument(
+        "--against",
+        default="proc_mem_tier1_cap_req",
+        metavar="STAT[:min|max]",
+        help="the horizontal axis: a statistic, or num_procs (default proc_mem_tier1_cap_req)",
+    )
+
+
+def _validation_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--study", metavar="NAME", default="", help="only this study, or a group of studies"
+    )
+    add_edition(parser, absent=PUBLISHED)
+
+
+def _schedule_options(parser: Parser) -> None:
+    parser.add_argument(
+        "specs",
+        metavar="SPEC",
+        nargs="+",
+        help="APP EXE SYS: model, execution and system; or a result of loe or llm, which says all: FILE, FILE#RANK",
+    )
+    parser.add_argument(
+        "--microbatches",
+        metavar="N",
+        type=positive,
+        help="how many are drawn (default: twice as many as stages)",
+    )
+    add_changes(parser, "model", "execution", "system")
+    add_edition(parser)
+    add_preset(parser)
+
+
+def _goodput_options(parser: Parser) -> None:
+    add_run(parser, without=("--mtbf",))
+    parser.add_argument(
+        "--procs",
+        metavar="PROCS",
+        help="numbers of processors (1024:131072:x2, 1k-128k; default: a sixteenth to eight times those of the plan)",
+    )
+    parser.add_argument(
+        "--mtbf",
+        dest="mtbfs",  # several, and so none of the campaign
+        metavar="TIME,...",
+        help="hours of one processor to an interruption of its job, a curve each (25000h,50000h; default: half, once "
+        "and twice those of the campaign)",
+    )
+
+
+def _frontier_options(parser: Parser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "num_procs", metavar="COUNT", help="processors of all replicas (8, 8,16, 8:64:x2)"
+    )
+    parser.add_argument(
+        "systems", metavar="SYSTEM", nargs="+", help="machines: names, or files; a curve for each"
+    )
+    add_workload(parser)
+    add_fields(parser)
+    add_changes(parser, *FRONTIER_KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of picture.
+
+    Attributes
+    ----------
+    configure : callable
+        Declares its own arguments.
+    data, picture : str
+        The function that makes its content of the arguments, and the module that draws that content.
+    page : str
+        What shows the content in a terminal where no file is asked for: ``module:class``; empty where nothing does.
+    """
+
+    name: str
+    help: str
+    configure: Callable[[Parser], None]
+    data: str
+    picture: str
+    examples: str
+    page: str = ""
+
+    def content(self, arguments: argparse.Namespace) -> Any:
+        """Return the content of the picture."""
+        module, _, function = self.data.partition(":")
+        return getattr(import_module(f"calculon.cli.{module}"), function)(arguments)
+
+    def draw(self, arguments: argparse.Namespace) -> "Figure":
+        """Return the picture."""
+        module = import_module(f"calculon.documents.pictures.{self.picture}")
+        drawn: Figure = module.draw(self.content(arguments))
+        return drawn
+
+    def show(self, arguments: argparse.Namespace, log: Log) -> None:
+        """Show the content in a terminal."""
+        module, _, name = self.page.partition(":")
+        page = getattr(import_module(f"calculon.documents.{module}"), name)
+        log.show(page(self.content(arguments)))
+
+
+KINDS = (
+    Kind(
+        "breakdown",
+        "where time and memory of one or several results go, against the capacity",
+        add_result_arguments,
+        "results:asked_results",
+        "time_breakdown",
+        "calculon plot breakdown megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o breakdown.png\n"
+        "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
+        "calculon plot breakdown first=best.json tenth=best.json#9 -o ranks.svg\n"
+        "calculon plot breakdown best.json#0 --model megatron-22B --system a100_80g -o best.pdf",
+    ),
+    Kind(
+        "waterfall",
+        "from one plan to another, one change at a time, the largest first, as far as each can be made alone: "
+        "what each saves, and what memory it takes",
+        add_result_arguments,
+        "results:asked_falls",
+        "waterfall_bars",
+        "calculon plot waterfall llama3-8B,llama3-8B_h100x64_p4,h100_80g_sxm llama3-8B,llama3-8B_h100x64,h100_80g_sxm "
+        "-o waterfall.png\n"
+        "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
+        "calculon plot waterfall best.json#9 best.json#0 --model megatron-22B --system a100_80g -o ranks.svg",
+    ),
+    Kind(
+        "heatmap",
+        "the best rate over tensor and pipeline parallelism, and where nothing can run",
+        _heatmap_options,
+        "plot_heatmap:heatmap",
+        "heatmap",
+        "calculon plot heatmap gpt3-175B 1024 1536 float16 a100_80g -o heatmap.png\n"
+        "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
+        "calculon plot heatmap all.csv --where 'optimizer_offload == false' -o table.png",
+    ),
+    Kind(
+        "surface",
+        "the best rate over tensor and pipeline parallelism as a surface: how steep the way there is",
+        _heatmap_options,
+        "plot_heatmap:surface",
+        "surface",
+        "calculon plot surface gpt3-175B 1024 1536 float16 a100_80g -o surface.png\n"
+        "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
+        "calculon plot surface all.csv --objective total_time -o time.svg",
+    ),
+    Kind(
+        "scaling",
+        "the best rate and its efficiency over numbers of processors",
+        _add_source,
+        "plot_curves:scaling",
+        "scaling",
+        "calculon plot scaling gpt3-175B 256:4096:x2 4096 float16 h100_80g_nvl8 -o scaling.png\n"
+        "calculon loe megatron-22B 8:64:8 64 float16 a100_80g a100.json --quiet\n"
+        "calculon loe megatron-22B 8:64:8 64 float16 h100_80g_nvl8 h100.json --quiet\n"
+        "calculon plot scaling a100.json h100.json -o both.pdf",
+    ),
+    Kind(
+        "validation",
+        "predicted against measured, for every published study",
+        _validation_options,
+        "plot_validation:errors",
+        "error_scatter",
+        "calculon plot validation -o validation.png\n"
+        "calculon plot validation --study vtrain -o vtrain.svg",
+    ),
+    Kind(
+        "pareto",
+        "the rate against memory or processors, and the executions that nothing beats in both",
+        _pareto_options,
+        "plot_curves:pareto",
+        "pareto",
+        "calculon plot pareto gpt3-175B 1024 1536 float16 a100_80g -o pareto.png\n"
+        "calculon lae megatron-22B 8 8 float16 a100_80g all.csv --quiet --where 'microbatch_size == 1'\n"
+        "calculon plot pareto all.csv --against proc_mem_tier2_cap_req -o tiers.svg\n"
+        "calculon plot pareto gpt3-175B 128:1024:128 1536 float16 a100_80g --against num_procs -o procs.pdf",
+    ),
+    Kind(
+        "schedule",
+        "the passes of each pipeline stage over time, microbatch by microbatch, and its idle time",
+        _schedule_options,
+        "plot_schedule:gantt",
+        "gantt",
+        "calculon plot schedule llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm -o schedule.png\n"
+        "calculon plot schedule megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --microbatches 16 -o deep.png\n"
+        "calculon loe llama3-70B 256 256 bfloat16 h100_80g_sxm best.json --preset megatron-lm --quiet\n"
+        "calculon plot schedule best.json -o best.png",
+    ),
+    Kind(
+        "campaign",
+        "where the days of a whole training run go, and when it ends",
+        add_run,
+        "plot_run:days",
+        "run_days",
+        "calculon plot campaign llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
+        "-o campaign.png\n"
+        "calculon plot campaign llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --deadline 20d -o days.svg",
+    ),
+    Kind(
+        "goodput",
+        "the goodput of a whole run over numbers of processors, for several times between failures, with more or "
+        "fewer replicas of the plan, and batch and tokens in proportion",
+        _goodput_options,
+        "plot_run:goodput",
+        "goodput_curves",
+        "calculon plot goodput llama3.1-405B llama3.1-405B_h100x16384 h100_80g_sxm_24k --campaign llama3-405B "
+        "--procs 1024:131072:x2 -o goodput.png\n"
+        "calculon plot goodput llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 1T --mtbf 20000h,80000h -o mtbf.svg",
+    ),
+    Kind(
+        "budget",
+        "days against money of a whole run: the best plan on each number of processors and machine, the frontier, and "
+        "limits",
+        _budget_options,
+        "plot_budget:budget",
+        "budget",
+        "calculon plot budget llama-3-8b 64-512 h100,h200 --tokens 1T --deadline 7d --budget-usd 500k -o budget.png\n"
+        "calculon plot budget llama-3-8b any h100 --tokens 1T --deadline 20d --price 2 -o cheapest.svg",
+    ),
+    Kind(
+        "batch",
+        "time per token, throughput and time to the first token of a served model over its batch, what a decode pass "
+        "takes, and where each bound cuts; without -o as a table",
+        add_deployment,
+        "plot_serving:batch",
+        "batch_curves",
+        "calculon plot batch llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05 -o batch.png\n"
+        "calculon plot batch llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --set max_batch=64",
+        "batch_page:BatchPage",
+    ),
+    Kind(
+        "frontier",
+        "tokens/s of a processor against tokens/s of a user: the best deployments of a served model at every batch, on "
+        "one or several machines; without -o with characters (of training runs: pareto)",
+        _frontier_options,
+        "plot_serving:frontier",
+        "serving_frontier",
+        "calculon plot frontier llama-3.1-70b 8 h100 b200 --prompt 8192 --output 1024 -o frontier.png\n"
+        "calculon plot frontier llama3-8B 8 h100 --prompt 1k --output 200 --tpot 20ms --add weights_dtype=float8",
+        "serving_frontier_page:ServingFrontierPage",
+    ),
+)
+"""Every kind of picture, in the order of the help."""
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Draw a picture; PNG, SVG or PDF by the suffix of the output. The same data give the same file.",
+        "\n".join(kind.examples.partition("\n")[0] for kind in KINDS),
+    )
+    below = parser.add_subparsers(
+        dest="kind", metavar="KIND", required=True, title="kinds of pictures"
+    )
+    for kind in KINDS:
+        own = below.add_parser(kind.name, help=kind.help)
+        own.explain(f"Draw {kind.help}.", kind.examples)
+        kind.configure(own)
+        flags = ("-o",) if kind.page else ("-o", "--output")  # that of tokens
+        own.add_argument(
+            *flags,
+            dest="file",
+            metavar="FILE",
+            required=not kind.page,
+            help="NAME.png, NAME.svg or NAME.pdf" + ("; else in the terminal" if kind.page else ""),
+        )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Check the output, draw, and write the picture."""
+    output, kind = arguments.file, next(kind for kind in KINDS if kind.name == arguments.kind)
+    if output is None:
+        kind.show(arguments, log)
+        return 0
+    if output == "-" or Path(output).suffix.lower() not in PICTURES:
+        wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
+        raise SpecError(output, Problem("", wanted, "another name"))
+    inputs = [split(text)[0] for text in _inputs(arguments)]
+    check_outputs([output], inputs, PICTURES)
+    check_library()
+    from calculon.render.canvas import save
+
+    save(kind.draw(arguments), output)
+    log(f"Output: {output}")
+    return 0
+
+
+_OF_SERVING = ("deployment", "systems", "workload")
+_INPUTS = ("results", "source", "specs", "model", "execution", "campaign", *_OF_SERVING)
+"""Arguments that may be files, of all kinds of pictures."""
+
+
+def _inputs(arguments: argparse.Namespace) -> list[str]:
+    """Return the arguments that may be files."""
+    given = [getattr(arguments, name, None) or [] for name in _INPUTS]
+    texts = [text for one in given for text in ([one] if isinstance(one, str) else one)]
+    return [*texts, *(getattr(arguments, "system", None) or "").split(",")]

@@ -1,0 +1,62 @@
+"""``calculon report``: results as one HTML page that needs nothing else."""
+
+import argparse
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.cli.campaign_options import add_campaign, campaign_of, stated
+from calculon.cli.options import Log, Parser, check_outputs
+from calculon.cli.results import add_result_arguments, asked_results
+from calculon.cli.served_results import asked_served_results
+from calculon.cli.serving_options import add_workload
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Write one HTML file to send to a colleague: inputs with hashes and versions, key figures, where time "
+        "and memory go, every layer, the best executions of a search, the errors of the model against "
+        "measurements on the system, and its assumptions; with --tokens or --campaign, or of the answer of a plan or "
+        "search for one, the whole training run (exit 1 where it misses a limit). "
+        "Deployments that serve a model have such a page as well: files of serve, or MODEL,DEPLOYMENT,SYSTEM with a "
+        "workload. It needs no network to be read.",
+        "calculon report megatron-1T,3072_t4_p64_d12_mbs4_full,a100_80g -o report.html\n"
+        "calculon loe megatron-22B 64 64 float16 a100_80g best.json -t 10 --quiet\n"
+        "calculon report best.json --model megatron-22B --system a100_80g -o search.html\n"
+        "calculon report best=best.json#0 tenth=best.json#9 -o both.html\n"
+        "calculon report llama3-8B,llama3-8B_h100x64,h100_80g_sxm --tokens 1T --deadline 20d -o run.html\n"
+        "calculon report llama3-70B,8,h100 --prompt 2k --output-tokens 500 --tpot 50ms -o served.html",
+    )
+    add_result_arguments(parser)
+    add_campaign(parser)
+    add_workload(parser.add_argument_group("workload of deployments"), output="--output-tokens")
+    parser.add_argument(
+        "-o", "--output", dest="file", metavar="FILE", required=True, help="NAME.html"
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Read the results, run the studies of their systems, and write the page; 1 where a run misses a limit."""
+    from calculon.documents.views.report_file import PAGES, write_served_report
+
+    output = arguments.file
+    check_outputs([output], [text.partition("#")[0] for text in arguments.results], PAGES)
+    if deployments := asked_served_results(arguments):
+        if stated(arguments) or arguments.campaign is not None:
+            wanted = "executions, which are trained"
+            raise SpecError("--campaign", Problem("", wanted, "deployments, which serve"))
+        missed = write_served_report(deployments, output)
+    else:
+        missed = _executions(arguments, output)
+    log(f"Output: {output}")
+    if missed:
+        raise Infeasible("limits", "; ".join(missed))
+    return 0
+
+
+def _executions(arguments: argparse.Namespace, output: str) -> list[str]:
+    """Write the page of executions; return the runs that miss a limit."""
+    from calculon.documents.views.report_file import write_report
+
+    whole = arguments.campaign is not None or stated(arguments)
+    asked = campaign_of(arguments) if whole else None
+    return write_report(asked_results(arguments), output, asked)

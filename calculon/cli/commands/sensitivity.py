@@ -1,0 +1,210 @@
+"""``calculon sensitivity``: what a plan depends on, and what to buy."""
+
+import argparse
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.campaign_options import (
+    add_campaign,
+    asks_for_a_run,
+    campaign_of,
+    campaign_source,
+)
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.field_options import processors_in_place
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_preset,
+    check_inputs,
+    check_outputs,
+    naming,
+)
+from calculon.cli.pictures import PICTURES, check_library
+from calculon.declarations.files import document_suffix, json_text, replacing, write_json
+from calculon.declarations.result_selection import split
+from calculon.render.text_tables import FORMATS
+
+if TYPE_CHECKING:
+    from calculon.advise.dependence import Sensitivity
+
+_KINDS = ("model", "execution", "system", "campaign")
+
+LIMITS = ("--deadline", "--budget-usd", "--budget-mwh")
+"""Options of a campaign on which no figure of its run depends."""
+
+OUTPUTS = (".json", ".csv", *PICTURES)
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Find what a plan depends on: for every figure of the machine the elasticity of the time of a step (by how "
+        "many percent it grows with each percent of the figure), and the time with the figure a quarter lower and "
+        "higher. With --replan the plan is searched again on each changed machine, and what more memory is worth is "
+        "found; with --against, where another plan or machine is as fast. Of a whole run (--tokens, --campaign) the "
+        "same for its days, money or energy, also over price, failures and checkpoints.",
+        "calculon sensitivity megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g\n"
+        "calculon sensitivity llama-3.1-70b 1024 h100 --replan\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --of dp_comm_exposed_time --range 50%\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --against llama3-8B_h100x64_p4\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --against-system b200_sxm\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm -o tornado.png -o figures.csv\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 15T --of usd\n"
+        "calculon sensitivity llama3-8B llama3-8B_h100x64 h100_80g_sxm --tokens 15T --of usd --price 2.5 "
+        "--against-system b200_sxm",
+    )
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "execution",
+        metavar="EXECUTION",
+        help="the plan: an execution, a result (best.json#0), or a number of processors, which is planned first",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    parser.add_argument(
+        "--of",
+        metavar="STAT",
+        help="the statistic (default total_time): calculon describe stats; of a whole run days (default), usd, ...",
+    )
+    parser.add_argument(
+        "--range",
+        metavar="SHARE",
+        default="25%",
+        help="how much lower and higher each figure is (default 25%%); calibrated takes the interval of each part "
+        "where the system was calibrated",
+    )
+    parser.add_argument(
+        "--replan", action="store_true", help="search the plan again on each changed machine"
+    )
+    _add_rivals(parser)
+    _add_outputs(parser)
+    add_campaign(parser, without=LIMITS)
+    add_changes(parser, *_KINDS)
+    add_edition(parser)
+    add_preset(parser)
+
+
+def _add_rivals(parser: Parser) -> None:
+    rival = parser.add_mutually_exclusive_group()
+    rival.add_argument(
+        "--against", metavar="EXECUTION", help="find the figures at which another plan is as fast"
+    )
+    rival.add_argument(
+        "--against-system",
+        metavar="SYSTEM",
+        help="find the figures at which this machine is as fast as another with the plan, or with --replan at its best",
+    )
+
+
+def _add_outputs(parser: Parser) -> None:
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="also write everything (.json), a table (.csv) or a tornado (.png, .svg, .pdf); may be repeated",
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="what is printed: a page (text, default), a table of all figures (markdown, csv), or everything (json)",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Find what the plan depends on, then print the page and write the files."""
+    specs = [arguments.model, arguments.execution, arguments.system]
+    others = arguments.against, arguments.against_system, arguments.campaign
+    given = [one for one in others if one is not None]
+    check_inputs([*specs, *given])
+    if STDOUT in arguments.output:
+        hint = "-f json, csv or markdown says what is printed"
+        raise SpecError("--output", Problem("", "the name of a file", "'-'", hint))
+    check_outputs(arguments.output, [split(one)[0] for one in (*specs, *given)], OUTPUTS)
+    pictures = [one for one in arguments.output if document_suffix(one) in PICTURES]
+    for path in pictures:
+        if path.endswith(".gz"):
+            wanted = "a picture: a name that ends in " + ", ".join(PICTURES)
+            raise SpecError(path, Problem("", wanted, "another name"))
+    if pictures:
+        check_library()
+    found = _found(arguments, specs)
+    document = found.to_dict()
+    from calculon.documents.sensitivity_page import SensitivityPage, figures_table
+
+    if arguments.format == "text":
+        log.show(SensitivityPage(document, found.preset.usual))
+    elif arguments.format == "json":
+        log(json_text(document))
+    else:
+        log(figures_table(document).written(arguments.format))
+    for path in arguments.output:
+        _write(path, document)
+        log(f"Output: {path}")
+    return 0
+
+
+class Searches(contextlib.ExitStack):
+    """The progress of the searches, from the first one on, which says how many there are."""
+
+    def __init__(self, *, quiet: bool):
+        super().__init__()
+        self._quiet, self._advance = quiet, cast("Callable[[int], None] | None", None)
+
+    def __call__(self, count: int) -> None:
+        """Count a search, of so many."""
+        if self._advance is None:
+            from calculon.study.progress import progress
+
+            self._advance = self.enter_context(progress(count, quiet=self._quiet))
+        self._advance(1)
+
+
+def _found(arguments: argparse.Namespace, specs: list[str]) -> "Sensitivity":
+    from calculon.advise.sensitivity import sensitivity
+
+    kinds = dict(zip(_KINDS, (*specs, campaign_source(arguments)), strict=False))
+    changed = with_changes(arguments.changes, **kinds)
+    asked = changed.pop("campaign")
+    if asks_for_a_run(arguments, asked):
+        changed["campaign"] = campaign_of(arguments, asked)
+    if (count := processors_in_place(specs[1])) is not None:
+        changed["execution"] = count
+    named = arguments.campaign or "campaign"
+    with naming(specs[1], campaign=named), Searches(quiet=arguments.quiet) as searches:
+        return sensitivity(
+            **changed,
+            of=arguments.of,
+            spread=arguments.range,
+            replan=arguments.replan,
+            against=arguments.against,
+            against_system=arguments.against_system,
+            edition=arguments.edition,
+            preset=arguments.preset,
+            seen=searches,
+        )
+
+
+def _write(path: str, document: dict[str, Any]) -> None:
+    """Write a file in the form that its name asks for."""
+    suffix = document_suffix(path)
+    if suffix in PICTURES:
+        from calculon.documents.pictures.tornado import draw
+        from calculon.render.canvas import save
+
+        save(draw(document), path)
+    elif suffix == ".csv":
+        from calculon.documents.sensitivity_page import figures_table
+
+        with replacing(path) as stream:
+            stream.write(f"{figures_table(document).csv()}\n".encode())
+    else:
+        write_json(path, document)

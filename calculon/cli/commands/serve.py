@@ -1,0 +1,58 @@
+"""``calculon serve``: a deployment that answers requests."""
+
+import argparse
+
+from calculon.base.errors import Infeasible
+from calculon.cli.options import STDOUT, Log, Parser, check_outputs, log_note
+from calculon.cli.serving_options import add_deployment, asked_served, specs_of
+
+FORMATS = ("text", "json")
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Estimate a deployment that serves a model: time to the first token, time per token, tokens per second, price, "
+        "what limits it, and what fits into memory. Without a rate or users, the largest batch that keeps the limits "
+        "counts. A number of processors stands for replicas with tensor parallelism over as much of a node as divides "
+        "processors and attention heads, and with stages only where a sequence does not fit without. Exit code 1 where "
+        "a limit is missed.",
+        "calculon serve llama-3.1-70b 8 h100 --prompt 2000 --output 500 --ttft 1 --tpot 0.05\n"
+        "calculon serve llama3-70B llama3.1-70B_h100x8_fp8 h100_80g_sxm --workload chat --users 64\n"
+        "calculon serve llama3-8B 1 a100_80g_sxm --prompt 1k --output 200 --rate 4 --set max_batch=64\n"
+        "calculon serve gpt-oss-120b 1 h100 --prompt 1k --output 1k --set experts_dtype=mxfp4 -o served.json",
+    )
+    add_deployment(parser)
+    parser.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="what is printed: a page (text, default), or everything (json)",
+    )
+    parser.add_argument(
+        "-o",
+        dest="file",
+        metavar="FILE",
+        help="write everything (.json, .json.gz) instead of the page; - prints it",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Estimate the deployment, then print the page or write the file; 1 where a limit is missed."""
+    specs = specs_of(arguments)
+    file = STDOUT if arguments.format == "json" and not arguments.file else arguments.file
+    if file not in (None, STDOUT):
+        check_outputs([file], specs)
+    found = asked_served(arguments)
+    document = found.to_dict()
+    if file is None:
+        from calculon.documents.serving_page import ServingPage
+
+        log_note(log, found.system)
+        log.show(ServingPage(document))
+    else:
+        log.write(document, file)
+    if missed := [one for one in found.limits if not one.met]:
+        raise Infeasible("limits", f"it misses {' and '.join(one.in_words for one in missed)}")
+    return 0

@@ -1,0 +1,222 @@
+"""``calculon serve-optimal``: the best deployments of a model, or those that no other beats."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.changes import add_changes, parsed
+from calculon.cli.field_options import stated_by
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    check_inputs,
+    check_outputs,
+    log_note,
+    positive,
+)
+from calculon.cli.search_options import And
+from calculon.cli.serving_options import FRONTIER_KINDS as KINDS
+from calculon.cli.serving_options import OPTIONS, add_fields, add_workload
+from calculon.declarations.files import csv_text, document_suffix
+
+if TYPE_CHECKING:
+    from calculon.search.deployments.deployments_found import DeploymentSearch
+
+FORMATS = ("text", "csv", "json")
+SUFFIXES = (".json", ".csv", ".parquet")
+LEAST_FIGURES = 2
+"""Of a front."""
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Find the best deployments that serve a model, exactly, among those tried: each stated count of processors, "
+        "each split into replicas, tensor and pipeline parallelism and groups of experts, budgets of tokens from 512 "
+        "to 16,384 and prompts in passes of their own; of each the batch is solved as `calculon serve` does, and must "
+        "keep the limits. Ranks that share attention stay in a node; --add tensor_par=16 tries more.\n"
+        "Weights and caches have 16 bits unless --add or --fix says otherwise: whether narrower types answer as well "
+        "is not a matter of time.\n"
+        "Each winner of a .json file is a deployment: calculon serve MODEL best.json#0 SYSTEM ... tells all of it. "
+        "Exit code 1 where none keeps the limits.",
+        "calculon serve-optimal llama-3.1-70b 8:64:x2 h100 best.json --prompt 2k --output 256 --rate 40 --ttft 1 "
+        "--tpot 40ms --objective usd_per_mtoken:min\n"
+        "calculon sop llama-3.1-70b 8 h100 - --prompt 2k --output 256 --tpot 30ms --add weights_dtype=float8 "
+        "--add kv_dtype=float8 -t 5\n"
+        "calculon sop llama-3.1-70b 8:64:x2 h100 - --prompt 2k --output 256 --pareto "
+        "output_rate_per_proc,interactivity -o frontier.csv\n"
+        "calculon sop llama3-8B 1,2,4 a100_80g_sxm --prompt 1k --output 200 --users 64 --fix tensor_par=1 "
+        "--where 'ttft < 0.5'",
+    )
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "num_procs",
+        metavar="NUM_PROCS",
+        help="processors: a count, a list (8,16) or inclusive ranges: 8-64 doubles, 8:64:8 adds, 8:64:x2 multiplies",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    parser.add_argument(
+        "winners",
+        metavar="OUTPUT",
+        nargs="?",
+        default=STDOUT,
+        help="- prints a table only (default); NAME.json, .csv (both also .gz) or .parquet gets the winners",
+    )
+    add_workload(parser)
+    _add_choices(parser)
+    add_changes(parser, *KINDS)
+    parser.add_argument("-o", dest="file", metavar="FILE", help="the same as OUTPUT")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="what is printed: a table with words (text, default), or the winners as csv or json",
+    )
+
+
+def _add_choices(parser: Parser) -> None:
+    """Declare what is looked for, and what is tried."""
+    parser.add_argument(
+        "--objective",
+        metavar="FIGURE[:min|max]",
+        help="figure to rank by (default output_rate_per_proc: of a rate the fewest processors; calculon describe "
+        "serving lists all); of equal ones the shortest time per token comes first",
+    )
+    parser.add_argument(
+        "-t", "--top", type=positive, metavar="N", help="how many of the best to keep (default 1)"
+    )
+    parser.add_argument(
+        "--pareto",
+        metavar="FIGURE,FIGURE[,...]",
+        help="all that no other deployment beats in each of these; without a rate and users, with batches of powers "
+        "of two as well",
+    )
+    add_fields(parser)
+    parser.add_argument(
+        "--where",
+        action=And,
+        metavar="EXPR",
+        help="keep only deployments that meet a condition on figures and fields, such as 'ttft_p < 0.5 and tensor_par "
+        "<= 4 and mem_free > 4 * GiB'; several are combined with and",
+    )
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Search, print the winners, and write them; 1 where there are none."""
+    file = _file(arguments)
+    found = _search(arguments)
+    if not len(found):
+        raise found.why
+    if file is not None:
+        _write(found, file)
+    if arguments.format == "json":
+        log.write(found.to_dict(), STDOUT)
+    elif arguments.format == "csv":
+        log(_csv(found))
+    else:
+        from calculon.documents.deployments_page import DeploymentsPage
+
+        log_note(log, found.space.system)
+        log.show(DeploymentsPage(found.to_dict(), [one.statistic for one in found.objectives]))
+        if file is not None:
+            log(f"Output: {file}")
+    return 0
+
+
+def _file(arguments: argparse.Namespace) -> str | None:
+    """Return the file of the winners, checked; None where they are printed only."""
+    given = [] if arguments.workload is None else [arguments.workload]
+    specs = [arguments.model, arguments.system, *given]
+    check_inputs(specs)
+    files = [one for one in (arguments.winners, arguments.file) if one not in (None, STDOUT)]
+    if len(files) > 1:
+        raise SpecError("-o", Problem("", "one file", " and ".join(files), "OUTPUT is a file, too"))
+    if not files:
+        return None
+    from calculon.render.writers import check_format
+
+    check_outputs(files, specs, SUFFIXES)
+    check_format(files[0])
+    return str(files[0])
+
+
+def _search(arguments: argparse.Namespace) -> "DeploymentSearch":
+    """Run the search that the arguments ask for."""
+    from calculon.inputs import Changed
+    from calculon.search.deployments import deployment_words
+    from calculon.search.deployments.serving_search import OBJECTIVE, make_space, searched
+
+    changes = parsed(arguments.changes, KINDS)
+    pareto = _pareto(arguments)
+    space = make_space(
+        Changed.of(arguments.model, changes["model"]),
+        arguments.num_procs,
+        Changed.of(arguments.system, changes["system"]),
+        arguments.workload,
+        stated_by(OPTIONS, arguments) | changes["workload"],
+        deployment_words.parsed("--fix", arguments.fix),
+        deployment_words.parsed("--add", arguments.add),
+        front=bool(pareto),
+        apart=arguments.apart,
+        named=("--fix", "--add"),
+    )
+    objective = arguments.objective or OBJECTIVE
+    return searched(space, objective, arguments.top or 1, pareto, arguments.where)
+
+
+def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the figures of a front; none without one.
+
+    Raises
+    ------
+    SpecError
+        For options that mean nothing beside it.
+    """
+    if arguments.pareto is None:
+        return ()
+    for option, value in (("-t", arguments.top), ("--objective", arguments.objective)):
+        if value is not None:
+            hint = f"leave out {option}: a front has all its deployments"
+            raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
+    names = tuple(name.strip() for name in arguments.pareto.split(","))
+    different = {name.partition(":")[0].strip() for name in names}
+    if "" in different or not LEAST_FIGURES <= len(different) == len(names):
+        wanted = "two different figures or more, such as output_rate_per_proc,interactivity"
+        raise SpecError("--pareto", Problem("", wanted, repr(arguments.pareto)))
+    return names
+
+
+def _csv(found: "DeploymentSearch") -> str:
+    """Return the winners as CSV, with texts that no spreadsheet takes for formulas."""
+    frame = found.to_frame()
+    for name in frame.columns:
+        frame[name] = [csv_text(one) if isinstance(one, str) else one for one in frame[name]]
+    text: str = frame.to_csv(index=False)
+    return text.rstrip("\n")
+
+
+def _write(found: "DeploymentSearch", file: str) -> None:
+    """Write the winners in the format that the file name asks for."""
+    from calculon.declarations.files import write_json
+
+    if document_suffix(file) == ".json":
+        write_json(file, found.to_dict())
+        return
+    import numpy as np
+
+    from calculon.render.writers import Labels, write_tables
+
+    columns: dict[str, Any] = {}
+    for name, column in found.to_frame().items():
+        values = column.to_numpy()
+        if values.dtype == object:
+            names, codes = np.unique(values.astype(str), return_inverse=True)
+            columns[str(name)] = Labels(codes, tuple(names.tolist()))
+        else:
+            columns[str(name)] = values
+    empty = {
+        name: Labels(one.codes[:0], one.names) if isinstance(one, Labels) else one[:0]
+        for name, one in columns.items()
+    }
+    write_tables(file, [columns], empty)

@@ -1,0 +1,67 @@
+"""``calculon why``: why an execution cannot run and what would make it run, or what one that runs owes its time to."""
+
+import argparse
+
+from calculon.base.errors import Infeasible
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import (
+    STDOUT,
+    Log,
+    Parser,
+    add_edition,
+    add_preset,
+    add_specs,
+    check_inputs,
+    check_outputs,
+    naming,
+)
+
+
+def configure(parser: Parser) -> None:
+    """Declare the arguments."""
+    parser.explain(
+        "Say why an execution cannot run: every rule that it breaks, with the numbers of both sides, memory by stage "
+        "and what fills it, and the fewest changes after which it runs. Of one that runs: what takes the time, how "
+        "much memory is left, the best change of one field and of two, and what each option saves. Exit code 1 where "
+        "it cannot run.",
+        "calculon why llama3-70B llama3-8B_h100x64 h100_80g_sxm\n"
+        "calculon why llama3-8B llama3-8B_h100x64 h100_80g_sxm\n"
+        "calculon why llama3-8B llama3-8B_h100x64 h100_80g_sxm --set microbatch_size=32 --set tensor_par=1 "
+        "--set data_par=64\n"
+        "calculon why megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g --set activation_recompute=none -o why.json",
+    )
+    add_specs(parser, "model", "MODEL")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the answer (.json, .json.gz), with the whole execution of each proposal; - prints it",
+    )
+    add_changes(parser, "model", "execution", "system")
+    add_edition(parser)
+    add_preset(parser)
+
+
+def run(arguments: argparse.Namespace, log: Log) -> int:
+    """Answer, then print the page or write the file; 1 where the execution cannot run."""
+    specs = [arguments.model, arguments.execution, arguments.system]
+    output = arguments.output
+    check_inputs(specs)
+    if output not in (None, STDOUT):
+        check_outputs([output], specs)
+    from calculon.advise.why import why
+
+    changed = with_changes(arguments.changes, model=specs[0], execution=specs[1], system=specs[2])
+    with naming(arguments.execution):
+        found = why(**changed, edition=arguments.edition, preset=arguments.preset)
+    if output is None:
+        from calculon.documents.views.estimate_result import result_of
+        from calculon.documents.why_page import WhyPage
+
+        result = None if found.estimate is None else result_of(found.estimate)
+        log.show(WhyPage(found.to_dict(), result, found.preset.usual))
+    else:
+        log.write(found.to_dict(), output)
+    if not found.runs:
+        raise Infeasible("cannot_run", f"it cannot run: {found.problem}")
+    return 0

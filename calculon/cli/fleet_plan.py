@@ -1,0 +1,81 @@
+"""``calculon plan`` under limits: machines and numbers of processors side by side."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Infeasible
+from calculon.cli.options import Log
+
+if TYPE_CHECKING:
+    from calculon.advise.runs.fleet import FleetAnswer
+    from calculon.advise.runs.fleet_search import Seen
+    from calculon.campaign.record import Campaign
+    from calculon.cli.emission import Emission
+
+OBJECTIVE = "usd"
+"""What fleets are compared by where limits are stated, and no objective."""
+
+
+def objective_of(arguments: argparse.Namespace, campaign: "Campaign", systems: int) -> str | None:
+    """Return what fleets are compared by; None where one count of one machine is to be planned."""
+    from calculon.advise.runs.fleet_search import ANY
+    from calculon.campaign.limits import LIMITED
+
+    if arguments.objective is not None:
+        return str(arguments.objective)
+    limited = any(getattr(campaign, name) is not None for name in LIMITED)
+    return OBJECTIVE if limited or systems > 1 or arguments.num_procs == ANY else None
+
+
+def plan_fleets(
+    arguments: argparse.Namespace,
+    log: Log,
+    model: Any,
+    systems: list[Any],
+    campaign: "Campaign",
+    emitted: "Emission | None",
+    **words: Any,
+) -> int:
+    """Compare fleets, then print the page or write the file.
+
+    Raises
+    ------
+    Infeasible
+        When nothing meets the limits.
+    """
+    from calculon.advise.runs.fleet_search import ask_fleet, fleet_answer
+
+    asked = ask_fleet(model, arguments.num_procs, systems, campaign=campaign, **words)
+    with _progress() as seen:
+        answer = fleet_answer(asked, seen)
+    alone = emitted is not None and not emitted.file
+    if arguments.output is None and not alone:
+        _show(answer, log)
+    elif arguments.output is not None:
+        log.write(answer.to_dict(), arguments.output)
+    if answer.best is None:
+        raise Infeasible("limits", answer.misses)
+    if emitted is not None:
+        emitted.write(answer.best.answer, log)
+    return 0
+
+
+def _show(answer: "FleetAnswer", log: Log) -> None:
+    from calculon.documents.fleet_page import FleetPage
+
+    log.show(FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks))
+
+
+@contextlib.contextmanager
+def _progress() -> "Iterator[Seen]":
+    """Show on standard error, in terminals only, what is searched."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield lambda text: status.update(f"searching {text}")

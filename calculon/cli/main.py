@@ -1,0 +1,248 @@
+"""The ``calculon`` program: finds the command, runs it, and turns what can go wrong into one message and an exit code.
+
+Exit codes: 0 done; 1 infeasible, nothing written; 2 bad input or usage, or too little memory; 129 the terminal was
+closed; 130 interrupted; 141 the reader of a pipe left; 143 terminated.
+"""
+
+import gc
+import sys
+import warnings
+from argparse import SUPPRESS
+from collections.abc import Sequence
+from importlib import import_module
+
+from calculon import __version__
+from calculon.base.errors import Infeasible, SpecError, nearest
+from calculon.cli.interrupts import exit_code, leave, terminable, word
+from calculon.cli.options import LEVELS, STDOUT, Command, Log, Parser, check_log
+from calculon.cli.streams import (
+    STDOUT_NAME,
+    flush_stdout,
+    give_up,
+    keep_standard_streams,
+    tell,
+)
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.files import reason
+
+COMMANDS = (
+    Command("plan", "from a question to a plan: which one, does it fit, how long, how sure"),
+    Command("explore", "the same in a browser: plan, search, machine and pipeline, at a click"),
+    Command("llm", "estimate one execution of a model on a system"),
+    Command("why", "say why an execution cannot run, or what takes its time, and what to change"),
+    Command("block", "list what one block, MLP or attention does, by operator"),
+    Command("llm-optimal-execution", "find the best executions of a model on a system", "loe"),
+    Command("llm-all-executions", "write every feasible execution to a table", "lae"),
+    Command("study", "run many searches from one file, resumed when interrupted"),
+    Command("llm-parameter-calculator", "count the parameters of a model", "lpc", "parameters"),
+    Command("llm-validation", "compare the model with published measurements", "lv"),
+    Command("campaign", "a whole training run: days, failures, checkpoints, money, energy"),
+    Command("serve", "a deployment that answers requests: time per token, rate, price, memory"),
+    Command("serve-optimal", "find the best deployments that serve a model, or a frontier", "sop"),
+    Command("sensitivity", "what a plan depends on, what more of the machine is worth, break-even"),
+    Command("compare", "set executions or results side by side"),
+    Command("plot", "draw where time and memory go, searches and validation"),
+    Command("report", "write results as one page that needs nothing else"),
+    Command("import-model", "turn a Hugging Face configuration into a model file"),
+    Command("import-flags", "turn a launch script or configuration into an execution"),
+    Command("export-flags", "write the launch script that runs an execution"),
+    Command("calibrate", "fit a system file to measured times"),
+    Command("matmul", "time a matrix product, alone or beside a copy from the host"),
+    Command("collective", "estimate an all-reduce or another collective, by algorithm"),
+    Command("dispatch", "compare ways to send tokens to the experts of other ranks"),
+    Command("catalog", "list the models, systems and executions shipped"),
+    Command("describe", "explain the fields of specs and results"),
+    Command("completion", "print a completion script for your shell"),
+    Command("version", "print the version", "v"),
+)
+"""Every command, in the order of the help."""
+
+_SPELLINGS = {name: command for command in COMMANDS for name in (command.name, *command.aliases)}
+
+PROG = "calculon"
+DESCRIPTION = "Estimate time, memory and efficiency of training or running a large language model."
+EPILOG = """\
+example:
+  calculon llm megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g -
+
+`calculon COMMAND --help` explains a command and shows examples."""
+
+PIPE_CLOSED = 141
+EXPECTED = (
+    *(KeyboardInterrupt, SpecError, Infeasible, OSError),
+    *(ImportError, MemoryError, RuntimeError),
+)
+"""Errors that are looked into; any other is a defect, and its traceback shown."""
+
+PACKAGES = ("numpy", "pandas", "psutil", "rich", "shtab", "yaml")
+"""What every installation has."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program and return its exit code.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments after the program's name. By default those of the process, which then ends here.
+    """
+    if argv is not None:
+        return _guarded(list(argv))
+    gc.set_threshold(50_000)  # imports make no garbage: looking for it takes a tenth of an estimate
+    return leave(_guarded(sys.argv[1:]))
+
+
+def _guarded(argv: list[str]) -> int:
+    keep_standard_streams()
+    try:
+        with terminable(), warnings.catch_warnings():
+            warnings.simplefilter("always", SpecWarning)
+            warnings.showwarning = _Warnings()
+            code = _run(argv)
+            flush_stdout()
+    except EXPECTED as error:
+        return _report(error)
+    return code
+
+
+def _report(error: BaseException) -> int:
+    """Say what went wrong, and return the exit code; a defect of this program is raised again."""
+    if isinstance(error, KeyboardInterrupt):
+        notes = getattr(error, "__notes__", None)  # of a command that knows more
+        tell(f"{PROG}: {word(error)}{f': {notes[0]}' if notes else '; nothing was written'}")
+        return exit_code(error)
+    if isinstance(error, BrokenPipeError):  # `| head` has seen enough
+        give_up(1)
+        return PIPE_CLOSED
+    if isinstance(error, Infeasible):
+        return _complain("infeasible", error, 1)
+    message: object = error
+    if isinstance(error, OSError):
+        if error.filename is None:
+            give_up(1)
+        message = f"{error.filename or STDOUT_NAME}: {reason(error)}"
+    elif isinstance(error, ImportError):
+        message = _package_problem(error)
+    elif isinstance(error, MemoryError) or "can't start new thread" in str(error):
+        hint = "run it on fewer cores, ask for less at once, or use a machine that has more"
+        message = f"not enough memory; nothing was written. Hint: {hint}"
+    elif isinstance(error, RuntimeError):
+        raise error
+    return _complain("error", message, 2)
+
+
+def _package_problem(error: ImportError) -> str:
+    """Say which of :data:`PACKAGES` is missing or damaged; an error about anything else is raised again."""
+    package = (error.name or "").partition(".")[0]
+    if package in PACKAGES and error.name == package:
+        cure = "start ./bin/calculon of a checkout, which sets itself up, or: pip install ."
+        return f"{sys.executable} lacks the package {package}; {cure}"
+    place = error.__traceback__
+    while place is not None and package not in PACKAGES:
+        package = place.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+        place = place.tb_next
+    if package not in PACKAGES:
+        raise error
+    cure = f"reinstall it: pip install --force-reinstall {package}"
+    if sys.prefix != sys.base_prefix:
+        cure = f"delete {sys.prefix} and start ./bin/calculon again"
+    return f"the package {package} of {sys.executable} is damaged; {cure}"
+
+
+def _run(argv: list[str]) -> int:
+    target, verbosity = STDOUT, "INFO"
+    try:
+        if argv and (known := _SPELLINGS.get(argv[0])):  # no options before it: one parser less
+            command, rest = known, argv[1:]
+        else:
+            parser = top_parser()
+            before = parser.parse_args(argv)
+            command, rest = _find(parser, before.command), before.arguments
+            target, verbosity = before.log, before.verbosity
+        module = import_module(command.module)
+        own = Parser(prog=f"{PROG} {command.name}")
+        module.configure(own)
+        values = own.parse_args(rest)
+    except SystemExit as stop:  # help, version, usage
+        return int(stop.code or 0)
+    check_log(target, values)
+    with Log.to(target, verbosity) as log:
+        code: int = module.run(values, log)
+    return code
+
+
+def top_parser() -> Parser:
+    """Return the parser of what stands before the command."""
+    width = max(len(command.title) for command in COMMANDS)
+    listing = "\n".join(f"  {c.title:{width}}  {c.help}" for c in COMMANDS)
+    parser = Parser(
+        prog=PROG,
+        usage="calculon [-h] [-l LOG] [-v VERBOSITY] [--version] COMMAND ...",
+        description=f"{DESCRIPTION}\n\ncommands:\n{listing}",
+        epilog=EPILOG,
+    )
+    add_common(parser)
+    parser.add_argument("command", nargs="?", help=SUPPRESS)
+    parser.add_argument("arguments", nargs="...", help=SUPPRESS)
+    return parser
+
+
+def add_common(parser: Parser) -> None:
+    """Add the options that stand before every command."""
+    parser.add_argument(
+        "-l",
+        "--log",
+        metavar="LOG",
+        default="-",
+        help="file for what is printed; - is standard output (default)",
+    )
+    parser.add_argument(
+        "-v",
+        "--verbosity",
+        default="INFO",
+        type=str.upper,
+        choices=LEVELS,
+        metavar="VERBOSITY",
+        help="print only what matters at least this much: DEBUG, INFO (default), WARNING, ERROR, CRITICAL",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+
+
+def complete_parser() -> Parser:
+    """Return one parser of everything, with every command below it, for completion scripts."""
+    parser = Parser(prog=PROG, description=DESCRIPTION)
+    add_common(parser)
+    below = parser.add_subparsers(dest="command", metavar="COMMAND")
+    for command in COMMANDS:
+        own = below.add_parser(command.name, aliases=command.aliases, help=command.help)
+        import_module(command.module).configure(own)
+    return parser
+
+
+def _find(parser: Parser, name: str | None) -> Command:
+    if name is None:
+        parser.error("which command?")
+    if name not in _SPELLINGS:
+        hint = nearest(name, [*_SPELLINGS]) or "known are " + ", ".join(c.name for c in COMMANDS)
+        parser.error(f"there is no command '{name}'; {hint}")
+    return _SPELLINGS[name]
+
+
+def _complain(kind: str, error: object, code: int) -> int:
+    """Print each line of an error, marked with its kind, and return the exit code."""
+    for line in str(error).splitlines():
+        tell(f"{PROG}: {kind}: {line}")
+    return code
+
+
+class _Warnings:
+    """Shows the warnings of one call, each once, however often its file is read."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, message: Warning | str, *_: object, **__: object) -> None:
+        """Show a warning."""
+        if str(message) not in self._told:
+            self._told.add(str(message))
+            _complain("warning", message, 0)

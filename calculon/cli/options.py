@@ -1,0 +1,350 @@
+"""What the commands share: their parser, the log they print to, and checks of file arguments."""
+
+import argparse
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NoReturn
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.cli.streams import LogFile, escaped, tell
+from calculon.declarations.fields import nearest_choice
+from calculon.declarations.files import STDIN, check_output
+from calculon.declarations.named_values import EDITION_NAMES, PRESETS
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from calculon.declarations.model import Model
+    from calculon.hardware.system import System
+    from calculon.render.text_tables import Table
+
+LEVELS = {
+    "NOTSET": 0,
+    "DEBUG": 10,
+    "INFO": 20,
+    "WARN": 30,
+    "WARNING": 30,
+    "ERROR": 40,
+    "FATAL": 50,
+    "CRITICAL": 50,
+}
+"""Names of logging levels, as Python has them."""
+
+STDOUT = "-"
+
+USUAL = "megatron-lm on processors of NVIDIA and AMD, common on others"
+"""The preset of a question of edition ``corrected`` that names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name, one line of help, another spelling, and its module, by default of the same name."""
+
+    name: str
+    help: str
+    alias: str = ""
+    file: str = ""
+
+    @property
+    def module(self) -> str:
+        """Path of the module."""
+        file = self.file or self.name.removeprefix("llm-").replace("-", "_")
+        return f"calculon.cli.commands.{file}"
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other spellings."""
+        return (self.alias,) if self.alias else ()
+
+    @property
+    def title(self) -> str:
+        """Name and aliases, for the list of commands."""
+        return ", ".join((self.name, *self.aliases))
+
+
+class Layout(argparse.RawDescriptionHelpFormatter):
+    """The layout of a help: prose is folded to the width of the terminal, examples stay as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import re
+        import textwrap
+
+        lines = []
+        for line in text.splitlines():
+            term = re.match(r" +\S.*?  +", line)  # of a list of terms with their meanings
+            beside = " " * len(term[0]) if term else ""
+            prose = term or not line.startswith(" ")
+            lines.append(textwrap.fill(line, width, subsequent_indent=beside) if prose else line)
+        return "\n".join(lines)
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that folds its texts, and whose errors look like all others."""
+
+    def __init__(self, **keywords: object):
+        keywords.setdefault("formatter_class", Layout)
+        super().__init__(**keywords)  # type: ignore[arg-type]
+
+    def explain(self, description: str, examples: str) -> None:
+        """Set the texts of the help before and after the arguments: a line of `description` is a paragraph."""
+        self.description = description
+        lines = "\n".join(f"  {line}" for line in examples.splitlines())
+        self.epilog = f"{'examples' if len(examples.splitlines()) > 1 else 'example'}:\n{lines}"
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments; the error of an unknown option names the nearest known one."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            option = next((one.partition("=")[0] for one in unknown if one.startswith("-")), "")
+            hint = nearest(option, [*self._option_string_actions])
+            self.error(
+                "; ".join(filter(None, (f"unrecognized arguments: {' '.join(unknown)}", hint)))
+            )
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message on standard error, and leave with exit code 2."""
+        tell(f"calculon: error: {message} (see: {self.prog} --help)")
+        self.exit(2)
+
+
+def log_note(log: "Log", spec: "Model | System") -> None:
+    """Say what a word for several systems was taken for."""
+    if spec.origin is not None and spec.origin.note:
+        log(spec.origin.note)
+
+
+def log_machine(log: "Log", system: "System") -> None:
+    """Print what a reader must know about a system, above a page without a title."""
+    from calculon.documents.page_title import machine_sentences
+
+    log_note(log, system)
+    for sentence in machine_sentences(system.provenance.to_dict()):
+        log(sentence)
+
+
+class Suggested(tuple[str, ...]):
+    """Choices that help and shells show, of an argument that takes other words as well."""
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Where a command prints its result: standard output, or the file of ``--log``.
+
+    Attributes
+    ----------
+    stream : text file
+        What is written to.
+    quiet : bool
+        ``--verbosity`` asks for less than results.
+    """
+
+    stream: IO[str]
+    quiet: bool = False
+
+    @classmethod
+    @contextlib.contextmanager
+    def to(cls, target: str, verbosity: str) -> Iterator["Log"]:
+        """Open the log: ``-`` is standard output, a file is emptied at the first text.
+
+        Raises
+        ------
+        SpecError
+            When the file cannot be written.
+        """
+        quiet = LEVELS[verbosity] > LEVELS["INFO"]
+        if target == STDOUT:
+            if isinstance(sys.stdout, io.TextIOWrapper):
+                sys.stdout.reconfigure(errors="backslashreplace")  # names need not be printable
+            yield cls(sys.stdout, quiet)
+            return
+        with LogFile(target) as stream:
+            yield cls(stream, quiet)  # type: ignore[arg-type]
+            stream.finish()
+
+    def __call__(self, text: str) -> None:
+        """Print a result."""
+        if not self.quiet:
+            print(escaped(text), file=self.stream)
+
+    def show(self, renderable: "RenderableType") -> None:
+        """Draw a result that lays itself out, such as a page."""
+        if not self.quiet:
+            from calculon.render.console import show
+
+            show(renderable, self.stream)
+
+    def write(self, document: Any, output: str) -> None:
+        """Write a document to a file (.json, .json.gz), and say so; print it where `output` is ``-``."""
+        from calculon.declarations.files import json_text, write_json
+
+        if output == STDOUT:
+            self(json_text(document))
+        else:
+            write_json(output, document)
+            self(f"Output: {output}")
+
+    def table(self, table: "Table", form: str, *, published: bool = False) -> None:
+        """Print a table in one of :data:`calculon.render.text_tables.FORMATS`.
+
+        For people it is as wide as a terminal, or as ``COLUMNS`` says; else every row of a text takes one line, as
+        those of published tables do in any pipe.
+        """
+        from calculon.render.console import is_terminal, stated_width
+
+        asked = stated_width() and not published
+        if form == "text" and (is_terminal(self.stream) or asked):
+            self.show(table)
+        else:
+            self(table.written(form))
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return the type of an argument that is one of several names; the nearest is in its error."""
+
+    def name(text: str) -> str:
+        if text not in names:
+            several = "," in text and all(one.strip() in names for one in text.split(","))
+            hint = nearest_choice(text.replace("-", "_"), names)
+            hint = "one at a time here" if several else hint
+            problem = Problem("", "one of " + ", ".join(names), repr(text), hint)
+            raise argparse.ArgumentTypeError(problem)
+        return text
+
+    return name
+
+
+def positive(text: str) -> int:
+    """Return a whole number above 0."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(Problem("", "a whole number above 0", repr(text)))
+    return int(text)
+
+
+def add_edition(
+    parser: argparse.ArgumentParser,
+    several: bool = False,
+    absent: str = "what the execution says",
+) -> None:
+    """Declare ``--edition``: None or a name; with `several`, a tuple of names, empty where it is not given.
+
+    `absent` says what holds without it.
+    """
+    parser.add_argument(
+        "--edition",
+        metavar="NAME[,NAME]" if several else "NAME",
+        type=_editions if several else _edition,
+        default=() if several else None,
+        help="edition of the cost model: "
+        + " or ".join(EDITION_NAMES)
+        + (", or both" if several else "")
+        + f" (default: {absent})",
+    )
+
+
+def add_preset(
+    parser: argparse.ArgumentParser,
+    several: bool = False,
+    absent: str = f"what the execution says; else common if it states all fields of the published tool, else {USUAL}",
+    files: bool = True,
+) -> None:
+    """Declare ``--preset``: a framework by name or, with `files`, a file; others as for :func:`add_edition`."""
+    own = ", or the file of one of your own" if files else ""
+    parser.add_argument(
+        "--preset",
+        metavar="NAME[,NAME]" if several else "NAME",
+        type=_names if several else str,
+        choices=None if several else Suggested(PRESETS),
+        default=() if several else None,
+        help=f"framework that fills in what is left out, and whose limits hold: {', '.join(PRESETS)}{own} "
+        f"(calculon catalog presets; default: {absent})",
+    )
+
+
+_edition = one_of(*EDITION_NAMES)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+def _editions(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_edition(name.strip()) for name in text.split(",")))
+
+
+def check_log(target: str, arguments: argparse.Namespace) -> None:
+    """Check that the log is none of the files that the command reads or writes.
+
+    Raises
+    ------
+    SpecError
+        When it is.
+    """
+    if target == STDOUT:
+        return
+    place = Path(target).resolve()
+    for value in vars(arguments).values():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(one, str) and one and Path(one).resolve() == place:
+                found = "an input or output of that name"
+                raise SpecError(target, Problem("", "a log file of its own", found))
+
+
+def add_specs(parser: Parser, model: str, metavar: str) -> None:
+    """Add what is estimated: a model, under the name that the command has for it, an execution and a system."""
+    parser.add_argument(model, metavar=metavar, help="the model: its shape")
+    parser.add_argument(
+        "execution", metavar="EXE", help="how it is run: parallelism, batch, options"
+    )
+    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+
+
+@contextlib.contextmanager
+def naming(execution: str, **others: str) -> Iterator[None]:
+    """Say in which file, or argument, an error is that is known by its kind only: fields that contradict each other."""
+    names = {"execution": "<stdin>" if execution == STDIN else execution, **others}
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError(names.get(error.file, error.file), error.problems) from None
+
+
+def check_inputs(sources: Sequence[str]) -> None:
+    """Check that standard input is asked for at most once.
+
+    Raises
+    ------
+    SpecError
+        When it is not.
+    """
+    if sources.count(STDIN) > 1:
+        found = f"{sources.count(STDIN)} times '{STDIN}'"
+        raise SpecError("<stdin>", Problem("", "one input from standard input", found))
+
+
+def check_outputs(
+    outputs: Sequence[str], inputs: Sequence[str], suffixes: tuple[str, ...] = (".json",)
+) -> None:
+    """Check before any work that every output can be written, and that none is another output or an input.
+
+    Raises
+    ------
+    SpecError
+        For the first output that cannot.
+    """
+    taken = {Path(source).resolve(): "an input" for source in inputs if Path(source).is_file()}
+    for output in outputs:
+        check_output(output, suffixes)
+        place = Path(output).resolve()
+        if place in taken:
+            raise SpecError(
+                output, Problem("", "a file of its own", f"{taken[place]} of that name")
+            )
+        taken[place] = "another output"

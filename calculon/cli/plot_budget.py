@@ -1,0 +1,68 @@
+"""``calculon plot budget``: days against money, over numbers of processors and machines."""
+
+import argparse
+from typing import Any
+
+from calculon.cli.campaign_options import add_campaign, campaign_of, campaign_source
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import Parser, add_preset
+from calculon.cli.question_options import set_in_order
+from calculon.cli.search_options import add_values
+
+
+def configure(parser: Parser) -> None:
+    """Declare the question, as of ``calculon plan``."""
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "num_procs",
+        metavar="PROCS",
+        help="processors: a list (512,1024), a range of doublings (512-4096), or any: those that could meet the "
+        "deadline",
+    )
+    parser.add_argument(
+        "system", metavar="SYSTEM[,SYSTEM]", help="the machines: names, or files, a mark each"
+    )
+    parser.add_argument(
+        "--objective",
+        metavar="FIGURE",
+        default="usd",
+        help="the figure of the run by which one is the best: usd (default), days, processor_hours, mwh, ...",
+    )
+    for name, words in (
+        ("batch", "global batch, in sequences (512) or tokens (4M)"),
+        ("seq", "tokens of a sequence (8192, 8k)"),
+        ("dtype", "precision: bf16, fp8, ..."),
+    ):
+        parser.add_argument(f"--{name}", metavar="N", help=f"{words}, as of calculon plan")
+    add_campaign(parser)
+    add_values(parser)
+    add_changes(parser, "campaign", "model", "system")
+    add_preset(parser)
+
+
+def budget(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the best plans of all machines and counts, with what their whole runs take."""
+    from calculon.advise.planning import plan
+    from calculon.search.restrict import parse
+
+    set_in_order(arguments)
+    source = campaign_source(arguments)
+    machines = [name.strip() for name in arguments.system.split(",") if name.strip()]
+    specs = [
+        with_changes(arguments.changes, campaign=source, model=arguments.model, system=name)
+        for name in dict.fromkeys(machines)
+    ]
+    found = plan(
+        specs[0]["model"],
+        arguments.num_procs,
+        [one["system"] for one in specs],
+        objective=arguments.objective,
+        campaign=campaign_of(arguments, specs[0]["campaign"]),
+        preset=arguments.preset,
+        batch=arguments.batch,
+        seq=arguments.seq,
+        dtype=arguments.dtype,
+        fix=parse("fix", arguments.fix),
+        add=parse("add", arguments.add),
+    )
+    return found.to_dict()

@@ -1,0 +1,199 @@
+"""``calculon plot scaling`` and ``plot pareto``: curves from tables of executions or from searched spaces."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.cli.plot_sources import (
+    Frame,
+    about,
+    editions_of,
+    frames,
+    table_title,
+    terms,
+    terms_of,
+)
+from calculon.cli.result_files import short_name
+from calculon.cli.search_options import searches
+from calculon.documents.pictures.pareto import Pareto
+from calculon.documents.pictures.scaling import Point, Series
+from calculon.documents.views.front import COUNTED, DEGREES, axis, front
+from calculon.editions import find_edition
+from calculon.search.objective import check_statistic
+from calculon.study.study_fields import kind_of
+
+if TYPE_CHECKING:
+    from calculon.estimate.evaluate import Evaluation
+    from calculon.study.task import Search
+
+SMALL = 300_000
+"""Feasible executions up to which all are drawn, and not only the best."""
+
+_GROUPS = ("model", "system", "datatype")
+_ALSO = ("max_batch_size",)  # of a study: apart where one number of processors has several of it
+
+
+def scaling(arguments: argparse.Namespace) -> list[Series]:
+    """Return the best rate for each number of processors: one series per table, or one of a space.
+
+    Raises
+    ------
+    Infeasible
+        When there is nothing to draw.
+    """
+    names = ("num_procs", "asked_num_procs", "sample_rate", "total_efficiency", *_GROUPS, *_ALSO)
+    tables = frames(arguments, names, also=_is_changed)
+    if tables:
+        series = [one for table in tables for one in _table_series(table)]
+    else:
+        series = [_searched_series(searches(arguments))]
+    if all(point.rate is None for one in series for point in one.points):
+        files = ", ".join(table.name for table in tables)
+        none = f"{files}: no row has an execution to draw" if tables else ""
+        searched = "no execution can run on any of these numbers of processors"
+        raise Infeasible("nothing", none or searched)
+    return series
+
+
+def _is_changed(name: str) -> bool:
+    """Return whether a column of a study is a path into a model or system file."""
+    return kind_of(name) in ("model", "system")
+
+
+def _table_series(table: Frame) -> Iterator[Series]:
+    """Yield a series for each model and system of a table, with each of their changes in a study."""
+    data = table.data
+    counts = "asked_num_procs" if "asked_num_procs" in data.columns else "num_procs"
+    for name in (counts, "sample_rate", "total_efficiency"):
+        table.column(name)
+    groups = [n for n in _GROUPS if n in data.columns and data[n].nunique() > 1]
+    for name in data.columns:
+        if name in _ALSO or _is_changed(name):
+            words = data[name].map(_word)
+            if words.groupby(data[counts]).nunique().max() > 1:
+                groups.append(name)
+    keys = [data[name].map(_word) for name in groups]
+    editions = editions_of(data)
+    for edition, known in zip(editions, terms_of(data), strict=True):
+        rows = data[table.column("edition") == edition]
+        words = f"edition {edition}" if len(editions) > 1 else ""
+        parts = (
+            rows.groupby([key[rows.index] for key in keys], sort=False) if keys else [((), rows)]
+        )
+        for key, members in parts:
+            label = _label(dict(zip(groups, key, strict=True))) or short_name(table.name)
+            yield Series(", ".join(filter(None, (label, words))), _points(members, counts), known)
+
+
+def _word(value: Any) -> str:
+    """Write a value of a study; nothing for one that is missing."""
+    if value is None or value != value:  # noqa: PLR0124
+        return ""
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def _label(values: dict[str, str]) -> str:
+    """Name a series by its model and system, and the changes of these."""
+    sources = " on ".join(filter(None, map(values.pop, _GROUPS[:2], ("", ""))))
+    datatype = values.pop("datatype", "")
+    changes = [f"{name} {word}" for name, word in values.items() if word]
+    return ", ".join(filter(None, (sources, datatype, *changes)))
+
+
+def _points(data: Any, counts: str) -> list[Point]:
+    """Return the row with the best rate for each number of processors, ascending."""
+    best = data.sort_values("sample_rate", ascending=False, kind="stable")
+    best = best.dropna(subset=[counts]).drop_duplicates(counts).sort_values(counts)
+    rows = best[[counts, "sample_rate", "total_efficiency"]].to_numpy(float)
+    return [
+        Point(int(count), None if np.isnan(rate) else rate, None if np.isnan(rate) else share)
+        for count, rate, share in rows.tolist()
+    ]
+
+
+def _searched_series(asked: "list[Search]") -> Series:
+    """Search every number of processors."""
+    points = []
+    for search in sorted(asked, key=lambda one: one.num_procs):
+        found = _found(replace(search, top=1))
+        if found is None:
+            points.append(Point(search.num_procs, None, None))
+            continue
+        rate, share = (found[name][0].item() for name in ("sample_rate", "total_efficiency"))
+        points.append(Point(search.num_procs, rate, share))
+    return Series(about(asked[0]), points, terms(asked[0]))
+
+
+def _found(search: "Search") -> "Evaluation | None":
+    """Run a search, and return the executions that it found, if any."""
+    from calculon.study.task import run_search
+
+    result = run_search(search).result(search)
+    return result.evaluation if len(result) else None
+
+
+def pareto(arguments: argparse.Namespace) -> Pareto:
+    """Return one statistic against another: of a table, or of the best executions of a space.
+
+    Raises
+    ------
+    Infeasible
+        When there is nothing to draw.
+    """
+    y, x = axis(arguments.rate, "--rate"), axis(arguments.against, "--against")
+    tables = frames(arguments, (y[0], x[0], *DEGREES))
+    if len(tables) > 1:
+        raise SpecError("plot pareto", Problem("", "one table", f"{len(tables)} of them"))
+    complete = True
+    if tables:
+        title = table_title(tables[0])
+        parts = [tables[0].complete((y[0], x[0])).column]
+        editions = terms_of(tables[0].data)
+    else:
+        asked = searches(arguments)
+        for name, option in ((y[0], "--rate"), (x[0], "--against")):
+            check_statistic(name, option, find_edition(asked[0].edition))
+        title, editions = about(asked[0]), [terms(asked[0])]
+        if len(asked) == 1:
+            title += f": {asked[0].num_procs:,} processors"
+        complete, found = _executions(asked, y, x)
+        parts = [one.column for one in found]
+    if not parts:
+        raise Infeasible("nothing", "no execution of this space can run")
+    return front(title, y, x, parts, editions, complete=complete)
+
+
+def _executions(
+    asked: "list[Search]", y: tuple[str, float], x: tuple[str, float]
+) -> "tuple[bool, list[Evaluation]]":
+    """Return all executions of a small space, of a large one those that may be on the front.
+
+    The best of each number of processors is enough where processors are an axis.
+    """
+    from calculon.search.driver import feasible_tables
+    from calculon.search.request import make_condition
+    from calculon.study.task import run_search
+
+    counted = sum(run_search(replace(one, top=1, where=None)).counts.good for one in asked)
+    if counted <= SMALL:
+        tables = (
+            table
+            for one in asked
+            for table in feasible_tables(
+                one.space(), make_condition(one.where, find_edition(one.edition))
+            )
+        )
+        return True, [table for table in tables if len(table)]
+    axes = [
+        f"{name}:{'max' if sign > 0 else 'min'}" for name, sign in (y, x) if name not in COUNTED
+    ]
+    if len(axes) == 2:
+        wanted = [replace(one, pareto=tuple(axes)) for one in asked]
+    else:
+        wanted = [replace(one, objective=axes[0], top=1) for one in asked]
+    found = (_found(one) for one in wanted)
+    return False, [one for one in found if one is not None]

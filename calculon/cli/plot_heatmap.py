@@ -1,0 +1,113 @@
+"""``calculon plot heatmap`` and ``surface``: the best over tensor and pipeline parallelism, of a table or a space."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.units import GIB
+from calculon.cli.plot_sources import Frame, about, frames, table_title, terms, terms_of
+from calculon.cli.search_options import searches
+from calculon.documents.pictures.heatmap import Cell, Heatmap
+from calculon.search.objective import Objective
+from calculon.search.search_counts import Counts
+
+if TYPE_CHECKING:
+    from calculon.study.task import Search
+
+_REASONS = {
+    "network_size": "network",
+    "network_filled": "network",
+    "offload_blocks": "offload",
+    "feedforward_split": "split",
+}
+"""Words that fit into a cell."""
+
+
+def surface(arguments: argparse.Namespace) -> Heatmap:
+    """Return what :func:`heatmap` returns; Infeasible when nothing can run, as a surface has no place for reasons."""
+    found = heatmap(arguments)
+    if found.best is None:
+        raise Infeasible(
+            "nothing", "no execution can run: there is no surface to draw; plot heatmap says why"
+        )
+    return found
+
+
+def heatmap(arguments: argparse.Namespace) -> Heatmap:
+    """Return the best value of the objective for each tensor and pipeline degree."""
+    objective = Objective.parse(arguments.objective)
+    name = objective.statistic.name
+    degrees = ("tensor_par", "pipeline_par", "num_procs")
+    tables = frames(arguments, (*degrees, name))
+    if len(tables) > 1:
+        raise SpecError(
+            f"plot {arguments.kind}", Problem("", "one table", f"{len(tables)} of them")
+        )
+    if tables:
+        table = tables[0].complete(degrees)
+        cells, count = list(_table_cells(table, objective)), int(table.column("num_procs")[0])
+        title = f"{table_title(table)}: {count:,} processors"
+        editions = terms_of(table.data)
+    else:
+        asked = searches(arguments)
+        if len(asked) > 1:
+            problem = Problem("", "one processor count", f"{len(asked)} of them")
+            raise SpecError("NUM_PROCS", problem)
+        cells = list(_searched_cells(asked[0]))
+        title = f"{about(asked[0])}\n{asked[0].num_procs:,} processors"
+        editions = [terms(asked[0])]
+    return Heatmap(title, name, cells, objective.sense == "min", editions)
+
+
+def _table_cells(table: Frame, objective: Objective) -> Iterator[Cell]:
+    """Yield a cell for each pair of degrees of a table whose product divides the processors."""
+    counts = np.unique(table.column("num_procs"))
+    if len(counts) > 1:
+        hint = f"choose one: --where 'num_procs == {counts[0]:.0f}'"
+        problem = Problem("num_procs", "one processor count", f"{len(counts)} of them", hint)
+        raise SpecError(table.name, problem)
+    tensor, pipeline = table.column("tensor_par"), table.column("pipeline_par")
+    values = table.column(objective.statistic.name)
+    best: dict[tuple[int, int], float | None] = {}
+    choose = np.fmax if objective.sense == "max" else np.fmin
+    for t in np.unique(tensor):
+        for p in np.unique(pipeline[tensor == t]):
+            found = choose.reduce(values[(tensor == t) & (pipeline == p)])
+            best[int(t), int(p)] = None if np.isnan(found) else float(found)
+    for t in sorted({t for t, _ in best}):
+        for p in sorted({p for _, p in best}):
+            if counts[0] % (t * p) == 0:
+                yield Cell(t, p, best.get((t, p)))
+
+
+def _searched_cells(search: "Search") -> Iterator[Cell]:
+    """Yield a cell for each pair of degrees of a space, searched one by one."""
+    from calculon.study.task import run_search
+
+    units = dict.fromkeys((unit.tensor_par, unit.pipeline_par) for unit in search.space().units)
+    for t, p in units:
+        fix = {**search.fix, "tensor_par": (t,), "pipeline_par": (p,)}
+        one = replace(search, fix=fix, top=1)
+        outcome = run_search(one)
+        if not outcome.numbers:
+            yield Cell(t, p, None, why_not(outcome.counts))
+            continue
+        score = np.array(outcome.scores[0][0])
+        yield Cell(t, p, float(one.ranking().objectives[0].value(score)))
+
+
+def why_not(counts: Counts) -> str:
+    """Say in a word why nothing can run: the least memory that is missing, or the most frequent reason.
+
+    >>> why_not(Counts(total=1, nearest_miss={"mem1_capacity": 3.2 * GIB}))
+    '+3.2 GiB'
+    """
+    misses = [m for reason, m in counts.nearest_miss.items() if reason.startswith("mem")]
+    if misses and not counts.good:
+        return f"+{max(0.1, min(misses) / GIB):,.{0 if min(misses) > 99 * GIB else 1}f} GiB"
+    reason = max(counts.reasons, key=lambda name: counts.reasons[name], default="")
+    return "" if counts.good else _REASONS.get(reason, "")

@@ -1,0 +1,162 @@
+"""Sources of pictures: a table of executions, or a space that is searched on the spot."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.base.errors import Infeasible, Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.cli.result_files import DOCUMENTS, TABLES, read_rows, short_name
+from calculon.declarations.files import document_suffix
+from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
+from calculon.plan.columns import DEFAULTS
+from calculon.search.where import Condition
+
+if TYPE_CHECKING:
+    from calculon.study.task import Search
+
+SPACE = ("application", "num_procs", "max_batch_size", "datatype", "system")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Columns of a table of executions, under the names of fields and statistics."""
+
+    name: str
+    data: Any
+
+    def column(self, name: str) -> Array:
+        """Return a column; SpecError when the table has none of this name.
+
+        An optional field of the execution that is not there, or empty, is the default.
+        """
+        if name in DEFAULTS:
+            return optional(self.data, name)
+        if name not in self.data.columns:
+            known = [str(one) for one in self.data.columns]
+            hint = nearest(name, known) or "write the table with this column too"
+            raise SpecError(self.name, Problem(name, "a column of this name", "none", hint))
+        return np.asarray(self.data[name])
+
+    def chosen(self, where: str | None) -> "Frame":
+        """Return the rows that meet a condition; SpecError when there are none."""
+        if where is None:
+            return self._filled(self.data)
+        mask = np.broadcast_to(Condition.parse(where).mask(self.column), len(self.data))
+        return self._filled(self.data[mask])
+
+    def complete(self, names: Sequence[str]) -> "Frame":
+        """Return the rows with a value in each of these columns; Infeasible when there are none.
+
+        Rows without such values are those of searches that found nothing.
+        """
+        for name in names:
+            self.column(name)
+        data = self.data.dropna(subset=list(names))
+        if not len(data):
+            raise Infeasible("nothing", f"{self.name}: no row has an execution to draw")
+        return Frame(self.name, data)
+
+    def _filled(self, data: Any) -> "Frame":
+        if not len(data):
+            raise SpecError(self.name, Problem("", "executions to draw", "none"))
+        return Frame(self.name, data)
+
+
+def optional(data: Any, name: str) -> Array:
+    """Return an optional field of the executions of a data frame; the default where it is missing."""
+    if name not in data.columns:
+        return np.full(len(data), DEFAULTS[name])
+    column = data[name]
+    return np.asarray(column.where(column.notna(), DEFAULTS[name]))
+
+
+def editions_of(data: Any) -> list[str]:
+    """Return the editions of the executions of a data frame."""
+    used = set(optional(data, "edition").tolist())
+    return [name for name in EDITION_NAMES if name in used]
+
+
+def terms_of(data: Any) -> list[str]:
+    """Return the editions of a data frame, each with its preset where all of its executions have the same."""
+    found = []
+    for name in editions_of(data):
+        rows = optional(data, "edition") == name
+        presets = set(data["preset"][rows].dropna()) if "preset" in data.columns else set()
+        alone = presets if len(presets) == 1 and name != PUBLISHED else ()
+        found.append(", ".join((name, *alone)))
+    return found
+
+
+def table_title(table: Frame) -> str:
+    """Name a table, and what it is about where that is one model on one system."""
+    name = short_name(table.name)
+    known = [set(table.data[n].dropna()) if n in table.data.columns else () for n in _NAMES]
+    if any(len(values) != 1 for values in known):
+        return name
+    model, system = (str(next(iter(values))) for values in known)
+    return f"{model} on {system}, {name}"
+
+
+_NAMES = ("model", "system")
+
+
+def frames(
+    arguments: argparse.Namespace,
+    names: Sequence[str],
+    also: Callable[[str], bool] = lambda _: False,
+) -> list[Frame]:
+    """Read the tables that were named: of their columns those in `names` and in the condition, and `also` others.
+
+    Returns nothing when a space was named; its arguments are then set as those of a search.
+
+    Raises
+    ------
+    SpecError
+        When neither tables nor a space were named, for a table that cannot be read, or without rows.
+    """
+    source = arguments.source
+    if all(document_suffix(text) in (*TABLES, *DOCUMENTS) for text in source):
+        where = arguments.where
+        if arguments.edition is not None:
+            hint = f"choose rows: --where \"edition == '{arguments.edition}'\""
+            problem = Problem("", "a space to search", "tables, which have their edition", hint)
+            raise SpecError("--edition", problem)
+        if arguments.changes:
+            wanted_space = "a space to search: tables hold what was computed"
+            raise SpecError("--set", Problem("", wanted_space, arguments.changes[0]))
+        wanted = {
+            "edition",
+            "preset",
+            *_NAMES,
+            *names,
+            *(Condition.parse(where).names if where else ()),
+        }
+        return [
+            Frame(path, read_rows(path, lambda name: name in wanted or also(name))).chosen(where)
+            for path in source
+        ]
+    if len(source) != len(SPACE):
+        wanted_text = "tables (.csv, .parquet, .json), or APP NUM_PROCS MAX_BATCH DATATYPE SYS"
+        raise SpecError("plot", Problem("", wanted_text, " ".join(source)))
+    vars(arguments).update(zip(SPACE, source, strict=True))
+    if not arguments.max_batch_size.isdecimal():
+        problem = Problem("", "a whole number of at least 1", repr(arguments.max_batch_size))
+        raise SpecError("MAX_BATCH", problem)
+    arguments.max_batch_size = int(arguments.max_batch_size)
+    return []
+
+
+def about(search: "Search") -> str:
+    """Name the space of a search, without its processors."""
+    most = "" if search.space().exact_batch else "≤ "
+    return f"{search.model.name} on {search.system.name}, {search.datatype}, batch {most}{search.max_batch_size:,}"
+
+
+def terms(search: "Search") -> str:
+    """Return the edition of a search, and its preset where that is none of the published forms."""
+    preset = search.space().preset
+    return search.edition if preset.published else f"{search.edition}, {preset.name}"

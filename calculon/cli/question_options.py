@@ -1,0 +1,60 @@
+"""Options that say a question about a training run, and a plan of one's own."""
+
+import argparse
+from pathlib import Path
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.options import Parser
+
+
+def add_question_options(parser: Parser) -> None:
+    """Declare ``--batch``, ``--seq``, ``--dtype`` and ``--mine``."""
+    parser.add_argument(
+        "--batch",
+        metavar="N",
+        help="global batch, in sequences (512) or tokens (4M); default: 4M tokens, or 1k for each processor",
+    )
+    parser.add_argument(
+        "--seq",
+        metavar="N",
+        help="tokens of a sequence (8192, 8k); default: the model's, at most 8k",
+    )
+    parser.add_argument(
+        "--dtype",
+        metavar="TYPE",
+        help="precision: bf16 (default), fp16, fp32, or a recipe, which stores 16 bits and multiplies 8: fp8, "
+        "fp8-tensorwise, fp8-blockwise, mxfp8; or 4: nvfp4",
+    )
+    parser.add_argument(
+        "--mine",
+        action="append",
+        metavar="PLAN",
+        help='a plan of your own to set beside: "tp=8 pp=4 mbs=1", the file of an execution, or your launch file, '
+        "whose batch, sequences, precision and framework are asked for where no option says others",
+    )
+
+
+def set_in_order(arguments: argparse.Namespace) -> None:
+    """Exchange processors and machine where they stand the other way round: a count is no machine."""
+    from calculon.advise.runs.fleet_search import ANY
+    from calculon.declarations.spellings import is_counts
+
+    def counts(text: str) -> bool:
+        return (text == ANY or is_counts(text)) and not Path(text).exists()
+
+    if counts(arguments.system) and not counts(arguments.num_procs):
+        arguments.num_procs, arguments.system = arguments.system, arguments.num_procs
+
+
+def only_plan(plans: list[str] | None) -> str | None:
+    """Return the one plan of one's own.
+
+    Raises
+    ------
+    SpecError
+        Where there are several.
+    """
+    if plans and len(plans) > 1:
+        hint = "compare sets any number of them side by side"
+        raise SpecError("--mine", Problem("", "one plan", f"{len(plans)} of them", hint))
+    return plans[0] if plans else None

@@ -1,0 +1,425 @@
+"""Results in files: the JSON of ``llm``, ``loe`` and ``study``, and rows of tables, each value checked."""
+
+import contextlib
+import csv
+import gzip
+import hashlib
+import math
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.records import columns
+from calculon.declarations.csv_rows import check_columns
+from calculon.declarations.decode import decode
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import nearest_choice, shown
+from calculon.declarations.files import SUFFIXES, document_suffix, read_document, reason
+from calculon.declarations.named_values import EDITION_NAMES, PUBLISHED
+from calculon.declarations.result_selection import (
+    PLANS,
+    QUESTION,
+    check_single,
+    no_result,
+    number_in,
+    searches_in,
+)
+from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.declarations.statistics import ALL_PARTS_OF_TIME, BOUNDS, LEVEL, CorrectedStats
+from calculon.documents.result import Document, Result
+from calculon.editions import EDITIONS
+from calculon.estimate.layer_list import LayerStats
+from calculon.plan.columns import FIELDS
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES
+
+DOCUMENTS, TABLES = SUFFIXES, (".csv", ".parquet")
+
+STATISTICS_OF = {
+    name: tuple(column.name for column in columns(edition.stats))
+    for name, edition in EDITIONS.items()
+}
+"""Names of the statistics of each edition."""
+
+EVERY_STATISTIC = tuple(column.name for column in columns(CorrectedStats))
+_NULLABLE = {column.name for column in columns(CorrectedStats) if column.nullable}
+_LAYER = tuple(column.name for column in columns(LayerStats))
+_KIND = ("kind", "blocks")  # of a layer, where there are several kinds of block
+_COUNTS = {
+    field.name: int(field.declaration.at_least or 0) for field in FIELDS if field.annotation is int
+}
+"""Numbers of the execution, and the least that each can be."""
+_RESULTS = "the JSON of llm, loe, plan or study"
+_SPECS = ("model", "execution", "system")
+_NAMED = ("model", "system")
+"""Specs whose names tables of results have beside."""
+
+
+def short_name(source: str) -> str:
+    """Return a file name without folder and suffixes; a catalog name as it stands."""
+    name = Path(source).name.removesuffix(".gz")
+    return Path(name).stem if Path(name).suffix in (*DOCUMENTS, *TABLES) else name
+
+
+def file_document(role: str, path: str, name: str) -> Document:
+    """Return the hash of a file.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read, and for a device, which may have no end.
+    """
+    place = Path(path)
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise SpecError(path, Problem("", "a regular file", "a device or a pipe"))
+    try:
+        with place.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise SpecError(path, Problem("", "a readable file", reason(error))) from None
+    return Document(role, name, digest)
+
+
+def results_in(path: str, selector: str = "", *, every: bool = False) -> Iterator[Result]:
+    """Read results from a file.
+
+    Parameters
+    ----------
+    path : str
+        The JSON of ``llm``, ``loe`` or ``study``, or a table.
+    selector : str
+        A rank, processors or both of ``loe``; a row of ``study`` and of tables. By default the best of each search,
+        and the first row.
+    every : bool
+        All results of a JSON file in place of those selected.
+
+    Raises
+    ------
+    SpecError
+        For a file with no such results, or with values that no result has.
+    """
+    if document_suffix(path) in TABLES:
+        table = read_table(path)
+        number = number_in(selector, len(table), path, "row")
+        found = iter([_row(table.iloc[[number]].to_dict("records")[0], number, path)])
+    elif isinstance(raw := read_document(path), list):
+        rows = range(len(raw)) if every else [number_in(selector, len(raw), path, "row")]
+        found = (_row(raw[number], number, path) for number in rows)
+    elif isinstance(raw, dict) and all(isinstance(key, str) for key in raw):
+        found = _in_document(raw, path, selector, every)
+    else:
+        raise no_result(path)
+    documents = (file_document("result", path, Path(path).name),)
+    for one in found:
+        yield replace(one, documents=documents, parts=(short_name(path) + one.label,), label="")
+
+
+def _in_document(raw: Mapping[str, Any], path: str, selector: str, every: bool) -> Iterator[Result]:
+    """Yield the one result of ``llm``, or those selected of ``loe``, labelled with their place."""
+    if "total_time" in raw:
+        check_single(selector, path)
+        one, known = _result(raw, path, "", _edition(raw, path, "")), _question(raw)
+        stated = known.get("execution", {}).get("fields") if known else None
+        execution = _execution(stated, path, f"{QUESTION}.execution.fields: ") if stated else None
+        yield replace(one, execution=execution, question=known)
+        return
+    if PLANS not in raw and "figures" in raw and (known := _question(raw)) and "campaign" in known:
+        raise SpecError(path, Problem("", _RESULTS, "the whole run of campaign", _of_run(known)))
+    whole = (_question(raw) or {}).get("campaign") if PLANS in raw else None
+    for search, rank, entries in searches_in(raw, path, selector):
+        winners = tuple(_winner(one, path, f"{search}{i}") for i, one in enumerate(entries))
+        if whole is not None:  # the answer says it once for all its plans
+            winners = tuple(
+                replace(one, question={"campaign": whole, **(one.question or {})})
+                for one in winners
+            )
+        for number in range(len(winners)) if every else [rank]:
+            yield replace(winners[number], winners=winners)
+
+
+def _of_run(known: Mapping[str, Any]) -> str:
+    """Say how the page of a whole run is made, with the names that its document has."""
+    names = (known.get(kind, {}).get("name", kind.upper()) for kind in _SPECS)
+    return f"calculon report {','.join(names)} --campaign NAME|FILE (or --tokens N) has its page"
+
+
+def _winner(raw: Any, path: str, place: str) -> Result:
+    """Return an entry of a document of ``loe``."""
+    if not isinstance(raw, Mapping) or not {"execution", "stats"} <= set(raw):
+        raise SpecError(path, Problem(place, "an execution and its stats", shown(raw)))
+    execution = _execution(raw["execution"], path, f"{place}: execution.")
+    one = _result(raw["stats"], path, f"{place}: stats.", execution["edition"])
+    return replace(one, execution=execution, label=place, question=_question(raw))
+
+
+def _question(raw: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the question that a result carries, as far as it is one; nothing for files without."""
+    known = raw.get(QUESTION)
+    if not isinstance(known, Mapping):
+        return None
+    return {
+        key: value
+        for key, value in known.items()
+        if key not in ("model", "system", "execution", "search", "preset")
+        or isinstance(value, Mapping)
+    }
+
+
+def _question_of(row: Mapping[str, Any], edition: str) -> Mapping[str, Any] | None:
+    """Return the question as far as columns of a table tell it: the names of model and system."""
+    if edition == PUBLISHED or not (row.get("model") and row.get("system")):
+        return None
+    return {kind: {"name": str(row[kind])} for kind in _NAMED}
+
+
+def _row(row: Any, number: int, path: str) -> Result:
+    """Return one row of a table of executions and statistics."""
+    place = f"row {number}"
+    if not isinstance(row, Mapping):
+        raise SpecError(path, Problem(place, "an object with statistics", shown(row)))
+    plain = {str(name): plain_cell(value) for name, value in row.items()}
+    if plain.get("total_time", 0) is None:
+        raise SpecError(path, Problem(place, "an execution", "a search without any"))
+    if "total_time" not in plain and set(SERVING_FIGURES) <= set(plain):
+        hint = "deployments are read from the JSON of serve or serve-optimal (best.json#0)"
+        raise SpecError(path, Problem("", _RESULTS, "a table of deployments that serve", hint))
+    execution = None
+    if set(PUBLISHED_NAMES) <= set(plain):
+        stated = {name: plain[name] for name in NAMES if plain.get(name) is not None}
+        execution = _execution(stated, path, f"{place}: ")
+    one = _result(plain, path, f"{place}: ", _edition(plain, path, f"{place}: "))
+    known = _question_of(plain, one.edition)
+    return replace(one, execution=execution, label=f"#{number}", question=known)
+
+
+def _edition(raw: Mapping[str, Any], path: str, place: str) -> str:
+    """Return the edition that a document names, by default the published one."""
+    name = raw.get("edition") or PUBLISHED
+    if name in EDITION_NAMES:
+        return str(name)
+    wanted, hint = "one of " + ", ".join(EDITION_NAMES), nearest_choice(str(name), EDITION_NAMES)
+    raise SpecError(path, Problem(f"{place}edition", wanted, shown(name), hint))
+
+
+def _execution(raw: Any, path: str, place: str) -> dict[str, Any]:
+    """Return all fields of an execution; optional ones that it does not state are the default."""
+    try:
+        execution = decode(Execution, raw, path)
+    except SpecError as error:
+        raise SpecError(path, _placed(error.problems, place)) from None
+    return {name: getattr(execution, name) for name in NAMES}
+
+
+def _placed(problems: Sequence[Problem], place: str) -> list[Problem]:
+    """Return the first problems of a part of a document, with the place of that part."""
+    return [replace(p, field=f"{place}{p.field}".rstrip(".: ")) for p in problems[:3]]
+
+
+def _result(raw: Any, path: str, place: str, edition: str) -> Result:
+    """Return the result that an object with statistics tells."""
+    if not isinstance(raw, Mapping):
+        problem = Problem("", "an object with statistics", shown(raw))
+        raise SpecError(path, _placed([problem], place))
+    names = STATISTICS_OF[edition]
+    problems = [
+        Problem(name, "a number", shown(raw[name]) if name in raw else "nothing")
+        for name in names
+        if not _is_statistic(name, raw.get(name, ""))
+    ]
+    layers = raw.get("layers")
+    problems += [] if layers is None else _layer_problems(layers)
+    if problems:
+        raise SpecError(path, _placed(problems, place))
+    total, parts = raw["total_time"], sum(raw.get(name) or 0.0 for name in ALL_PARTS_OF_TIME)
+    if not math.isclose(total, parts, rel_tol=1e-6):
+        wanted = f"the sum of its parts, {parts:.6g}"
+        problem = Problem("total_time", wanted, f"{total:.6g}")
+        raise SpecError(path, _placed([problem], place))
+    layers = layers and [
+        {"name": layer["name"]}
+        | ({name: layer[name] for name in _KIND} if set(_KIND) <= set(layer) else {})
+        | {name: layer.get(name, 0.0) for name in _LAYER}
+        for layer in layers
+    ]
+    return Result(
+        stats={name: raw[name] for name in names},
+        edition=edition,
+        layers=layers,
+        interval=_interval(raw) if edition != PUBLISHED else None,
+    )
+
+
+def _interval(raw: Mapping[str, Any]) -> dict[str, float] | None:
+    """Return the interval of the time that a result tells; none where it has no such columns, or damaged ones."""
+    low, high = (raw.get(name) for name in BOUNDS)
+    if not (_is_number(low) and _is_number(high) and 0 < low <= high < math.inf):  # type: ignore[operator]
+        return None
+    return {"level": LEVEL, "low": float(low), "high": float(high)}  # type: ignore[arg-type]
+
+
+def _is_statistic(name: str, value: object) -> bool:
+    """Return whether a statistic may have this value: a number, above 0 for the total; null where declared."""
+    if value is None:
+        return name in _NULLABLE
+    return _is_number(value) and (name != "total_time" or 0 < value < math.inf)  # type: ignore[operator]
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number in the range of a double, or infinite."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        return False
+    return abs(value) <= sys.float_info.max if isinstance(value, int) else not math.isnan(value)
+
+
+def _layer_problems(layers: Any) -> list[Problem]:
+    """Return the problems of a list of layers; members that it lacks count as 0."""
+    if not isinstance(layers, list) or not all(isinstance(one, Mapping) for one in layers):
+        return [Problem("layers", "a list of layers", shown(layers))]
+    return [
+        Problem(f"layers[{i}].{name}", wanted, shown(layer.get(name)))
+        for i, layer in enumerate(layers)
+        for name, wanted, good in (
+            ("name", "text", isinstance(layer.get("name"), str)),
+            ("kind", "text", isinstance(layer.get("kind", ""), str)),
+            ("blocks", "a number", _is_number(layer.get("blocks", 0))),
+            *(
+                (name, "a number", _is_number(layer[name]))
+                for name in _LAYER
+                if layer.get(name, 0) is not None or not name.endswith("intensity")
+                if name in layer  # an intensity is null where there is no traffic
+            ),
+        )
+        if not good
+    ]
+
+
+def plain_cell(value: Any) -> Any:
+    """Return a cell of a data frame as plain Python; nothing for not-a-number."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def read_rows(path: str, wanted: Callable[[str], bool]) -> Any:
+    """Read a table of executions as a data frame: a CSV or Parquet file, or the JSON of ``loe`` or ``study``.
+
+    Parameters
+    ----------
+    path : str
+        Its name tells the format.
+    wanted : callable
+        Tells by its name whether a column is needed; others may be left out.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read, or when a cell should be a number and is not.
+    """
+    if document_suffix(path) in TABLES:
+        return read_table(path, wanted)
+    import pandas as pd
+
+    raw = read_document(path)
+    if isinstance(raw, list):
+        for number, row in enumerate(raw):
+            if not isinstance(row, Mapping):
+                problem = Problem(f"row {number}", "an object with statistics", shown(row))
+                raise SpecError(path, problem)
+        return _checked(pd.DataFrame(raw), path)
+    rows = []
+    for one in results_in(path, every=True):
+        if one.execution is None:
+            hint = "llm writes statistics alone; search with loe, or dump with lae"
+            found = "the statistics of llm"
+            raise SpecError(path, Problem("", "executions with their statistics", found, hint))
+        names = dict(zip(_NAMED, one.names, strict=True)) if one.names else {}
+        rows.append({**one.execution, **one.stats, **names})
+    return pd.DataFrame(rows)
+
+
+def read_table(path: str, wanted: Callable[[str], bool] | None = None) -> Any:
+    """Read a CSV or Parquet table as a data frame; arguments and errors as in :func:`read_rows`."""
+    import pandas as pd
+
+    try:
+        if document_suffix(path) == ".parquet":
+            import pyarrow.parquet as pq
+
+            names = pq.read_schema(path).names
+            check_columns(path, names)
+            chosen = None if wanted is None else list(filter(wanted, names))
+            table = pd.read_parquet(path, columns=chosen)
+        else:
+            check_whole(path)
+            table = pd.read_csv(path, usecols=wanted)
+    except ImportError:
+        hint = "in a checkout of calculon: pip install '.[tables]'; or use .csv"
+        problem = Problem("", "the library pyarrow, for Parquet", "it is not installed", hint)
+        raise SpecError(path, problem) from None
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        found = reason(error).partition("\n")[0]
+        raise SpecError(path, Problem("", "a readable table", found)) from None
+    return _checked(table, path)
+
+
+def check_whole(path: str) -> None:
+    """Raise SpecError for a CSV that ends within a row: what it lacks would count as missing values."""
+    zipped = path.endswith(".gz")
+    with gzip.open(path) if zipped else Path(path).open("rb") as stream:
+        header, tail = stream.readline(), b""
+        if not zipped:
+            stream.seek(max(stream.tell(), Path(path).stat().st_size - _TAIL))
+        while more := stream.read(_TAIL):
+            tail = tail[-_TAIL:] + more
+    last = tail.rstrip(b"\r\n").rpartition(b"\n")[2]
+    with contextlib.suppress(csv.Error):  # not CSV as this reader has it: the next one says so
+        names = next(iter(_rows([header.decode()])), [])
+        check_columns(path, names)
+        rows = _rows([last.decode(errors="replace")])
+        if all(len(row) == len(names) for row in rows):
+            return
+        # a text of several lines may end the file: only all rows tell
+        with gzip.open(path, "rt") if zipped else Path(path).open(newline="") as lines:
+            for number, row in enumerate(csv.reader(lines)):
+                if row and len(row) < len(names):
+                    wanted, hint = f"{len(names)} cells, as in the header", "is the file cut short?"
+                    problem = Problem(f"row {number - 1}", wanted, str(len(row)), hint)
+                    raise SpecError(path, problem)
+
+
+def _rows(lines: Iterable[str]) -> list[list[str]]:
+    return [row for row in csv.reader(lines) if row]
+
+
+_TAIL = 2**20
+"""Bytes at the end of a table in which its last row is looked for."""
+
+
+def _checked(table: Any, path: str) -> Any:
+    """Return a table whose statistics and counts are numbers; SpecError for the first cell that is none."""
+    for name in table.columns:
+        least = _COUNTS.get(str(name).removeprefix("asked_"))
+        if least is None and name not in EVERY_STATISTIC:
+            continue
+        column = table[name]
+        if column.dtype.kind not in "iuf":
+            there = column.map(lambda value: value is not None and value == value)  # noqa: PLR0124
+            bad = there & ~column.map(_is_number)
+            if not bad.any():
+                table[name] = column = column.astype(float)
+        if column.dtype.kind in "iuf":
+            bad = column.isna() & False
+            if least is not None:
+                bad = column.notna() & ((column % 1 != 0) | (column < least))
+        if bad.any():
+            row = int(np.argmax(bad))
+            wanted = "a number" if least is None else f"a whole number of at least {least}"
+            found = shown(plain_cell(column.iloc[row]))
+            raise SpecError(path, Problem(f"row {row}: {name}", wanted, found))
+    return table

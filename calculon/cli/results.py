@@ -1,0 +1,356 @@
+"""``RESULT`` arguments of the commands that compare, draw and report."""
+
+import argparse
+import math
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon import inputs
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.cli.changes import add_changes, parsed, with_changes
+from calculon.cli.options import Parser, add_edition, add_preset, naming
+from calculon.cli.result_files import (
+    DOCUMENTS,
+    STATISTICS_OF,
+    TABLES,
+    file_document,
+    results_in,
+    short_name,
+)
+from calculon.declarations import catalog
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.files import STDIN, document_suffix
+from calculon.declarations.origin import titled
+from calculon.declarations.result_selection import split
+from calculon.documents.result import Document, Result
+from calculon.documents.views.compared import labelled
+from calculon.documents.views.estimate_result import result_of
+from calculon.documents.views.waterfalls import Estimated, falls
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.estimate.question import warn_of_differences
+from calculon.inputs import Changed, sources_in
+from calculon.version import __version__
+
+if TYPE_CHECKING:
+    from calculon.documents.pictures.waterfall_bars import Fall
+
+RESULT_HELP = (
+    "APP,EXE,SYS estimates an execution (names of the catalog or files); FILE is the JSON of llm or of loe; "
+    "FILE#RANK, FILE#PROCS or FILE#PROCS:RANK selects from a search, FILE#ROW from a table (CSV, Parquet); "
+    "a launch file (run.sh) is estimated, on the system and with the model of --system and --model or of the other "
+    "results; NAME=RESULT gives it a name"
+)
+_AGREES = 1e-9  # relative difference between the statistics of a file and of an estimate
+_NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
+_TRIPLE = "a file, or APP,EXE,SYS: three names of the catalog or files"
+
+
+def add_result_arguments(parser: Parser) -> None:
+    """Declare the results, and the specs that complete those of a search."""
+    parser.add_argument("results", metavar="RESULT", nargs="+", help=RESULT_HELP)
+    parser.add_argument(
+        "--model",
+        metavar="APP",
+        help="the model that the files of searches are about (default: the one that they name)",
+    )
+    parser.add_argument(
+        "--system",
+        metavar="SYS",
+        help="the system that the files of searches are about (default: the one that they name)",
+    )
+    add_changes(parser, "model", "execution", "system")
+    add_edition(parser, several=True, absent="what each execution says")
+    add_preset(parser)
+
+
+def asked_results(arguments: argparse.Namespace) -> list[Result]:
+    """Return the results that the arguments of :func:`add_result_arguments` name."""
+    a = arguments
+    return read_results(a.results, a.model, a.system, a.edition, a.preset, a.changes)
+
+
+def asked_falls(arguments: argparse.Namespace) -> "list[Fall]":
+    """Return the waterfalls from the first of these results to each of the others."""
+    return falls(asked_results(arguments))
+
+
+def read_results(
+    texts: Sequence[str],
+    model: str | None = None,
+    system: str | None = None,
+    editions: Sequence[str] = (),
+    preset: str | None = None,
+    changes: Sequence[str] = (),
+) -> list[Result]:
+    """Return the results of `RESULT` arguments, each with a name of its own.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        The arguments: see :data:`RESULT_HELP`. A search over several processor counts gives the best of each.
+    model, system : str, optional
+        Specs that files do not name, or in place of those; with both, executions are estimated again, with all layers.
+    editions : sequence of str
+        Editions in which every execution is estimated, in place of its own; files of statistics stay as they are.
+    preset : str, optional
+        Framework that fills in what executions leave out, in place of their own; results are complete.
+    changes : sequence of str
+        ``PATH=VALUE`` of ``--set``: values of the specs of every execution that is estimated.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed, and for a search that was about another model or system.
+    Infeasible
+        When an execution to be estimated cannot run.
+    """
+    options = _Options({"model": model, "system": system}, editions, preset, changes)
+    launched = {text: path for text in texts if (path := _launch_file(text)) is not None}
+    read = {text: [*_read(text, options)] for text in texts if text not in launched}
+    beside = _specs_beside(texts, read, options)
+    read |= {text: [*_launched(text, path, beside, options)] for text, path in launched.items()}
+    found = [one for text in texts for one in read[text]]
+    for option, given in (("--edition", editions), ("--set", changes)):
+        if given and all(one.inputs is None for one in found):
+            wanted = "executions to estimate"
+            hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
+            raise SpecError(option, Problem("", wanted, "files of results only", hint))
+    return labelled(found, several_editions=len(editions) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What is asked of all results: the specs that were given, if any, and how executions are estimated."""
+
+    specs: Mapping[str, str | None]
+    editions: Sequence[str]
+    preset: str | None
+    changes: Sequence[str]
+
+    @property
+    def given(self) -> bool:
+        """Whether both specs were given."""
+        return all(self.specs.values())
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the name that an argument gives, and the rest of it."""
+    named = _NAMED.fullmatch(text)
+    if named and not Path(text.partition("#")[0]).is_file():
+        return named["label"].strip(), named["rest"]
+    return "", text
+
+
+def _launch_file(text: str) -> str | None:
+    """Return the path of an argument that is a launch file; nothing for any other."""
+    path = _split(text)[1]
+    if document_suffix(path) in TABLES or not Path(path).is_file():
+        return None
+    if document_suffix(path) in DOCUMENTS and Path(path).stat().st_size > _LARGEST_LAUNCH:
+        return None
+    from calculon.launch.launch_files import is_launch_file  # only for files
+
+    return path if is_launch_file(path) else None
+
+
+_LARGEST_LAUNCH = 2**18
+"""Bytes of a document that may be the configuration of a launcher."""
+
+
+def _specs_beside(
+    texts: Sequence[str], read: Mapping[str, Sequence[Result]], options: _Options
+) -> dict[str, Any]:
+    """Return model and system of launch files: those that were given, else those of the first other result."""
+    found: dict[str, Any] = {kind: source for kind, source in options.specs.items() if source}
+    for text in texts:
+        rest, results = _split(text)[1], read.get(text, ())
+        path = rest.partition("#")[0]
+        if rest.count(",") == 2 and not Path(path).is_file():
+            first, _, last = (source.strip() for source in rest.split(","))
+            found = {"model": first, "system": last} | found
+        for one in results:
+            found = {**sources_in(one.question or {}, path), **found}
+    return found
+
+
+def _launched(
+    text: str, path: str, beside: Mapping[str, Any], options: _Options
+) -> Iterator[Result]:
+    """Estimate a launch file, with the model that it describes where no other is known."""
+    from calculon.advise.launch_flags import launch_in
+
+    launch = launch_in(path)
+    described = {} if launch is None else launch.model
+    model = beside.get("model") or described.get("name") or described
+    if not model or "system" not in beside:
+        kind = "model" if not model else "system"
+        found = f"nothing that says its {kind}"
+        raise SpecError(
+            text, Problem("", f"a launch file of a known {kind}", found, f"--{kind} names it")
+        )
+    specs = {"model": model, "execution": path, "system": beside["system"]}
+    known = {kind: source for kind, source in specs.items() if not isinstance(source, Mapping)}
+    documents = tuple(_document(kind, _path(source)) for kind, source in known.items())
+    changed = with_changes(options.changes, **specs)
+    shape = changed["model"] = inputs.model(changed["model"])
+    if launch is not None and launch.execution.get("seq_length") == shape.seq_size:
+        changed["execution"] = Changed.of(
+            changed["execution"], {"seq_length": 0}
+        )  # the model's own
+    label = _split(text)[0]
+    for edition in options.editions or (None,):
+        try:
+            with naming(path):
+                made = estimate(**changed, layers=True, edition=edition, preset=options.preset)
+        except Infeasible as error:
+            raise Infeasible(error.reason, f"{text}: {error}") from None
+        one = _whole(made, (short_name(path),), documents, options.editions)
+        several = label and len(options.editions) > 1
+        yield replace(one, label=f"{label}, edition {one.edition}" if several else label)
+
+
+def _read(text: str, options: _Options) -> Iterator[Result]:
+    """Read one argument."""
+    label, rest = _split(text)
+    path, _, selector = rest.partition("#")
+    if rest.count(",") == 2 and not Path(path).is_file():
+        results = _estimated(rest, options)
+    elif document_suffix(path) in (*DOCUMENTS, *TABLES):
+        results = results_in(path, selector)
+    else:
+        hint = "write APP,EXE,SYS without blanks" if "," in rest else ""
+        raise SpecError(text, Problem("", _TRIPLE, repr(rest), hint))
+    for one in results:
+        for whole in _completed(one, path, options):
+            several = label and len(options.editions) > 1 and whole.inputs is not None
+            yield replace(whole, label=f"{label}, edition {whole.edition}" if several else label)
+
+
+def _estimated(text: str, options: _Options) -> Iterator[Result]:
+    """Estimate an execution from three specs, in its own edition or in others."""
+    sources = [source.strip() for source in text.split(",")]
+    if STDIN in sources:
+        raise SpecError(text, Problem("", _TRIPLE, "standard input"))
+    roles = ("model", "execution", "system")
+    documents = tuple(_document(*pair) for pair in zip(roles, sources, strict=True))
+    set_in = parsed(options.changes, roles)
+    names = tuple(titled(one.name, set_in[one.role]) for one in documents)
+    specs = with_changes(options.changes, **dict(zip(roles, sources, strict=True)))
+    for edition in options.editions or (None,):
+        try:
+            with naming(sources[1]):
+                made = estimate(**specs, layers=True, edition=edition, preset=options.preset)
+        except Infeasible as error:
+            asked = f"{text} in edition {edition}" if edition else text
+            raise Infeasible(error.reason, f"{asked}: {error}") from None
+        yield _whole(made, names, documents, options.editions)
+
+
+def _whole(
+    made: Estimate,
+    parts: tuple[str, ...],
+    documents: tuple[Document, ...],
+    editions: Sequence[str],
+) -> Result:
+    """Return an estimate as a result, with the edition in its name where several were asked for."""
+    told = (f"edition {made.edition}",) if len(editions) > 1 else ()
+    found = replace(result_of(made), documents=documents, parts=(*parts, *told))
+    return Estimated.of(found, made)
+
+
+def _document(role: str, source: str) -> Document:
+    """Return the hash of a spec file, by catalog name or path."""
+    path = catalog.find(role, split(source)[0] if role == "execution" else source)
+    try:
+        return file_document(role, path, short_name(path))
+    except SpecError:
+        catalog.load(role, source)  # says better what is wrong
+        raise
+
+
+def _completed(one: Result, path: str, options: _Options) -> Iterator[Result]:
+    """Estimate the execution of a file again where model and system are known: given, or named by the file."""
+    if one.inputs is not None or one.execution is None:
+        yield one
+        return
+    given = {kind: source for kind, source in options.specs.items() if source}
+    specs: dict[str, Any] = {**sources_in(one.question or {}, path), **given}
+    place = ", ".join(one.parts)
+    for kind in options.specs:
+        if kind not in specs and kind in (one.question or {}):
+            named = (one.question or {})[kind]
+            _warn(
+                f"{place}: its {kind} {named.get('source') or named.get('name')} is not there; --{kind} names it"
+            )
+    if len(specs) < len(options.specs):
+        yield one
+        return
+    made = _again(one, place, specs, options)
+    if made is None:
+        yield one
+        return
+    documents = (*(_document(kind, _path(specs[kind])) for kind in options.specs), *one.documents)
+    changes = parsed(options.changes, ("model", "execution", "system"))
+    changed = {
+        kind: Changed.of(source, changes[kind])
+        for kind, source in (specs | {"execution": one.execution}).items()
+    }
+    for edition in options.editions or (one.edition,):
+        if edition != made.edition or any(changes.values()):
+            try:
+                with naming(place):
+                    made = estimate(**changed, layers=True, edition=edition)
+            except Infeasible as error:
+                raise Infeasible(error.reason, f"{place} in edition {edition}: {error}") from None
+        whole = _whole(made, one.parts, documents, options.editions)
+        same = edition == one.edition and not any(changes.values())
+        yield replace(whole, winners=one.winners, question=one.question) if same else whole
+
+
+def _again(one: Result, place: str, specs: Mapping[str, Any], options: _Options) -> Estimate | None:
+    """Estimate an execution for the specs that it was computed for; nothing where they have changed since.
+
+    Raises
+    ------
+    SpecError, Infeasible
+        When specs that were given are others.
+    """
+    try:
+        made = estimate(specs["model"], one.execution or {}, specs["system"], layers=True)
+    except (SpecError, Infeasible) as error:
+        if options.given:
+            raise
+        _warn(f"{place}: it cannot be estimated again: {error}")
+        return None
+    told = warn_of_differences(place, one.question or {}, made.model, made.system)
+    for name in STATISTICS_OF[one.edition]:
+        mine, theirs = made.stats[name] or 0.0, one.stats[name] or 0.0
+        if math.isclose(mine, theirs, rel_tol=_AGREES, abs_tol=1e-15):
+            continue
+        if options.given:
+            named = " on ".join(str(source) for source in options.specs.values())
+            wanted = f"results for {named}, {name} = {mine:.10g}"
+            hint = "was it searched for another model or system?"
+            raise SpecError(place, Problem(name, wanted, f"{theirs:.10g}", hint))
+        if not told:
+            version = (one.question or {}).get("calculon", "another version")
+            who = f"calculon {__version__} computes {name} = {mine:.6g}"
+            if version == __version__:  # it computes the same for the same question
+                who = f"it is of another model or system than {made.model.name} on {made.system.name}: {who}"
+                version = "the file"
+            _warn(f"{place}: {who}, {version} had {theirs:.6g}")
+        return None
+    return made
+
+
+def _path(source: Any) -> str:
+    return str(source.source if isinstance(source, Changed) else source)
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, SpecWarning, stacklevel=2)

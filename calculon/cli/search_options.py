@@ -1,0 +1,329 @@
+"""What the commands that search share: the arguments of a space, and the lines that report it."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.campaign_options import (
+    add_campaign,
+    asks_for_a_run,
+    campaign_of,
+    campaign_source,
+)
+from calculon.cli.changes import add_changes, with_changes
+from calculon.cli.options import USUAL, Log, Parser, add_edition, add_preset, log_note, one_of
+from calculon.cli.streams import tell
+from calculon.declarations.named_values import CORRECTED, DATATYPE_BYTES, PUBLISHED
+from calculon.declarations.spellings import PRECISIONS, global_batch, precision
+from calculon.search.restrict import OPTIONS
+
+if TYPE_CHECKING:
+    from calculon.campaign.record import Campaign
+    from calculon.declarations.model import Model
+    from calculon.hardware.system import System
+    from calculon.search.search_counts import Counts
+    from calculon.search.space import Space
+    from calculon.study.task import Search
+
+FUSED = {
+    **dict.fromkeys(("t", "true", "T", "True", "1"), (True,)),
+    **dict.fromkeys(("f", "false", "F", "False", "0"), (False,)),
+    **dict.fromkeys(("both", "all", "*"), (False, True)),
+}
+"""Spellings of the candidates for fused activation."""
+
+NEEDED = f"what the model needs: {PUBLISHED} for the published fields alone, else {CORRECTED}"
+"""The edition of a search that states none."""
+
+SEARCHED = f"{USUAL}; in edition {PUBLISHED} the published forms"
+"""The preset of a search that states none."""
+
+
+def add_space_arguments(parser: Parser, counts_help: str, output_help: str) -> None:
+    """Declare the positional arguments and the options that make a space."""
+    parser.add_argument("application", metavar="APP", help="the model: its shape")
+    parser.add_argument("num_procs", metavar="NUM_PROCS", help=counts_help)
+    parser.add_argument(
+        "max_batch_size",
+        metavar="MAX_BATCH",
+        type=_batch,
+        help="global batch, in sequences (512) or tokens (4M: 4 * 2^20 of them): exactly so many under a preset, which "
+        "edition corrected always has; else the largest multiple of a data-parallel degree up to it",
+    )
+    parser.add_argument(
+        "datatype",
+        metavar="DATATYPE",
+        type=_datatype,
+        help=f"one of {', '.join(DATATYPE_BYTES)}, also short (bf16, fp16, fp32); fp8 is a recipe: products in "
+        "float8, everything else in bfloat16, as are fp8-tensorwise, fp8-blockwise, mxfp8 and nvfp4 (in 4 bits); tf32 "
+        "likewise, in float32",
+    )
+    parser.add_argument("system", metavar="SYS", help="the machine: processors, memory, networks")
+    parser.add_argument("output", metavar="OUTPUT", help=output_help)
+    parser.add_argument(
+        "-d", "--debug", action="store_true", help="only count; evaluate and write nothing"
+    )
+    parser.add_argument(
+        "-n",
+        "--noneok",
+        action="store_true",
+        help="finding nothing is fine: exit code 0 and an empty result",
+    )
+    add_choice_options(parser)
+    add_edition(parser, absent=NEEDED)
+    add_preset(parser, absent=SEARCHED)
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress on standard error")
+
+
+def add_verbose(parser: Parser, also: str) -> None:
+    """Declare ``-v``: what a search of edition corrected tells only where it is asked."""
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help=f"also {also} (edition {PUBLISHED} always does)",
+    )
+
+
+def add_values(parser: Parser) -> None:
+    """Declare ``--fix`` and ``--add``: values of execution fields."""
+    parser.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="try only these values of an execution field; may be repeated",
+    )
+    parser.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="also try values that are left out: attention_type=multiquery, batch_size=..., "
+        "pipeline_par=... (uneven stages), activations_offload=true (with full recomputation); in edition corrected "
+        f"also other values of {', '.join(OPTIONS)} (which --fix may set as well; --fix alone sets mesh_order, "
+        "which stands for all networks); `calculon describe execution` lists the values",
+    )
+
+
+def add_choice_options(parser: Parser) -> None:
+    """Declare the options that narrow or widen a space."""
+    parser.add_argument(
+        "-f",
+        "--fused-activation",
+        "--fused_activation",
+        type=_fused,
+        metavar="WHICH",
+        help=f"fused activation to try: true, false or all (default: true in edition {PUBLISHED}, else false)",
+    )
+    add_values(parser)
+    parser.add_argument(
+        "--any-batch",
+        action="store_true",
+        help="under a preset too, let each data-parallel degree run its largest multiple up to MAX_BATCH",
+    )
+    add_changes(parser, "model", "system", "campaign")
+    add_campaign(parser)
+    parser.add_argument(
+        "--where",
+        action=And,
+        metavar="EXPR",
+        help="keep only executions that meet a condition on statistics and execution fields, "
+        "such as 'total_time < 60 and proc_mem_tier1_cap_req <= 70 * GiB' (units: KiB MiB GiB TiB, "
+        "MB GB TB; texts in quotes: activation_recompute == 'full'); several are combined with and",
+    )
+
+
+def _batch(text: str) -> int | str:
+    """Return a number of sequences, or a text that tells one of tokens: the model says how many sequences they are."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def _datatype(text: str) -> str:
+    """Return a datatype, or the word for a recipe of datatype and arithmetic."""
+    if text in DATATYPE_BYTES:
+        return text
+    try:
+        fields = precision(text, "DATATYPE")
+    except SpecError:
+        return one_of(*DATATYPE_BYTES, *PRECISIONS)(text)
+    return fields["datatype"] if len(fields) == 1 else text
+
+
+class And(argparse.Action):
+    """Combines a condition that is given several times: all of them must hold."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+        """Join a condition to those before it."""
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, values if before is None else f"({before}) and ({values})")
+
+
+def _fused(text: str) -> tuple[bool, ...]:
+    if text not in FUSED:
+        message = f"{text!r} is none of {', '.join(FUSED)}"
+        raise argparse.ArgumentTypeError(message)
+    return FUSED[text]
+
+
+def searches(arguments: argparse.Namespace) -> "list[Search]":
+    """Return one search for every processor count that was asked for, everything checked.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed.
+    """
+    from calculon.declarations.spellings.processor_counts import processor_counts
+    from calculon.search.effect import check_effect
+    from calculon.search.request import needed_edition
+    from calculon.search.restrict import parse
+    from calculon.study.task import Search
+
+    model, system, campaign = _specs(arguments)
+    pareto = _pareto(arguments)
+    fix, add = parse("fix", arguments.fix), parse("add", arguments.add)
+    datatype = arguments.datatype
+    edition = needed_edition(model, arguments.preset, runs=campaign is not None)
+    if datatype not in DATATYPE_BYTES:
+        recipe = precision(datatype, "DATATYPE")
+        if len(recipe) > 1:
+            tell(f"{datatype}: {', '.join(f'{name}={value}' for name, value in recipe.items())}")
+            fix = {name: (value,) for name, value in recipe.items() if name != "datatype"} | fix
+            edition = CORRECTED
+        datatype = recipe["datatype"]
+    length = fix.get("seq_length", (0,))[0] or model.seq_size
+    batch = _sequences(arguments.max_batch_size, length)
+    asked = [
+        Search(
+            number=number,
+            model=model,
+            system=system,
+            num_procs=count,
+            max_batch_size=batch,
+            datatype=datatype,
+            top=1 if (top := getattr(arguments, "top_n", None)) is None else top,
+            objective=getattr(arguments, "objective", None) or "sample_rate",
+            pareto=pareto,
+            where=arguments.where,
+            mbs_break=getattr(arguments, "mbs_break", False),
+            fused=arguments.fused_activation,
+            tensor_overlap=not getattr(arguments, "no_tp_overlap", False),
+            data_overlap=not getattr(arguments, "no_dp_overlap", False),
+            fix=fix,
+            add=add,
+            any_batch=arguments.any_batch,
+            edition=arguments.edition or edition,
+            preset=arguments.preset,
+            campaign=campaign,
+        )
+        for number, count in enumerate(processor_counts(arguments.num_procs, "NUM_PROCS"))
+    ]
+    asked[0].ranking()
+    check_effect([search.space() for search in asked])
+    return asked
+
+
+def _specs(arguments: argparse.Namespace) -> "tuple[Model, System, Campaign | None]":
+    """Return model, system and, with options of it, the campaign whose figures are asked about.
+
+    Raises
+    ------
+    SpecError
+        For everything wrong with them, and for a campaign of several batches or lengths.
+    """
+    from calculon import inputs
+    from calculon.search.request import one_stretch
+
+    asked = {"model": arguments.application, "system": arguments.system}
+    changed = with_changes(arguments.changes, **asked, campaign=campaign_source(arguments))
+    model, system = inputs.model(changed["model"]), inputs.system(changed["system"])
+    source = changed["campaign"]
+    if not asks_for_a_run(arguments, source):
+        return model, system, None
+    return model, system, one_stretch(campaign_of(arguments, source))
+
+
+def _sequences(batch: int | str, length: int) -> int:
+    """Return a batch in sequences; one that is stated otherwise is told in both ways."""
+    if isinstance(batch, int):
+        return batch
+    asked = global_batch(batch, length, "MAX_BATCH")
+    tell(f"MAX_BATCH {batch}: {asked.words}")
+    return asked.sequences
+
+
+MOST_OBJECTIVES = 4
+"""Statistics of a Pareto front; with more of them nearly every execution is on it."""
+
+
+def _pareto(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the objectives of a Pareto front; none without one.
+
+    Raises
+    ------
+    SpecError
+        For options that mean nothing beside it, and for too few, too many or equal statistics.
+    """
+    text = getattr(arguments, "pareto", None)
+    if text is None:
+        return ()
+    for option, value in (("-t", arguments.top_n), ("--objective", arguments.objective)):
+        if value is not None:
+            hint = (
+                f"leave out {option}: a front has all its executions and needs no single objective"
+            )
+            raise SpecError("--pareto", Problem("", "no other choice of winners", option, hint))
+    names = tuple(name.strip() for name in text.split(","))
+    different = {name.partition(":")[0] for name in names}
+    if not 2 <= len(different) == len(names) <= MOST_OBJECTIVES:
+        wanted = f"2 to {MOST_OBJECTIVES} different statistics"
+        raise SpecError("--pareto", Problem("", wanted, repr(text)))
+    return names
+
+
+def log_edition(log: Log, edition: str) -> None:
+    """Say which edition was searched, where it is not the published one."""
+    if edition != PUBLISHED:
+        log(f"Edition: {edition}")
+
+
+def log_changes(log: Log, *specs: "Model | System") -> None:
+    """Say which models and systems were changed with ``--set``."""
+    for one in specs:
+        log_note(log, one)
+        if one.origin is not None and one.origin.changes:
+            log(f"{type(one).__name__}: {one.name}")
+
+
+def log_space(log: Log, space: "Space", counts: "Counts", *, every: bool) -> None:
+    """Say what was searched: the count of the published tool where it is asked for, or all in a line."""
+    edition, preset = space.edition, space.preset
+    if not every:
+        named = f"edition {edition}, preset {preset.name}"
+        log.show(f"{counts.total:,} plans tried, {counts.good:,} fit ({named})")
+        return
+    parts = [
+        *((f"edition {edition}",) if edition != PUBLISHED else ()),
+        *((f"preset {preset.words}",) if not preset.published else ()),
+    ]
+    if parts:
+        log.show(f"{parts[0].capitalize()}{', '.join(['', *parts[1:]])}")
+    log(f"Total executions: {counts.total}")
+
+
+def log_outcome(log: Log, good: int, bad: int, total: int, seconds: float) -> None:
+    """Print the outcome of a search in the words of the published tool."""
+    log(f"Good executions: {good}")
+    log(f"Bad executions: {bad}")
+    log(f"Calculation rate: {total / max(seconds, 1e-9):.2f} calcs/sec")
+
+
+def log_interrupted(done: str) -> None:
+    """Note on the interruption that is being handled how far the search came; the program says it at the end."""
+    if error := sys.exception():
+        error.add_note(f"{done}, nothing written")

@@ -1,0 +1,192 @@
+"""``RESULT`` arguments that are deployments: files of ``serve``, or three sources with a workload."""
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.cli.field_options import processors_in_place
+from calculon.cli.result_files import (
+    DOCUMENTS,
+    TABLES,
+    file_document,
+    results_in,
+    short_name,
+)
+from calculon.cli.serving_options import served
+from calculon.declarations import catalog
+from calculon.declarations.files import document_suffix, read_document
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.result_selection import WINNERS, check_single, is_result, split
+
+if TYPE_CHECKING:
+    from calculon.documents.result import Document
+    from calculon.documents.served_comparison import ServedResult
+
+_NAMED = re.compile(r"(?P<label>[^=,/#]+)=(?P<rest>.+)", re.DOTALL)
+
+_SOURCES = ("MODEL", "DEPLOYMENT", "SYSTEM")
+
+_LARGEST = 2**20
+"""Bytes of a file that may be the result of ``serve``."""
+
+
+def asked_served_results(arguments: argparse.Namespace) -> "list[ServedResult]":
+    """Return the deployments that arguments are about, each with a name; none where they are executions.
+
+    Raises
+    ------
+    SpecError
+        For deployments beside executions, for options that are of executions alone, and as ``serve``.
+    Infeasible
+        Where a deployment cannot run.
+    """
+    texts: Sequence[str] = arguments.results
+    about = [_deployment_in(text) for text in texts]
+    if not any(about):
+        return []
+    if not all(about):
+        raise _no_deployment(texts[about.index("")])
+    for option in ("model", "system", "preset"):
+        if getattr(arguments, option):
+            wanted = "executions: a deployment has none" if option == "preset" else "executions"
+            raise SpecError(f"--{option}", Problem("", wanted, "deployments"))
+    if arguments.edition not in (None, (), (CORRECTED,), CORRECTED):
+        found = ", ".join(arguments.edition)
+        raise SpecError("--edition", Problem("", f"{CORRECTED}, which serving exists in", found))
+    from calculon.documents.views.served_documents import named
+
+    return named([_named_read(text, arguments) for text in texts])
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the name that an argument gives, and the rest of it."""
+    found = _NAMED.fullmatch(text)
+    return (
+        ("", text) if not found or Path(text).is_file() else (found["label"].strip(), found["rest"])
+    )
+
+
+def _deployment_in(text: str) -> str:
+    """Return what makes an argument one about a deployment: a file, or three sources; nothing for any other."""
+    rest = _split(text)[1]
+    path = split(rest)[0]
+    place = Path(path)
+    if document_suffix(path) in DOCUMENTS and place.is_file() and place.stat().st_size <= _LARGEST:
+        from calculon.documents.views.served_documents import is_served
+
+        try:
+            raw = read_document(path)
+        except SpecError:
+            return ""
+        if isinstance(raw, Mapping) and isinstance(raw.get(WINNERS), list):
+            return "search"
+        return "file" if is_served(raw) else ""
+    if rest.count(",") != 2:
+        return ""
+    middle = rest.split(",")[1].strip()
+    return "sources" if processors_in_place(middle) is not None or _is_deployment(middle) else ""
+
+
+def _no_deployment(text: str) -> SpecError:
+    """Return what is wrong with an argument beside deployments that is none, as whoever reads it says it."""
+    rest = _split(text)[1]
+    path = split(rest)[0]
+    parts = [source.strip() for source in rest.split(",")]
+    found = "an execution"
+    try:
+        if len(parts) == len(_SOURCES) and not Path(path).is_file():
+            if parts[1] not in catalog.names("execution"):
+                catalog.load("deployment", parts[1])
+        elif document_suffix(path) in TABLES:
+            next(results_in(path))
+        elif document_suffix(path) in DOCUMENTS or Path(path).exists():
+            raw = read_document(path)
+            catalog.check_kind("deployment", raw, path)
+            found = found if is_result(raw) else "another document"
+        else:
+            found = repr(rest)
+    except SpecError as error:
+        return error
+    wanted = f"a deployment, as the others are: the JSON of serve, or {','.join(_SOURCES)}"
+    return SpecError(text, Problem("", wanted, found))
+
+
+def _is_deployment(source: str) -> bool:
+    """Return whether a text names a deployment: of the catalog, a file of one or of several, a script of an engine."""
+    path = split(source)[0]
+    if path in catalog.names("deployment"):
+        return True
+    if not Path(path).is_file():
+        return False
+    if document_suffix(path) not in DOCUMENTS:
+        from calculon.launch.launch_files import is_engine_script  # only for other files
+
+        return is_engine_script(path)
+    try:
+        raw = catalog.load("deployment", source)[1]
+    except SpecError:
+        return False
+    return isinstance(raw, Mapping) and "num_procs" in raw and "data_par" not in raw
+
+
+def _named_read(text: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Read or estimate one of several deployments, of which a message names the one that cannot run."""
+    try:
+        return _read(text, arguments)
+    except Infeasible as error:
+        rest = (error.needed, error.available, error.tier)
+        raise Infeasible(error.reason, f"{text}: {error}", *rest) from None
+
+
+def _read(text: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Read or estimate one deployment."""
+    from calculon.documents.served_comparison import ServedResult
+    from calculon.documents.views.served_documents import read_document_of, served_result
+
+    label, rest = _split(text)
+    about = _deployment_in(text)
+    if about == "search":
+        return _winner(label, rest, arguments)
+    if about == "file":
+        check_single(*reversed(split(rest)))
+        rest = split(rest)[0]
+        beside = (file_document("result", rest, Path(rest).name),)
+        document = read_document_of(read_document(rest), rest)
+        return ServedResult(label or short_name(rest), document, beside)
+    model, deployment, system = (source.strip() for source in rest.split(","))
+    counted = processors_in_place(deployment) is not None
+    specs = {
+        "model": model,
+        "deployment": deployment,
+        "system": system,
+        "workload": arguments.workload,
+    }
+    if counted:
+        del specs["deployment"]
+    one = served(arguments, model, deployment, system)
+    sources = tuple(_source(kind, source) for kind, source in specs.items() if source is not None)
+    return served_result(label or ("" if counted else short_name(deployment)), one, sources)
+
+
+def _winner(label: str, text: str, arguments: argparse.Namespace) -> "ServedResult":
+    """Estimate a deployment of a search again, on the machine and under the workload that its file names."""
+    from calculon.documents.views.served_documents import served_result
+
+    path = split(text)[0]
+    raw: Any = read_document(path)
+    asked = [raw.get(name) for name in ("model", "system")]
+    workload = raw.get("workload")
+    if not all(isinstance(one, str) for one in asked) or not isinstance(workload, Mapping):
+        raise SpecError(path, Problem("", "the JSON of serve-optimal", "another document"))
+    found = served(arguments, asked[0], text, asked[1], workload)
+    return served_result(
+        label or short_name(text), found, (file_document("result", path, Path(path).name),)
+    )
+
+
+def _source(kind: str, source: str) -> "Document":
+    """Return the hash of the file of a spec."""
+    return file_document(kind, catalog.find(kind, split(source)[0]), short_name(source))

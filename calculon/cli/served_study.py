@@ -1,0 +1,73 @@
+"""``calculon study`` of deployments: each under each workload, resumed when interrupted."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.options import Log
+from calculon.cli.study_run import finish_all, summary_table, undefined
+from calculon.declarations.named_values import CORRECTED
+
+if TYPE_CHECKING:
+    from calculon.study.served_table import ServedRows
+    from calculon.study.study_file import Study
+    from calculon.study.study_summary import Winners
+
+
+def run_served(study: "Study", arguments: argparse.Namespace, log: Log) -> int:
+    """Check everything, run what is not finished, write the table and show the summary."""
+    from calculon.render.texts import counted
+    from calculon.study.engines import make_engine
+    from calculon.study.journal import Journal
+    from calculon.study.served_questions import Answer, answer, plan_questions
+    from calculon.study.served_table import of_outcomes, served_summary, write_served
+    from calculon.study.study_summary import Winners
+
+    for option, given in (("--edition", arguments.edition), ("--preset", arguments.preset)):
+        if given and given != (CORRECTED,):
+            wanted = f"none: deployments are of edition {CORRECTED}"
+            raise SpecError(option, Problem("", wanted, ", ".join(given)))
+    questions = plan_questions(study)
+    winners = Winners(served_summary(study, questions.searches))
+    engine = make_engine(arguments.engine, arguments.cpus, arguments.scheduler)
+    total, output = len(questions.searches), arguments.output
+    log(f"Deployments under workloads: {total:,}")
+    if arguments.debug:
+        return 0
+    with Journal.open(
+        output, study.file, questions.fingerprint, total, Answer, restart=arguments.restart
+    ) as journal:
+        done = set(journal.outcomes)
+        tasks = [one.search for one in questions.searches if one.search.number not in done]
+        if code := finish_all(
+            "deployments", tasks, answer, engine, journal, log, quiet=arguments.quiet
+        ):
+            return code
+        rows = of_outcomes(questions.searches, journal.outcomes)
+    count = write_served(output, rows)
+    winners.add(rows)
+    _tell(study, winners, rows, log, f"Output: {output} ({counted(count, 'row')})")
+    return 0
+
+
+def _tell(study: "Study", winners: "Winners", rows: "ServedRows", log: Log, output: str) -> None:
+    """Show the summary, and how many deployments are not in it."""
+    unfit = sum(1 for one in rows.answers if one.reason)
+    missing = sum(1 for one in rows.answers if one.missed)
+    if unfit:
+        log(f"Cannot run: {unfit:,} (column reason)")
+    if missing:
+        log(f"Miss a limit: {missing:,} (column missed); not in the summary")
+    log(output)
+    log("")
+    if study.about:
+        log.show(study.about)
+    once = study.summary is None  # each row is one deployment
+    for group in winners.columns if winners.best else ():
+        log("" if group is None else f"\n{winners.summary.columns}: {group}")
+        log.table(summary_table(winners, group, once=once), "text")
+    if winners.champions():
+        each = "" if once else "; 'at' is the number of processors it takes"
+        log(f"\n* best of its column{each}")
+    for line in undefined(winners):
+        log(line)

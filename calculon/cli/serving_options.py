@@ -1,0 +1,133 @@
+"""Options of commands about deployments that serve: the workload, and what is served by what."""
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Infeasible
+from calculon.cli.changes import add_changes, parsed
+from calculon.cli.field_options import Option, processors_in_place, stated_by
+from calculon.cli.options import Parser, check_inputs
+
+if TYPE_CHECKING:
+    from calculon.serving.serve import Served
+
+MEMORY = "mem1_capacity"
+"""Why a deployment has no room."""
+
+_SMALLER = (
+    "narrower weights (--set weights_dtype=float8), more processors, or calculon serve-optimal, "
+    "which tries every split"
+)
+
+KINDS = ("deployment", "workload", "model", "system")
+"""What ``--set`` changes."""
+
+FRONTIER_KINDS = ("workload", "model", "system")
+"""What it changes of a search for deployments, whose fields are those of ``--fix`` and ``--add``."""
+
+OPTIONS = (
+    Option("--prompt", "prompt", "N", "tokens of a prompt (2000, 8k)"),
+    Option("--output", "output", "N", "tokens that are generated for it (500)"),
+    Option("--rate", "rate", "N", "requests in a second, which come at random"),
+    Option("--users", "users", "N", "users, each with one request at a time"),
+    Option("--ttft", "ttft_limit", "TIME", "longest time to the first token, in s (1, 500ms)"),
+    Option("--tpot", "tpot_limit", "TIME", "longest time per token after that, in s (0.05, 50ms)"),
+    Option(
+        "--percentile", "percentile", "P", "requests of a --rate that keep both: a share (0.99)"
+    ),
+    Option("--prefix-hit", "prefix_hit", "SHARE", "share of prompts that the cache has (0.5)"),
+    Option("--requests", "requests", "N", "requests of a finite run, whose time is told"),
+)
+"""Options of the workload; ``--set workload.FIELD=VALUE`` states any other field."""
+
+
+def add_workload(parser: argparse._ActionsContainer, output: str = "--output") -> None:
+    """Declare what is asked of a deployment; `output` is the option of generated tokens, of which files take that."""
+    parser.add_argument(
+        "--workload",
+        metavar="NAME|FILE",
+        help="what is asked of it (calculon catalog workloads); options count more",
+    )
+    for one in OPTIONS:
+        name = output if one.key == "output" else one.name
+        parser.add_argument(name, dest=one.key, metavar=one.metavar, help=one.help)
+
+
+def add_deployment(parser: Parser) -> None:
+    """Declare a model, a deployment, a system, a workload, and changes of them."""
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or a file")
+    parser.add_argument(
+        "deployment",
+        metavar="DEPLOYMENT",
+        help="how it is served: a name, a file, a script or a quoted command of an engine (import-flags), or a number "
+        "of processors",
+    )
+    parser.add_argument("system", metavar="SYSTEM", help="the machine: a name, or a file")
+    add_workload(parser)
+    add_changes(parser, *KINDS)
+
+
+def add_fields(parser: argparse.ArgumentParser) -> None:
+    """Declare which values of fields of deployments a search tries."""
+    parser.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="try only these values of a field of the deployment (calculon describe deployment); may be repeated",
+    )
+    parser.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE[,VALUE...]",
+        help="also try these values: weights_dtype=float8, kv_dtype=float8, tensor_par=16, token_budget=32768",
+    )
+    parser.add_argument(
+        "--apart",
+        action="store_true",
+        help="also try pools of their own that prefill, of every number of replicas and every split",
+    )
+
+
+def specs_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the sources of :func:`add_deployment`; SpecError where two of them are standard input."""
+    given = [] if arguments.workload is None else [arguments.workload]
+    specs = [arguments.model, arguments.deployment, arguments.system, *given]
+    check_inputs(specs)
+    return specs
+
+
+def asked_served(arguments: argparse.Namespace) -> "Served":
+    """Return the deployment that the arguments of :func:`add_deployment` ask for."""
+    return served(arguments, arguments.model, arguments.deployment, arguments.system)
+
+
+def served(
+    arguments: argparse.Namespace,
+    model: str,
+    deployment: str,
+    system: str,
+    workload: Mapping[str, Any] | None = None,
+) -> "Served":
+    """Return a deployment with the changes of arguments, under their workload, or under one over which they count."""
+    from calculon.inputs import Changed
+    from calculon.serving.serve import serve
+
+    changes = parsed(arguments.changes, KINDS)
+    count = processors_in_place(deployment)
+    try:
+        return serve(
+            Changed.of(model, changes["model"]),
+            deployment if count is None else count,
+            Changed.of(system, changes["system"]),
+            arguments.workload if workload is None else workload,
+            changes=changes["deployment"],
+            **stated_by(OPTIONS, arguments) | changes["workload"],
+        )
+    except Infeasible as error:
+        if error.reason != MEMORY:
+            raise
+        message = f"{error}. Hint: {_SMALLER}"
+        raise Infeasible(MEMORY, message, error.needed, error.available, error.tier) from None

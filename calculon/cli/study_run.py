@@ -1,0 +1,94 @@
+"""What ``calculon study`` does for executions and for deployments: finish what is open, and show the best figures."""
+
+from typing import TYPE_CHECKING, TypeVar
+
+from calculon.cli.interrupts import exit_code, word
+from calculon.cli.options import Log
+from calculon.cli.streams import tell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from calculon.render.text_tables import Table
+    from calculon.study.engines import Engine
+    from calculon.study.journal import Finished, Journal
+    from calculon.study.study_summary import Winners
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Finished")
+
+FAILED = 1
+
+
+def finish_all(
+    noun: str,
+    tasks: "Sequence[T]",
+    function: "Callable[[T], F]",
+    engine: "Engine",
+    journal: "Journal[F]",
+    log: Log,
+    *,
+    quiet: bool,
+) -> int:
+    """Run what is not finished; return an exit code when that was stopped."""
+    from calculon.study.engines import EngineError
+    from calculon.study.progress import progress
+
+    before = len(journal.outcomes)
+    total = before + len(tasks)
+    if before:
+        log(f"Finished before: {before:,} (kept in {journal.path})")
+    try:
+        with progress(total, done=before, quiet=quiet) as advance:
+            for outcome in engine.map(function, tasks):
+                journal.add(outcome)
+                advance(1)
+    except (KeyboardInterrupt, EngineError) as error:
+        kind = word(error) if isinstance(error, KeyboardInterrupt) else f"error: {error}"
+        done = f"{len(journal.outcomes):,} of {total:,} {noun}"
+        tell(f"calculon: {kind}")
+        tell(
+            f"calculon: {done} are finished and kept in {journal.path}; the same command goes on from there"
+        )
+        return exit_code(error) if isinstance(error, KeyboardInterrupt) else FAILED
+    return 0
+
+
+def undefined(winners: "Winners") -> "Iterator[str]":
+    """Yield for each figure how many executions it has no number for."""
+    for title, (formula, _) in winners.summary.best.items():
+        if count := sum(n for place, n in winners.undefined.items() if place[2] == title):
+            of = f"{count:,} execution{'s' * (count > 1)}"
+            yield f"{title} is undefined for {of}: {formula.text} divides by 0, or is no finite number"
+
+
+def summary_table(winners: "Winners", group: object, *, once: bool = False) -> "Table":
+    """Return the summary of one group: figures side by side, each with the processors it takes.
+
+    With `once` those of a row are of one deployment, and so take the same processors, which stand before them.
+    """
+    from calculon.render.digits import Digits
+    from calculon.render.text_tables import Column, Table
+
+    titles, champions = list(winners.summary.best), winners.champions()
+    columns = [Column(f"row.{name}", name, right=True) for name in winners.summary.rows]
+    if once and "num_procs" not in winners.summary.rows:
+        columns.append(Column("num_procs", "processors", right=True))
+    for number, title in enumerate(titles):
+        last = 2 * number  # the first figure stays
+        columns.append(Column(title, f"{title} ", right=True, drop=last))
+        if not once:
+            columns.append(Column(f"{title}.at", "at", right=True, drop=last + 1))
+    rows = []
+    for key in winners.rows:
+        row = {f"row.{n}": v for n, v in zip(winners.summary.rows, key, strict=True)}
+        row["num_procs"] = None
+        for title in titles:
+            best = winners.best.get((key, group, title))
+            star = "*" if champions.get((group, title)) == key else " "
+            none = "undefined " if (key, group, title) in winners.undefined else "- "
+            row[title] = f"{Digits(best.spread).rate(best.value)}{star}" if best else none
+            row[f"{title}.at"] = best.num_procs if best else None
+            row["num_procs"] = best.num_procs if best else row["num_procs"]
+        rows.append(row)
+    return Table(tuple(columns), rows, "a wider screen")

@@ -1,0 +1,95 @@
+"""What the commands of searches say of whole runs: their interval, what they assume, and the limits that they miss."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.units import between
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.statistics import BOUNDS
+from calculon.render.digits import Digits
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from calculon.search.runs import Runs
+    from calculon.search.space import Space
+
+_TOLD = ("days", "usd")
+"""Figures whose interval is told."""
+
+
+def assumed_of_run(runs: "Sequence[Runs]") -> "Text":
+    """Return the defaults of the campaigns of some searches and the price on each system, with their sources.
+
+    What differs between campaigns is told of each.
+    """
+    from calculon.campaign.assumed import told_defaults
+    from calculon.documents.run_defaults import defaults_line
+
+    machines = list(dict.fromkeys(one.system.name for one in runs))
+    campaigns = {id(one.campaign): one.campaign for one in runs}
+    rows = {
+        (row["field"], str(row["value"])): row
+        for campaign in campaigns.values()
+        for row in told_defaults(campaign, machines)
+    }
+    several = len(machines) > 1
+    pairs = {(id(one.campaign), id(one.system)): one for one in runs}
+    prices = {}
+    for one in pairs.values():
+        if (price := one.price) is not None:
+            name = one.system.name if several else ""
+            prices[name, str(price)] = {**price, "system": name}
+    return defaults_line(rows.values(), prices.values())
+
+
+def interval_of_run(execution: Mapping[str, Any], stats: Mapping[str, Any]) -> str:
+    """Say between which days and dollars a run is, as the time of its steps is in its interval; nothing without one.
+
+    >>> interval_of_run(
+    ...     {"num_procs": 8},
+    ...     {"total_time": 1.0, "total_time_low": 0.9, "total_time_high": 1.2, "days": 100.0, "usd": None},
+    ... )
+    'By the interval of its time (90 %), the first takes 90 to 120 d'
+    """
+    total, (low, high) = stats["total_time"], map(stats.get, BOUNDS)
+    if low is None or high is None:
+        return ""
+    digits = Digits((high - low) / 2 / total)
+    told = []
+    for name in _TOLD:
+        if (value := stats.get(name)) is not None:
+            ends = (digits.rate(value * end / total, like=value) for end in (low, high))
+            told.append(f"{between(*ends)} {RUN_FIGURES[name].unit.symbol}")
+    return f"By the interval of its time (90 %), the first takes {', '.join(told)}" if told else ""
+
+
+def missed(space: "Space", good: int) -> Iterator[str]:
+    """Say by how much the best run of a space misses each limit of its campaign.
+
+    Parameters
+    ----------
+    space : Space
+        A space of whole runs, none of which meets all limits.
+    good : int
+        Feasible executions in it.
+    """
+    from calculon.campaign.limits import LIMITED, limits
+    from calculon.search.driver import run as search
+    from calculon.search.objective import Objective
+    from calculon.search.ranking import Best
+
+    campaign, procs = space.campaign, f"{space.num_procs:,} processors"
+    stated = {n: f for n, f in LIMITED.items() if campaign and getattr(campaign, n) is not None}
+    if campaign is None or not good or not stated:
+        return
+    alone = 0
+    for name, figure in stated.items():
+        least = search(space, Best(Objective.parse(f"{figure}:min", whole_runs=True), 1))
+        (_, stats), *_ = least.winners()
+        (limit,) = (one for one in limits(campaign, stats) if one.field == name)
+        alone += limit.met
+        if not limit.met:
+            yield f"On {procs} the best run in {figure} misses {limit.in_words}"
+    if alone == len(stated) > 1:
+        yield f"On {procs} each limit alone is met by some run, but none meets all that is asked"

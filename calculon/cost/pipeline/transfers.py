@@ -1,0 +1,126 @@
+"""Pipeline parallelism: transfers between stages, and the bubble."""
+
+import numpy as np
+
+from calculon.base.records import record
+from calculon.base.units import Array, Bytes, Seconds
+from calculon.cost.process_groups import ProcessGroup
+from calculon.editions.edition import Edition
+from calculon.hardware.system import System
+from calculon.plan.schedule import Schedule
+
+
+@record
+class Transfers:
+    """Point-to-point transfers of one microbatch between two stages.
+
+    ``forward`` and ``backward`` are the times after an edge block, ``link`` the time of all transfers of a batch.
+    """
+
+    forward_size: Bytes
+    backward_size: Bytes
+    forward: Seconds
+    backward: Seconds
+    link: Seconds
+
+
+def transfers(message: Bytes, schedule: Schedule, system: System, edition: Edition) -> Transfers:
+    """Time the transfers of a microbatch (sections 4.4 and 5.3)."""
+    piped = schedule.pipeline_par > 1
+    both = piped & schedule.training
+    forward_size = np.where(piped, message, 0.0)
+    backward_size = np.where(both, message, 0.0)
+    pair = ProcessGroup(np.array(2), schedule.networks["pp"])
+    forward, backward = (
+        pair.time(system, "p2p", size, schedule.choice.coll_algo)
+        for size in (forward_size, backward_size)
+    )
+    return Transfers(
+        forward_size=forward_size,
+        backward_size=backward_size,
+        forward=edition.transfer_time(forward, piped),
+        backward=edition.transfer_time(backward, both),
+        link=_of_batch(forward, backward, schedule),
+    )
+
+
+def _of_batch(forward: Array, backward: Array, schedule: Schedule) -> Array:
+    """Add what the transfers of a microbatch take up over the batch, on one processor."""
+    per_chunk = forward + backward if schedule.training else forward
+    batch = schedule.microbatches * schedule.interleaving * per_chunk
+    return np.where(schedule.pipeline_par > 1, batch, 0.0)
+
+
+def pipeline_volume(
+    sent: Transfers,
+    shared: Bytes | None,
+    mirrored: Bytes | None,
+    schedule: Schedule,
+    system: System,
+) -> Bytes:
+    """Bytes per batch that one processor sends to other stages.
+
+    They are transfers, the `shared` gradient of a table, and gradients of parts that are `mirrored` on another rank.
+    """
+    network, volume, two = schedule.networks["pp"], system.fabric.volume, np.array(2.0)
+    forward = volume(network, "p2p", sent.forward_size, two)
+    backward = volume(network, "p2p", sent.backward_size, two)
+    moved = _of_batch(forward, backward, schedule)
+    if mirrored is not None:
+        moved = moved + np.where(
+            schedule.training, volume(network, "all_reduce", mirrored, two), 0.0
+        )
+    if shared is None:
+        return moved
+    between = schedule.training & schedule.ends_apart
+    return moved + np.where(between, volume(network, "all_reduce", shared, two), 0.0)
+
+
+def shared_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
+    """Time to add up the gradients of a table that first and last stage both have, once per batch.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 4 (tied embeddings are kept equal over two stages).
+    """
+    between = schedule.training & schedule.ends_apart
+    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
+    return np.where(between, time, 0.0)
+
+
+def mirrored_gradient_time(message: Bytes, schedule: Schedule, system: System) -> Seconds:
+    """Time in which two ranks that have the same parts of the model add their gradients up, once per batch.
+
+    Source: ``deepseek-ai/DualPipe``, ``examples``: gradients of ranks `i` and `p - 1 - i` are added in the end.
+    """
+    time = system.fabric.time(schedule.networks["pp"], "all_reduce", message, np.array(2.0))
+    return np.where(schedule.training & (schedule.pipeline_par > 1), time, 0.0)
+
+
+def bubble_time(
+    schedule: Schedule, base: Seconds, edge: Seconds, stalled: Seconds | float = 0.0
+) -> Seconds:
+    r"""Pipeline bubble: idle time of a stage while the pipeline fills and drains (section 5.5).
+
+    .. math:: (p - 1) \Phi + (v - 1)(p - n \bmod p)\,[n \bmod p \ne 0]\,\Phi - \text{missing blocks}
+
+    with the chunk time :math:`\Phi`, forward and backward.
+
+    Parameters
+    ----------
+    base, edge : array
+        Forward plus backward time of a block of each kind.
+    stalled : array or float
+        Time that a stage waits for data-parallel traffic of each microbatch.
+
+    Microbatches pass chunks in groups of *p*. The last group may be short, where Megatron-LM refuses to run: it keeps
+    the places of a full one, which is the second term. In empty places nothing is exchanged between replicas.
+
+    Source: Narayanan et al., arXiv 2104.04473, section 2.2 (1F1B and interleaved schedules).
+    """
+    chunk = empty = schedule.chunk_sum(base, edge)
+    if np.any(stalled):
+        chunk = chunk + stalled / schedule.interleaving
+    stages = schedule.pipeline_par
+    rest = np.mod(schedule.microbatches, stages)
+    extra = np.where(rest != 0, (schedule.interleaving - 1) * (stages - rest), 0.0)
+    mean: Array = np.where(schedule.base_blocks > 0, (base + edge) / 2, edge)
+    return (stages - 1) * chunk + extra * empty - schedule.missing_blocks * mean

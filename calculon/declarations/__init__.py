@@ -1,0 +1,1 @@
+"""Fields of models, systems and executions, decoded from files into frozen records in SI units; statistics; presets."""

@@ -1,0 +1,283 @@
+"""The catalog: spec files that travel with the package, found by name."""
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations import result_selection
+from calculon.declarations.files import (
+    STDIN,
+    SUFFIXES,
+    document_stem,
+    document_suffix,
+    read_document,
+)
+from calculon.declarations.overlay import BASE, resolved
+
+KINDS = {"model": "models", "system": "systems", "execution": "examples"}
+"""Folder of the catalog for each kind of spec."""
+
+FOLDERS = KINDS | {
+    "preset": "examples/presets",
+    "study": "examples/studies",
+    "campaign": "examples/campaigns",
+    "deployment": "examples/deployments",
+    "workload": "examples/workloads",
+}
+"""Folder of the catalog for everything that has a name there."""
+
+_TELLING = {
+    "model": ("hidden", "feedforward", "attn_heads", "num_blocks"),
+    "system": ("matrix", "vector", "mem1", "networks"),
+    "execution": ("tensor_par", "pipeline_par", "data_par", "microbatch_size"),
+    "preset": ("title", "framework", "fields", "limits"),
+    "study": ("models", "systems", "vary", "summary"),
+    "campaign": ("reliability", "checkpoints", "phases", "fleet", "batch_ramp"),
+    "deployment": ("weights_dtype", "kv_dtype", "max_batch", "token_budget", "admission"),
+    "workload": ("prompt", "output", "ttft_limit", "tpot_limit", "users"),
+    "validation study": ("evidence", "measured", "calibration", "choices"),
+}
+"""Fields that only one kind of spec has."""
+
+_OF_SERVED = {
+    "deployment": result_selection.deployment_in,
+    "workload": result_selection.workload_in,
+}
+"""How specs are found in the document of a deployment that serves, or of a search for one."""
+
+_TABLES = (".csv", ".parquet")
+_CONFIGURATION = "config.json"
+_NUMBER = re.compile(r"-?\d*\.?\d+([eE][+-]?\d+)?")
+"""A number that is no count of processors, in place of a name."""
+
+_COUNTED = re.compile(r"\d+ ?[x*]? ?(?P<after>[A-Za-z].*)|(?P<before>.+?)( [x*] ?|[*])\d+")
+"""A system with a number of processors: ``8xH100``, ``8 h100``, ``h100 x 8``."""
+
+
+@cache
+def root() -> Path:
+    """Return the folder that holds ``models``, ``systems``, ``examples`` and ``validation``.
+
+    In an installed package it is inside the package, in a checkout beside it.
+    """
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "catalog"
+    return inside if inside.is_dir() else package.parent
+
+
+def names(kind: str) -> dict[str, Path]:
+    """Map the names of one kind of spec to their files, sorted by name."""
+    folder = root() / FOLDERS[kind]
+    files = (path for path in folder.iterdir() if document_suffix(path.name) in SUFFIXES)
+    return {document_stem(path.name): path for path in sorted(files, key=lambda path: path.name)}
+
+
+def find(kind: str, source: str) -> str:
+    """Return the path of a document that is given by catalog name, by path, or as ``-``.
+
+    Parameters
+    ----------
+    kind : str
+        ``model``, ``system``, ``execution``, ``preset`` or ``study``.
+    source : str
+        A name of the catalog; or a path, of a model also that of the folder with its ``config.json``; or a name as
+        people write it (:mod:`calculon.declarations.spellings.catalog_words`). The first of these that fits counts.
+
+    Raises
+    ------
+    SpecError
+        When there is no such name or file, or when a word may mean several.
+    """
+    known = names(kind)
+    if source in known:
+        return str(known[source])
+    named = document_suffix(source) in SUFFIXES
+    there = bool(source) and os.path.exists(source)  # noqa: PTH110 (a text that can be no path has none)
+    folder = there and not named and Path(source).is_dir()
+    if source == STDIN or (named and "/" in source) or (there and not folder):
+        return source
+    if folder and kind == "model" and (Path(source) / _CONFIGURATION).is_file():
+        return str(Path(source) / _CONFIGURATION)
+    from calculon.declarations.spellings.catalog_words import meaning  # rarely needed
+
+    meant = meaning(kind, source, known)
+    if len(meant.names) == 1:
+        return str(known[meant.names[0]])
+    if meant.names:
+        found = f"a word for {len(meant.names)} of them"
+        raise SpecError(source, Problem("", f"one {kind} of the catalog", found, meant.hint))
+    if folder:
+        wanted = f"{_a(kind)} file or a name of the catalog"
+        raise SpecError(source, Problem("", wanted, "a directory"))
+    stem = document_stem(source)
+    few = len(known) <= 20
+    listing = f"the catalog has {', '.join(known)}" if few else "see: calculon catalog"
+    others = [other for other in FOLDERS if other != kind and stem in names(other)]
+    found = "no such file or name"
+    if stem in known:
+        hint = f"the catalog has it by name: {stem}"
+    elif others:
+        found = f"{_a(others[0])} of the catalog"
+        hint = _swapped(kind, others[0])
+    elif kind == "deployment" and _NUMBER.fullmatch(source):
+        found, hint = "a number", "that of processors is a whole one of at least 1, such as 8"
+    elif kind == "system" and (one := _COUNTED.fullmatch(source.strip())):
+        inside = meaning(kind, one["before"] or one["after"], known)
+        word = f"the system alone: {inside.names[0]}; " if len(inside.names) == 1 else ""
+        hint = f"{word}the number of processors is said apart"
+    else:
+        hint = meant.hint or nearest(stem, list(known)) or listing
+    wanted = f"{_a(kind)} file (.json, .yaml, also .gz) or a name of the catalog"
+    raise SpecError(source, Problem("", wanted, found, hint))
+
+
+def exact(kind: str, source: str) -> str:
+    """Return the exact name of the catalog that a text means; a path as it is. Errors as in :func:`find`."""
+    known = names(kind)
+    if source in known:
+        return source
+    path = find(kind, source)
+    return next((name for name, file in known.items() if str(file) == path), source)
+
+
+def note(kind: str, source: str) -> str:
+    """Return a line that says what a word that may mean several systems was taken for; nothing for other sources."""
+    name = exact(kind, source) if kind == "system" else source
+    if name == source:
+        return ""
+    from calculon.declarations.spellings.catalog_words import usual_note  # rarely needed
+
+    return usual_note(source, name, names(kind))
+
+
+def load(kind: str, source: str) -> tuple[str, object]:
+    """Read a spec by catalog name, by path, or from standard input (``-``).
+
+    Parameters
+    ----------
+    kind, source : str
+        As in :func:`find`.
+
+    Returns
+    -------
+    tuple of str and object
+        The short name of the spec, and the document.
+
+    Raises
+    ------
+    SpecError
+        When there is no such name or file, when it cannot be read, or when it is a spec of another kind.
+    """
+    name, raw, _ = read(kind, source)
+    return name, raw
+
+
+def read(kind: str, source: str) -> tuple[str, object, Mapping[str, Any]]:
+    """Read a spec, and the question where it is the execution of a result.
+
+    An execution, a deployment or a workload may be that of a result (``best.json#2``, see
+    :mod:`calculon.declarations.result_selection`).
+    Arguments and errors as :func:`load`.
+    """
+    chosen = kind in ("execution", *_OF_SERVED)
+    place, selector = result_selection.split(source) if chosen else (source, "")
+    if kind == "execution" and result_selection.is_table(place):
+        found = result_selection.row_of_table(place, selector)
+        return f"{Path(place).stem}#{selector or 0}", *found
+    path = find(kind, place)
+    if kind in _OF_SERVED and document_suffix(path) in _TABLES:
+        hint = "the deployments of a search are read from its .json"
+        raise SpecError(source, Problem("", _a(kind), "a table", hint))
+    document = read_document(path)
+    if kind == "execution" and result_selection.is_result(document):
+        found = result_selection.execution_in(document, selector, place)
+        return f"{document_stem(place)}#{selector}".rstrip("#"), *found
+    if (
+        kind in _OF_SERVED
+        and isinstance(document, Mapping)
+        and result_selection.is_served(document)
+    ):
+        own = _OF_SERVED[kind](document, selector, place)
+        return f"{document_stem(place)}#{selector}".rstrip("#"), own, {}
+    if selector:
+        wanted = "the result of a search, of which # selects one"
+        raise SpecError(source, Problem("", wanted, f"another document with #{selector}"))
+    raw = whole(kind, document, path)
+    check_kind(kind, raw, source)
+    if source == STDIN:
+        return "stdin", raw, {}
+    name = document_stem(path)
+    if raw is not document and name == document_stem(_CONFIGURATION) and kind == "model":
+        name = Path(path).resolve().parent.name or name  # a snapshot of a repository is a folder
+    return name, raw, {}
+
+
+def whole(kind: str, raw: object, file: str) -> object:
+    """Return a document merged over its base, if it has one (:mod:`calculon.declarations.overlay`).
+
+    The base of an execution may be a preset: it is then the field ``preset``. A ``config.json`` of Hugging Face
+    Transformers becomes the model that it describes (:mod:`calculon.declarations.huggingface`), with a note on its
+    sequences.
+    """
+    if kind == "model" and isinstance(raw, Mapping) and _is_configuration(raw):
+        from calculon.declarations.huggingface import document_of  # rarely needed
+
+        return document_of(raw, "<stdin>" if file == STDIN else file)
+    if kind not in ("system", "execution") or not isinstance(raw, Mapping) or BASE not in raw:
+        return raw
+    presets = names("preset") if kind == "execution" else {}
+    return resolved(raw, "<stdin>" if file == STDIN else file, names(kind), presets=presets)
+
+
+def _is_configuration(raw: Mapping[Any, object]) -> bool:
+    """Return whether a document is a configuration of Hugging Face Transformers and no model."""
+    return bool({"model_type", "architectures"} & raw.keys()) and "num_blocks" not in raw
+
+
+def check_kind(kind: str, raw: object, source: str) -> None:
+    """Raise SpecError for a document that is recognized as another kind of spec, or as a result."""
+    problem = _other_kind(kind, raw) if isinstance(raw, Mapping) else None
+    if isinstance(raw, list) and raw and isinstance(raw[0], Mapping) and "total_time" in raw[0]:
+        problem = Problem("", _a(kind), "the results of a study")
+    if problem:
+        raise SpecError("<stdin>" if source == STDIN else source, problem)
+
+
+def _other_kind(kind: str, raw: Mapping[object, object]) -> Problem | None:
+    """Return the problem with a document that is another kind of spec, or a result."""
+    counts = {one: sum(name in raw for name in fields) for one, fields in _TELLING.items()}
+    if counts.get(kind):
+        return None
+    likely = max(counts, key=counts.__getitem__)
+    if kind not in ("deployment", "execution") and _is_split(raw):
+        return Problem("", _a(kind), "a deployment", _swapped(kind, "deployment"))
+    if counts[likely] > 1:
+        return Problem("", _a(kind), _a(likely), _swapped(kind, likely))
+    if "total_time" in raw:
+        hint = "" if kind == "study" else "give what it was estimated from"
+        return Problem("", _a(kind), "the result of an estimate", hint)
+    if result_selection.is_winner(raw) or result_selection.is_result(raw):
+        hint = "" if kind == "study" else "they are executions"
+        return Problem("", _a(kind), "the results of a search", hint)
+    return None
+
+
+def _is_split(raw: Mapping[object, object]) -> bool:
+    """Return whether a document is a deployment of few fields: processors, but no replicas that train together."""
+    return "num_procs" in raw and not {"data_par", "microbatch_size"} & set(raw)
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def _swapped(kind: str, other: str) -> str:
+    if kind == "study":
+        runs = "calculon lv --study NAME runs those of the folder validation"
+        named = f"a study names {_a(other)} under {other}s" if other in ("model", "system") else ""
+        return runs if other == "validation study" else named
+    return "" if other.endswith("study") else f"are {kind} and {other} swapped?"

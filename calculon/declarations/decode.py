@@ -1,0 +1,206 @@
+"""From a document to a frozen record in SI units, or to all of its problems.
+
+A library such as pydantic or msgspec would decode these files too. Ours is here because one declaration also
+carries unit, scale and help, because all problems of a file are told at once with what was found and a hint,
+and because a single estimate should not wait for a validation framework to be imported.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from typing import Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
+
+from calculon.base.errors import MOST_PROBLEMS, Problem, SpecError, nearest, printable
+from calculon.declarations.fields import SpecField, shown, spec_fields
+
+R = TypeVar("R")
+
+_MOST_COMPARED = 200
+"""Unknown keys of an object that a missing field may be a misspelling of."""
+
+
+class SpecWarning(UserWarning):
+    """An input that works but is probably a mistake."""
+
+
+@runtime_checkable
+class Decodable(Protocol):
+    """A value type that decodes itself: an efficiency curve, a network operation."""
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float) -> Any:
+        """Return the decoded value in SI units, or add to `problems` and return anything."""
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw value."""
+
+
+def decode(cls: type[R], raw: object, file: str, *, place: str = "", **extra: Any) -> R:
+    """Decode one document into a record.
+
+    Parameters
+    ----------
+    cls : type
+        A record class with declared fields. Its attribute ``unknown_keys`` says what an undeclared key is: an
+        ``"error"`` or worth a ``"warning"``; keys in ``silent_keys`` are skipped. Its class method
+        ``from_silent_keys``, if there is one, returns further fields from the document.
+    raw : object
+        The document as the parser gave it.
+    file : str
+        Where it came from, for messages.
+    place : str
+        Path of the record in a larger document, such as ``[3].execution``; before the names of its fields.
+    **extra
+        Fields of the record that are not in the file (its name, say).
+
+    Raises
+    ------
+    SpecError
+        With every problem of the document.
+    """
+    problems: list[Problem] = []
+    derive = getattr(cls, "from_silent_keys", None)
+    if derive is not None and isinstance(raw, Mapping):
+        extra = derive(raw) | extra
+    record = _record(cls, raw, place, problems, file, extra)
+    if problems:
+        raise SpecError(file, problems)
+    return cast("R", record)
+
+
+def decode_part(cls: type[R], raw: object, path: str, problems: list[Problem]) -> R | None:
+    """Decode a part of a document into a record, or add to `problems`; for types that decode themselves."""
+    return cast("R | None", _record(cls, raw, path, problems, "", {}))
+
+
+def _record(
+    cls: type, raw: object, path: str, problems: list[Problem], file: str, extra: dict[str, Any]
+) -> object | None:
+    if not isinstance(raw, Mapping):
+        problems.append(Problem(path, "an object with named fields", shown(raw)))
+        return None
+    before = len(problems)
+    fields = spec_fields(cls)
+    values = dict(extra)
+    for field in fields:
+        place = f"{path}.{field.key}" if path else field.key
+        if field.key in raw:
+            values[field.name] = _value(field, raw[field.key], place, problems, file)
+        elif not field.declaration.optional:
+            problems.append(_missing(field, raw, [f.key for f in fields], place))
+    _unknown(cls, raw, path, problems, file)
+    if len(problems) > before:
+        return None
+    try:
+        record: object = cls(**values)
+    except SpecError as error:  # what is wrong between fields
+        problems.extend(
+            replace(problem, field=f"{path}.{problem.field}" if path else problem.field)
+            for problem in error.problems
+        )
+        return None
+    if check := getattr(record, "problems", None):
+        problems.extend(check(path))
+    return record
+
+
+def _missing(field: SpecField, raw: Mapping[Any, Any], known: list[str], place: str) -> Problem:
+    strangers = (str(key) for key in raw if key not in known)
+    similar = nearest(field.key, list(islice(strangers, _MOST_COMPARED)))
+    hint = f"is it spelled {similar.split(chr(39))[1]!r} here?" if similar else "add it"
+    kind = field.annotation if isinstance(field.annotation, type) else object
+    expected = field.declaration.wanted(kind) if kind in (int, float, bool, str) else "this field"
+    return Problem(place, expected, "nothing (the field is missing)", hint)
+
+
+def _unknown(
+    cls: type, raw: Mapping[Any, Any], path: str, problems: list[Problem], file: str
+) -> None:
+    known = [field.key for field in spec_fields(cls)]
+    silent: Sequence[str] = getattr(cls, "silent_keys", ())
+    strangers = [key for key in raw if key not in known and key not in silent]
+    refused = getattr(cls, "unknown_keys", "error") == "error"
+    for number, key in enumerate(strangers):
+        place = f"{path}.{key}" if path else str(key)
+        hint = nearest(str(key), known) if number < MOST_PROBLEMS else ""  # it takes long
+        if refused:
+            found = f"the unknown field {shown(str(key))}"
+            hint = hint or "known are " + ", ".join(known)
+            problems.append(Problem(place, "only the known fields", found, hint))
+        elif number < MOST_PROBLEMS:
+            _warn(f"{file}: {place}: unknown field, ignored{hint and '; '}{hint}")
+    if not refused and (more := len(strangers) - MOST_PROBLEMS) > 0:
+        _warn(f"{file}: and {more:,} more unknown fields, ignored")
+
+
+def _warn(text: str) -> None:
+    warnings.warn(printable(text), SpecWarning, stacklevel=2)
+
+
+def _value(
+    field: SpecField, raw: object, path: str, problems: list[Problem], file: str
+) -> object | None:
+    kind = field.annotation
+    if kind in (int, float, bool, str):
+        if problem := field.declaration.problem(kind, raw, path):
+            problems.append(problem)
+            return None
+        scaled = field.declaration.scale != 1.0
+        plain = field.declaration.plain(raw)
+        return cast("float", raw) * field.declaration.scale if scaled else kind(plain)
+    if get_origin(kind) is dict:
+        return _mapping(field, raw, path, problems, file)
+    if get_origin(kind) is tuple:
+        return _sequence(field, raw, path, problems, file)
+    if _decodes_itself(kind):
+        found: list[Problem] = []
+        value: object = kind.decode(raw, path, found, field.declaration.scale)
+        for problem in found if field.declaration.forgiving else ():
+            _warn(f"{file}: {problem}; ignored")
+        problems += () if field.declaration.forgiving else found
+        return value
+    return _record(kind, raw, path, problems, file, {})
+
+
+@cache
+def _decodes_itself(kind: Any) -> bool:
+    """Whether a type is :class:`Decodable`: to look for the members of a protocol takes long."""
+    return isinstance(kind, Decodable)
+
+
+def _mapping(
+    field: SpecField, raw: object, path: str, problems: list[Problem], file: str
+) -> dict[str, object] | None:
+    """Decode an object with one record per allowed key (``choices`` of the declaration)."""
+    choices = field.declaration.choices
+    wanted = "an object with at least one of " + ", ".join(choices)
+    if not isinstance(raw, Mapping) or not raw:
+        problems.append(Problem(path, wanted, shown(raw)))
+        return None
+    values: dict[str, object] = {}
+    for key, value in raw.items():
+        if key not in choices:
+            hint = nearest(str(key), choices)
+            problems.append(Problem(f"{path}.{key}", wanted, f"the key {shown(key)}", hint))
+            continue
+        values[key] = _record(
+            get_args(field.annotation)[1], value, f"{path}.{key}", problems, file, {}
+        )
+    return values
+
+
+def _sequence(
+    field: SpecField, raw: object, path: str, problems: list[Problem], file: str
+) -> tuple[object, ...] | None:
+    """Decode a list of records; that of an optional field may be empty."""
+    item, optional = get_args(field.annotation)[0], field.declaration.optional
+    if not isinstance(raw, Sequence) or isinstance(raw, str) or not (raw or optional):
+        wanted = "a list of objects" if optional else "a list of at least one object"
+        problems.append(Problem(path, wanted, shown(raw)))
+        return None
+    return tuple(
+        _record(item, one, f"{path}[{i}]", problems, file, {}) for i, one in enumerate(raw)
+    )

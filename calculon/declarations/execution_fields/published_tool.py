@@ -1,0 +1,117 @@
+"""The fields of the published tool."""
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import BATCH, BLOCK, LAYOUT, STEP, NamedValues, declare
+from calculon.declarations.named_values import DATATYPE_BYTES
+
+
+class _Stored(NamedValues):
+    """Types that are stored; ``fp8`` says how products are computed, and nothing of storage."""
+
+    __slots__ = ()
+
+    def hint(self, value: object) -> str | None:
+        """Name the field that is meant by types of recipes."""
+        if str(value).lower() in ("fp8", "mxfp8", "nvfp4", "fp4"):
+            return "training in 8 or 4 bits stores bfloat16: set fp8_recipe"
+        return super().hint(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedFields:
+    """The 23 fields of the published tool, in the order of its files."""
+
+    num_procs: int = declare(
+        "processors; the product of the degrees of tensor, context, pipeline and data parallelism",
+        at_least=1,
+        scope=BATCH,
+        searched="argument",
+    )
+    tensor_par: int = declare("tensor-parallel degree (TP)", at_least=1, scope=BLOCK | STEP | BATCH)
+    pipeline_par: int = declare(
+        "pipeline-parallel degree (PP)",
+        at_least=1,
+        scope=BATCH,
+        adds="pipeline degrees that leave stages uneven",
+    )
+    data_par: int = declare("data-parallel degree (DP)", at_least=1, scope=STEP | BATCH)
+    tensor_par_net: int = declare(
+        "network of the tensor-parallel groups", at_least=0, scope=BLOCK | BATCH
+    )
+    pipeline_par_net: int = declare("network of the pipeline", at_least=0, scope=BATCH)
+    data_par_net: int = declare("network of the data-parallel groups", at_least=0, scope=BATCH)
+    batch_size: int = declare(
+        "global batch",
+        unit="sequences",
+        at_least=1,
+        scope=BATCH,
+        adds="batch sizes below the largest",
+    )
+    microbatch_size: int = declare(
+        "sequences per microbatch", unit="sequences", at_least=1, scope=BLOCK | BATCH
+    )
+    datatype: str = declare(
+        "type of weights, activations and matrix arithmetic",
+        choices=_Stored(DATATYPE_BYTES),
+        scope=LAYOUT,
+        searched="argument",
+    )
+    fused_activation: bool = declare(
+        "GeLU fused with its neighbours: its input is not stored", scope=LAYOUT
+    )
+    attention_type: str = declare(
+        "multihead, or multiquery with one shared key/value head",
+        choices=("multihead", "multiquery"),
+        scope=LAYOUT | BATCH,
+        adds="multiquery beside multihead",
+    )
+    activation_recompute: str = declare(
+        "what the backward pass computes again instead of storing: all, the attention core (of flash attention, which "
+        "stores no more than its inputs, for nothing), nothing",
+        choices=("full", "attn_only", "none"),
+        scope=BLOCK | BATCH,
+        adds="attn_only, where a preset leaves it out",
+    )
+    pipeline_interleaving: int = declare(
+        "model chunks per processor (virtual stages)", at_least=1, scope=BATCH
+    )
+    optimizer_sharding: bool = declare(
+        "optimizer state split over data parallelism (ZeRO-1)", scope=BATCH
+    )
+    tensor_par_comm_type: str = declare(
+        "all-reduce; split into reduce-scatter and all-gather around pipeline transfers; or split "
+        "everywhere (sequence parallelism)",
+        choices=("ar", "p2p_rs_ag", "rs_ag"),
+        scope=LAYOUT | BLOCK,
+    )
+    tensor_par_overlap: str = declare(
+        "tensor-parallel collectives overlapped with their matrix products, in tiles",
+        choices=("none", "ring", "pipe"),
+        scope=LAYOUT | BLOCK,
+        adds="ring or pipe, where a preset leaves them out",
+    )
+    seq_par_ag_redo: bool = declare(
+        "sequence parallelism stores split inputs and gathers them again in the backward pass",
+        scope=BLOCK,
+    )
+    data_par_overlap: bool = declare(
+        "data-parallel traffic overlapped with the backward pass", scope=BATCH
+    )
+    weight_offload: bool = declare(
+        "weights kept in tier-2 memory", scope=BATCH, adds="true, where a preset leaves it out"
+    )
+    activations_offload: bool = declare(
+        "activations kept in tier-2 memory",
+        scope=BATCH,
+        adds="true: also with full recomputation, and where a preset leaves it out",
+    )
+    optimizer_offload: bool = declare(
+        "optimizer state kept in tier-2 memory",
+        scope=BATCH,
+        adds="true, where a preset leaves it out",
+    )
+    training: bool = declare(
+        "training step; false is inference, forward only",
+        scope=BLOCK | STEP | BATCH,
+        searched="argument",
+    )

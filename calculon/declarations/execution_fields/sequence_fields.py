@@ -1,0 +1,131 @@
+"""Fields of long and packed sequences."""
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.execution_fields.expert_fields import ExpertFields
+from calculon.declarations.fields import ABOVE_ONE, BATCH, BLOCK, LAYOUT, STEP, declare
+from calculon.declarations.named_values import (
+    BETWEEN_PARTS,
+    CP_BALANCES,
+    CP_EXCHANGES,
+    HEAD_EXCHANGES,
+    RINGS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceFields(ExpertFields):
+    """Fields of long and packed sequences."""
+
+    context_par: int = declare(
+        "context-parallel degree (CP): each rank of a group has a part of every sequence, and the weights of all",
+        at_least=1,
+        default=1,
+        scope=BLOCK | STEP | BATCH,
+        label="context parallelism {}",
+        mark="CP {}",
+        adds="context-parallel degrees",
+        samples=(2,),
+        searched="option",
+    )
+    context_par_net: int = declare(
+        "network of the context-parallel groups",
+        at_least=0,
+        default=0,
+        scope=BLOCK | BATCH,
+        label="context parallelism on network {}",
+        mark="CP on {}",
+        needs={"context_par": ABOVE_ONE},
+        why="sequences are split",
+        adds="networks of the context-parallel groups",
+        samples=(1,),
+        searched="option",
+    )
+    cp_comm: str = declare(
+        "how queries come to the keys and values of a whole sequence: p2p, parts of these go round a ring (ring "
+        "attention); all_gather, every rank has all of them; a2a, an exchange gives each rank all tokens of its share "
+        "of the heads (Ulysses); a2a_p2p, that inside of groups of cp_a2a_size ranks, and a ring between these",
+        choices=CP_EXCHANGES,
+        default="p2p",
+        scope=LAYOUT,
+        label="keys and values by {}",
+        mark="CP by {}",
+        needs={"context_par": ABOVE_ONE},
+        why="sequences are split",
+        adds="ways in which ranks come to keys and values",
+    )
+    cp_a2a_size: int = declare(
+        "with cp_comm a2a_p2p: ranks that exchange heads among each other, neighbours in a mesh",
+        at_least=0,
+        default=0,
+        scope=BLOCK | BATCH,
+        label="heads exchanged over {} ranks",
+        mark="over {}",
+        needs={"cp_comm": ("a2a_p2p",)},
+        adds="how many ranks exchange heads",
+        samples=(2,),
+    )
+    cp_kv_replicate: bool = declare(
+        "where heads are exchanged: key and value heads that are fewer than the ranks are copied, so that each has one",
+        default=False,
+        scope=LAYOUT,
+        label="key and value heads copied",
+        mark="copied KV heads",
+        needs={"cp_comm": HEAD_EXCHANGES},
+        why="heads are exchanged",
+        adds="true: copies of key and value heads",
+    )
+    cp_balance: str = declare(
+        "which tokens of a sequence a rank has: zigzag, a part from the front and its mirror image from the end; "
+        "contiguous, one part; striped, one token in so many",
+        choices=CP_BALANCES,
+        default="zigzag",
+        scope=LAYOUT,
+        label="{} parts of sequences",
+        mark="{}",
+        needs={"context_par": ABOVE_ONE, "cp_comm": BETWEEN_PARTS},
+        why="ranks have queries of a part of a sequence",
+        adds="which tokens of a sequence a rank has",
+    )
+    cp_skip: bool = declare(
+        "in a ring: parts that no query of a rank attends to, beyond its window, are not sent",
+        default=False,
+        scope=LAYOUT,
+        label="parts beyond windows skipped",
+        mark="skips parts",
+        needs={"context_par": ABOVE_ONE, "cp_comm": RINGS},
+        why="there is a ring",
+        adds="true: parts of sequences that no query attends to stay",
+    )
+
+    packed_percent: int = declare(
+        "packed sequences: 100 times the sum of squared lengths of documents over (the sum of lengths x tokens of a "
+        "sequence), the share of its sequence that a token can attend to, as no document sees another; 100: one "
+        "document in each. Attention and model FLOP alone depend on it; windows see documents as equal. Tokens that "
+        "fill documents or sequences up are not modelled",
+        unit="%",
+        at_least=1,
+        at_most=100,
+        default=100,
+        scope=BLOCK | BATCH,
+        label="documents of {} % of a sequence",
+        mark="packed {} %",
+        needs={"attn_impl": ("flash",)},
+        why="a fused kernel knows where documents begin",
+        adds="lengths of the documents of packed sequences",
+        samples=(40,),
+    )
+    pack_imbalance_percent: int = declare(
+        "packed sequences: the sum of squared lengths of documents of the slowest rank over the mean. Attention takes "
+        "as much longer in every microbatch, and no FLOP are counted for it: the others wait, and stages of a pipeline "
+        "for the slowest of the microbatches that they have at a time",
+        unit="% of the mean",
+        at_least=100,
+        default=100,
+        scope=BLOCK,
+        label="{} % of the mean attention on the slowest rank",
+        mark="packs {} %",
+        needs={"packed_percent": range(1, 100)},
+        why="sequences have several documents",
+        adds="imbalances of packed sequences",
+        samples=(130, 240),
+    )

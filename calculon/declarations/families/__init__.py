@@ -1,0 +1,48 @@
+"""Families of transformers, as the configuration classes of Hugging Face Transformers describe them.
+
+For each field of a model: the key that holds it, a rule over several keys, or what all members of the family have.
+Defaults are those of the configuration class; a key without one that all versions agree on is required.
+"""
+
+from calculon.declarations.families import gated, hybrids, latent, mixtures, plain
+
+FAMILIES = plain.FAMILIES | gated.FAMILIES | mixtures.FAMILIES | latent.FAMILIES | hybrids.FAMILIES
+"""All families, by ``model_type``."""
+
+_EXPERTS = "experts"
+_LATENT = "multi-head latent attention"
+_STATES = "layers without attention"
+_INDEXED = "sparse attention, whose indexer chooses keys"
+
+INEXPRESSIBLE = {
+    **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts"), _EXPERTS),
+    **dict.fromkeys(("moe_intermediate_size", "ffn_config.moe_num_experts"), _EXPERTS),
+    **dict.fromkeys(("kv_lora_rank", "q_lora_rank"), _LATENT),
+    "num_nextn_predict_layers": "prediction of several tokens",
+    "moe_latent_size": "experts in a width of their own",
+    "index_topk": _INDEXED,
+    "block_configs": "blocks whose widths differ",
+    "num_kv_shared_layers": "keys and values that several blocks share",
+    "vision_config": "a vision tower: take what its text_config holds",
+    "add_cross_attention": "cross-attention",
+    "is_encoder_decoder": "an encoder",
+    "use_bidirectional_attention": "attention to later tokens",
+    "quantization_config": "quantised weights",
+}
+"""Keys of features that no model can express, but those that its family reads."""
+
+OTHERS = {
+    **dict.fromkeys(
+        (
+            "mamba",
+            "mamba2",
+            "falcon_mamba",
+            "jamba",
+        ),
+        _STATES,
+    ),
+    **dict.fromkeys(("gemma3n", "gemma3n_text"), "keys and values that several blocks share"),
+    **dict.fromkeys(("bert", "roberta", "t5", "bart", "whisper"), "an encoder"),
+    "mllama": "cross-attention",
+}
+"""Families that are known not to be expressible, and why."""

@@ -1,0 +1,432 @@
+"""Declare a field of a spec file once: its key, type, unit, allowed values and help.
+
+A spec record is a frozen dataclass whose fields are made by :func:`declare`. From that one declaration
+come the decoder (:mod:`calculon.declarations.decode`), the JSON Schema (:mod:`calculon.declarations.schema`), the
+reference tables of ``calculon describe``, the checks of a record built by hand, and of an execution also the words of
+pages and tables, what a search does with it, what it needs beside it, and the cases that tests draw.
+"""
+
+import dataclasses
+import math
+import numbers
+import re
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from enum import Flag
+from functools import cache
+from reprlib import Repr
+from types import NoneType, UnionType
+from typing import Any, Literal, cast, get_args
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.declarations.lists_of_counts import ListsOfCounts
+
+_METADATA = "spec"
+LARGEST_INTEGER = 2**31 - 1
+"""Bound of every whole number: a product of three of them, rounded, never equals a fourth by accident."""
+
+SMALLEST_NUMBER, LARGEST_NUMBER = 1e-30, 1e30
+"""Bounds of every other number but 0, so that no formula leaves the range of a double."""
+
+JSON_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
+"""Names of the types of plain fields in JSON Schema."""
+
+
+class Scope(Flag):
+    """The part of the cost model that a field of an execution affects.
+
+    Named values and switches are part of a key by which rows share costs, numbers are columns.
+
+    Attributes
+    ----------
+    LAYOUT
+        Which layers there are.
+    BLOCK
+        What the layers of a block cost.
+    STEP
+        What the optimizer step of a block costs.
+    BATCH
+        What a batch makes of blocks and steps: schedule, data parallelism, memory.
+    """
+
+    LAYOUT = 1
+    BLOCK = 2
+    STEP = 4
+    BATCH = 8
+
+
+LAYOUT, BLOCK, STEP, BATCH = Scope.LAYOUT, Scope.BLOCK, Scope.STEP, Scope.BATCH
+
+_NOTHING = Scope(0)
+
+Searched = Literal["loop", "option", "fixed", "argument"]
+"""The role of a field in a search: a loop of the published enumeration; one value unless more are added; one value that
+only a restriction changes; or an argument of the search."""
+
+ABOVE_ONE = range(2, LARGEST_INTEGER + 1)
+"""Degrees of parallelism that split something."""
+
+ABOVE_ZERO = range(1, LARGEST_INTEGER + 1)
+"""Numbers that are stated, where 0 says nothing."""
+
+
+class NamedValues(tuple[str, ...]):
+    """The values of a field that takes one of several; a digit may be written as a number."""
+
+    __slots__ = ()
+
+    @property
+    def wanted(self) -> str:
+        """The allowed values, for a message."""
+        return "one of " + ", ".join(self)
+
+    @property
+    def usual(self) -> tuple[str, ...]:
+        """Those of them that pages list, and tests try one by one."""
+        return tuple(self)
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as it is held: a number as the digit that it is written with."""
+        if isinstance(value, (bool, str)) or not isinstance(value, numbers.Real):
+            return value
+        return next((one for one in self if one.isdigit() and value == int(one)), value)
+
+    def hint(self, value: object) -> str | None:
+        """Return None for an allowed value, else a hint (which may be empty)."""
+        return None if value in self else nearest_choice(str(value), self)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON Schema of a value."""
+        return {"enum": [*self, *(int(one) for one in self if one.isdigit())]}
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The properties of one field of a spec file.
+
+    ``scale`` turns the number in the file into SI units (``GBps`` times 1e9 is B/s); limits are those of the
+    number in the file. An ``optional`` field has the default of its record class. What is wrong inside a
+    ``forgiving`` one, whose type decodes itself, is worth a warning, and left out. ``source`` says where a default that
+    was measured is from, and when.
+
+    Of an execution also:
+
+    Attributes
+    ----------
+    scope : Scope
+        Where the field has an effect.
+    label : str
+        Text on a report, where the field does not have its default; ``{}`` is its value.
+    mark : str or mapping
+        The same in a few letters, for a column of a table; by value, or with ``{}``.
+    needs : mapping
+        Other fields, and the values of them with which a value other than the default means something.
+    why : str
+        The property that these values have in common, for a message.
+    searched : str
+        Its role in a search: one of :data:`Searched`; by default ``loop``, or of an optional field ``option``.
+    adds : str
+        The candidates that adding its values brings to a search; empty where none can be added.
+    samples : tuple
+        Numbers other than the default that tests draw; named values and switches are all drawn.
+    """
+
+    help: str
+    key: str = ""
+    unit: str = ""
+    scale: float = 1.0
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    at_most: float | None = None
+    choices: Sequence[str] = ()
+    optional: bool = False
+    forgiving: bool = False
+    source: str = ""
+    scope: Scope = _NOTHING
+    label: str = ""
+    mark: str | Mapping[Any, str] = ""
+    needs: Mapping[str, Collection[Any]] = dataclasses.field(default_factory=dict)
+    why: str = ""
+    searched: Searched = "loop"
+    adds: str = ""
+    samples: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.choices, (ListsOfCounts, NamedValues)):
+            object.__setattr__(self, "choices", NamedValues(self.choices))
+
+    @property
+    def named(self) -> NamedValues | ListsOfCounts:
+        """The choices, with their own checks and words."""
+        return cast("NamedValues | ListsOfCounts", self.choices)
+
+    def wanted(self, kind: type) -> str:
+        """Describe the allowed values, for a message."""
+        if self.choices:
+            return self.named.wanted
+        if kind is bool:
+            return "true or false"
+        if kind is str:
+            return "one line of text"
+        noun = "a whole number" if kind is int else "a number"
+        limits = []
+        if self.above is not None:
+            limits.append(f"above {self.above:g}")
+        if self.at_least is not None:
+            limits.append(f"of at least {self.at_least:g}")
+        if self.below is not None:
+            limits.append(f"below {self.below:g}")
+        if self.at_most is not None:
+            limits.append(f"of at most {self.at_most:g}")
+        text = " ".join([noun, " and ".join(limits)]) if limits else noun
+        return f"{text} ({self.unit})" if self.unit else text
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as it is held: a named value that is a number may be written as one."""
+        return self.named.plain(value) if self.choices else value
+
+    def problem(self, kind: type, value: object, path: str) -> Problem | None:
+        """Return the problem with a value in file units, or None.
+
+        Parameters
+        ----------
+        kind : type
+            One of int, float, bool and str.
+        value : object
+            What the file or the caller gave.
+        path : str
+            Path of the field, for the message.
+        """
+        value = self.plain(value)
+        hint = _type_hint(kind, value)
+        if hint is None:
+            hint = self._value_hint(kind, value)
+        elif self._is_share and isinstance(value, str) and _is_number(value.rstrip("% ")):
+            hint = f"write {float(value.rstrip('% ')) / 100:g}" if "%" in value else hint
+        return None if hint is None else Problem(path, self.wanted(kind), shown(value), hint)
+
+    def schema(self, kind: type) -> dict[str, Any]:
+        """Return the JSON Schema of a value in file units; the range next to 0 is left to the decoder."""
+        if self.choices:
+            return self.named.schema()
+        result: dict[str, Any] = {"type": JSON_TYPES[kind]}
+        if kind in (int, float):
+            largest = LARGEST_INTEGER if kind is int else LARGEST_NUMBER
+            result |= {"minimum": -largest, "maximum": largest}
+        limits = {
+            "exclusiveMinimum": self.above,
+            "minimum": self.at_least,
+            "exclusiveMaximum": self.below,
+            "maximum": self.at_most,
+        }
+        return result | {name: limit for name, limit in limits.items() if limit is not None}
+
+    @property
+    def _is_share(self) -> bool:
+        """Whether the value is a share of something, which people say in percent."""
+        return self.at_most == 1 or (self.below == 1 and self.at_least is not None)
+
+    def _value_hint(self, kind: type, value: Any) -> str | None:
+        """Return None for an allowed value of the right type, else a hint (which may be empty)."""
+        if self.choices:
+            return self.named.hint(value)
+        if kind is str:
+            return (
+                None if value.isprintable() else "only characters that can be printed are allowed"
+            )
+        if kind is bool:
+            return None
+        if hint := _range_hint(kind, value):
+            return hint
+        outside = (
+            (self.above is not None and value <= self.above)
+            or (self.at_least is not None and value < self.at_least)
+            or (self.below is not None and value >= self.below)
+            or (self.at_most is not None and value > self.at_most)
+        )
+        if not outside:
+            return None
+        percent = self._is_share and 1 < value <= 100
+        return f"write {value / 100:g} for {value:g} %" if percent else ""
+
+
+def nearest_choice(text: str, choices: Sequence[str]) -> str:
+    """Return a hint that names the choice that was probably meant, in other case or short as ``fp16``, or nothing."""
+    long = re.sub(r"\A(b?)f(?:p|loat)?(?=\d)", r"\1float", text.lower())
+    return nearest(long, choices) or nearest(text, choices)
+
+
+def _range_hint(kind: type, value: Any) -> str:
+    """Return why no field takes a number of this size, or nothing."""
+    size = abs(value)  # of any size: an integer of a file need not fit a float
+    if size != size or size == math.inf:  # noqa: PLR0124
+        return "a finite number is needed"
+    if kind is int and size > LARGEST_INTEGER:
+        return f"the largest whole number is {LARGEST_INTEGER}"
+    if size > LARGEST_NUMBER:
+        return f"the largest number is {LARGEST_NUMBER:g}"
+    return f"the smallest above 0 is {SMALLEST_NUMBER:g}" if 0 < size < SMALLEST_NUMBER else ""
+
+
+def _type_hint(kind: type, value: object) -> str | None:
+    """Return None when a value has the type of a field, else a hint (which may be empty)."""
+    if type(value) is kind or (kind is float and type(value) is int):  # nearly always, and quick
+        return None
+    if kind is str or kind is bool:
+        if isinstance(value, kind) or (kind is bool and type(value).__name__ == "bool"):
+            return None
+        return "no quotes" if kind is bool and str(value).lower() in ("true", "false") else ""
+    if isinstance(value, str):
+        return "no quotes" if _is_number(value) else ""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return ""
+    whole = kind is not int or isinstance(value, numbers.Integral)
+    return None if whole or (math.isfinite(value) and float(value).is_integer()) else ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+_LONGEST = 60  # characters of a value in a message
+# lists in lists are cut while they are walked, since aliases make huge ones of short texts
+_CUT = Repr()
+_CUT.maxlist = _CUT.maxtuple = _CUT.maxdict = _LONGEST // 3
+_CUT.maxlevel, _CUT.maxstring, _CUT.maxother = 3, _LONGEST, _LONGEST
+
+
+def shown(value: object) -> str:
+    """Format a found value for a message: short, and as in a file."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "an object" if value else "an empty object"
+    if isinstance(value, (list, tuple)):
+        text = _CUT.repr(list(value))
+        return text if len(text) <= _LONGEST else f"a list of {len(value)}"
+    text = repr(value[: _LONGEST + 1]) if isinstance(value, str) else str(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def declare(
+    help: str,  # noqa: A002
+    *,
+    key: str = "",
+    default: Any = dataclasses.MISSING,
+    **declaration: Any,
+) -> Any:
+    """Declare one field of a spec record; see :class:`Declaration` for the arguments.
+
+    A `default` (in SI units) makes the field optional.
+    """
+    optional = default is not dataclasses.MISSING
+    role = {"searched": "option" if optional else "loop"}
+    declared = Declaration(help=help, key=key, optional=optional, **(role | declaration))
+    return dataclasses.field(default=default, metadata={_METADATA: declared})
+
+
+@dataclass(frozen=True, slots=True)
+class SpecField:
+    """A declared field of a record class: attribute name, type, declaration, and default if it has one."""
+
+    name: str
+    annotation: Any
+    declaration: Declaration
+    default: Any = None
+
+    @property
+    def key(self) -> str:
+        """The name of the field in files."""
+        return self.declaration.key or self.name
+
+    @property
+    def named(self) -> bool:
+        """Whether it takes named values or is a switch, and no number."""
+        return self.annotation is not int and self.annotation is not float
+
+    @property
+    def listed(self) -> bool:
+        """Whether it takes any list of counts."""
+        return isinstance(self.declaration.choices, ListsOfCounts)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of a named field or switch; of a number or list its default and the samples."""
+        if self.declaration.choices and not self.listed:
+            return cast("NamedValues", self.declaration.choices).usual
+        if self.annotation is bool:
+            return (False, True)
+        return tuple(dict.fromkeys((self.default, *self.declaration.samples)))
+
+    @property
+    def others(self) -> tuple[Any, ...]:
+        """The values but the default."""
+        return tuple(value for value in self.values if value != self.default)
+
+
+@cache
+def spec_fields(cls: Hashable) -> tuple[SpecField, ...]:
+    """List the declared fields of a record class, in file order."""
+    record: Any = cls
+    return tuple(
+        SpecField(
+            field.name,
+            _stated(field.type),
+            field.metadata[_METADATA],
+            None if field.default is dataclasses.MISSING else field.default,
+        )
+        for field in dataclasses.fields(record)
+        if _METADATA in field.metadata
+    )
+
+
+def _stated(annotation: Any) -> Any:
+    """Return the type of a field where a file states it: without the None of one that has no default number."""
+    if not isinstance(annotation, UnionType):
+        return annotation
+    (kind,) = (one for one in get_args(annotation) if one is not NoneType)
+    return kind
+
+
+@cache
+def optional_defaults(cls: Hashable) -> dict[str, Any]:
+    """Map the optional fields of a record class to their defaults."""
+    return {f.name: f.default for f in spec_fields(cls) if f.declaration.optional}
+
+
+def check_record(record: object) -> None:
+    """Check the plain fields of a record that was built by hand (values in SI units).
+
+    Raises
+    ------
+    SpecError
+        With every field that holds what its declaration does not allow.
+    """
+    if problems := list(_record_problems(record)):
+        raise SpecError(type(record).__name__, problems)
+
+
+def _record_problems(record: object) -> Iterator[Problem]:
+    cls: Any = type(record)
+    for field in spec_fields(cls):
+        if field.annotation in (int, float, bool, str):
+            value = getattr(record, field.name)
+            if field.declaration.optional and value is field.default:
+                continue
+            for one in _ends(value):
+                scaled = field.declaration.scale != 1.0 and isinstance(one, numbers.Real)
+                stated = one / field.declaration.scale if scaled else one
+                if problem := field.declaration.problem(field.annotation, stated, field.name):
+                    yield problem
+
+
+def _ends(value: Any) -> tuple[Any, ...]:
+    """Return the least and the largest entry of a column of values; any other value."""
+    return (value.min(), value.max()) if getattr(value, "ndim", 0) == 1 else (value,)

@@ -1,0 +1,218 @@
+"""A model from the ``config.json`` of Hugging Face Transformers: read as its family is declared, never guessed."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError, nearest, printable
+from calculon.declarations.decode import SpecWarning, decode
+from calculon.declarations.families import FAMILIES, INEXPRESSIBLE, OTHERS
+from calculon.declarations.families.configuration import Configuration, Key
+from calculon.declarations.families.family import REGULAR, Family, one_in
+from calculon.declarations.families.latent import INDEXED
+from calculon.declarations.fields import shown
+from calculon.declarations.model import Model
+from calculon.declarations.quantised_weights import KEY, Quantised, quantised_weights
+
+USUAL_LENGTH = 8192
+"""Tokens of a sequence that most models of today are pre-trained with; longer contexts come at the end."""
+
+_OTHER_HEADS = ("Classification", "QuestionAnswering", "RewardModel")
+"""Parts of the names of architectures whose head is not that of a language model."""
+
+_FULL, _SLIDING, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+
+
+def from_huggingface(
+    raw: object, file: str, *, name: str = "model", seq_size: int | None = None
+) -> Model:
+    """Turn a configuration of Hugging Face Transformers into a model.
+
+    Parameters
+    ----------
+    raw : object
+        The document, as the parser gave it.
+    file : str
+        Where it came from, for messages.
+    name : str
+        What to call the model.
+    seq_size : int, optional
+        Sequence length; the longest that the configuration states by default.
+
+    Raises
+    ------
+    SpecError
+        For an unknown family, a feature that a model cannot express, or a missing or wrong value; it names the key.
+    """
+    config, family = _open(raw, file)
+    fields = _fields(config, family, {} if seq_size is None else {"seq_size": seq_size})
+    _check(config, fields)
+    if family.blocks is None:
+        fields |= _windows(config, family, fields)
+    else:
+        fields |= family.blocks(config, fields)
+        fields = {name: value for name, value in fields.items() if value is not None}
+    if fields.get("kv_heads") == fields["attn_heads"]:
+        del fields["kv_heads"]
+    return decode(Model, fields, file, name=name)
+
+
+def document_of(raw: Mapping[Any, Any], file: str) -> dict[str, Any]:
+    """Return a configuration as the document of a model: its sequences are the longest that it states, with a warning.
+
+    Raises
+    ------
+    SpecError
+        As :func:`from_huggingface`.
+    """
+    model = from_huggingface(dict(raw), file)
+    if model.seq_size > USUAL_LENGTH:
+        note = f"{file}: sequences of {model.seq_size:,} tokens, the longest context that it states; for the usual "
+        note += f"length of pre-training: calculon import-model --seq-size {USUAL_LENGTH}"
+        warnings.warn(printable(note), SpecWarning, stacklevel=2)
+    return model.to_dict() | {"about": about_of(raw)}
+
+
+def source_of(raw: object) -> str:
+    """Describe a configuration briefly, for ``about`` of the model."""
+    config = Configuration(raw if isinstance(raw, dict) else {}, "")
+    of = config.get("_name_or_path")
+    known = f" of {of}" if isinstance(of, str) and of else ""
+    part = ", the text model alone" if config.get("text_config") else ""
+    return f"Hugging Face config.json{known}, model_type {config.get('model_type')}{part}"
+
+
+WITHOUT_INDEXER = (
+    "without the indexer of its sparse attention, so every token attends to all before it"
+)
+"""Note of a model whose queries attend to the keys that an indexer chooses."""
+
+
+def about_of(raw: object) -> dict[str, Any]:
+    """Return ``about`` of the model: the source, and the fields of a deployment that its released weights have."""
+    types = released_types(raw)
+    found: dict[str, Any] = {"source": source_of(raw)}
+    if isinstance(raw, Mapping) and raw.get(INDEXED):
+        found["note"] = WITHOUT_INDEXER
+    return found | ({"deployment": dict(types.fields)} if types and types.fields else {})
+
+
+def released_types(raw: object) -> Quantised | None:
+    """Return what a configuration says of narrow weights, which are of a deployment; None where it says nothing."""
+    if not isinstance(raw, Mapping):
+        return None
+    inside = raw.get("text_config")
+    parts = (raw, inside if isinstance(inside, Mapping) else {})
+    return next((one for part in parts if (one := quantised_weights(part.get(KEY)))), None)
+
+
+def _open(raw: object, file: str) -> tuple[Configuration, Family]:
+    """Return the part of a document that describes the text model, and its family."""
+    if not isinstance(raw, dict):
+        raise SpecError(file, Problem("", "an object with named fields", shown(raw)))
+    config = Configuration(raw, file)
+    kind = config.get("model_type")
+    wanted = "one of " + ", ".join(FAMILIES)
+    if kind is None:
+        hint = "it is a model already" if "num_blocks" in raw else "is this a config.json?"
+        config.refuse("model_type", wanted, "nothing (the key is missing)", hint)
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        why = OTHERS.get(str(kind))
+        hint = f"it has {why}, which a model file cannot express" if why else ""
+        if isinstance(config.get("text_config"), Mapping):
+            hint = hint or "its text_config describes the text model: make it a file of its own"
+        config.refuse("model_type", wanted, shown(kind), hint or nearest(str(kind), [*FAMILIES]))
+    family = FAMILIES[kind]
+    if not family.inside:
+        return config, family
+    if problems := [*_features(config, family)]:
+        raise SpecError(file, problems)
+    return config.inside(family.inside), family
+
+
+def _fields(config: Configuration, family: Family, stated: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of the model; those of `stated` are not read from the configuration."""
+    problems = [*_features(config, family), *_other_values(config, family)]
+    sources = family.fields | stated
+    fields: dict[str, Any] = {}
+    for field, source in sources.items():
+        if isinstance(source, Key):
+            try:
+                fields[field] = config.read(source)
+            except SpecError as error:
+                hint = "state the sequence length: --seq-size N" if field == "seq_size" else ""
+                problems += [replace(p, hint=p.hint or hint) for p in error.problems]
+        elif not callable(source):
+            fields[field] = source
+    if problems:
+        raise SpecError(config.file, list({p.field: p for p in reversed(problems)}.values())[::-1])
+    fields |= {f: source(config, fields) for f, source in sources.items() if callable(source)}
+    for key, field in family.equal.items():
+        if config.get(key) not in (None, fields[field]):
+            config.refuse(key, f"{fields[field]}, as {field}", shown(config.get(key)))
+    return fields
+
+
+def _features(config: Configuration, family: Family) -> Iterator[Problem]:
+    """Yield the features of a configuration that no model can express, or that its family is not known to have."""
+    read = {source.name for source in family.fields.values() if isinstance(source, Key)}
+    for key, feature in INEXPRESSIBLE.items():
+        if key == KEY and quantised_weights(config.get(key)) is not None:
+            continue  # of how it is served, which is told
+        if config.get(key) and key not in {*read, *family.reads}:
+            wanted = f"a model without {feature}"
+            yield Problem(config.path + key, wanted, shown(config.get(key)))
+    architectures = str(config.get("architectures"))
+    if any(head in architectures for head in _OTHER_HEADS):
+        yield Problem(config.path + "architectures", "a language model", architectures)
+
+
+def _other_values(config: Configuration, family: Family) -> Iterator[Problem]:
+    """Yield the keys whose value is not one that a model can express."""
+    for key, values in family.only.items():
+        if config.get(key) not in (None, *values):
+            wanted = " or ".join(map(shown, values))
+            yield Problem(config.path + key, wanted, shown(config.get(key)), "no other is known")
+
+
+def _check(config: Configuration, fields: dict[str, Any]) -> None:
+    """Check the constraints between fields."""
+    heads, groups = fields["attn_heads"], fields.get("kv_heads")
+    if groups and heads % groups:
+        found = f"{groups} for {heads} heads"
+        config.refuse("num_key_value_heads", "a divisor of the heads", found)
+    positions, length = fields.get("positions", 0), fields["seq_size"]
+    if positions and length > positions:
+        wanted = f"at most {positions} tokens, which have a learned position"
+        config.refuse("seq_size", wanted, str(length))
+
+
+def _windows(config: Configuration, family: Family, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of windows of attention: none where every block attends to the whole sequence."""
+    source = family.window
+    window = 0
+    if source is not None:
+        window = config.read(source) if isinstance(source, Key) else source(config, fields)
+    if config.get("layer_types") is not None:
+        narrow = _CHUNKED if family.chunked else _SLIDING
+        every = _full_every(config, fields["num_blocks"], (_FULL, narrow) if window else (_FULL,))
+    else:
+        every = family.full_every(config, fields) if window else 1
+    if every == 1:
+        return {}
+    every = every if every <= fields["num_blocks"] else 0
+    found = {"sliding_window": window, "full_attention_every": every}
+    return found | {"chunked_window": True} if family.chunked else found
+
+
+def _full_every(config: Configuration, blocks: int, allowed: tuple[str, ...]) -> int:
+    """Return n where one in n blocks of ``layer_types`` attends to the whole sequence; 0 for none."""
+    types = config.get("layer_types")
+    if not isinstance(types, list) or len(types) != blocks or any(t not in allowed for t in types):
+        wanted = f"{' or '.join(allowed)} for each of {blocks} blocks"
+        config.refuse("layer_types", wanted, shown(types))
+    every = one_in([one == _FULL for one in types])
+    if every is None:
+        config.refuse("layer_types", REGULAR, shown(types))
+    return every

@@ -1,0 +1,293 @@
+"""A plan in the words of the field: how an execution is split, and what it trades for what."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from calculon.declarations.axes import AXES
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import Declaration, optional_defaults, spec_fields
+from calculon.declarations.module_sets import modules_of
+from calculon.declarations.named_values import OTHER_SCHEDULES, SHARDING
+from calculon.declarations.recipes import NO_RECIPE
+
+_RECOMPUTED = {
+    "core_attn": "attention",
+    "norm": "norms",
+    "activation": "activations",
+    "mla_up_proj": "latent heads",
+    "mlp": "MLPs",
+    "moe_act": "expert activations",
+    "shared_experts": "shared experts",
+    "moe": "experts",
+}
+"""Modules that are computed again, in the order in which they are told."""
+
+_STAGES = {
+    "balanced": "balanced stages",
+    "embedding_as_block": "embedding as a block",
+    "head_as_block": "head as a block",
+    "both_as_blocks": "embedding and head as blocks",
+}
+
+_OFFLOADS = {
+    "weight_offload": "weights",
+    "activations_offload": "activations",
+    "optimizer_offload": "optimizer",
+}
+_RECIPES = {
+    "delayed": "FP8 (delayed recipe)",
+    "tensorwise": "FP8 (tensorwise recipe)",
+    "blockwise": "FP8 (blockwise recipe)",
+    "mxfp8": "MXFP8",
+    "nvfp4": "NVFP4",
+}
+_TYPES = {"float8": "FP8", "float16": "FP16", "bfloat16": "BF16", "float32": "FP32"}
+
+_TOLD = {
+    "pp_layout",
+    "first_stage_blocks",
+    "last_stage_blocks",
+    "stage_blocks",
+    "pp_schedule",
+    "zero_stage",
+    "dp_shard",
+    "recompute_modules",
+    "recompute_every",
+    "recompute_blocks",
+    "matmul_dtype",
+    "float8_scaling",
+    "fp8_recipe",
+    "preset",
+    *(name for axis in AXES for name in (axis.degree, axis.network)),
+}
+"""Optional fields that have words of their own, or none."""
+
+NO_RECOMPUTE = "no recompute"
+
+_LONGEST_LIST = 8
+"""Stages whose blocks are listed; of more, the fewest and the most are told."""
+
+_NOTHING: Mapping[str, Any] = {}
+_DEFAULTS = optional_defaults(Execution)
+
+
+def degrees_words(execution: Mapping[str, Any]) -> str:
+    """Write the degrees of parallelism above 1, and the chunks of a pipeline stage.
+
+    >>> one = {"tensor_par": 4, "pipeline_par": 4, "data_par": 64, "pipeline_interleaving": 5}
+    >>> degrees_words(one)
+    'TP 4, PP 4 x 5, DP 64'
+    """
+    return ", ".join(_degrees(execution)) or "one processor"
+
+
+def plan_words(execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING) -> str:
+    """Write a plan in the words of the field, as far as it matters.
+
+    Parameters
+    ----------
+    execution : mapping
+        Fields of a whole execution.
+    usual : mapping
+        Values that need no word: those of its preset (:meth:`calculon.declarations.presets.Preset.usual`); a field that
+        is not there is compared with its default.
+
+    Returns
+    -------
+    str
+        Such as ``TP 4, PP 4 x 5 chunks, DP 64, microbatch 1, ZeRO-1, sequence parallel, recompute norms``. Where
+        experts are spread otherwise than other layers, ``EP 8, ETP 1, EDP 16`` are among the degrees.
+    """
+    words = list(_degrees(execution, " chunks")) or ["one processor"]
+    width = f"ETP {expert_width(execution)}"  # as among the choices, which need no word where it is told here
+    if spreads_experts(execution):
+        words += [width, f"EDP {expert_replicas(execution):,}"]
+    choices = (word for word in choices_words(execution, usual) if word != width)
+    return ", ".join((*words, *choices))
+
+
+def choices_words(
+    execution: Mapping[str, Any], usual: Mapping[str, Any] = _NOTHING
+) -> tuple[str, ...]:
+    """Return the words of a plan beside its degrees: arguments as for :func:`plan_words`."""
+
+    def of(name: str) -> Any:
+        return execution.get(name, _DEFAULTS.get(name))
+
+    def usually(name: str, default: Any) -> Any:
+        return usual.get(name, default)
+
+    return tuple(
+        word
+        for words in (
+            _pipeline(of),
+            (f"microbatch {of('microbatch_size'):,}",),
+            _data(of, usually),
+            _tensor(of, usually),
+            _recomputed(of, usually),
+            _offloaded(of),
+            _arithmetic(of),
+            _published(of, usually),
+            _others(of, usually),
+        )
+        for word in words
+    )
+
+
+def expert_width(execution: Mapping[str, Any]) -> int:
+    """Return over how many ranks each expert is split (ETP): as other layers where the execution says nothing."""
+    return int(execution.get("expert_tensor_par", 0) or execution["tensor_par"])
+
+
+def expert_replicas(execution: Mapping[str, Any]) -> int:
+    """Return the replicas of each expert (EDP)."""
+    ranks = execution.get("expert_par", 1) * expert_width(execution)
+    return int(execution["tensor_par"] * replicas(execution) // ranks)
+
+
+def replicas(execution: Mapping[str, Any]) -> int:
+    """Return the ranks with the same weights outside of experts: of data, and of context parallelism."""
+    return int(execution["data_par"] * execution.get("context_par", 1))
+
+
+def spreads_experts(execution: Mapping[str, Any]) -> bool:
+    """Tell whether experts are split otherwise than other layers."""
+    spread = execution.get("expert_par", 1) > 1
+    return bool(spread or expert_width(execution) != execution["tensor_par"])
+
+
+def recomputes(execution: Mapping[str, Any]) -> bool:
+    """Tell whether the backward pass computes anything again."""
+    modules = execution.get("recompute_modules", _DEFAULTS["recompute_modules"])
+    return bool(execution["activation_recompute"] != "none" or modules != "none")
+
+
+def _degrees(execution: Mapping[str, Any], unit: str = "") -> Iterator[str]:
+    for axis in AXES:
+        degree = execution.get(axis.degree, 1)
+        chunks = execution["pipeline_interleaving"] if axis.name == "pp" else 1
+        if degree > 1:
+            each = f" x {chunks}{unit}" if chunks > 1 else ""
+            yield f"{axis.name.upper()} {degree:,}{each}"
+
+
+def _pipeline(of: Any) -> Iterator[str]:
+    """Name stages that are not alike, and a schedule other than 1F1B."""
+    if of("pipeline_par") == 1:
+        return
+    if listed := of("stage_blocks"):
+        counts = [int(count) for count in str(listed).split("-")]
+        if len(counts) > _LONGEST_LIST:
+            per = "chunk" if len(counts) > of("pipeline_par") else "stage"
+            yield f"{min(counts)} to {max(counts)} blocks per {per}"
+        else:
+            yield f"stages of {listed} blocks"
+    elif of("pp_layout") in _STAGES:
+        yield _STAGES[of("pp_layout")]
+    for place in ("first", "last"):
+        if blocks := of(f"{place}_stage_blocks"):
+            yield f"{place} stage {blocks} block{'s' * (blocks > 1)}"
+    if of("pp_schedule") in OTHER_SCHEDULES:
+        yield OTHER_SCHEDULES[of("pp_schedule")]
+
+
+def _data(of: Any, usually: Any) -> Iterator[str]:
+    """Name what replicas share, and overlap that is not usual."""
+    if not of("training"):
+        yield "inference"
+        return
+    if of("data_par") * of("context_par") == 1:
+        return
+    stage = str(of("zero_stage"))
+    stage = ("1" if of("optimizer_sharding") else "0") if stage == "auto" else stage
+    yield SHARDING[stage] + (f" over groups of {of('dp_shard'):,}" if of("dp_shard") else "")
+    if of("data_par_overlap") != usually("data_par_overlap", False):
+        yield "DP overlap" if of("data_par_overlap") else "no DP overlap"
+
+
+def _tensor(of: Any, usually: Any) -> Iterator[str]:
+    """Name the form of tensor parallelism, its overlap, and what it gathers again."""
+    if of("tensor_par") == 1:
+        return
+    if of("tensor_par_comm_type") == "rs_ag":
+        yield "sequence parallel"
+    elif of("tensor_par_comm_type") == "p2p_rs_ag":
+        yield "scattered transfers"
+    elif usually("tensor_par_comm_type", "ar") == "rs_ag":
+        yield "no sequence parallelism"
+    if of("tensor_par_overlap") != "none":
+        yield f"TP overlap ({of('tensor_par_overlap')})"
+    elif usually("tensor_par_overlap", "none") != "none":
+        yield "no TP overlap"
+    if of("seq_par_ag_redo") != usually("seq_par_ag_redo", False):
+        yield "gathers again" if of("seq_par_ag_redo") else "keeps gathered inputs"
+
+
+def _recomputed(of: Any, usually: Any) -> Iterator[str]:
+    """Name what the backward pass computes again."""
+    whole, modules = of("activation_recompute"), of("recompute_modules")
+    some = max(1, of("recompute_blocks"))
+    every = f" in {some} of {of('recompute_every')} blocks" if of("recompute_every") > some else ""
+    if whole == "full":
+        yield f"full recompute{every}"
+        return
+    named = modules_of(modules) | ({"core_attn"} if whole == "attn_only" else set())
+    parts = [words for name, words in _RECOMPUTED.items() if name in named]
+    if modules == "ops":
+        yield f"selective recompute{every}"
+    if parts:
+        yield f"recompute {' and '.join(parts)}{every}"  # commas are between the words of a plan
+    unusual = (
+        usually("activation_recompute", "none") != "none"
+        or usually("recompute_modules", "none") != "none"
+    )
+    if not parts and modules == "none" and of("training") and unusual:
+        yield NO_RECOMPUTE
+
+
+def _offloaded(of: Any) -> Iterator[str]:
+    if parts := [words for name, words in _OFFLOADS.items() if of(name)]:
+        yield f"offload {' + '.join(parts)}"
+
+
+def _arithmetic(of: Any) -> Iterator[str]:
+    """Name arithmetic of fewer bits than is stored, and 8-bit tensors."""
+    if of("datatype") == "float8":
+        yield "FP8 tensors"
+    if (recipe := of("fp8_recipe")) != NO_RECIPE:
+        yield f"{_RECIPES[recipe]} products"
+        return
+    matmul = of("matmul_dtype")
+    if matmul not in ("same", of("datatype")):
+        scaling = f" ({of('float8_scaling')} scaling)" if matmul == "float8" else ""
+        yield f"{_TYPES.get(matmul, 'TF32')} products{scaling}"
+
+
+def _published(of: Any, usually: Any) -> Iterator[str]:
+    """Name published fields that only a word of their own can tell."""
+    if of("attention_type") != usually("attention_type", "multihead"):
+        yield f"{of('attention_type')} attention"
+    if of("fused_activation") != usually("fused_activation", False):
+        yield "fused activation" if of("fused_activation") else "activation not fused"
+
+
+def _others(of: Any, usually: Any) -> Iterator[str]:
+    """Name optional fields that are not as usual, by their marks."""
+    for field in spec_fields(Execution):
+        declaration, value = field.declaration, of(field.name)
+        if not declaration.mark or field.name in _TOLD:
+            continue
+        if value != usually(field.name, field.default):
+            yield marked(declaration, field.name, value, field.default)
+
+
+def marked(declaration: Declaration, name: str, value: Any, default: Any) -> str:
+    """Return a few words for the value of an optional field."""
+    mark = declaration.mark
+    if value != default:
+        return mark.format(value) if isinstance(mark, str) else str(mark[value])
+    if value is False and isinstance(mark, str):
+        return f"no {mark}"
+    if isinstance(value, str) and value not in ("auto", "same", "published", "stated", "none"):
+        return (mark if isinstance(mark, str) else declaration.label).format(value)
+    return f"{name}={str(value).lower()}"

@@ -1,0 +1,558 @@
+"""Presets: the options of an execution as a framework runs them, field by field, and what it cannot run.
+
+A preset fills in the fields that an execution leaves out, restricts what a search tries, and refuses what the
+framework does not have. Each is a file of ``examples/presets``, every entry with its reason.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.declarations import catalog
+from calculon.declarations.axes import DIVIDED, PUBLISHED_AXES
+from calculon.declarations.decode import decode
+from calculon.declarations.execution import Execution
+from calculon.declarations.expression import Expression
+from calculon.declarations.fields import SpecField, declare, optional_defaults, shown, spec_fields
+from calculon.declarations.files import SUFFIXES, document_suffix
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import (
+    CORRECTED,
+    EDITION_NAMES,
+    PP_LAYOUTS,
+    PRESETS,
+    PUBLISHED,
+)
+from calculon.declarations.origin import digest_of
+
+PUBLISHED_FORMS, COMMON = PRESETS[:2]
+"""The presets that no framework is: that of the published tool, and what all frameworks share."""
+
+_FIELDS = {one.name: one for one in spec_fields(Execution)}
+_OF_MODELS = tuple(one.name for one in spec_fields(Model))
+_DEFAULTS = optional_defaults(Execution)
+_ARGUMENTS = ("edition", "preset")
+"""Fields that no preset sets."""
+
+_LAST = ("data_par_overlap", "tensor_par_net", "pipeline_par_net", "data_par_net")
+"""Fields that no limit may read: a search counts what is feasible before it tries them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A field of a preset.
+
+    Attributes
+    ----------
+    value : object
+        What it is where an execution leaves it out: a constant, or an expression over other fields.
+    runs : tuple
+        The values that the framework has; empty where it has all.
+    tries : tuple
+        The values that a search tries without being asked; empty for degrees, which it tries as they divide.
+    why : str
+        The reason, with its source.
+    """
+
+    value: Any
+    runs: tuple[Any, ...]
+    tries: tuple[Any, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A condition on the fields of an execution, and of its model, that a framework sets, and why."""
+
+    that: Expression = declare("condition on the fields of an execution and its model")
+    why: str = declare("the reason, with its source")
+
+    def problems(self, path: str) -> list[Problem]:
+        """Return a name that is a field of neither, or that a search tries last."""
+        known = [name for name in (*_FIELDS, *_OF_MODELS) if name not in _LAST]
+        return _strangers(self.that, f"{path}.that", known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Practice:
+    """A condition on degrees that people keep to, and a search too unless one of them is asked for, and why."""
+
+    that: Expression = declare(
+        "condition on degrees, and on node: the processors of a node; or on context_par and seq_size"
+    )
+    why: str = declare("the reason, with its source")
+
+    @property
+    def words(self) -> str:
+        """The reason in a few words, without its source."""
+        return re.split(r"[.:]\s|\s\(", self.why, maxsplit=1)[0].rstrip(".")
+
+    def problems(self, path: str) -> list[Problem]:
+        """Return a name that is no degree; parts of sequences are chosen before the other degrees are known."""
+        known = OF_SEQUENCES if OF_SEQUENCES[-1] in self.that.names else PRACTISED
+        return _strangers(self.that, f"{path}.that", known)
+
+
+NODE = "node"
+"""Name of the processors of a node, or of the innermost network where that joins more."""
+
+PRACTISED = ("num_procs", *(axis.degree for axis in PUBLISHED_AXES), NODE)
+"""What a condition of practice may read."""
+
+OF_SEQUENCES = ("num_procs", NODE, "seq_size", "context_par")
+"""What a condition on parts of sequences may read: ``seq_size`` is the longest sequence of a search."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uneven:
+    """A layout that a search tries at pipeline degrees that do not divide the blocks, and why."""
+
+    pp_layout: str = declare("layout of the stages", choices=PP_LAYOUTS)
+    why: str = declare("the reason, with its source")
+
+
+class Entries(dict[str, Entry]):
+    """The fields of a preset by name, in the order in which they are filled in."""
+
+    @classmethod
+    def decode(cls, raw: object, path: str, problems: list[Problem], scale: float = 1.0) -> Any:
+        """Decode an object with an entry for each field."""
+        if not isinstance(raw, Mapping):
+            problems.append(Problem(path, "an object", shown(raw)))
+            return None
+        found = cls()
+        for name, one in raw.items():
+            place = f"{path}.{name}"
+            if name not in _FIELDS or name in _ARGUMENTS:
+                hint = nearest(str(name), list(_FIELDS)) or "see: calculon describe execution"
+                problems.append(Problem(place, "a field of an execution", shown(str(name)), hint))
+            elif not isinstance(one, Mapping) or "value" not in one or {*one}.difference(_KEYS):
+                wanted = f"an object with {', '.join(_KEYS)}, of which value is needed"
+                problems.append(Problem(place, wanted, shown(one)))
+            else:
+                found[str(name)] = _entry(_FIELDS[name], one, place, problems)
+        return found
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        """Return the JSON Schema of the raw value."""
+        return {"type": "object"}
+
+
+_KEYS = ("value", "runs", "tries", "why")
+
+
+def _entry(one: SpecField, raw: Mapping[Any, Any], place: str, problems: list[Problem]) -> Entry:
+    """Read the entry of a field; a search tries the value, or all that runs where it is an expression."""
+    value = _value(one, raw["value"], f"{place}.value", problems)
+    runs, tries = (
+        _constants(one, raw.get(key, []), f"{place}.{key}", problems) for key in ("runs", "tries")
+    )
+    computed = isinstance(value, Expression)
+    loops = not one.declaration.optional or one.name in DIVIDED
+    degree = one.annotation is int and loops  # which follow from others
+    if tries and degree:
+        wanted = "nothing: a search tries degrees and sizes as they divide"
+        problems.append(Problem(f"{place}.tries", wanted, "a list", "--fix holds them"))
+    tries = tries or (() if degree else runs if computed else (value,))
+    if not tries and not degree:
+        wanted = "the values that a search tries, since value is an expression"
+        problems.append(Problem(f"{place}.tries", wanted, "nothing"))
+    for item in (*tries, *(() if computed else (value,))):
+        if runs and item not in runs:
+            wanted = f"values that it runs: {', '.join(map(plain, runs))}"
+            problems.append(Problem(place, wanted, plain(item)))
+    return Entry(value=value, runs=runs, tries=tries, why=str(raw.get("why", "")))
+
+
+def _value(one: SpecField, raw: object, place: str, problems: list[Problem]) -> Any:
+    """Return a constant of the field, or an expression over others."""
+    problem = one.declaration.problem(one.annotation, raw, place)
+    if problem is None:
+        return one.declaration.plain(raw)
+    if not isinstance(raw, str):
+        problems.append(problem)
+        return None
+    found = Expression.decode(raw, place, problems)
+    problems += _strangers(found, place) if found is not None else ()
+    return found
+
+
+def _constants(one: SpecField, raw: object, place: str, problems: list[Problem]) -> tuple[Any, ...]:
+    if not isinstance(raw, list):
+        problems.append(Problem(place, "a list of values", shown(raw)))
+        return ()
+    found = (one.declaration.problem(one.annotation, v, f"{place}[{i}]") for i, v in enumerate(raw))
+    problems += [problem for problem in found if problem is not None]
+    return tuple(map(one.declaration.plain, raw))
+
+
+def _strangers(
+    expression: Expression, place: str, known: Collection[str] = _FIELDS.keys()
+) -> list[Problem]:
+    """Return the names of an expression that are none of the known fields."""
+    return [
+        Problem(place, "fields of an execution", repr(name), nearest(name, list(known)))
+        for name in expression.names
+        if name not in known
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """A preset as its file states it."""
+
+    title: str = declare("what it describes, in a line")
+    framework: str = declare("name of the framework", default="")
+    version: str = declare("version that it describes", default="")
+    source: str = declare("where the entries were found, beside what each says", default="")
+    base: str = declare("preset that this one changes", default="")
+    fields: Entries = declare("fields of an execution")
+    limits: tuple[Limit, ...] = declare("what it cannot combine", default=())
+    practice: tuple[Practice, ...] = declare("what people who run it keep to", default=())
+    uneven: tuple[Uneven, ...] = declare(
+        "how a search lays out stages where degrees do not divide the blocks; it tries no such degree without",
+        default=(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """What a framework runs.
+
+    Attributes
+    ----------
+    name : str
+        How it was asked for.
+    family : str
+        One of :data:`~calculon.declarations.named_values.PRESETS`: itself, or the one that it changes.
+    title, framework, version : str
+        What it describes.
+    source : str
+        Where the entries were found, beside what each says.
+    entries : mapping of str to Entry
+        Fields in the order in which they are filled in.
+    limits : tuple of Limit
+        What the framework cannot combine.
+    practice : tuple of Practice
+        What people who run it keep to.
+    uneven : tuple of Uneven
+        How a search lays out stages where degrees do not divide the blocks; it tries no such degree without.
+    digest : str
+        SHA-256 of its files.
+    """
+
+    name: str
+    family: str
+    title: str
+    framework: str
+    version: str
+    source: str
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+    limits: tuple[Limit, ...] = ()
+    practice: tuple[Practice, ...] = ()
+    uneven: tuple[Uneven, ...] = ()
+    digest: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the name as a result carries it, with that of the preset that it changes, and the hash."""
+        base = {} if self.name == self.family else {"base": self.family}
+        return {"name": self.name, **base, "sha256": self.digest}
+
+    @property
+    def published(self) -> bool:
+        """Whether it is that of the published tool: every default as published."""
+        return self.family == PUBLISHED_FORMS
+
+    @property
+    def words(self) -> str:
+        """The name, with framework and version where it has one."""
+        described = " ".join(filter(None, (self.framework, self.version)))
+        return f"{self.name} ({described or self.title[0].lower() + self.title[1:]})"
+
+    def tried(self, name: str) -> tuple[Any, ...] | None:
+        """Return the values of a field that a search tries without being asked; None where the preset says nothing."""
+        entry = self.entries.get(name)
+        return None if entry is None or not entry.tries else entry.tries
+
+    def practised(self, degrees: Mapping[str, int], asked: Collection[str]) -> bool:
+        """Return whether degrees are as people choose them, in all that does not concern what is asked for.
+
+        Parameters
+        ----------
+        degrees : mapping
+            Values of :data:`PRACTISED` or of :data:`OF_SEQUENCES`; conditions that read others are left out.
+        asked : collection of str
+            Fields that are fixed: practice says nothing of them.
+        """
+        return all(
+            any(name in asked or name not in degrees for name in one.that.names)
+            or bool(one.that.value(degrees.__getitem__))
+            for one in self.practice
+        )
+
+    def problem(self, name: str, value: Any, place: str = "") -> Problem | None:
+        """Return the problem with a value that the framework does not have, or None."""
+        entry = self.entries.get(name)
+        if entry is None or not entry.runs or value in entry.runs:
+            return None
+        several = "one of " if len(entry.runs) > 1 else ""
+        wanted = f"{several}{', '.join(map(plain, entry.runs))}, as {self.name} runs it"
+        return Problem(place or name, wanted, plain(value), entry.why)
+
+    def usual(self, execution: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the entries say of the fields of a whole execution, whatever it has there."""
+        return {name: _computed(entry.value, execution) for name, entry in self.entries.items()}
+
+    def computed(self, name: str, known: Mapping[str, Any]) -> Any:
+        """Return what the entry of a field says, from the other fields, or columns of them, as files have them."""
+        return _computed(self.entries[name].value, known)
+
+    def completed(self, stated: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields of an execution, or columns of a table, with those that were left out.
+
+        A field whose expression reads a missing or malformed one is left out still: the decoder tells of both.
+        """
+        values = {**stated, "preset": self.family}
+        for name, entry in self.entries.items():
+            if name not in values:
+                try:
+                    values[name] = _computed(entry.value, values)
+                except (LookupError, TypeError, ValueError, ArithmeticError):
+                    continue
+        return values
+
+
+def plain(value: object) -> str:
+    """Write a value of a field as a file does, without quotes."""
+    return str(value).lower() if isinstance(value, (bool, np.bool_)) else str(value)
+
+
+def _computed(value: Any, known: Mapping[str, Any]) -> Any:
+    if not isinstance(value, Expression):
+        return value
+    return value.value(lambda name: _held(name, known[name]) if name in known else _DEFAULTS[name])
+
+
+def _held(name: str, value: Any) -> Any:
+    """Return a stated value, or a column of them, as a record holds it: digits of named values as text."""
+    declaration = _FIELDS[name].declaration
+    if not declaration.choices:
+        return value
+    if isinstance(value, np.ndarray) and value.ndim:
+        return value.astype(str) if value.dtype.kind in "iu" else value
+    return declaration.plain(value)
+
+
+def find_preset(source: str) -> Preset:
+    """Return a preset by name, or of a file that changes one.
+
+    Raises
+    ------
+    SpecError
+        When there is none of that name, or for anything wrong with a file.
+    """
+    given: object = source
+    if not isinstance(given, str) or not given:
+        raise SpecError("preset", Problem("", "the name of a preset, or a file", shown(given)))
+    return _preset(source, ())
+
+
+@cache
+def _preset(source: str, chain: tuple[str, ...]) -> Preset:
+    if source in chain:
+        wanted = "a base that does not lead back to this file"
+        raise SpecError(source, Problem("base", wanted, " -> ".join((*chain, source))))
+    name, raw = catalog.load("preset", source)
+    file = decode(_File, raw, source)
+    shipped = name in PRESETS
+    if not shipped and (problems := list(_beyond(file))):
+        raise SpecError(source, problems)
+    below = file.base or ("" if shipped else COMMON)
+    base = _preset(below, (*chain, source)) if below else None
+    return Preset(
+        name=name,
+        family=name if base is None or shipped else base.family,
+        title=file.title,
+        framework=file.framework or (base.framework if base else ""),
+        version=file.version or (base.version if base else ""),
+        source=file.source,
+        entries={**(base.entries if base else {}), **file.fields},
+        limits=(*(base.limits if base else ()), *file.limits),
+        practice=(*(base.practice if base else ()), *file.practice),
+        uneven=file.uneven or (base.uneven if base else ()),
+        digest=digest_of([raw, base.digest] if base else raw),
+    )
+
+
+def _beyond(file: _File) -> Iterator[Problem]:
+    """Yield what a file that changes a preset states of the framework itself: that is the base's alone."""
+    why = "what the framework has, and cannot combine, is said by the base"
+    if file.limits:
+        yield Problem(
+            "limits", "nothing in a preset of your own", f"{len(file.limits)} of them", why
+        )
+    for name, entry in file.fields.items():
+        if entry.runs:
+            place = f"fields.{name}.runs"
+            yield Problem(place, "nothing in a preset of your own", "a list", why)
+
+
+def agreed(
+    edition: str | None, stated: str | None, file: str = "preset", usual: str = COMMON
+) -> tuple[str, Preset]:
+    """Return the edition and the preset of an execution from those that are stated of the two.
+
+    Without an edition it is the one that the preset needs: the published one, unless a framework is named. Without a
+    preset it is that of the edition: the published forms, or the `usual` one. `file` is named in messages.
+
+    Raises
+    ------
+    SpecError
+        When there is no preset of that name, and for a framework in the published edition.
+    """
+    if stated is None:
+        edition = edition or PUBLISHED
+        return edition, find_preset(PUBLISHED_FORMS if edition == PUBLISHED else usual)
+    preset = find_preset(stated)
+    needed = PUBLISHED if preset.published else CORRECTED
+    if edition == PUBLISHED != needed:
+        wanted = f"{CORRECTED}, which preset={stated} needs"
+        problem = Problem("edition", wanted, PUBLISHED, "presets are not published")
+        raise SpecError(file, problem)
+    return edition or needed, preset
+
+
+FRAMEWORK = "megatron-lm"
+"""Preset of a question that names none, on processors that the framework runs on."""
+
+RUNS_ON = ("NVIDIA", "AMD")
+"""Makers of the processors that it runs on."""
+
+
+def usual_preset(family: str) -> str:
+    """Return the preset of a question of edition ``corrected`` that names none.
+
+    Every command takes it for a plan, a search, and an execution that leaves out fields of the published tool. An
+    execution that states all of those names no framework: ``common`` fills in the others and refuses nothing.
+
+    Parameters
+    ----------
+    family : str
+        Maker and generation of the processors, as the file of a system states them.
+
+    >>> usual_preset("NVIDIA Hopper"), usual_preset("Google TPU")
+    ('megatron-lm', 'common')
+    """
+    return COMMON if family and not family.startswith(RUNS_ON) else FRAMEWORK
+
+
+def _is_file(stated: object) -> bool:
+    """Return whether a stated preset is the file of one."""
+    return isinstance(stated, str) and document_suffix(stated) in SUFFIXES
+
+
+def filled(
+    stated: Mapping[str, Any],
+    edition: str | None = None,
+    preset: str | None = None,
+    file: str = "preset",
+    usual: str = COMMON,
+) -> tuple[Mapping[str, Any], Preset | None]:
+    """Return fields of an execution, or columns of alike ones, with what its preset fills in, and that preset.
+
+    What is malformed stays, without a preset: the decoder tells of it.
+
+    Parameters
+    ----------
+    stated : mapping of str to object
+        The fields that there are.
+    edition, preset : str, optional
+        Asked for in place of those that are stated.
+    file : str
+        Where the fields came from, for messages.
+    usual : str
+        Preset of edition ``corrected`` if none is named.
+
+    Raises
+    ------
+    SpecError
+        As :func:`agreed`.
+    """
+    named = stated.get("edition") if edition is None else edition
+    framework = stated.get("preset") if preset is None else preset
+    known = preset is not None or framework is None or framework in PRESETS or _is_file(framework)
+    if not known or named not in (None, *EDITION_NAMES):
+        return stated, None
+    chosen, found = agreed(named, framework, file, usual)
+    return found.completed({**stated, "edition": chosen}), found
+
+
+_MANY = 3
+"""Missing fields up to which each is told."""
+
+_EITHER = Problem("num_procs", "num_procs or data_par; the other follows", "neither of the two")
+
+
+def causes(
+    problems: Sequence[Problem],
+    stated: Mapping[str, Any],
+    whole: Mapping[str, Any],
+    entries: Mapping[str, Any],
+) -> list[Problem]:
+    """Return the problems of an execution without those that only follow from others.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        What the decoder says.
+    stated, whole : mapping of str to object
+        The fields that were stated, and with what the preset filled in.
+    entries : mapping
+        The fields that the preset fills in where it can.
+    """
+    found = [one for one in problems if one.field in stated or one.field not in (*entries, *whole)]
+    if entries and not {"num_procs", "data_par"} & stated.keys():
+        found.append(_EITHER)
+    elif "data_par" in whole and "data_par" not in stated and not found:
+        parts = ("context_par",) if whole.get("context_par", 1) != 1 else ()
+        names = ("tensor_par", *parts, "pipeline_par")
+        degrees = " * ".join(shown(whole.get(name)) for name in names)
+        wanted = f"a multiple of {' * '.join(names)} = {degrees}, since data_par is left out"
+        found.append(Problem("num_procs", wanted, shown(stated.get("num_procs"))))
+    usual = find_preset(COMMON).entries
+    absent = [one.field for one in found if one.field in usual and one.field not in stated]
+    if not entries and "edition" not in stated and len(absent) > _MANY:
+        left = [one for one in found if one.field not in absent]
+        wanted = f"{CORRECTED}, or a base such as megatron-lm, which fill in what is left out"
+        missing = f"nothing, and no {', '.join(name for name in absent if name != 'num_procs')}"
+        return [*left, Problem("edition", wanted, missing)]
+    return found or list(problems)
+
+
+def lacking(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[Problem]:
+    """Yield the values of one execution that a framework does not have.
+
+    Parameters
+    ----------
+    value_of : callable
+        Returns the value of a field of the execution, or of the model.
+    """
+    for name in preset.entries:
+        if problem := preset.problem(name, value_of(name)):
+            yield problem
+
+
+def refused(preset: Preset, value_of: Callable[[str], Any]) -> Iterator[tuple[Limit, Problem]]:
+    """Yield the limits of a framework that one execution breaks; `value_of` as for :func:`lacking`."""
+    for limit in preset.limits:
+        if not limit.that.value(value_of):
+            given = ", ".join(f"{n}={plain(value_of(n))}" for n in limit.that.names)
+            wanted = f"{limit.that.text}, as {preset.name} needs it"
+            yield limit, Problem(limit.that.names[0], wanted, given, limit.why)

@@ -1,0 +1,134 @@
+"""Types of numbers of a released checkpoint, by the ``quantization_config`` of its configuration.
+
+A model has no types: they are fields of how it is served. So they become a hint of the fields to state there. Sources:
+Hugging Face Transformers, *Quantization* (``mxfp4``, ``fp8``, ``awq``, ``gptq``, ``compressed-tensors``);
+NVIDIA Model Optimizer, ``hf_quant_config`` (``modelopt``).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calculon.base.frozen import dataclass
+
+KEY = "quantization_config"
+_BLOCK = [128, 128]
+_GROUP = 128
+_ATTENTION = ("self_attn", "attention")
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """Narrow weights of a checkpoint.
+
+    Attributes
+    ----------
+    words : str
+        What they are, in the words of the configuration.
+    fields : mapping of str to str
+        Fields of a deployment that say it; empty where none has these bytes.
+    """
+
+    words: str
+    fields: Mapping[str, str]
+
+    @property
+    def note(self) -> str:
+        """Say what the weights are, and how a deployment states it."""
+        if not self.fields:
+            return f"released weights are {self.words}: no type of a deployment has as many bytes"
+        stated = " ".join(f"--set {name}={value}" for name, value in self.fields.items())
+        return f"released weights are {self.words}; of a deployment: calculon serve ... {stated}"
+
+
+def quantised_weights(raw: object) -> Quantised | None:
+    """Return what a ``quantization_config`` says; None for none, and for a method that is not known.
+
+    >>> quantised_weights({"quant_method": "mxfp4"}).fields
+    {'experts_dtype': 'mxfp4'}
+    >>> quantised_weights({"bits": 4}) is None
+    True
+    """
+    if not isinstance(raw, Mapping):
+        return None
+    method = str(raw.get("quant_method", "")).lower()
+    read = {
+        "mxfp4": _mxfp4,
+        "fp8": _fp8,
+        "fbgemm_fp8": _fp8,
+        "awq": _groups,
+        "gptq": _groups,
+        "compressed-tensors": _compressed,
+        "modelopt": _modelopt,
+    }.get(method)
+    return None if read is None else read(method, raw)
+
+
+def _mxfp4(method: str, raw: Mapping[str, Any]) -> Quantised:
+    return Quantised("mxfp4 (experts)", {"experts_dtype": "mxfp4"})
+
+
+def _fp8(method: str, raw: Mapping[str, Any]) -> Quantised:
+    block = raw.get("weight_block_size")
+    if block is None:
+        return Quantised(method, {"weights_dtype": "float8"})
+    words = f"fp8 with a scale for {block}"
+    return Quantised(words, {"weights_dtype": "float8_block"} if block == _BLOCK else {})
+
+
+def _groups(method: str, raw: Mapping[str, Any]) -> Quantised:
+    bits, group = raw.get("bits", 4), raw.get("group_size", _GROUP)
+    words = f"{method} of {bits} bits in groups of {group}"
+    return Quantised(words, {"weights_dtype": "int4_g128"} if (bits, group) == (4, _GROUP) else {})
+
+
+def _compressed(method: str, raw: Mapping[str, Any]) -> Quantised:
+    groups = raw.get("config_groups")
+    inside = groups.values() if isinstance(groups, Mapping) else ()
+    found = [one["weights"] for one in inside if isinstance(one, Mapping) and one.get("weights")]
+    known = {_type_of(one) for one in found if isinstance(one, Mapping)}
+    first = found[0] if found and isinstance(found[0], Mapping) else {}
+    words = f"{method} of {first.get('num_bits', '?')} bits ({first.get('type', '?')})"
+    kept = _names(raw.get("ignore"))
+    cache = _cache(raw.get("kv_cache_scheme"))
+    if len(known) != 1 or "" in known:
+        return Quantised(words, cache)
+    where = "experts_dtype" if _attention_is_wide(kept) else "weights_dtype"
+    return Quantised(words, {where: known.pop(), **cache})
+
+
+def _type_of(weights: Mapping[str, Any]) -> str:
+    """Return the type of weights with as many bytes; empty where none has."""
+    bits, kind = weights.get("num_bits"), weights.get("type")
+    group = weights.get("group_size")
+    if (bits, kind) == (8, "float"):
+        block = weights.get("block_structure")
+        return "float8_block" if block == _BLOCK else "float8" if block is None else ""
+    if (bits, kind) == (8, "int"):
+        return "int8"
+    if (bits, kind) == (4, "int"):
+        return "int4_g128" if group == _GROUP else ""
+    return {16: "nvfp4", 32: "mxfp4"}.get(group or 0, "") if (bits, kind) == (4, "float") else ""
+
+
+def _modelopt(method: str, raw: Mapping[str, Any]) -> Quantised:
+    algorithm = str(raw.get("quant_algo", "")).upper()
+    found = {"FP8": "float8", "NVFP4": "nvfp4", "W4A16_AWQ": "int4_g128"}.get(algorithm)
+    cache = str(raw.get("kv_cache_quant_algo", "")).upper() == "FP8"
+    fields = {"weights_dtype": found} if found else {}
+    return Quantised(f"{method} {algorithm}", fields | ({"kv_dtype": "float8"} if cache else {}))
+
+
+def _cache(scheme: object) -> dict[str, str]:
+    """Return the type of the cache that a scheme says."""
+    if not isinstance(scheme, Mapping) or scheme.get("num_bits") != 8:
+        return {}
+    return {"kv_dtype": "float8" if scheme.get("type") == "float" else "int8"}
+
+
+def _names(listed: object) -> list[str]:
+    return [str(one) for one in listed] if isinstance(listed, list) else []
+
+
+def _attention_is_wide(kept: Iterable[str]) -> bool:
+    """Return whether attention is among the parts that keep 16 bits, so that experts alone are narrow."""
+    return any(word in name for name in kept for word in _ATTENTION)

@@ -1,0 +1,257 @@
+"""Results in files, as executions: which of them is meant (``best.json#2``), and the question that it answers."""
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.csv_rows import check_columns
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import shown, spec_fields
+from calculon.declarations.files import document_suffix, read_bytes
+
+QUESTION = "question"
+"""Member of a result that says what it answers."""
+
+PLANS = "plans"
+"""Member of the answer of ``plan`` that has its plans by rank, as the document of a search has its winners."""
+
+WINNERS, DEPLOYMENT, WORKLOAD = "winners", "deployment", "workload"
+"""Members of the result of a search for deployments, and of a deployment that serves; a winner has a deployment."""
+
+TABLE = ".csv"
+_SEPARATOR = re.compile("[:/]")
+
+
+def split(source: str) -> tuple[str, str]:
+    """Return the file, and what is selected of it, of a text such as ``best.json#2`` or ``best.json#1024:2``.
+
+    Raises
+    ------
+    SpecError
+        For a file with a ``#`` and nothing behind it.
+    """
+    path, mark, selector = source.partition("#")
+    if mark and not selector and Path(path).is_file() and not Path(source).exists():
+        raise SpecError(
+            source, Problem("", f"a rank or a row after #, such as {path}#0", "nothing")
+        )
+    return (source, "") if not selector or Path(source).exists() else (path, selector)
+
+
+def is_result(raw: object) -> bool:
+    """Return whether a document is the result of an estimate, of a search, or of several."""
+    if isinstance(raw, list):
+        return any(isinstance(row, Mapping) and "total_time" in row for row in raw[:1])
+    if not isinstance(raw, Mapping):
+        return False
+    raw = searched(raw)
+    inside = next(iter(raw.values()), None)
+    return "total_time" in raw or is_winner(inside) or any(map(is_winner, _values(inside)))
+
+
+def searched(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a document has of a search: the plans of an answer, or all of it."""
+    plans = raw.get(PLANS)
+    return plans if isinstance(plans, Mapping) else raw
+
+
+def is_winner(value: object) -> bool:
+    """Return whether a value is one result of a search."""
+    return isinstance(value, Mapping) and {"execution", "stats"} <= value.keys()
+
+
+def _values(value: object) -> list[Any]:
+    return list(value.values()) if isinstance(value, Mapping) else []
+
+
+def is_served(raw: Mapping[str, Any]) -> bool:
+    """Return whether a document is the result of a search for deployments, or of a deployment that serves."""
+    return isinstance(raw.get(WINNERS), list) or isinstance(raw.get(DEPLOYMENT), Mapping)
+
+
+def deployment_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
+    """Return the deployment of a document for which :func:`is_served` holds, by default the best.
+
+    Raises
+    ------
+    SpecError
+        When nothing is selected, or what is selected is no deployment.
+    """
+    one: object = raw
+    if isinstance(winners := raw.get(WINNERS), list):
+        one = winners[number_in(selector, len(winners), path, "rank")]
+    else:
+        check_single(selector, path)
+    found = one.get(DEPLOYMENT) if isinstance(one, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise SpecError(path, Problem(f"#{selector or 0}", "a deployment", shown(found)))
+    return {name: value for name, value in found.items() if name != "replicas"}
+
+
+def workload_in(raw: Mapping[str, Any], selector: str, path: str) -> Mapping[str, Any]:
+    """Return the workload of a document for which :func:`is_served` holds: one for all deployments of a search.
+
+    Raises
+    ------
+    SpecError
+        When nothing is selected, or the document does not say its workload.
+    """
+    deployment_in(raw, selector, path)
+    found = raw.get(WORKLOAD)
+    if not isinstance(found, Mapping):
+        raise SpecError(path, Problem(WORKLOAD, "a workload", shown(found)))
+    return found
+
+
+def execution_in(
+    raw: object, selector: str, path: str
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the execution of a result, and its question, which is empty where the file does not say.
+
+    Parameters
+    ----------
+    raw : object
+        A document for which :func:`is_result` holds.
+    selector : str
+        The rank in a search, by default the best; of several counts processors and rank; of a list the row.
+    path : str
+        Where the document came from, for messages.
+
+    Raises
+    ------
+    SpecError
+        When nothing is selected, or more than one, or an estimate that does not say its execution.
+    """
+    if isinstance(raw, list):
+        return _row(raw[number_in(selector, len(raw), path, "row")], path)
+    if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):
+        raise no_result(path)
+    if "total_time" in raw:
+        check_single(selector, path)
+        question = _question(raw)
+        fields = _mapping(_mapping(question.get("execution")).get("fields"))
+        if not fields:
+            hint = "give the execution that it was estimated from"
+            wanted = "a result that says its execution"
+            raise SpecError(path, Problem("", wanted, "the statistics of llm alone", hint))
+        return fields, question
+    found = list(searches_in(raw, path, selector))
+    if len(found) > 1:
+        counts = [place.strip("#/") for place, _, _ in found]
+        wanted = (
+            f"one of the processor counts: {path}#{counts[0]}, or with a rank {path}#{counts[0]}:0"
+        )
+        raise SpecError(path, Problem("", wanted, f"{len(found)} of them: {', '.join(counts)}"))
+    ((place, rank, entries),) = found
+    entry = entries[rank]
+    if not is_winner(entry) or not isinstance(entry["execution"], Mapping):
+        wanted = "an execution and its stats"
+        raise SpecError(path, Problem(f"{place}{rank}", wanted, shown(entry)))
+    return entry["execution"], _question(entry)
+
+
+def row_of_table(path: str, selector: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the execution of a row of a CSV file of results, and its question; errors as :func:`execution_in`."""
+    import csv  # what most commands never need
+
+    try:
+        reader = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig")))
+        check_columns(path, reader.fieldnames or ())
+        lines = list(reader)
+    except (UnicodeDecodeError, csv.Error):
+        raise SpecError(path, Problem("", "a table", "no text of CSV")) from None
+    line = lines[number_in(selector, len(lines), path, "row")]
+    return _row({k: _cell(k, v) for k, v in line.items() if k and v not in ("", None)}, path)
+
+
+def is_table(path: str) -> bool:
+    """Return whether a file name is that of a CSV file."""
+    return document_suffix(path) == TABLE and not path.endswith(".gz")
+
+
+_FIELDS = {field.key: field for field in spec_fields(Execution)}
+
+
+def _cell(name: str, text: str) -> Any:
+    """Return a cell of a table as the field of an execution has it; a text where it is none, which is told later."""
+    kind = _FIELDS[name].annotation if name in _FIELDS else str
+    if kind is bool and text in ("True", "False", "true", "false"):
+        return text.lower() == "true"
+    if kind is int:
+        whole = text.removesuffix(".0")
+        return int(whole) if re.fullmatch(r"-?\d{1,18}", whole) else text
+    return text
+
+
+def _row(row: Any, path: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the fields of an execution in a row, and what it says of the question."""
+    fields = {k: v for k, v in _mapping(row).items() if k in _FIELDS and v is not None}
+    if not fields:
+        raise SpecError(path, Problem("", "a row with an execution", shown(row)))
+    return fields, {kind: {"name": row[kind]} for kind in ("model", "system") if row.get(kind)}
+
+
+def _question(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _mapping(raw.get(QUESTION))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def searches_in(
+    raw: Mapping[str, Any], path: str, selector: str
+) -> Iterator[tuple[str, int, list[Any]]]:
+    """Yield place, rank and all entries of the selected searches in a document of ``loe``.
+
+    Raises
+    ------
+    SpecError
+        For a document of something else, and when nothing is selected.
+    """
+    raw = searched(raw)
+    if not all(isinstance(one, Mapping) for one in raw.values()):
+        raise no_result(path)
+    several = not any("execution" in one for one in raw.values())  # one search per processor count
+    searches = {key: list(one.values()) for key, one in raw.items()} if several else {}
+    searches = searches or {"": list(raw.values())}
+    parts = _SEPARATOR.split(selector, maxsplit=1)
+    if len(parts) > 1 and not several:
+        raise SpecError(path, Problem("", "#RANK", f"#{selector}, but the file holds one search"))
+    first, rank = parts if len(parts) > 1 else (parts[0], "")
+    count, rank = (first, rank) if several else ("", first)
+    if count and count not in searches:
+        found = f"#{selector}; the processors are {', '.join(searches)}"
+        raise SpecError(path, Problem("", "#PROCS or #PROCS:RANK", found))
+    chosen = {count: searches[count]} if count else searches
+    if not any(chosen.values()):
+        raise SpecError(path, Problem("", "a search that found something", "no executions"))
+    for key, entries in chosen.items():
+        if entries or count:
+            place = f"#{key}/" if key else "#"
+            yield place, number_in(rank, len(entries), path, "rank"), entries
+
+
+def number_in(text: str, count: int, path: str, noun: str) -> int:
+    """Read a rank or a row; the first when there is no text."""
+    number = text or "0"
+    if not count and not text:
+        raise SpecError(path, Problem("", f"at least one {noun}", "none"))
+    if not (number.isdecimal() and len(number) < 20 and int(number) < count):
+        raise SpecError(path, Problem("", f"a {noun} from 0 to {count - 1}", f"#{text}"))
+    return int(number)
+
+
+def check_single(selector: str, path: str) -> None:
+    """Check that nothing is selected of a file that holds one estimate."""
+    if selector:
+        found = f"#{selector}, but the file holds one estimate"
+        raise SpecError(path, Problem("", "a file name without #", found))
+
+
+def no_result(path: str) -> SpecError:
+    """Return the error for a document that holds no results."""
+    return SpecError(path, Problem("", "the JSON of llm, loe, plan or study", "another document"))

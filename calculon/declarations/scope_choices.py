@@ -1,0 +1,471 @@
+"""Choices of an execution by scope: its named values and switches, as records that plain code reads."""
+
+from typing import ClassVar
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.fields import Scope
+from calculon.declarations.module_sets import INSIDE, modules_of
+from calculon.declarations.named_values import (
+    DATATYPE_BYTES,
+    FOLDED_SCHEDULES,
+    MASTER_BYTES,
+    MATMUL_BYTES,
+    MESH_ORDERS,
+    SIMULATED_SCHEDULES,
+    multiplied,
+    product_type,
+    result_bytes,
+)
+from calculon.declarations.recipes import FLOAT8, NO_RECIPE, PRODUCTS_IN_FLOAT8, RECIPES, Recipe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutChoice:
+    """The choices that decide which layers there are; a generator of layers reads nothing else of an execution.
+
+    Attributes
+    ----------
+    sequence_parallel : bool
+        The residual region is split along the sequence (Korthikanti 2022, section 4.2.2): ``tensor_par_comm_type``.
+    overlapped : bool
+        Tensor-parallel collectives run beside their products: ``tensor_par_overlap``.
+    """
+
+    datatype: str
+    fused_activation: bool
+    attention_type: str
+    edition: str
+    attn_impl: str
+    attn_kernel: str
+    ce_impl: str
+    fusion: str
+    compile_scope: str
+    rotary_impl: str
+    launch_mode: str
+    matmul_dtype: str
+    float8_scaling: str
+    tp_impl: str
+    tp_user_buffers: bool
+    bias_after_reduce: bool
+    matmul_impl: str
+    seq_par_copies: bool
+    moe_dispatcher: str
+    moe_pad_to_capacity: bool
+    dispatch_dtype: str
+    combine_dtype: str
+    cp_comm: str
+    cp_kv_replicate: bool
+    cp_balance: str
+    cp_skip: bool
+    fp8_recipe: str
+    fp8_param_gather: bool
+    sequence_parallel: bool
+    overlapped: bool
+
+    @property
+    def dtype_bytes(self) -> int:
+        """Bytes per element."""
+        return DATATYPE_BYTES[self.datatype]
+
+    @property
+    def launched(self) -> str | None:
+        """How the host launches kernels: one of :data:`LAUNCH_MODES`, or None where it is not waited for."""
+        if self.launch_mode != "auto":
+            return self.launch_mode
+        return {"none": "eager", "compile": "compile", "max": "compile"}.get(self.fusion)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether the host waits for each kernel before it launches the next."""
+        return self.launch_mode == "blocking"
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How operands are made that are narrower than 16 bits; None where none is."""
+        if self.fp8_recipe != NO_RECIPE:
+            return RECIPES[self.fp8_recipe]
+        if self.matmul_dtype == FLOAT8 and self.dtype_bytes > 1:
+            return PRODUCTS_IN_FLOAT8[self.float8_scaling]
+        return None
+
+    def recipe_on(self, *, transposes: bool) -> Recipe | None:
+        """Return the same on a machine that needs transposed copies of 8-bit operands, or does not.
+
+        What ``matmul_dtype`` means alone is the same on all.
+        """
+        if self.fp8_recipe == NO_RECIPE:
+            return self.recipe
+        return RECIPES[self.fp8_recipe].on(transposes=transposes)
+
+    @property
+    def multiplied(self) -> str:
+        """The ``matmul_dtype`` by which results of products and attention have their types: float8 under a recipe."""
+        return multiplied(self.matmul_dtype, self.fp8_recipe)
+
+    @property
+    def matmul_type(self) -> str:
+        """Type of the arithmetic of products with weights."""
+        return product_type(self.datatype, self.matmul_dtype, self.fp8_recipe)
+
+    @property
+    def operand_bytes(self) -> float:
+        """Bytes per element of the operands of products with weights."""
+        if (recipe := self.recipe) is not None:
+            return recipe.operand
+        return min(self.dtype_bytes, MATMUL_BYTES[self.matmul_type])
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes per element of the results of products, and of the operators between them."""
+        return result_bytes(self.datatype, self.multiplied)
+
+    @property
+    def gathers_outputs(self) -> bool:
+        """Whether every product is split by columns, and its output gathered."""
+        return self.tp_impl == "allgather"
+
+    @property
+    def fuses(self) -> bool:
+        """Whether chains of elementwise operators are one kernel."""
+        return self.fusion in ("compile", "max")
+
+    @property
+    def fuses_loss(self) -> bool:
+        """Whether the loss is, in a layout of the head (:func:`~calculon.cost.embedding_head.plain_layout`)."""
+        return self.fuses or self.compile_scope == "blocks_and_loss"
+
+    @property
+    def multiquery(self) -> bool:
+        """Whether one key/value head serves all query heads."""
+        return self.attention_type == "multiquery"
+
+    @property
+    def flash(self) -> bool:
+        """Whether attention is one fused kernel, whose score matrix is never in memory."""
+        return self.attn_impl == "flash"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockChoice:
+    """The choices that decide the cost of a block, for the layers of a layout."""
+
+    layout: LayoutChoice
+    activation_recompute: str
+    tensor_par_comm_type: str
+    tensor_par_overlap: str
+    seq_par_ag_redo: bool
+    training: bool
+    grad_comm_dtype: str
+    grad_dtype: str
+    grad_fusion: bool
+    latency_per_step: bool
+    tp_async: bool
+    coll_algo: str
+    mesh_order: str
+    recompute_modules: str
+    ep_overlap: str
+    delay_wgrad: bool
+    moe_shared_overlap: bool
+
+    never: ClassVar[bool] = False
+    always: ClassVar[bool] = True
+
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether the residual region is split along the sequence."""
+        return self.layout.sequence_parallel
+
+    @property
+    def recompute_all(self) -> bool:
+        """Whether every layer is computed again in the backward pass."""
+        return self.activation_recompute == "full"
+
+    @property
+    def modules(self) -> frozenset[str]:
+        """The modules that are computed again."""
+        return modules_of(self.recompute_modules)
+
+    @property
+    def checkpoints(self) -> frozenset[str]:
+        """The modules whose layers are all computed again from what the module reads, and keep nothing themselves.
+
+        Source: Megatron-LM, ``moe/moe_layer.py``: router, dispatch, experts and combine are one checkpointed function.
+        """
+        if self.recompute_modules == "none":
+            return frozenset()
+        found = self.modules & {"moe", "shared_experts"}
+        return found | {*INSIDE["moe"]} if "moe" in found else found
+
+    @property
+    def recompute_attention(self) -> bool:
+        """Whether at least the attention core is computed again (selective recompute)."""
+        if self.remakes:  # which keeps the result of fused attention, whatever else is said of it
+            return not self.layout.flash
+        return self.activation_recompute in ("full", "attn_only") or "core_attn" in self.modules
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether anything is computed again."""
+        return self.activation_recompute != "none" or self.recompute_modules != "none"
+
+    @property
+    def remakes(self) -> bool:
+        """Whether single operators are computed again."""
+        return self.recompute_modules == "ops"
+
+    @property
+    def recompute_operators(self) -> bool:
+        """Whether all but attention and every other product is computed again."""
+        return self.recompute_all or self.remakes
+
+    @property
+    def recompute_norm(self) -> bool:
+        """Whether the norms before products are computed again."""
+        return self.recompute_operators or "norm" in self.modules
+
+    @property
+    def recompute_activation(self) -> bool:
+        """Whether the activation of the MLP is computed again."""
+        return self.recompute_shared_activation or "mlp" in self.modules
+
+    @property
+    def recompute_shared_activation(self) -> bool:
+        """Whether that of shared experts is, where those are not computed again as a whole."""
+        return self.recompute_operators or "activation" in self.modules
+
+    @property
+    def recompute_expert_activation(self) -> bool:
+        """Whether that of the experts that a router chooses is, its output discarded."""
+        return self.recompute_shared_activation or "moe_act" in self.modules
+
+    @property
+    def recompute_latent_heads(self) -> bool:
+        """Whether queries, keys and values are made of their latents again, their positions with them."""
+        return self.recompute_all or "mla_up_proj" in self.modules
+
+    @property
+    def recompute_gdn_norm(self) -> bool:
+        """Whether the norm after the state of the gated delta rule is computed again."""
+        return self.recompute_all or "gdn_norm_out" in self.modules
+
+    @property
+    def drops_latent_heads(self) -> bool:
+        """Whether they are not kept."""
+        return "mla_up_proj" in self.modules
+
+    @property
+    def recompute_mlp(self) -> bool:
+        """Whether both products of the MLP are computed again."""
+        return self.recompute_all or "mlp" in self.modules
+
+    @property
+    def recompute_gated(self) -> bool:
+        """Whether the first product of a gated MLP is computed again, of both halves or of one."""
+        return self.recompute_operators or self.recompute_mlp
+
+    @property
+    def drops_hidden(self) -> bool:
+        """Whether the first product of the MLP is not kept."""
+        return "mlp" in self.modules
+
+    @property
+    def recompute_stream(self) -> bool:
+        """Whether the residual stream between attention and MLP is made again: split, its reduction is kept."""
+        return self.recompute_operators and (self.recompute_all or not self.sequence_parallel)
+
+    @property
+    def drops_stream(self) -> bool:
+        """Whether it is not kept."""
+        return self.remakes and not self.sequence_parallel
+
+    @property
+    def regather_attention(self) -> bool:
+        """Whether the backward pass repeats the gather of the attention input."""
+        return self.recompute_latent_heads or (
+            self.recompute_attention or self.recompute_norm or self.seq_par_ag_redo
+        )
+
+    @property
+    def regather_mlp(self) -> bool:
+        """Whether the backward pass repeats the gather of the MLP input."""
+        return self.recompute_norm or self.recompute_mlp or self.seq_par_ag_redo
+
+    @property
+    def regather_shared(self) -> bool:
+        """Whether the backward pass repeats the gather of the input of shared experts."""
+        return self.recompute_norm or self.seq_par_ag_redo
+
+    @property
+    def splits_transfers(self) -> bool:
+        """Whether collectives are split around pipeline transfers only (Narayanan 2021, section 4.1)."""
+        return self.tensor_par_comm_type == "p2p_rs_ag"
+
+    @property
+    def pairs_passes(self) -> bool:
+        """Whether passes of two microbatches run beside each other, so that they hide the exchange of experts."""
+        return self.ep_overlap == "1f1b"
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether the halves of a microbatch run beside each other."""
+        return self.ep_overlap == "two_batch"
+
+    @property
+    def hides_experts(self) -> bool:
+        """Whether anything runs beside the exchange of experts."""
+        return self.ep_overlap != "none" or self.moe_shared_overlap
+
+    @property
+    def adds_gradients(self) -> bool:
+        """Whether kernels of their own add gradients up over microbatches."""
+        return self.training and self.grad_dtype != "auto" and not self.grad_fusion
+
+    @property
+    def reduced_bytes(self) -> int:
+        """Bytes per element of the gradients that data parallelism reduces."""
+        return DATATYPE_BYTES.get(self.grad_comm_dtype, self.layout.dtype_bytes)
+
+    @property
+    def explicit_gradient_bytes(self) -> int | None:
+        """Bytes per element of accumulated gradients (gradient accumulation), where their type is explicit."""
+        return DATATYPE_BYTES.get(self.grad_dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepChoice:
+    """The choices that decide the cost of an optimizer step, and of the gradients accumulated for it."""
+
+    layout: LayoutChoice
+    training: bool
+    grad_buffer: str
+    optimizer: str
+    optimizer_impl: str
+    optimizer_state_dtype: str
+    grad_dtype: str
+    main_grad: bool
+    grad_flat: bool
+    grad_sums: bool
+    grad_clip: bool
+    zero_stage: str
+
+    @property
+    def dtype_bytes(self) -> int:
+        """Bytes per element of the weights."""
+        return self.layout.dtype_bytes
+
+    @property
+    def explicit_gradient_bytes(self) -> int | None:
+        """Bytes per element of accumulated gradients (gradient accumulation), where their type is explicit."""
+        return MASTER_BYTES if self.grad_sums else DATATYPE_BYTES.get(self.grad_dtype)
+
+    @property
+    def added_gradient_bytes(self) -> int:
+        """Bytes per element of the gradients beside such sums; 0 where there is none."""
+        return DATATYPE_BYTES[self.grad_dtype] if self.grad_sums else 0
+
+    @property
+    def flat_gradient_bytes(self) -> int:
+        """Bytes per element of the gradients that are laid out in one piece before their 4-byte copy; 0: none are."""
+        return DATATYPE_BYTES[self.grad_dtype] if self.main_grad and self.grad_flat else 0
+
+    @property
+    def whole_gradients(self) -> bool:
+        """Whether a rank keeps all of its gradients until the step, whatever its share of the optimizer state is."""
+        return self.zero_stage in ("0", "1") or self.grad_buffer == "full"
+
+    @property
+    def sharded_masters(self) -> bool:
+        """Whether the weights that a rank keeps are 4-byte masters (FSDP: Zhao et al., arXiv 2304.11277, 4.4)."""
+        return self.zero_stage == "fsdp"
+
+    @property
+    def splits_weights(self) -> bool:
+        """Whether a rank keeps its share of the weights only."""
+        return self.zero_stage in ("3", "fsdp", "owner")
+
+    @property
+    def plain_step(self) -> bool:
+        """Whether the step reads every gradient once, in one fused pass."""
+        return not (
+            self.main_grad
+            or self.grad_clip
+            or self.optimizer_impl != "fused"
+            or self.optimizer == "adafactor"
+        )
+
+    @property
+    def steps_by_matrix(self) -> bool:
+        """Whether the step depends on which weights are matrices, and on their shapes."""
+        return self.optimizer_impl == "loop" or self.optimizer in ("adafactor", "muon")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchChoice:
+    """The choices of strategies for a batch: plain code for all executions that share them.
+
+    Attributes
+    ----------
+    own_stages : bool
+        Stages have a schedule or a layout of their own, not the published ones.
+    """
+
+    edition: str
+    training: bool
+    zero_stage: str
+    coll_algo: str
+    mesh_order: str
+    pp_schedule: str
+    own_stages: bool
+    ep_overlap: str
+
+    @property
+    def pairs_passes(self) -> bool:
+        """Whether forward passes run beside backward passes of another microbatch while the pipeline is full."""
+        return self.ep_overlap == "1f1b"
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether the halves of a microbatch run beside each other."""
+        return self.ep_overlap == "two_batch"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the time of the schedule is simulated where stages are not alike."""
+        return self.pp_schedule in SIMULATED_SCHEDULES
+
+    @property
+    def folded(self) -> bool:
+        """Whether a pipeline rank has two parts that lie opposite each other in the model."""
+        return self.pp_schedule in FOLDED_SCHEDULES
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the second half of the ranks has the same parts as the first, for microbatches of the other way."""
+        return self.pp_schedule == "dualpipe"
+
+    @property
+    def meshed(self) -> bool:
+        """Whether ranks are numbered, and process groups use the networks that they span."""
+        return self.mesh_order != MESH_ORDERS[0]
+
+
+DERIVED: dict[str, tuple[str, ...]] = {
+    "sequence_parallel": ("tensor_par_comm_type",),
+    "overlapped": ("tensor_par_overlap",),
+    "own_stages": (
+        "pp_schedule",
+        "pp_layout",
+        "first_stage_blocks",
+        "last_stage_blocks",
+        "stage_blocks",
+    ),
+}
+"""Members of choices that are no field of an execution, with the fields that they are derived from."""
+
+CHOICES = {
+    Scope.LAYOUT: LayoutChoice,
+    Scope.BLOCK: BlockChoice,
+    Scope.STEP: StepChoice,
+    Scope.BATCH: BatchChoice,
+}
+"""The record of each scope."""

@@ -1,0 +1,62 @@
+"""Short names: what people write for fields of an execution and for statistics."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.declarations.axes import AXES
+
+FIELDS: Mapping[str, str] = {
+    **{axis.name: axis.degree for axis in AXES},
+    "mbs": "microbatch_size",
+    "gbs": "batch_size",
+    "vpp": "pipeline_interleaving",
+    "v": "pipeline_interleaving",
+    "zero": "zero_stage",
+    "recompute": "activation_recompute",
+    "sp": "tensor_par_comm_type",
+}
+"""Fields of an execution by their short names."""
+
+STATISTICS: Mapping[str, str] = {
+    "time": "total_time",
+    "memory": "proc_mem_tier1_cap_req",
+    "mem": "proc_mem_tier1_cap_req",
+    "GiB": "proc_mem_tier1_cap_req",
+    "seq/s": "sample_rate",
+    "tokens/s": "tokens_per_second",
+    "bubble": "bubble_time",
+}
+"""Statistics by the words of tables and pages; ``mfu`` and others are short already."""
+
+_VALUES: Mapping[str, Mapping[str, Any]] = {
+    "sp": {"1": "rs_ag", "true": "rs_ag", "on": "rs_ag", "0": "ar", "false": "ar", "off": "ar"},
+    "recompute": {"selective": "attn_only", "off": "none", "0": "none"},
+}
+"""What people write for values of some short names."""
+
+
+def field_name(text: str) -> str:
+    """Return the field that a short name means, in capitals or not; any other text as it is.
+
+    >>> field_name("TP"), field_name("tensor_par")
+    ('tensor_par', 'tensor_par')
+    """
+    return FIELDS.get(text.lower(), text)
+
+
+def field_value(name: str, text: str) -> str:
+    """Return the value that a text means behind a short name; any other text as it is.
+
+    >>> field_value("sp", "on"), field_value("tp", "8")
+    ('rs_ag', '8')
+    """
+    return str(_VALUES.get(name.lower(), {}).get(text.lower(), text))
+
+
+def short_of(field: str) -> str:
+    """Return the short name of a field or a statistic: the first of several; the name itself where there is none.
+
+    >>> short_of("pipeline_interleaving"), short_of("total_time"), short_of("mfu")
+    ('vpp', 'time', 'mfu')
+    """
+    return next((short for short, name in {**FIELDS, **STATISTICS}.items() if name == field), field)

@@ -1,0 +1,239 @@
+"""Amounts as people write them: tokens (``15T``), lengths (``8k``), batches (``4M``), times (``60d``), US dollars."""
+
+import re
+from fractions import Fraction
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import scaled
+from calculon.declarations.fields import LARGEST_INTEGER, shown
+
+_NUMBER = re.compile(
+    r"(?P<number>\d{1,3}(?:,\d{3})+|\d+(?:_\d+)*)(?P<point>\.\d+)?(?P<power>[eE]\+?\d{1,2})?\s*(?P<unit>[A-Za-z].*)?"
+)
+_LONGEST = 80  # characters of a number
+
+MOST_TOKENS = 10**18
+"""Tokens that a run may have: ten thousand times as many as any so far."""
+
+_THOUSANDS = {
+    **dict.fromkeys(("k", "thousand"), 10**3),
+    **dict.fromkeys(("m", "million", "mn"), 10**6),
+    **dict.fromkeys(("b", "g", "billion", "bn"), 10**9),
+    **dict.fromkeys(("t", "trillion", "tn"), 10**12),
+}
+"""Factors of the tokens of a training run and of money, which are counted in powers of 1000."""
+
+_POWERS = {"k": 2**10, "m": 2**20}
+"""Factors of lengths and of tokens of a batch, which are powers of two in practice: 4M are 4,194,304."""
+
+_SECONDS: dict[str, Fraction | int] = {
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), Fraction(1, 1000)),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
+    **dict.fromkeys(("min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600),
+    **dict.fromkeys(("d", "day", "days"), 86400),
+    **dict.fromkeys(("w", "wk", "week", "weeks"), 7 * 86400),
+}
+
+_MOST_SEQUENCES = 2**17
+"""Sequences of a batch that a number alone may count; no published run has so many."""
+
+_TOKENS = ("tokens", "token", "toks", "tok")
+_DOLLARS = ("usdollars", "usdollar", "dollars", "dollar", "usd", "us$", "$")
+_SEQUENCES = ("sequences", "sequence", "samples", "sample", "seqs", "seq")
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalBatch:
+    """A global batch: its sequences, and their length in tokens."""
+
+    sequences: int
+    seq_size: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the batch."""
+        return self.sequences * self.seq_size
+
+    @property
+    def words(self) -> str:
+        """Say it in sequences and in tokens.
+
+        >>> GlobalBatch(512, 8192).words
+        '512 sequences = 4.19 M tokens'
+        """
+        many = "" if self.sequences == 1 else "s"
+        return f"{self.sequences:,} sequence{many} = {scaled(self.tokens, digits=2)} tokens"
+
+
+def tokens(text: str, name: str = "tokens") -> int:
+    """Return the tokens of a training run: ``15T``, ``15.6T``, ``300B``, ``1e12``, ``2_000_000``.
+
+    k, M, B (or G) and T are powers of 1000, in either case; the word "tokens" may follow.
+
+    Raises
+    ------
+    SpecError
+        For anything else, and for less than one token.
+
+    Examples
+    --------
+    >>> tokens("15T"), tokens("15.6 trillion tokens"), tokens("1e12")
+    (15000000000000, 15600000000000, 1000000000000)
+    """
+    wanted = "a number of tokens such as 15T, 300B or 1e12"
+    number, unit = _number_and_unit(text, name, wanted)
+    unit = _without(unit, _TOKENS)
+    if unit and unit not in _THOUSANDS:
+        raise _refused(text, name, wanted, "letters are k, M, B, T: powers of 1000")
+    return _whole(number * _THOUSANDS.get(unit, 1), text, name, wanted, MOST_TOKENS)
+
+
+def sequence_length(text: str, name: str = "seq") -> int:
+    """Return the tokens of a sequence: ``8192``, ``8k``, ``128k``, ``1M``; k and M are powers of 1024.
+
+    Raises
+    ------
+    SpecError
+        For anything else.
+
+    Examples
+    --------
+    >>> sequence_length("8k"), sequence_length("128K"), sequence_length("4096")
+    (8192, 131072, 4096)
+    """
+    wanted = "tokens of a sequence such as 8192, 8k or 128k (k: 1024)"
+    number, unit = _number_and_unit(text, name, wanted)
+    unit = _without(unit, _TOKENS)
+    if unit and unit not in _POWERS:
+        raise _refused(text, name, wanted)
+    return _whole(number * _POWERS.get(unit, 1), text, name, wanted, LARGEST_INTEGER)
+
+
+def global_batch(text: str, seq_size: int, name: str = "batch") -> GlobalBatch:
+    """Return a global batch that is given in sequences or in tokens.
+
+    A number alone counts sequences, and so do ``512seq`` and ``1kseq``. ``M``, and ``k`` before "tokens", count tokens,
+    in powers of 1024: batches of tokens are powers of two in practice, so that 4M in sequences of 8,192 are 512 of
+    them. Tokens are taken to the nearest whole number of sequences. ``k`` alone may mean both, and is refused.
+
+    Parameters
+    ----------
+    text : str
+        What was written.
+    seq_size : int
+        Tokens of a sequence.
+    name : str
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    SpecError
+        For anything else, and for less than half a sequence.
+
+    Examples
+    --------
+    >>> global_batch("512", 8192).tokens, global_batch("4M", 8192).sequences
+    (4194304, 512)
+    >>> global_batch("16Mtok", 8192).words
+    '2,048 sequences = 16.78 M tokens'
+    """
+    wanted = "a batch in sequences (512) or in tokens (4M, 512k tokens)"
+    number, unit = _number_and_unit(text, name, wanted)
+    in_tokens, in_sequences = _without(unit, _TOKENS), _without(unit, _SEQUENCES)
+    if unit == "k":
+        one, other = f"{text.strip()}seq", f"{text.strip()}tok"
+        hint = f"did you mean {one} (sequences) or {other} (tokens)?"
+        raise _refused(text, name, wanted, hint)
+    if in_sequences != unit or not unit:
+        factor = _POWERS.get(in_sequences, 0 if in_sequences else 1)
+        sequences = number * factor
+    else:
+        factor = _POWERS.get(in_tokens, 0 if in_tokens else 1)
+        sequences = Fraction(round(number * factor / seq_size))
+    if not factor:
+        raise _refused(text, name, wanted)
+    if not unit and sequences > _MOST_SEQUENCES:  # tokens, more likely than not
+        hint = f"did you mean {text.strip()}tok (tokens) or {text.strip()}seq (sequences)?"
+        raise _refused(text, name, wanted, hint)
+    if sequences < 1:
+        wanted = f"a batch of at least one sequence of {seq_size:,} tokens"
+    return GlobalBatch(_whole(sequences, text, name, wanted, LARGEST_INTEGER), seq_size)
+
+
+def duration(text: str, name: str = "time", *, zero: bool = False) -> float:
+    """Return the seconds of a time: ``60d``, ``12h``, ``90 min``, ``1d 12h``; none only where that is one.
+
+    Raises
+    ------
+    SpecError
+        For anything else; ``m`` may be minutes or months.
+
+    Examples
+    --------
+    >>> duration("60d"), duration("1d12h"), duration("90 min")
+    (5184000.0, 129600.0, 5400.0)
+    """
+    wanted = "a time such as 60d, 12h or 90min"
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text[:_LONGEST])
+    rest = re.sub(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)|[\s,]|and", "", text)
+    if not parts or rest or any(unit.lower() not in _SECONDS for _, unit in parts):
+        unknown = any(unit.lower() not in _SECONDS for _, unit in parts)
+        hint = "say the unit: ms, s, min, h, d or w" if unknown or not parts else ""
+        if any(unit in ("m", "M") for _, unit in parts):
+            hint = "m may be minutes (write min) or months (write days: 30d)"
+        raise _refused(text, name, wanted, hint)
+    seconds = sum(Fraction(number) * _SECONDS[unit.lower()] for number, unit in parts)
+    if not (seconds or zero):
+        raise _refused(text, name, wanted)
+    return float(seconds)
+
+
+def dollars(text: str, name: str = "money") -> float:
+    """Return US dollars: ``5M``, ``$5.5M``, ``500k``, ``5,000,000 USD``; letters are powers of 1000 as of tokens.
+
+    Raises
+    ------
+    SpecError
+        For anything else.
+
+    Examples
+    --------
+    >>> dollars("5M"), dollars("$2.50"), dollars("500k USD")
+    (5000000.0, 2.5, 500000.0)
+    """
+    wanted = "US dollars such as 5M, 500k or 2.50"
+    number, unit = _number_and_unit(text.strip().removeprefix("$"), name, wanted)
+    unit = _without(unit, _DOLLARS)
+    if unit and unit not in _THOUSANDS:
+        raise _refused(text, name, wanted, "letters are k, M, B, T: powers of 1000")
+    return float(number * _THOUSANDS.get(unit, 1))
+
+
+def _number_and_unit(text: str, name: str, wanted: str) -> tuple[Fraction, str]:
+    """Return a number and the word after it, in small letters and without blanks."""
+    match = _NUMBER.fullmatch(text.strip()) if len(text) <= _LONGEST else None
+    if match is None or not text.isascii():
+        raise _refused(text, name, wanted)
+    digits = re.sub("[,_]", "", match["number"])
+    number = Fraction(digits + (match["point"] or "") + (match["power"] or ""))
+    return number, re.sub(r"[\s_-]", "", match["unit"] or "").lower()
+
+
+def _without(unit: str, words: tuple[str, ...]) -> str:
+    """Return a unit without one of some words at its end."""
+    return next((unit.removesuffix(word) for word in words if unit.endswith(word)), unit)
+
+
+def _whole(number: Fraction, text: str, name: str, wanted: str, most: int) -> int:
+    """Return a whole number above 0."""
+    if number < 1 or number.denominator != 1:
+        raise _refused(text, name, wanted, "" if number < 1 else "it is no whole number")
+    if number > most:
+        raise _refused(text, name, wanted, f"the largest is {most:,}")
+    return int(number)
+
+
+def _refused(text: str, name: str, wanted: str, hint: str = "") -> SpecError:
+    return SpecError(name, Problem("", wanted, shown(text), hint))

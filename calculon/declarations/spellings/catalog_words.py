@@ -1,0 +1,339 @@
+"""Names of the catalog as people write them: ``llama-3.1-70b``, ``meta-llama/Llama-3.1-70B-Instruct``, ``H100 SXM``.
+
+A file states under ``about.aliases`` what it is called beside its name: a list of texts, or an object that gives the
+reason of each. Two files that state the same alias make it a word of two meanings. It means the usual one of them: the
+system that states under ``about.usual`` words for the others of its family. Without a usual one the word is refused.
+
+Names of models are compared without case and separators, and without the organisation of a repository and the words
+for a tuned model of the same shape; a point between digits counts. Names of systems are compared as sets of words, in
+any order, and words of its name and the size of its memory may be added to an alias: the system that states ``h100``
+is also meant by ``h100-80gb``. Files of the published tool have their exact names alone where there is a fuller file:
+every system that states no aliases, and every model beside which there is a NAME-hf.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+
+from calculon.base.errors import SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.declarations.files import read_document
+
+ORGANISATIONS = (
+    *("meta-llama", "qwen", "mistralai", "google", "microsoft", "nvidia", "openai", "allenai"),
+    *("openai-community", "tiiuae", "bigscience", "mosaicml", "facebook", "unsloth"),
+    *("nousresearch", "eleutherai", "huggyllama", "deepmind", "anthropic", "databricks"),
+    *("ibm-granite", "xai-org", "minimaxai"),
+)
+"""Owners of repositories whose name may stand before that of a model."""
+
+_TUNED = frozenset(("instruct", "chat", "it", "pt", "base", "hf", "pretrained"))
+"""Last words of the names of models that have the shape of the model without them."""
+
+_UNSTATED = {
+    "turing-530B": ("mt-nlg", "mt-nlg-530b", "megatron-turing-530b", "megatron-turing-nlg-530b"),
+    "megatron-1T": ("megatron-gpt-1t", "megatron-lm-1t"),
+    "chinchilla": ("chinchilla-70b",),
+    "gopher-280B": ("gopher",),
+    "lamda": ("lamda-137b",),
+}
+"""Aliases of models of the published tool, whose files are as published and state none."""
+
+_VENDORS = frozenset(
+    ("nvidia", "amd", "intel", "google", "aws", "amazon", "geforce", "tesla", "instinct", "habana")
+) | {"cloud", "gpu", "gpus", "accelerator", "accelerators", "tensor", "core", "generation"}
+"""Words that may stand beside the name of a system and tell nothing of it."""
+
+_MOST_NEAR = 6
+_LEAST_WORD = 3  # letters of a beginning that says something
+_ALIKE = 0.8  # of difflib: one letter of five may differ
+_MOST_SPLITS = 32
+_LONGEST = 100  # characters of a name
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a text means: one name of the catalog, several, or none, with names that resemble it."""
+
+    names: tuple[str, ...]
+    near: tuple[str, ...] = ()
+
+    @property
+    def hint(self) -> str:
+        """Ask for one of the names, or for those near; empty without any."""
+        *some, last = self.names or self.near or ("",)
+        listed = f"{', '.join(some)} or {last}" if some else f"'{last}'"
+        return f"did you mean {listed}?" if last else ""
+
+
+def meaning(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
+    """Return what a text means that is no exact name of the catalog.
+
+    Parameters
+    ----------
+    kind : str
+        ``model``, ``system``, or another kind, whose names may differ in case and separators alone.
+    text : str
+        What was written.
+    known : mapping of str to Path
+        The files of that kind by name.
+    """
+    if len(text) > _LONGEST or not text.isascii():
+        return Meaning(())
+    return _of_system(text, known) if kind == "system" else _of_model(kind, text, known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stated:
+    """What a file says of itself.
+
+    Attributes
+    ----------
+    anything : bool
+        Whether it states aliases.
+    aliases : mapping of str to str
+        Further names with their reasons.
+    size : tuple of str
+        Its memory as a word.
+    usual : tuple of str
+        Words for other systems, if this is the usual one of its family.
+    """
+
+    anything: bool
+    aliases: Mapping[str, str]
+    size: tuple[str, ...] = ()
+    usual: tuple[str, ...] = ()
+
+
+def aliases(path: Path) -> Mapping[str, str]:
+    """Return the further names that a file of the catalog states of itself, and their reasons."""
+    return _stated(path).aliases
+
+
+@cache
+def _stated(path: Path) -> _Stated:
+    try:
+        raw = read_document(str(path))
+    except SpecError:
+        raw = None
+    if not isinstance(raw, Mapping) or not isinstance(about := raw.get("about"), Mapping):
+        return _Stated(anything=False, aliases={})
+    found, memory = about.get("aliases", ()), raw.get("mem1")
+    named = found if isinstance(found, Mapping) else dict.fromkeys(found, "")
+    size = memory.get("GiB") if isinstance(memory, Mapping) else None
+    words = (f"{size}g",) if isinstance(size, int) else ()
+    reasons = {str(name): str(reason) for name, reason in named.items()}
+    return _Stated("aliases" in about, reasons, words, tuple(map(str, about.get("usual", ()))))
+
+
+def usual_note(text: str, name: str, known: Mapping[str, Path]) -> str:
+    """Return a line that names the system a word was taken for and words for the others that it may mean, or nothing.
+
+    >>> from calculon.declarations import catalog
+    >>> usual_note("a100", "a100_80g_sxm", catalog.names("system"))
+    'a100: a100_80g_sxm; also a100-40g, a100-pcie'
+    """
+    if text in known:
+        return ""
+    words_of = {
+        other: {word for one in (path.stem, *aliases(path)) for word in _words(one)}
+        for other in _stated(known[name]).usual
+        for path in [known[meaning("system", other, known).names[0]]]
+    }
+    asked = [*_readings(text, {*chain(*words_of.values())})]
+    others = [other for other, words in words_of.items() if any(words >= {*one} for one in asked)]
+    return f"{text}: {name}; also {', '.join(others)}" if others else ""
+
+
+def _of_model(kind: str, text: str, known: Mapping[str, Path]) -> Meaning:
+    """Return what a text means by its key: of a name, or of an alias."""
+    keys: dict[str, set[str]] = {}
+    parts: dict[str, set[str]] = {}
+    for name, path in known.items():
+        if f"{name}-hf" in known:
+            continue
+        others = (*aliases(path), *_UNSTATED.get(name, ())) if kind == "model" else ()
+        for written in (name, *others):
+            parts.setdefault(name, set()).update(_parts(written))
+            for key in _keys(written):
+                keys.setdefault(key, set()).add(name)
+    text = _without_organisation(text)
+    asked = _keys(text)
+    names = {name for key in asked for name in keys.get(key, ())}
+    if names:
+        return Meaning(_in_order(names, known))
+    some = _parts(text)
+    near = {name for name, own in parts.items() if some and some <= own}
+    near = near or _with_like_words(some, parts)
+    near = near or keys.get(_nearest(asked[0], list(keys)), set())
+    return Meaning((), _shortest(near, known))
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    """Return the text without case, separators and last words of tuned models; also with its version run together.
+
+    >>> _keys("Llama-3.1-70B-Instruct"), _keys("gpt2 xl")
+    (('llama3.1.70b', 'llama31.70b'), ('gpt2xl',))
+    """
+    words = re.split(r"[\s_:-]+", text.strip().lower())
+    while len(words) > 1 and words[-1] in _TUNED:
+        words.pop()
+    joined = "-".join(words)
+    joined = joined.removeprefix("meta-")
+    versions = [joined, re.sub(r"^([a-z]+-?\d)\.(\d)(?=-)", r"\1\2", joined)]
+    keys = (re.sub(r"(?<=\d)-(?=\d)", ".", version).replace("-", "") for version in versions)
+    return tuple(dict.fromkeys(keys))
+
+
+def _with_like_words(asked: set[str], parts: Mapping[str, set[str]]) -> set[str]:
+    """Return the names of models with each number of a text, and with words that its words begin or resemble."""
+    words = {one for one in asked if one.isalpha() and len(one) >= _LEAST_WORD}
+    known = {one for own in parts.values() for one in own if one.isalpha()}
+    like = {
+        word: {one for one in known if one.startswith(word)}
+        | {*get_close_matches(word, known, n=len(known), cutoff=_ALIKE)}
+        for word in words
+    }
+    if not words:
+        return set()
+    return {
+        name
+        for name, own in parts.items()
+        if asked - words <= own and all(own & like[word] for word in words)
+    }
+
+
+def _without_organisation(text: str) -> str:
+    owner, _, rest = text.strip().partition("/")
+    return rest if rest and "/" not in rest and owner.lower() in ORGANISATIONS else text
+
+
+def _parts(text: str) -> set[str]:
+    """Return the words and the numbers of the name of a model; a size is a number with its letter.
+
+    >>> sorted(_parts("llama3.1-70B"))
+    ['3.1', '70b', 'llama']
+    """
+    words = re.split(r"[\s_:-]+", text.strip().lower())
+    pattern = re.compile(r"\d+(?:\.\d+)?[bmt](?![a-z])|[a-z]+|\d+(?:\.\d+)?")
+    return {part for word in words for part in pattern.findall(word)}
+
+
+def _of_system(text: str, known: Mapping[str, Path]) -> Meaning:
+    """Return what a text means by its words: those of a name or an alias, or of an alias and some of the name."""
+    stated = {name: _stated(path) for name, path in known.items()}
+    claims = {
+        name: [_words(one) for one in (name, *file.aliases)]
+        for name, file in stated.items()
+        if file.anything
+    }
+    words_of = {name: {*some[0], *stated[name].size} for name, some in claims.items()}
+    vocabulary = {word for some in claims.values() for words in some for word in words}
+    vocabulary |= {*chain(*words_of.values())}
+    asked = [frozenset(words) for words in _readings(text, vocabulary)]
+    exact = {name for name, some in claims.items() if any(frozenset(one) in asked for one in some)}
+    wider = exact or {
+        name
+        for name, some in claims.items()
+        if any(set(one) <= words <= {*one, *words_of[name]} for one in some for words in asked)
+    }
+    if wider:
+        usual = {name for name in wider if stated[name].usual}
+        return Meaning(_in_order(usual or wider, known))
+    return Meaning((), _shortest(_near_systems(text, asked, claims, known), known))
+
+
+def _near_systems(
+    text: str,
+    asked: Sequence[frozenset[str]],
+    claims: Mapping[str, Sequence[Sequence[str]]],
+    known: Iterable[str],
+) -> set[str]:
+    """Return the systems with all words of a text, else with words that begin so, else with its processor.
+
+    Where there are none, the one of the nearest spelling.
+    """
+    words_of = {name: {*chain(*claims.get(name, ()), _words(name))} for name in known}
+    whole = {name for name, own in words_of.items() if any(some and some <= own for some in asked)}
+    if whole:
+        return whole
+    if near := {name for name in claims if _begin(_words(text), words_of[name])}:
+        return near
+    processor = {word for word in _words(text) if re.search(r"[a-z]\d", word)} - {"nvl72"}
+    if near := {name for name in claims if processor & words_of[name]}:
+        return near
+    spelled = {"".join(one): name for name, some in claims.items() for one in some}
+    spelled |= {name.replace("_", ""): name for name in known}
+    close = spelled.get(_nearest("".join(_words(text)), list(spelled)))
+    return {close} if close else set()
+
+
+def _begin(asked: Sequence[str], words: set[str]) -> bool:
+    """Tell whether words of a system begin with each word of a text, of which one says something."""
+    told = any(len(one) >= _LEAST_WORD for one in asked)
+    return told and all(any(word.startswith(one) for word in words) for one in asked)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """Return the words of the name of a system: in small letters, sizes as ``80g``, forms without their number.
+
+    >>> _words("NVIDIA A100-SXM4-80GB"), _words("h100_80g_sxm")
+    (('a100', 'sxm', '80g'), ('h100', '80g', 'sxm'))
+    """
+    text = re.sub(r"\bpci-?e\b", "pcie", re.sub(r"[_/,;:()+]", " ", text.lower()))
+    text = re.sub(r"(?<![a-z0-9])(\d+) ?(?:gib|gb|g)\b", r"\1g", re.sub(r"sxm\d\b", "sxm", text))
+    words = (word.strip(".") for word in re.split(r"[\s-]+", text))
+    return tuple(word for word in words if word and word not in _VENDORS)
+
+
+def _readings(text: str, vocabulary: set[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of a text as written; and as words of a vocabulary, however they are separated."""
+    words = _words(text)
+    sizes = {word[:-1]: word for word in vocabulary if re.fullmatch(r"\d+g", word)}
+    sizes = {short: word for short, word in sizes.items() if short not in vocabulary}
+    yield tuple(sizes.get(word, word) for word in words)
+    known = {word: word for word in vocabulary} | sizes
+    yield from islice(_splits("".join(words), known), _MOST_SPLITS)
+
+
+def _splits(text: str, known: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield the ways in which a text without separators is made of known words.
+
+    Only parts from which the end can be reached are tried, so that no text takes long.
+    """
+    whole = len(text)
+    ends: dict[int, list[int]] = {whole: []}
+    for start in reversed(range(whole)):
+        fits = [
+            end for end in range(start + 1, whole + 1) if end in ends and text[start:end] in known
+        ]
+        if fits:
+            ends[start] = fits
+
+    def ways(start: int) -> Iterator[tuple[str, ...]]:
+        if start == whole:
+            yield ()
+        for end in ends.get(start, ()):
+            for rest in ways(end):
+                yield (known[text[start:end]], *rest)
+
+    if text:
+        yield from ways(0)
+
+
+def _nearest(key: str, keys: Sequence[str]) -> str:
+    """Return the key that resembles one most, or nothing."""
+    found = nearest(key, keys)
+    return found.split("'")[1] if found else ""
+
+
+def _in_order(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
+    return tuple(name for name in known if name in names)
+
+
+def _shortest(names: set[str], known: Mapping[str, Path]) -> tuple[str, ...]:
+    """Return a few names, the plainest first."""
+    return tuple(sorted(_in_order(names, known), key=len)[:_MOST_NEAR])

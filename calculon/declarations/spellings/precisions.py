@@ -1,0 +1,70 @@
+"""Types of numbers as people write them: ``bf16``, ``half``, ``tf32``, and ``fp8`` as the recipe that it is."""
+
+from collections.abc import Mapping
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.fields import shown
+
+PRECISIONS: Mapping[str, Mapping[str, str]] = {
+    "bf16": {"datatype": "bfloat16"},
+    "fp16": {"datatype": "float16"},
+    "fp32": {"datatype": "float32"},
+    "tf32": {"datatype": "float32", "matmul_dtype": "tfloat32"},
+    "fp8": {"datatype": "bfloat16", "fp8_recipe": "delayed"},
+    "fp8-tensorwise": {"datatype": "bfloat16", "fp8_recipe": "tensorwise"},
+    "fp8-blockwise": {"datatype": "bfloat16", "fp8_recipe": "blockwise"},
+    "mxfp8": {"datatype": "bfloat16", "fp8_recipe": "mxfp8"},
+    "nvfp4": {"datatype": "bfloat16", "fp8_recipe": "nvfp4"},
+}
+"""Execution fields of each word.
+
+``fp8`` is a recipe, as the words after it: products of 8-bit operands, everything else stored in bfloat16, and factors
+from the largest values of earlier steps. Sources: Micikevicius et al., FP8 Formats for Deep Learning
+(arXiv:2209.05433), section 4; NVIDIA Transformer Engine, ``recipe.DelayedScaling``, the recipe of ``fp8_autocast``
+where none is given (Hopper), and of Megatron-LM's ``--fp8-format``.
+"""
+
+_WORDS = {
+    **dict.fromkeys(("bf16", "bfloat16", "brain16"), "bf16"),
+    **dict.fromkeys(("fp16", "f16", "float16", "half"), "fp16"),
+    **dict.fromkeys(("fp32", "f32", "float32", "single", "full"), "fp32"),
+    **dict.fromkeys(("tf32", "tfloat32", "tensorfloat32"), "tf32"),
+    **dict.fromkeys(("fp8", "float8"), "fp8"),
+    **dict.fromkeys(("fp8hybrid", "fp8delayed"), "fp8"),
+    **dict.fromkeys(("fp8tensorwise", "fp8current", "fp8currentscaling"), "fp8-tensorwise"),
+    **dict.fromkeys(("fp8blockwise", "fp8block"), "fp8-blockwise"),
+    **dict.fromkeys(("mxfp8", "fp8mx", "fp8mxfp8"), "mxfp8"),
+    **dict.fromkeys(("nvfp4", "fp4", "float4"), "nvfp4"),
+}
+_PARTS = ("torch.", "mixed", "amp", "precision", "training", "-", "_", " ", ".")
+
+
+def precision(text: str, name: str = "precision") -> Mapping[str, str]:
+    """Return the execution fields that a word for a precision means.
+
+    Parameters
+    ----------
+    text : str
+        A word in either case, with or without what frameworks add to it (``bf16-mixed``, ``torch.bfloat16``).
+    name : str
+        Name of the argument, for messages.
+
+    Raises
+    ------
+    SpecError
+        For any other word.
+
+    Examples
+    --------
+    >>> precision("bf16"), precision("half")
+    ({'datatype': 'bfloat16'}, {'datatype': 'float16'})
+    >>> precision("fp8")
+    {'datatype': 'bfloat16', 'fp8_recipe': 'delayed'}
+    """
+    word = text.strip().lower()
+    for part in _PARTS:
+        word = word.replace(part, "")
+    if word not in _WORDS:
+        wanted = "one of " + ", ".join(PRECISIONS)
+        raise SpecError(name, Problem("", wanted, shown(text), nearest(word, [*_WORDS])))
+    return PRECISIONS[_WORDS[word]]

@@ -1,0 +1,136 @@
+"""Published figures of runs beside those of a predicted one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from calculon.base.units import scaled
+from calculon.declarations.machine_provenance import short_name
+from calculon.documents.campaign_words import tokens_words
+from calculon.render.digits import Digits
+from calculon.render.grids import grid, indented
+from calculon.render.text_tables import Column, Table
+from calculon.render.texts import heading
+
+_SHORT = {"about": "", "more than": "> "}
+_HOURS = {"processor_hours": "hours", "step_hours": "hours of steps"}
+_OPEN = {
+    "unknown": "its batch and its degrees are not published",
+    "partly": "its batch and its degrees are published in part",
+}
+"""What the source of processor-hours leaves open."""
+
+_ALIKE = 0.05
+"""Relative difference of processor-hours up to which no ratio is told."""
+
+
+def published_section(
+    rows: Sequence[Mapping[str, Any]], parts: Sequence[Mapping[str, Any]], digits: Digits
+) -> Iterator[RenderableType]:
+    """Yield a table of published figures, each with ours, then how both differ, and the sources.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Result of :func:`calculon.advise.runs.published_beside.published_beside`.
+    parts : sequence of mapping
+        Parts of the predicted run as plain data.
+    digits : Digits
+        Those of the predicted run.
+    """
+    columns = (
+        Column("run", "run"),
+        Column("procs", "processors", right=True),
+        Column("figure", "figure"),
+        Column("published", "published", right=True),
+        Column("ours", "ours", right=True),
+        Column("source", "source", right=True),
+    )
+    numbers = {source: i for i, source in enumerate(dict.fromkeys(map(_source, rows)), start=1)}
+    cells = [_cells(row, digits) | {"source": f"({numbers[_source(row)]})"} for row in rows]
+    yield heading(
+        "Published beside", "ours for as many tokens (no spares), or processors and hours"
+    )
+    yield indented(Table(columns, cells))
+    for row in rows:
+        yield from (indented(Text(said, "dim")) for said in _differences(row, parts, digits))
+    table = grid("left", "text")
+    for source, number in numbers.items():
+        table.add_row(Text(f"({number})", "dim"), Text(source, "dim"))
+    yield indented(table)
+
+
+def _source(row: Mapping[str, Any]) -> str:
+    """Return the source of a row, and how far it was read."""
+    return f"{row['source']}{', recalled' if row['evidence'] == 'recalled' else ''}"
+
+
+def _cells(row: Mapping[str, Any], digits: Digits) -> dict[str, str]:
+    sign = _SHORT.get(row["published_is"], f"{row['published_is']} ".lstrip())
+    figure, per = row["figure"], row["per"]
+    if figure in _HOURS:
+        words = f"{_HOURS[figure]} for {tokens_words(per)} tokens"
+        published, ours = scaled(row["published"], digits=2), digits.rate(row["ours"])
+    elif figure == "goodput":
+        words = "goodput"
+        published, ours = (
+            f"{100 * row['published']:g} %",
+            f"{100 * row['ours']:.1f} %",
+        )
+    elif figure == "failures":
+        words = f"failures in {per / 24:,.4g} d"
+        published, ours = (f"{row[key]:,.3g}" for key in ("published", "ours"))
+    else:
+        words = "hours between failures"
+        published, ours = (f"{row[key]:,.2g}" for key in ("published", "ours"))
+    return {
+        "run": row["run"],
+        "procs": f"{row['num_procs']:,} {short_name(row['processor'])}",
+        "figure": words,
+        "published": f"{sign}{published}",
+        "ours": ours,
+    }
+
+
+def _differences(
+    row: Mapping[str, Any], parts: Sequence[Mapping[str, Any]], digits: Digits
+) -> Iterator[str]:
+    """Say by how much processor-hours differ and what their source leaves open, and which rate is assumed here."""
+    if row["assumed_from"]:
+        yield f"{row['run']}: its rate of failures is the one assumed here."
+    if row["figure"] not in _HOURS:
+        return
+    ratio, left_open = row["published"] / row["ours"], _OPEN.get(row["configuration"])
+    said = []
+    if abs(ratio - 1) > _ALIKE:
+        one, other, times = (
+            ("the published run", "ours", ratio)
+            if ratio > 1
+            else ("ours", "the published run", 1 / ratio)
+        )
+        said.append(f"{one} takes {times:.2g} times the hours of {other}{_processors(row)}")
+    if left_open:
+        said.append(f"{left_open}, ours is the plan above")
+    if said:
+        yield f"{row['run']}: {'; '.join(said)}."
+    if ratio < 1 - _ALIKE and (more := _hours_of_ramp(parts)) > _ALIKE:
+        at_rate = digits.rate(row["ours"] * (1 - more))
+        yield (
+            f"Parts but the longest run slower, here on all processors; at its rate ours would be {at_rate} hours. "
+            "A run that starts on fewer processors comes nearer to that."
+        )
+
+
+def _processors(row: Mapping[str, Any]) -> str:
+    """Return the processors of both runs, if they differ."""
+    theirs, own = short_name(row["processor"]), short_name(row["own_processor"])
+    return "" if theirs == own else f" ({theirs} in the published run, {own} in ours)"
+
+
+def _hours_of_ramp(parts: Sequence[Mapping[str, Any]]) -> float:
+    """Return the share of the time of steps that tokens take more than at the rate of the longest part."""
+    longest = max(parts, key=lambda one: one["days"])
+    tokens, days = (sum(one[key] for one in parts) for key in ("tokens", "days"))
+    return float(1 - tokens * longest["days"] / longest["tokens"] / days)

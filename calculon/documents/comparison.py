@@ -1,0 +1,337 @@
+"""Results side by side: the inputs that differ, and the parts of time and memory that make the difference."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
+from functools import cached_property
+from operator import sub, truediv
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.display import Displayed, drawn
+from calculon.base.frozen import dataclass
+from calculon.base.records import columns
+from calculon.base.units import Unit
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.statistics import CorrectedStats
+from calculon.documents.how_sure import Order, order_in_words
+from calculon.documents.page import PARTS
+from calculon.documents.page_title import lettered_notes
+from calculon.documents.result import Result
+from calculon.render.text_tables import Column, Table
+from calculon.render.texts import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+MOST = len(ascii_uppercase)
+"""Results that have a letter each."""
+
+SECONDS, _BYTES = Unit("s"), Unit("B", binary=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One quantity of every result; differences and ratios are against the first.
+
+    Attributes
+    ----------
+    name, help : str
+        The statistic or the part, and its meaning.
+    unit : Unit
+        Of the values.
+    values : tuple of float or None
+        One per result; None is a value that a result does not have.
+    """
+
+    name: str
+    help: str
+    unit: Unit
+    values: tuple[float | None, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether some value is not that of the first result."""
+        return any(value != self.values[0] for value in self.values[1:])
+
+    @property
+    def differences(self) -> list[float | None]:
+        """Each value but the first, minus the first."""
+        return self._against(sub)
+
+    @property
+    def ratios(self) -> list[float | None]:
+        """Each value but the first, over the first; None where that is 0."""
+        return self._against(truediv) if self.values[0] else [None] * (len(self.values) - 1)
+
+    def _against(self, operation: Callable[[float, float], float]) -> list[float | None]:
+        first, *others = (math.nan if value is None else value for value in self.values)
+        found = (operation(value, first) for value in others)
+        return [None if math.isnan(value) else value for value in found]
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute difference."""
+        return max((abs(value) for value in self.differences if value is not None), default=0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {
+            "name": self.name,
+            "unit": self.unit.symbol,
+            "help": self.help,
+            "values": list(self.values),
+            "differences": self.differences,
+            "ratios": self.ratios,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison(Displayed):
+    """Two or more results; the others are compared with the first.
+
+    Attributes
+    ----------
+    results : sequence of Result
+        The results.
+    orders : mapping of int to mapping, optional
+        By the number of a result, how sure it is that the first is faster, as plain data
+        (:class:`~calculon.estimate.told_apart.Order`): of results whose times err alike.
+    waterfalls : mapping of int to mapping, optional
+        By the number of a result, the changes from the first to it as plain data (:class:`calculon.Waterfall`), where
+        both are plans of one model on one system.
+    launched : int
+        The number of the result whose settings `settings` changes: of a launch file, or the first.
+    settings : mapping of int to mapping, optional
+        By the number of a result, what to change in these settings to run it, as plain data
+        (:meth:`calculon.launch.difference.Difference.to_dict`).
+    """
+
+    results: Sequence[Result]
+    orders: Mapping[int, Order] = field(default_factory=dict)
+    waterfalls: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    launched: int = 0
+    settings: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def letters(self) -> str:
+        """One letter per result."""
+        return ascii_uppercase[: len(self.results)]
+
+    @property
+    def headings(self) -> list[str]:
+        """The heading of the values of each result: its letter, and its edition where they differ."""
+        editions = [result.edition for result in self.results]
+        if len(set(editions)) == 1:
+            return list(self.letters)
+        return [
+            f"{letter} {edition}" for letter, edition in zip(self.letters, editions, strict=True)
+        ]
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each result: its label, and its edition unless all are of the published one."""
+        if all(result.edition == PUBLISHED for result in self.results):
+            return [result.label for result in self.results]
+        editions = [f"edition {result.edition}" for result in self.results]
+        return [
+            result.label if edition in result.label else f"{result.label} ({edition})"
+            for result, edition in zip(self.results, editions, strict=True)
+        ]
+
+    @cached_property
+    def inputs(self) -> list[tuple[str, list[Any]]]:
+        """The inputs that differ: model and system, then fields of the execution; None is not known."""
+        rows: list[tuple[str, list[Any]]] = [
+            ("model", [r.inputs.name if r.inputs else None for r in self.results]),
+            ("system", [r.inputs.machine.name if r.inputs else None for r in self.results]),
+        ]
+        known = [result.execution for result in self.results if result.execution]
+        rows += [
+            (name, [(r.execution or {}).get(name) for r in self.results])
+            for name in (known[0] if known else ())
+        ]
+        return [(name, values) for name, values in rows if len(set(map(str, values))) > 1]
+
+    @cached_property
+    def statistics(self) -> list[Line]:
+        """Every statistic that some result has, in published order."""
+        return [
+            Line(c.name, c.help, c.unit, tuple(r.stats.get(c.name) for r in self.results))
+            for c in columns(CorrectedStats)
+            if any(c.name in r.stats for r in self.results)
+        ]
+
+    @property
+    def equal(self) -> list[Line]:
+        """The statistics that are the same in all results."""
+        return [line for line in self.statistics if not line.differs]
+
+    @cached_property
+    def time(self) -> list[Line]:
+        """The parts of the iteration time, those with the largest differences first."""
+        parts = [result.times() for result in self.results]
+        return ranked(
+            Line(PARTS[name][0], name, SECONDS, tuple(one[name] for one in parts))
+            for name in parts[0]
+        )
+
+    def memory(self, tier: int) -> list[Line]:
+        """Return the memory of a tier (0 or 1) by kind, the largest differences first."""
+        found = [result.memory()[tier] for result in self.results]
+        names = dict.fromkeys(name for one in found for name in one)
+        return ranked(
+            Line(name, name, _BYTES, tuple(one.get(name, 0.0) for one in found)) for name in names
+        )
+
+    @property
+    def told_apart(self) -> list[bool | None]:
+        """Whether each result but the first is surely faster or slower than that; None where nothing tells."""
+        numbers = range(1, len(self.results))
+        return [self.orders[i]["told_apart"] if i in self.orders else None for i in numbers]
+
+    def are_same(self, number: int) -> bool:
+        """Whether a result is of the same execution, model, system and edition as the first."""
+        first, other = self.results[0], self.results[number]
+        known = first.inputs is not None and first.execution is not None
+        same = first.execution == other.execution and machine(first) == machine(other)
+        return known and same and first.stats == other.stats
+
+    def longer(self, one: int, other: int) -> float:
+        """Return by what share of the time of a sample of one result another takes longer."""
+        rates = [self.results[i].value("sample_rate") for i in (one, other)]
+        return rates[0] / rates[1] - 1
+
+    def margin(self, one: int, other: int) -> float | None:
+        """Return by what share the times of two results have to differ to be sure; known beside the first alone."""
+        order = self.orders.get(max(one, other)) if 0 in (one, other) else None
+        return None if order is None else float(order["margin"])
+
+    @property
+    def sureness(self) -> Iterator[str]:
+        """The intervals of the times, which results are distinguishable, and notes on machines, each in a sentence."""
+        pairs = zip(self.letters, self.results, strict=True)
+        ends = [f"{letter} {one.ends}" for letter, one in pairs if one.interval]
+        if ends:
+            yield f"Intervals of the time (90 %): {', '.join(ends)}"
+        for i, letter in enumerate(self.letters[1:], start=1):
+            if self.are_same(i):
+                yield f"A and {letter} are the same plan"
+                continue
+            if (order := self.orders.get(i)) is None:
+                continue
+            ratio = 1 + order["longer"]
+            by = percent(max(ratio, 1 / ratio) - 1)
+            yield (
+                f"A and {letter} are {order_in_words(order, 'A', letter)}: they differ by {by} a sample; "
+                f"measured runs of plans so unlike confirm an order from {percent(order['margin'])} on"
+            )
+        machines = ((one.question or {}).get("system", {}) for one in self.results)
+        yield from lettered_notes(self.letters, machines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "results": [
+                {
+                    "label": r.label,
+                    "edition": r.edition,
+                    "interval": r.interval,
+                    "documents": [
+                        {"role": one.role, "name": one.name, "sha256": one.digest}
+                        for one in r.documents
+                    ],
+                }
+                for r in self.results
+            ],
+            "inputs": [{"field": name, "values": values} for name, values in self.inputs],
+            "told_apart": self.told_apart,
+            "orders": {self.letters[i]: dict(order) for i, order in self.orders.items()},
+            "time": [line.to_dict() for line in self.time],
+            "memory": {f"tier{t + 1}": [x.to_dict() for x in self.memory(t)] for t in (0, 1)},
+            "statistics": [line.to_dict() for line in self.statistics],
+            "waterfalls": {self.letters[i]: told for i, told in self.waterfalls.items()},
+            "settings": {
+                self.letters[i]: {"from": self.letters[self.launched], **told}
+                for i, told in self.settings.items()
+            },
+        }
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame(self.values().records())
+
+    def plot(self) -> "Figure":
+        """Draw where the time and the memory of each result go, as ``calculon plot breakdown`` does.
+
+        Raises
+        ------
+        SpecError
+            Where matplotlib is missing.
+        """
+        return drawn(self, "breakdown")
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.names)}>"
+
+    def values(self) -> Table:
+        """Return a row for each value that has a reference, for CSV."""
+        lines = [("statistics", line) for line in self.statistics]
+        lines += [("time", line) for line in self.time]
+        lines += [(f"memory, tier {t + 1}", line) for t in (0, 1) for line in self.memory(t)]
+        rows: list[dict[str, Any]] = [
+            {
+                "table": table,
+                "name": line.name,
+                "unit": line.unit.symbol,
+                "result": result.label,
+                "edition": result.edition,
+                "value": value,
+                "reference": line.values[0],
+                "reference_edition": self.results[0].edition,
+                "difference": difference,
+                "ratio": ratio,
+            }
+            for table, line in lines
+            for result, value, difference, ratio in zip(
+                self.results[1:], line.values[1:], line.differences, line.ratios, strict=True
+            )
+        ]
+        rows += [row for number in self.waterfalls for row in self._changes(number)]
+        return Table(tuple(Column(name) for name in rows[0]), rows)
+
+    def _changes(self, number: int) -> Iterator[dict[str, Any]]:
+        """Yield the time and the memory after each change from the first result to another, against before it."""
+        told = self.waterfalls[number]
+        first, other = self.results[0], self.results[number]
+        for key, after, unit in (("seconds", "time_after", "s"), ("bytes", "bytes_after", "B")):
+            for step in told["steps"]:
+                yield {
+                    "table": f"waterfall, {unit} a {told['per']}"
+                    if unit == "s"
+                    else "waterfall, B",
+                    "name": step["change"],
+                    "unit": unit,
+                    "result": other.label,
+                    "edition": other.edition,
+                    "value": step[after],
+                    "reference": step[after] - step[key],
+                    "reference_edition": first.edition,
+                    "difference": step[key],
+                    "ratio": step[after] / (step[after] - step[key]),
+                }
+
+
+def machine(result: Result) -> tuple[Any, ...]:
+    """Return model, system and preset of a result; of a search whose inputs are not known, its file."""
+    known = result.inputs
+    asked = (known.name, known.machine.name) if known else result.documents
+    return (result.edition, asked, (result.execution or {}).get("preset"))
+
+
+def ranked(lines: Iterator[Line]) -> list[Line]:
+    """Leave out lines of zeros, and sort by the largest difference."""
+    return sorted((line for line in lines if any(line.values)), key=lambda line: -line.largest)

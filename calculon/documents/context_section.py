@@ -1,0 +1,179 @@
+"""Context parallelism of a result: which tokens a processor has, what it sends for the keys of others, and the time."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from calculon.base.units import scaled
+from calculon.declarations.axes import AXIS
+from calculon.documents.result import Result, seq_length
+from calculon.render.digits import Digits
+from calculon.render.grids import grid, indented, styled
+from calculon.render.texts import counted, heading
+
+Exchange = Mapping[str, Any]
+"""What is sent, as in :func:`calculon.estimate.context_parts.context_exchange`."""
+
+_PARTS = {
+    "zigzag": "a part from the front of every sequence and its mirror image from the end (zigzag)",
+    "contiguous": "one part of every sequence (contiguous)",
+    "striped": "one in {} tokens of every sequence (striped)",
+}
+_WAYS = {
+    "p2p": "ring (p2p): keys and values go round",
+    "all_gather": "all-gather: every processor has the keys and values of whole sequences",
+    "a2a": "all-to-all over heads (a2a): every processor attends with its share of the heads to whole sequences",
+    "a2a_p2p": "all-to-all over heads among {} neighbours, and a ring between such groups (a2a_p2p)",
+}
+_LINEAR = "all-to-all over heads"
+"""How states of linear attention come to all tokens."""
+
+_SENT = {
+    "KV_Ring": "keys and values",
+    "KV_Gather": "keys and values",
+    "KV_Regather": "keys and values again",
+    "Heads_In": "tokens for heads",
+    "Heads_Out": "heads for tokens",
+}
+_GRADIENTS = {"KV_Ring": "keys, values, gradients", "KV_Gather": "gradients of these"}
+"""What is sent in the backward pass, where it is something else."""
+
+_PASSES = {"forward": "forward", "activation_grad": "backward", "recompute": "again"}
+
+EVEN = 1.005
+"""Attention of the busiest processor, over the mean, up to which it is called even."""
+
+
+def context_lines(result: Result) -> dict[str, str]:
+    """Describe how sequences are split, in a line each; nothing without context parallelism, or where it is unknown."""
+    execution, exchange = result.execution, result.context_exchange
+    if execution is None or result.inputs is None or not exchange:
+        return {}
+    return {
+        name: text
+        for name, text in (
+            ("split", _split(execution, exchange)),
+            ("exchange", _way(execution, exchange, result.digits)),
+            ("memory", _memory(exchange)),
+            ("sent", _sent(result)),
+        )
+        if text
+    }
+
+
+def context_section(result: Result, *, table: bool = True) -> list[RenderableType]:
+    """Lay out the context parallelism of a result: lines, and a table of what a block sends."""
+    lines, exchange = context_lines(result), result.context_exchange
+    if not lines or not exchange or result.inputs is None or result.execution is None:
+        return []
+    items = grid("text", "text")
+    for label, text in lines.items():
+        items.add_row(Text(label, "dim"), text)
+    length = seq_length(result.inputs, result.execution)
+    part = length // result.execution[AXIS["cp"].degree]
+    shown: list[RenderableType] = [
+        heading("Context", f"{part:,} of the {length:,} tokens of a sequence on each processor"),
+        indented(items),
+    ]
+    if table and exchange["sent"]:
+        shown.append(indented(_table(exchange["sent"], result.digits)))
+        counts = {row["blocks"] for row in exchange["sent"]}
+        block = f"one of {counted(counts.pop(), 'block')}" if len(counts) == 1 else "one block"
+        of = f"{block}, one microbatch: bytes that a processor sends, and their time"
+        shown.append(indented(Text(of, "dim")))
+    return shown
+
+
+def _split(execution: Mapping[str, Any], exchange: Exchange) -> str:
+    """Say which tokens a processor has, and whether attention of all takes as long."""
+    degree, balance = execution["context_par"], execution["cp_balance"]
+    told = f"CP {degree:,}: each processor has "
+    if execution["cp_comm"] == "a2a":
+        return told + "one part of every sequence, and attention is even"
+    told += _PARTS[balance].format(degree)
+    load = exchange["imbalance"]
+    if load < EVEN:
+        return f"{told}; attention is even"
+    return (
+        f"{told}; the busiest has {load:.2f} times the mean of attention, for which the others wait"
+    )
+
+
+def _way(execution: Mapping[str, Any], exchange: Exchange, digits: Digits) -> str:
+    """Say how queries come to all keys, and what hides a ring."""
+    kinds = [row["name"].startswith("AttnBlock_") for row in exchange["sent"]]
+    if not any(kinds):
+        return f"{_LINEAR} (linear attention)"
+    told = _WAYS[execution["cp_comm"]].format(execution["cp_a2a_size"])
+    if ring := exchange.get("ring"):
+        transfer, attention = (
+            digits.duration(ring[name], max(ring.values())) for name in ("transfer", "attention")
+        )
+        count = ring["steps"] - 1
+        if count == 1:
+            times = f"one transfer of {transfer}"
+        else:
+            number = f"{count:,.0f}" if count == round(count) else f"{count:,.1f}"
+            times = f"{number} transfers of {transfer} each"
+        told += f"; {times}, beside {attention} of attention (forward)"
+    return told if all(kinds) else f"{told}. Blocks with linear attention: {_LINEAR}"
+
+
+def _memory(exchange: Exchange) -> str:
+    """Say what a block at work holds of the keys and values of other processors."""
+    there = {row["name"]: row["message"] for row in exchange["sent"] if row["pass"] == "forward"}
+    if ring := exchange.get("ring"):
+        part = scaled(there["AttnBlock_KV_Ring"] / (ring["steps"] - 1), "B", binary=True, digits=1)
+        return f"two parts of keys and values of {part} at a time, in a block at work"
+    if gathered := there.get("AttnBlock_KV_Gather"):
+        size = scaled(gathered, "B", binary=True, digits=1)
+        return f"{size} of keys and values of whole sequences, in a block at work"
+    return ""
+
+
+def _sent(result: Result) -> str:
+    """Say what a processor sends to others with parts of its sequences in a step, and how long that takes."""
+    digits = result.digits
+    link, out = (result.value(f"cp_comm_{name}_time") for name in ("link", "exposed"))
+    share = digits.share(out / result.value("total_time"))
+    moved = sum(
+        place["bytes"]
+        for group in result.groups
+        if group["kind"] == AXIS["cp"].kind
+        for place in group["networks"]
+    )
+    told = f"{scaled(moved, 'B', digits=1)} per processor and step: " if moved else ""
+    return f"{told}{digits.duration(link)} on the link, {digits.duration(out)} exposed, {share} of the time"
+
+
+def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> RenderableType:
+    """Set what is sent for a block, and its time, pass by pass."""
+    several = len({row["blocks"] for row in sent}) > 1
+    table = grid("left", "left", "right", "right", "right", *["right"] * several)
+    titles = ("", "", "sent", "on link", "exposed", *["blocks"] * several)
+    table.add_row(*styled(titles, "dim"))
+    longest = max(row["time"] for row in sent)
+    before = ""
+    for row in sent:
+        words = _words(row)
+        times = digits.seconds([row["time"], row["exposed"]], longest)
+        table.add_row(
+            words if words != before else "",
+            _PASSES[row["pass"]],
+            scaled(row["moved"], "B", binary=True, digits=1),
+            *times,
+            *[f"{row['blocks']:,}"] * several,
+        )
+        before = words
+    return table
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    """Return the words of what is sent, of attention with softmax or of linear attention."""
+    kind, _, name = row["name"].partition("_")
+    words = _SENT[name]
+    if row["pass"] == "activation_grad":
+        words = _GRADIENTS.get(name, words)
+    return words if kind == "AttnBlock" else f"{words} (linear)"

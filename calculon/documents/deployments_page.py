@@ -1,0 +1,298 @@
+"""The deployments that a search found: a table of the best, and of a frontier its picture."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from calculon.base.records import Column as Figure
+from calculon.documents.frontier import Axis, Frontier
+from calculon.documents.page_title import page_title
+from calculon.documents.serving_drafts import draft_mark
+from calculon.documents.serving_page import (
+    duration_of,
+    rate,
+    requests_words,
+    split_words,
+)
+from calculon.render.grids import grid, indented
+from calculon.render.text_tables import EARLY, Column, Table
+from calculon.render.texts import counted, heading, quantity
+
+Document = Mapping[str, Any]
+
+MOST = 40
+"""Deployments that are told."""
+
+_LEAST_POINTS = 3
+"""Points that are worth a picture."""
+
+_PLANE = 2
+"""Objectives of a front that a picture shows as it is."""
+
+MEANING = (
+    "TP, PP: tensor and pipeline parallelism of a replica; budget: most tokens of a pass, 0 for prompts in passes of "
+    "their own; batch: sequences that a replica decodes at a time; user, processor: generated tokens per second"
+)
+"""The meaning of the short words."""
+
+OF_TYPES = "weights, cache: their types of numbers"
+
+OF_LIMITS = (
+    "{tail}: what {share:g} % of the requests keep, as the limits ask; user is of the mean TPOT"
+)
+
+TITLES = {
+    "weights_dtype": "weights",
+    "experts_dtype": "experts",
+    "head_dtype": "LM head",
+    "kv_dtype": "cache",
+}
+"""Titles of fields that have another than their name."""
+
+_IN_COLUMNS = ("token_budget", "draft", "draft_tokens")
+"""Fields that have a column of their own in any case, or one that joins several."""
+
+OF_EXPERTS = "attention DP: groups of its ranks that have requests of their own; EP: groups that have different experts"
+
+
+class DeploymentsPage:
+    """The result of a search for deployments; it lays itself out for the width at hand.
+
+    Parameters
+    ----------
+    document : mapping
+        The result as plain data (:meth:`calculon.search.deployments.deployments_found.DeploymentSearch.to_dict`).
+    objectives : sequence of Column
+        Figures that it is ranked by.
+    """
+
+    def __init__(self, document: Document, objectives: Sequence[Figure]):
+        self.document, self.objectives = document, objectives
+        self.winners: Sequence[Document] = document["winners"]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self._question()
+        if not self.winners:
+            return
+        yield Text()
+        front = len(self.objectives) > 1
+        what = "Frontier" if front else "Best"
+        asked = self.document["objectives"]
+        remark = "no other is better in all of " + ", ".join(asked) if front else f"by {asked[0]}"
+        yield heading(what, remark)
+        shown = self.winners[:MOST]
+        differ, same = self._settings()
+        yield indented(Table(tuple(self._columns(differ)), [*self._rows(shown, differ)]))
+        if same:
+            words = ", ".join(f"{_title(name)} {value}" for name, value in same.items())
+            yield indented(Text(f"{'All have' if len(self.winners) > 1 else 'It has'} {words}"))
+        if more := len(self.winners) - len(shown):
+            yield indented(Text(f"({more:,} more: name an output file for all)", "dim"))
+        if front and len(shown) >= _LEAST_POINTS:
+            yield from (Text(), indented(self._picture(shown)))
+        yield from (Text(), indented(Text("; ".join(self._meanings(differ)), "dim")))
+        if hint := self._between():
+            yield indented(Text(hint, "dim"))
+
+    def _question(self) -> Iterator[RenderableType]:
+        found, counts = self.document, self.document["counts"]
+        procs = ", ".join(f"{one:,}" for one in found["num_procs"][:8])
+        procs += ", ..." if len(found["num_procs"]) > 8 else ""
+        title = f"Deployments of {found['model']} on {procs} x {found['system']}"
+        yield from page_title(title, "", found.get("provenance", {}))
+        table = grid("text", "text")
+        rows = {
+            "requests": requests_words(found["workload"]),
+            "limits": limits_words(found["workload"]),
+            "tried": f"{counted(counts['total'], 'deployment')}, each with its batch; "
+            f"{counts['feasible']:,} of {counts['solved']:,} solved keep the limits",
+            "splits": found["bounds"],
+            "types": tried_types(found["types"]),
+            "left out": left_out_words(found["left_out"]),
+            "price": self._price_words(),
+        }
+        for label, words in rows.items():
+            if not words:
+                continue
+            table.add_row(Text(label, "dim"), Text(words))
+        yield indented(table)
+
+    def _price_words(self) -> str:
+        """Say that there is no price; empty where there is one, or nothing that it would be of."""
+        if not self.winners or self._priced:
+            return ""
+        return f"none is known of {self.document['system']} (--fix price=2.5: USD/h of a processor)"
+
+    @property
+    def _priced(self) -> bool:
+        return any(one["figures"]["usd_per_mtoken"] is not None for one in self.winners)
+
+    @property
+    def _tail(self) -> str:
+        """The share of the requests that keep the times of the table; empty where these are means."""
+        w = self.document["workload"]
+        return f"p{100 * w['percentile']:g}" if "rate" in w else ""
+
+    def _settings(self) -> tuple[list[str], dict[str, str]]:
+        """Return the fields of which several values were tried: those that differ, and the values of the others."""
+        differ, same = list[str](), dict[str, str]()
+        for name in self.document["asked"]:
+            if name in _IN_COLUMNS:
+                continue
+            values = {_value(one["deployment"].get(name)) for one in self.winners}
+            if len(values) > 1:
+                differ.append(name)
+            elif value := values.pop():
+                same[name] = value
+        return differ, same
+
+    def _columns(self, differ: Sequence[str]) -> Iterator[Column]:
+        ranked = {one.name for one in self.objectives}
+        behind = self._tail and f" {self._tail}"
+        usd, user = (
+            0 if name in ranked else EARLY + place
+            for place, name in enumerate(("usd_per_mtoken", "interactivity"))
+        )  # they follow from other columns, and go before texts fold
+        yield Column("rank", "#", right=True)
+        if len(self.document["num_procs"]) > 1:
+            yield Column("procs", "count", right=True)
+        yield Column("replicas", "replicas")
+        if any("prefill" in one["deployment"] for one in self.winners):
+            yield Column("prefill", "prefill by")
+        yield Column("budget", "budget", right=True, drop=1)
+        for name in differ:
+            yield Column(name, _title(name))
+        if any(draft_mark(one["deployment"]) for one in self.winners):
+            yield Column("drafts", "drafts", fold=True)
+        yield Column("batch", "batch", right=True, drop=2)
+        yield Column("ttft", f"TTFT{behind}", right=True)
+        yield Column("tpot", f"TPOT{behind}", right=True)
+        yield Column("user", "user", right=True, drop=user)
+        yield Column("processor", "processor", right=True)
+        if self._priced:
+            yield Column("usd", "USD/M", right=True, drop=usd)
+        for one in self._others():
+            yield Column(one.name, one.name, right=True)
+
+    def _others(self) -> Iterator[Figure]:
+        """Return the figures of the ranking that have no column in any case."""
+        told = {f"{name}_p" for name in ("ttft", "tpot")} if self._tail else set(_MEANS)
+        return (one for one in self.objectives if one.name not in {*_TOLD, *told})
+
+    def _between(self) -> str:
+        """Say which counts that were not tried may do with less than the best, where the load says what is needed."""
+        document, best = self.document, self.winners[0]["deployment"]
+        most, each = best["num_procs"], best["tensor_par"] * best["pipeline_par"]
+        fewer = [one for one in document["num_procs"] if one < most]
+        sized = "rate" in document["workload"] or "users" in document["workload"]
+        if len(self.objectives) > 1 or not (sized and fewer) or most - max(fewer) <= each:
+            return ""
+        last = max(fewer)
+        return f"Counts between {last:,} and {most:,} were not tried, and may do: {last}:{most}:{each}."
+
+    def _meanings(self, differ: Sequence[str]) -> Iterator[str]:
+        """Yield the meaning of the short words that there are."""
+        yield MEANING
+        splits = [one["deployment"] for one in self.winners]
+        if any(one["expert_par"] > 1 or one["attn_data_par"] > 1 for one in splits):
+            yield OF_EXPERTS
+        if {"weights_dtype", "kv_dtype"} & {*differ}:
+            yield OF_TYPES
+        if self._tail:
+            share = 100 * self.document["workload"]["percentile"]
+            yield OF_LIMITS.format(tail=self._tail, share=share)
+
+    def _rows(self, shown: Sequence[Document], differ: Sequence[str]) -> Iterator[dict[str, Any]]:
+        behind = "_p" if self._tail else ""
+        for rank, one in enumerate(shown):
+            d, f = one["deployment"], one["figures"]
+            own = {other.name: quantity(f[other.name], other.unit) for other in self._others()}
+            own |= {name: _value(d.get(name)) for name in differ}
+            yield own | {
+                "rank": str(rank),
+                "procs": f"{d['num_procs']:,}",
+                "replicas": f"{one['replicas']:,} x {split_words(d)}",
+                "prefill": _prefill_words(d.get("prefill")),
+                "budget": f"{d['token_budget']:,}",
+                "drafts": draft_mark(d),
+                "batch": f"{one['batch']:,}",
+                "ttft": duration_of(f[f"ttft{behind}"]),
+                "tpot": duration_of(f[f"tpot{behind}"]),
+                "user": rate(f["interactivity"]),
+                "processor": rate(f["output_rate_per_proc"]),
+                "usd": "" if f["usd_per_mtoken"] is None else rate(f["usd_per_mtoken"]),
+            }
+
+    def _picture(self, shown: Sequence[Document]) -> Frontier:
+        """Return the first two objectives of a front, its points with the numbers of their rows."""
+        x, y = self.objectives[:2]
+        points = [
+            (str(rank), one["figures"][x.name], one["figures"][y.name])
+            for rank, one in enumerate(shown)
+        ]
+        _, across, up = zip(*points, strict=True)
+        axes = Axis.of(x.name, x.unit, across), Axis.of(y.name, y.unit, up)
+        return Frontier(*axes, points, steps=len(self.objectives) == _PLANE)
+
+
+_MEANS = ("ttft", "ttft_p", "tpot", "tpot_p")
+"""Times that are the same where no requests come at random."""
+
+_TOLD = ("interactivity", "output_rate_per_proc", "usd_per_mtoken")
+"""Figures that have a column in any case; beside them the times, those that most requests keep or the means."""
+
+
+def _title(name: str) -> str:
+    """Return the title of a field."""
+    return TITLES.get(name, name)
+
+
+def _value(value: Any) -> str:
+    """Write the value of a field as a file states it; empty for one that is left out."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def left_out_words(left_out: Mapping[str, Sequence[Any]]) -> str:
+    """Say which values nothing can have that were asked for; empty without any."""
+    if not left_out:
+        return ""
+    named = [
+        "pools that prefill" if name == "prefill" else f"{name} {', '.join(map(_value, values))}"
+        for name, values in left_out.items()
+    ]
+    return f"{'; '.join(named)}: no deployment of these processors has it"
+
+
+def _prefill_words(pool: Document | None) -> str:
+    """Say the pool that prefills; those that decode do without one."""
+    if pool is None:
+        return ""
+    replicas = pool["num_procs"] // (pool["tensor_par"] * pool["pipeline_par"])
+    return f"{replicas:,} x {split_words(pool)}"
+
+
+def tried_types(types: Mapping[str, Sequence[str]]) -> str:
+    """Say which types of numbers were tried."""
+    weights, cache = types["weights_dtype"], types["kv_dtype"]
+    said = f"weights {', '.join(weights)}; cache {', '.join(cache)}"
+    narrow = any(one not in ("bfloat16", "float16") for one in (*weights, *cache))
+    hint = "" if narrow else " (narrower ones are not assumed: --add weights_dtype=float8)"
+    return f"{said}{hint}"
+
+
+def limits_words(workload: Document) -> str:
+    """Say the limits of a workload."""
+    names = {"ttft_limit": "TTFT", "tpot_limit": "TPOT"}
+    said = [
+        f"{words} of {duration_of(workload[name])}"
+        for name, words in names.items()
+        if workload.get(name) is not None
+    ]
+    if not said:
+        return "none but memory"
+    share = f" for {100 * workload['percentile']:g} % of the requests" if "rate" in workload else ""
+    return f"{' and '.join(said)}{share}"

@@ -1,0 +1,220 @@
+"""The experts of a result: how they are spread, what each gets and sends, their memory, and the time of their block."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from calculon.base.units import scaled
+from calculon.declarations.plan_words import expert_replicas, expert_width
+from calculon.documents.result import Result
+from calculon.render.bars import Bar, Share
+from calculon.render.digits import Digits
+from calculon.render.grids import grid, indented, styled
+from calculon.render.texts import counted, heading
+
+FEW_ROWS = 256
+"""Rows of an expert below which reading its weights takes longer than its arithmetic on most processors."""
+
+_FEW = f"below {FEW_ROWS}: reading weights takes longer than multiplying"
+
+TIGHT = 1.1
+"""Rows of the busiest processor, over the mean, that a plan without room for them is said to be tight for."""
+
+LEGEND = "{} computing {} sending"
+"""Of the bars, with both of their marks."""
+
+Parts = Sequence[Mapping[str, Any]]
+"""Parts of a block with experts, as in :func:`calculon.estimate.expert_parts.expert_parts`."""
+
+
+def rows_text(model: Mapping[str, Any], execution: Mapping[str, Any], tokens: int) -> str:
+    """Say how many rows the experts of a processor have of a microbatch; nothing of a model without a choice.
+
+    Parameters
+    ----------
+    model, execution : mapping
+        The fields of a model and of an execution.
+    tokens : int
+        Tokens of a microbatch, of all ranks of tensor and context parallelism.
+    """
+    experts = model.get("num_experts", 0)
+    if experts < 2 or model.get("part", "block") not in ("block", "mlp"):
+        return ""
+    ranks = execution.get("expert_par", 1) * expert_width(execution)
+    split = execution["tensor_par"] * execution.get("context_par", 1)
+    rows = tokens * model.get("experts_per_token", 1) / experts * ranks / split
+    held = experts // execution.get("expert_par", 1)
+    told = f"{held:,} of {experts:,} experts on each processor, {_count(rows)} rows for each per microbatch"
+    return told + (f" ({_FEW})" if rows < FEW_ROWS else "")
+
+
+def expert_lines(result: Result) -> dict[str, str]:
+    """Describe the experts of a result in a line each; nothing where it has none, or they are not known."""
+    execution, inputs = result.execution, result.inputs
+    if execution is None or inputs is None or not result.value("expert_weight_space"):
+        return {}
+    return {
+        name: text
+        for name, text in (
+            ("spread", _spread(execution)),
+            ("rows", _rows(result, inputs.model, execution)),
+            ("sent", _sent(result, execution)),
+            ("memory", _memory(result)),
+            ("headroom", _headroom(result.imbalance_headroom, execution)),
+        )
+        if text
+    }
+
+
+def experts_section(result: Result, legend: str | None = None) -> list[RenderableType]:
+    """Lay out the experts of a result: lines, and the time of a block with them.
+
+    That is a table where there is the legend of its bars, else one more line.
+    """
+    lines = expert_lines(result)
+    if not lines or result.inputs is None:
+        return []
+    of_block = result.expert_parts or {}
+    experts, parts = result.inputs.model["num_experts"], of_block.get("parts")
+    held = experts // (result.execution or {}).get("expert_par", 1)
+    if parts and legend is None:
+        lines["time"] = _shares(parts, result.digits)
+    items = grid("text", "text")
+    for label, text in lines.items():
+        items.add_row(Text(label, "dim"), text)
+    shown: list[RenderableType] = [
+        heading("Experts", f"{held:,} of {experts:,} on each processor"),
+        indented(items),
+    ]
+    if parts and legend is not None:
+        shown.append(indented(parts_table(parts, result.digits, legend)))
+        of = f"one of {counted(of_block['blocks'], 'block')} with experts, one microbatch"
+        note = f"{of}, all passes; sending before any of it is hidden"
+        shown.append(indented(Text(note, "dim")))
+    return shown
+
+
+def parts_table(parts: Parts, digits: Digits, legend: str) -> RenderableType:
+    """Draw the time of the parts of a block with experts: computing and sending."""
+    whole = sum(map(_together, parts))
+    longest = max(map(_together, parts))
+    table = grid("left", "right", "right", "right", "wide", least=[16])
+    table.add_row(*styled(("", "computing", "sending", "share", legend), "dim"))
+    for one in parts:
+        pieces = (
+            Share(one["computing"] / longest, "blue"),
+            Share(one["sending"] / longest, "vermilion", solid=False),
+        )
+        table.add_row(one["part"], *_texts(one, whole, digits), Bar(pieces))
+    sums = {name: sum(one[name] for one in parts) for name in ("computing", "sending")}
+    table.add_row(*styled(("together", *_texts(sums, whole, digits)), "bold"), "")
+    return table
+
+
+def _texts(one: Mapping[str, float], whole: float, digits: Digits) -> Iterator[str]:
+    """Write both times and their share of the whole; a dash is exactly nothing."""
+    times = (one["computing"], one["sending"])
+    texts = digits.seconds(times, whole)
+    yield from (text if time else "-" for text, time in zip(texts, times, strict=True))
+    yield digits.share(_together(one) / whole)
+
+
+def _together(one: Mapping[str, float]) -> float:
+    return one["computing"] + one["sending"]
+
+
+def _shares(parts: Parts, digits: Digits) -> str:
+    """Return the parts of a block in a line, longest first."""
+    whole = sum(map(_together, parts))
+    ordered = sorted(parts, key=_together, reverse=True)
+    shares = (f"{one['part']} {digits.share(_together(one) / whole)}" for one in ordered)
+    return f"{', '.join(shares)} of a block with experts, hidden or not"
+
+
+def _spread(execution: Mapping[str, Any]) -> str:
+    """Say over which ranks experts are spread, and how many replicas each has."""
+    experts, width, replicas = (
+        execution.get("expert_par", 1),
+        expert_width(execution),
+        expert_replicas(execution),
+    )
+    ranks = experts * width
+    over = f"over {ranks:,} processors" if ranks > 1 else "all on each processor"
+    split = f"each split over {width:,}" if width > 1 else "each whole"
+    told = f"EP {experts:,} x ETP {width:,} x EDP {replicas:,}: {over}, {split}, {counted(replicas, 'replica')}"
+    same = execution["data_par"] * execution.get("context_par", 1)
+    if replicas == 1 < same and execution["training"]:
+        told += ", so that there are no gradients to reduce and no state to shard"
+    return told
+
+
+def _rows(result: Result, model: Mapping[str, Any], execution: Mapping[str, Any]) -> str:
+    """Say how many rows an expert of the busiest processor has of a microbatch."""
+    if model["num_experts"] == 1:
+        return ""
+    rows = result.value("expert_rows") / (model["num_experts"] // execution.get("expert_par", 1))
+    told = f"{_count(rows)} for each expert of a block and microbatch"
+    notes = [_FEW] if rows < FEW_ROWS else []
+    if (percent := execution.get("moe_imbalance_percent", 100)) > 100:
+        notes.append(f"the busiest processor, which has {percent} % of the mean")
+    if dropped := result.value("dropped_fraction"):
+        notes.append(f"{result.digits.share(dropped)} of the rows dropped")
+    return "; ".join([told, *notes])
+
+
+def _sent(result: Result, execution: Mapping[str, Any]) -> str:
+    """Say what a processor sends for experts in a step, by tier, and how long that takes."""
+    near, far = result.value("ep_scale_up_bytes"), result.value("ep_nic_bytes")
+    if not near and not far:
+        return ""
+    digits, link = result.digits, result.value("ep_comm_link_time")
+    out = result.value("ep_comm_exposed_time")
+    share = digits.share(out / result.value("total_time"))
+    return (
+        f"{_bytes(near)} inside of the node and {_bytes(far)} to other nodes, per processor and step "
+        f"({execution['moe_dispatcher']}): {digits.duration(link)} on the link, {digits.duration(out)} exposed, "
+        f"{share} of the time"
+    )
+
+
+def _count(rows: float) -> str:
+    """Write a mean number of rows.
+
+    >>> _count(16384.0), _count(2.5)
+    ('16,384', '2.5')
+    """
+    return f"{rows:,.0f}" if rows >= 100 else f"{rows:.3g}"
+
+
+def _bytes(size: float) -> str:
+    return scaled(size, "B", digits=1) if size else "nothing"
+
+
+def _headroom(load: float | None, execution: Mapping[str, Any]) -> str:
+    """Say how many rows more than the mean the busiest processor has memory for."""
+    if load is None:
+        return ""
+    if load >= execution.get("expert_par", 1):
+        return "memory suffices even if one processor of a group has all rows"
+    capacity = execution.get("moe_capacity_percent", 0) / 100
+    if capacity and load >= capacity:
+        return f"memory suffices up to the capacity, {100 * capacity:.0f} % of the mean rows"
+    told = f"the busiest processor has at most {100 * load:.0f} % of the mean rows"
+    if load < TIGHT:
+        return f"tight: memory suffices only while {told}, less than 110 %"
+    return f"memory suffices while {told}"
+
+
+def _memory(result: Result) -> str:
+    """Say how much memory experts need, of weights, optimizer state and working memory."""
+    gib = result.digits.gib
+    parts = [
+        f"{gib(result.value(f'expert_{name}_space'))} of the {gib(whole)} of {words}"
+        for name, words in (("weight", "weights"), ("optimizer", "optimizer state"))
+        if (whole := result.value(f"{name}_space"))
+    ]
+    if there := result.value("dispatch_space"):
+        parts.append(f"{gib(there)} of rows on both sides of a dispatch")
+    return ", ".join(parts)

@@ -1,0 +1,112 @@
+"""The figures that users quote, of the corrected edition: utilisation, size, embedding and LM head."""
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from calculon.base.units import scaled
+from calculon.documents.result import Result, Stats
+from calculon.documents.setup import NARROW
+from calculon.render.digits import Digits
+from calculon.render.grids import grid, indented, side_by_side
+from calculon.render.texts import heading
+
+SIDE_BY_SIDE = 144
+"""Width from which figures take two columns."""
+
+NO_VOCABULARY = "Embedding, LM head and loss are not counted: the model states no vocabulary."
+
+DROPPED = "MFU counts all rows that tokens choose experts for, dropped ones, too; HFU counts those that are computed."
+
+Figure = tuple[str, str, str]
+"""Name, value in words, and convention of a figure."""
+
+
+def has_vocabulary(stats: Stats) -> bool:
+    """Tell whether embedding and LM head count."""
+    return bool(stats["embedding_time"] or stats["head_time"])
+
+
+def figures(stats: Stats, digits: Digits, *, masked: bool) -> list[Figure]:
+    """Return the figures of an execution; the times of embedding, LM head and further tokens only where they count.
+
+    Where the attention kernel leaves `masked` keys out, the model's arithmetic does so too: then the execution has at
+    least as much, and HFU is not below the MFU beside it.
+    """
+
+    def value(name: str) -> float:
+        return stats[name] or 0.0
+
+    def share(name: str) -> str:
+        return digits.efficiency(value(name))
+
+    def end(label: str, name: str, stage: str) -> Figure:
+        of_time = digits.share(value(name) / value("total_time"))
+        return label, digits.duration(value(name)), f"{of_time} of the time, {stage} stage"
+
+    ends = has_vocabulary(stats)
+    full = ("MFU, full attention", share("mfu"), "masked keys count too (PaLM)")
+    causal = ("MFU, causal", share("mfu_causal"), "masked keys do not count")
+    first, last = (causal, full) if masked else (full, causal)
+    counted = value("mfu_causal") / (value("mfu") or 1.0) if masked else 1.0
+    convention = "causal" if masked else "full attention"
+    found: list[Figure] = [
+        first,
+        ("HFU, as executed", share("hfu"), f"the same with recomputation ({convention})"),
+        last,
+        (
+            "per processor",
+            digits.quantity(value("model_flops_per_second_per_proc") * counted, "FLOP/s"),
+            f"model arithmetic, {convention}",
+        ),
+        (
+            "model arithmetic",
+            scaled(value("model_flops_per_token") * counted, "FLOP", digits=2),
+            f"per token, {convention}",
+        ),
+        ("parameters", scaled(value("parameters")), "with embedding and head" if ends else ""),
+        *_padded(value("parameters"), stats.get("padded_parameters") or 0.0),
+        (
+            "activations",
+            scaled(value("block_act_bytes_per_token"), "B", binary=True, digits=2),
+            "kept per token and block",
+        ),
+    ]
+    if ends:
+        found.append(end("embedding", "embedding_time", "first"))
+        found.append(end("head and loss", "head_time", "last"))
+        if value("mtp_time"):
+            found.append(end("further tokens", "mtp_time", "last"))
+    return found
+
+
+def _padded(parameters: float, padded: float) -> list[Figure]:
+    """Return the padded size, in full: it is compared with what a framework prints."""
+    if padded <= parameters:
+        return []
+    return [
+        ("parameters, padded", f"{padded:,.0f}", f"{padded - parameters:,.0f} of padding words")
+    ]
+
+
+def figures_group(result: Result, width: int) -> list[RenderableType]:
+    """Lay out the figures below their heading: in two columns where there is room, in a narrow page without remarks."""
+    stats, digits, masked = result.stats, result.digits, result.skips_masked_keys
+    found = figures(stats, digits, masked=masked)
+    half = -(-len(found) // 2)
+    parts = [found[:half], found[half:]] if width >= SIDE_BY_SIDE else [found]
+    beside = side_by_side(*(_table(part, remarks=width >= NARROW) for part in parts))
+    share = digits.efficiency(result.mfu)
+    remark = f"MFU {share}, causal" if masked else f"MFU {share} with full attention"
+    shown: list[RenderableType] = [heading("Figures", remark), indented(beside)]
+    notes = [NO_VOCABULARY] if not has_vocabulary(stats) else []
+    if result.value("dropped_fraction"):
+        notes.append(DROPPED)
+    return [*shown, *(indented(Text(note, "dim")) for note in notes)]
+
+
+def _table(found: list[Figure], *, remarks: bool) -> Table:
+    table = grid("left", "right", "text", least=[len("tokens/s per processor")])
+    for name, text, remark in found:
+        table.add_row(name, Text(text, "bold"), Text(remark, "dim") if remarks else "")
+    return table

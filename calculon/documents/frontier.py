@@ -1,0 +1,202 @@
+"""Points of two statistics, drawn with characters: a Pareto front, or the best of several processor counts."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB, Unit
+from calculon.render.bars import COLORS, has_blocks
+
+_HEIGHT, _LEAST, _WIDEST = 13, 16, 76
+_TICKS, _MANY_TICKS = 4, 8
+"""Parts into which an axis is divided, about; and at most."""
+
+_FAR = 8
+"""Ratio of the ends of an axis from which on equal ratios take equal lengths."""
+
+_PLAIN = {"point": "*", "step": ".", "side": "|", "corner": "+", "floor": "-"}
+_DRAWN = {"point": "●", "step": "·", "side": "│", "corner": "└", "floor": "─"}
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis: what it has, its unit, and whether equal ratios take equal lengths."""
+
+    name: str
+    unit: Unit
+    ratios: bool = False
+
+    @classmethod
+    def of(cls, name: str, unit: Unit, values: Sequence[float]) -> "Axis":
+        """Return the axis of some values: with ratios where they are many times apart."""
+        return cls(name, unit, bool(values) and 0 < _FAR * min(values) < max(values))
+
+    def scale(self, values: Sequence[float]) -> tuple[float, str]:
+        """Return the size of the unit of numbers at the axis, and its name."""
+        largest = max(map(abs, values))
+        if self.unit.symbol == "s":
+            return next(one for one in _TIMES if largest < one[2])[:2]
+        if self.unit.symbol == "fraction":
+            return 0.01, "%"
+        if self.unit.binary:
+            return (GIB, "GiB") if largest > GIB / 4 else (2.0**20, "MiB")
+        power = max(0, min(5, int(math.log10(largest) // 3))) if largest > 0 else 0
+        if not self.unit.symbol:  # counts, which people read whole
+            return 1.0, ""
+        return 1000.0**power, f"{' kMGTP'[power]}{self.unit.symbol}".strip()
+
+    def ticks(self, values: Sequence[float]) -> list[float]:
+        """Return round numbers that enclose values."""
+        low, high = min(values), max(values)
+        if self.ratios and not self.unit.symbol and len({*values}) <= _MANY_TICKS:
+            return sorted({*values})  # of counts those that there are
+        if self.ratios:
+            return _decades(low, high)
+        spread = (high - low) or abs(high) or 1.0
+        size = 10.0 ** math.floor(math.log10(spread / _TICKS))
+        step = next(size * k for k in (1, 2, 2.5, 5, 10) if size * k * _TICKS >= spread * 0.999)
+        first, last = math.floor(low / step), math.ceil(high / step)
+        return [step * number for number in range(first, max(last, first + 1) + 1)]
+
+    def place(self, value: float, ticks: Sequence[float]) -> float:
+        """Return where a value is between the first tick and the last, from 0 to 1."""
+        write: Callable[[float], float] = math.log if self.ratios else float
+        return (write(value) - write(ticks[0])) / (write(ticks[-1]) - write(ticks[0]))
+
+
+def _decades(low: float, high: float) -> list[float]:
+    """Return numbers of one digit that enclose others: 1, 2, 5, 10, 20 and so on, or powers of ten where those suffice.
+
+    >>> _decades(0.854, 25.4)
+    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]
+    """
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits = (1, 2, 5) if len(powers) <= _MANY else (1,)
+    every = [float(f"{digit}e{power}") for power in powers for digit in digits]
+    first = max(i for i, tick in enumerate(every) if tick <= low)
+    last = min(i for i, tick in enumerate(every) if tick >= high and i > first)
+    return every[first : last + 1]
+
+
+_MANY = 4
+"""Powers of ten up to which there are numbers between them."""
+
+_NAMED = 2
+"""Labels of points that lie together which are written, where they do not follow each other."""
+
+_TIMES = ((1e-6, "us", 1e-3), (1e-3, "ms", 1.0), (1.0, "s", math.inf))
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Numbered points over two axes; with `steps`, what each of them is better than."""
+
+    x: Axis
+    y: Axis
+    points: Sequence[tuple[str, float, float]]
+    steps: bool = True
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw as wide as there is room, with the characters of a terminal or in ASCII."""
+        marks = _DRAWN if has_blocks(console, options) else _PLAIN
+        sides, unit = self._labels(self.y, [y for _, _, y in self.points])
+        feet, foot_unit = self._labels(self.x, [x for _, x, _ in self.points])
+        margin = max(map(len, sides.values())) + 1
+        width = max(_LEAST, min(options.max_width, _WIDEST) - margin - 2)
+        grid = _Grid(width, _HEIGHT, marks)
+        across, up = list(feet), list(sides)
+        places = [
+            (label, self._at(self.x, x, across, width), self._at(self.y, y, up, _HEIGHT))
+            for label, x, y in self.points
+        ]
+        if self.steps:
+            for (_, column, row), (_, right, below) in pairwise(places):
+                grid.step(column, row, right, below)
+        for label, column, row in places:
+            grid.point(label, column, row)
+        named = {self._at(self.y, value, up, _HEIGHT): text for value, text in sides.items()}
+        yield Text(f"{self.y.name}{unit}", "dim")
+        for row, line in zip(reversed(range(_HEIGHT)), reversed(grid.lines()), strict=True):
+            side = named.get(row, "").rjust(margin)
+            yield Text.assemble((f"{side} {marks['side']}", "dim"), line)
+        yield Text(f"{' ' * margin} {marks['corner']}{marks['floor'] * width}", "dim")
+        yield Text(f"{' ' * (margin + 2)}{self._foot(feet, across, width)}", "dim")
+        yield Text(f"{self.x.name}{foot_unit}".rjust(margin + 2 + width), "dim")
+
+    @staticmethod
+    def _labels(axis: Axis, values: Sequence[float]) -> tuple[dict[float, str], str]:
+        """Return ticks with their texts, and the unit after the name of an axis."""
+        size, unit = axis.scale(values)
+        ticks = axis.ticks([value / size for value in values])
+        return {tick * size: f"{tick:,.6g}" for tick in ticks}, f", {unit}" if unit else ""
+
+    @staticmethod
+    def _at(axis: Axis, value: float, ticks: Sequence[float], cells: int) -> int:
+        return round(axis.place(value, ticks) * (cells - 1))
+
+    def _foot(self, feet: dict[float, str], across: Sequence[float], width: int) -> str:
+        """Return the numbers below the axis, each below its place as far as there is room."""
+        line = ""
+        for value, text in feet.items():
+            place = self._at(self.x, value, across, width)
+            start = min(max(0, place - len(text) // 2), width - len(text))
+            if not line or start > len(line):
+                line = line.ljust(start) + text
+        return line
+
+
+class _Grid:
+    """Cells of characters; a group of points that touch each other has one label."""
+
+    def __init__(self, width: int, height: int, marks: dict[str, str]):
+        self._cells = [[" "] * width for _ in range(height)]
+        self._width, self._marks = width, marks
+        self._groups: list[tuple[int, int, list[str]]] = []
+
+    def step(self, column: int, row: int, right: int, below: int) -> None:
+        """Draw the edge from a point to the next: along its row, then along the next one's column."""
+        for place in range(min(column, right), max(column, right) + 1):
+            self._cells[row][place] = self._marks["step"]
+        for place in range(min(row, below), max(row, below) + 1):
+            self._cells[place][right] = self._marks["step"]
+
+    def point(self, label: str, column: int, row: int) -> None:
+        """Note a point; one that touches a group joins it."""
+        for first, line, labels in self._groups:
+            if line == row and first - 1 <= column <= first + len(self._text(labels)) + 1:
+                labels.append(label)
+                return
+        self._groups.append((column, row, [label]))
+
+    def lines(self) -> list[Text]:
+        """Return the lines, the lowest first."""
+        lines = ["".join(cells) for cells in self._cells]
+        found = [Text.assemble((line, "dim")) for line in lines]
+        for column, row, labels in self._groups:
+            text = f"{self._text(labels)} "
+            start = max(0, min(column, self._width - len(text)))
+            drawn = Text.assemble((self._marks["point"], COLORS["vermilion"]), text[1:])
+            found[row] = found[row][:start] + drawn + found[row][start + len(text) :]
+        return found
+
+    def _text(self, labels: Sequence[str]) -> str:
+        return f"{self._marks['point']}{_several(labels)}"
+
+
+def _several(labels: Sequence[str]) -> str:
+    """Write the labels of points that lie together.
+
+    >>> _several(["3"]), _several(["3", "4", "5"]), _several(["3", "5"]), _several(["3", "5", "7", "9"])
+    ('3', '3-5', '3,5', '3,5,...')
+    """
+    if len(labels) > 1 and all(label.isdecimal() for label in labels):
+        numbers = [*map(int, labels)]
+        if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+            return f"{labels[0]}-{labels[-1]}"
+    return ",".join(
+        (*labels[:_NAMED], *(("...",) if len(labels) > _NAMED + 1 else labels[_NAMED:]))
+    )

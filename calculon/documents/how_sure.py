@@ -1,0 +1,114 @@
+"""How sure a prediction is: what its interval rests on, the nearest measured runs, and what no measured run has."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from calculon.base.units import duration, scaled
+from calculon.declarations.statistics import LEVEL
+from calculon.render.text_tables import Column, Table
+
+Order = Mapping[str, Any]
+"""How sure it is that one plan is faster than another, as plain data: ``calculon.estimate.told_apart.Order``."""
+
+BEST = "Above every measured run"
+OUTSIDE = "Outside of what was measured"
+FITTED = "Fitted to models of another size"
+TIGHT = "Memory may not suffice"
+
+_ERROR = 0.04
+"""Relative error with which the numbers of runs are written: repeated ones differ by 2 to 4 %."""
+
+
+def remarks(belief: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what makes a prediction less sure than its interval says, each with a label."""
+    if belief["remark"]:
+        yield BEST, belief["remark"]
+    if belief["outside"]:
+        yield OUTSIDE, "; ".join(belief["outside"])
+    if belief["fitted"]:
+        yield FITTED, "; ".join(belief["fitted"])
+    if belief["memory"] and belief["memory"]["remark"]:
+        yield TIGHT, belief["memory"]["remark"]
+
+
+def memory_text(memory: Mapping[str, Any]) -> str:
+    """Say how far predicted memory is from measured memory."""
+    error, level = 100 * memory["error"], 10 * memory["level"]
+    rows = f"{memory['runs']:,} measured rows of {memory['sources']} sources"
+    return f"as measured within {error:.0f} % in {level:.0f} of 10 of {rows}"
+
+
+def chance(probability: float) -> str:
+    """Write a probability; one that is next to 0 or 1 as a bound.
+
+    >>> chance(0.834), chance(0.9999), chance(0.5)
+    ('83 %', '>99 %', '50 %')
+    """
+    if 0.005 <= probability < 0.995:
+        return f"{100 * probability:.0f} %"
+    return ">99 %" if probability > 0.5 else "<1 %"
+
+
+def order_in_words(order: Order, first: str = "the best", other: str = "mine") -> str:
+    """Say which of two plans is faster, and how sure that is.
+
+    >>> order_in_words({"longer": 0.04, "probability": 0.83, "margin": 0.06, "told_apart": False}, "A", "B")
+    'not distinguishable, A is faster in 83 % of cases'
+    """
+    ahead = order["probability"] >= 0.5
+    names = (first, other) if ahead else (other, first)
+    sure = max(order["probability"], 1 - order["probability"])
+    words = "distinguishable" if order["told_apart"] else "not distinguishable"
+    return f"{words}, {names[0]} is faster in {chance(sure)} of cases"
+
+
+SURE = (1 + LEVEL) / 2
+"""Probability that one of two plans is the faster one, above which they are distinguishable."""
+
+WHY_TIED = (
+    "In measured runs, errors of like plans cancel and those of unlike plans do not: so a small difference can be "
+    "sure where a larger one is not. Two plans are distinguishable where one is faster in more than "
+    f"{100 * SURE:.0f} % of cases"
+)
+"""Why a slower plan may be marked as not distinguishable where a faster one is not."""
+
+
+def ties_in_words(alike: int, among: int, simplest: str) -> str:
+    """Say how many executions are not distinguishable from the fastest, which is one of them, and name the simplest.
+
+    >>> ties_in_words(1, 10, "TP 8 (# 0)")
+    'The fastest is distinguishable from all others by measured runs of like plans'
+    >>> ties_in_words(3, 10, "TP 8 (# 2)")
+    '~ 3 of 10, with the fastest, are not distinguishable by measured runs of like plans; the simplest: TP 8 (# 2)'
+    """
+    if alike == 1:
+        return "The fastest is distinguishable from all others by measured runs of like plans"
+    told = f"~ {alike} of {among}, with the fastest, are not distinguishable by measured runs of like plans"
+    return f"{told}; the simplest: {simplest}"
+
+
+def nearest_table(runs: Sequence[Mapping[str, Any]]) -> Table:
+    """List measured runs, nearest first."""
+    columns = (
+        Column("run", "nearest runs", cut=True),
+        Column("processors", "processors", right=True),
+        Column("parameters", "model", right=True),
+        Column("split", "TP.PP.DP", right=True),
+        Column("measured", "measured", right=True),
+        Column("predicted", "predicted", right=True),
+        Column("error", "error", right=True),
+    )
+    return Table(columns, [_cells(run) for run in runs])
+
+
+def _cells(run: Mapping[str, Any]) -> dict[str, str]:
+    table, sign, row = run["label"].rpartition("#")  # a row of a table is told by its number
+    parameters, degrees = run["parameters"], ("tensor_par", "pipeline_par", "data_par")
+    return {
+        "run": f"{run['study']} {sign}{row if table else run['label']}",
+        "processors": f"{run['num_procs']:,} {run['processor']}",
+        "parameters": scaled(parameters, error=_ERROR * parameters),
+        "split": ".".join(str(run[name]) for name in degrees),
+        **{name: duration(run[name], _ERROR * run[name]) for name in ("measured", "predicted")},
+        "error": f"{run['error']:+.0f} %",
+    }

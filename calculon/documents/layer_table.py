@@ -1,0 +1,175 @@
+"""The operators of a block as a table: where its time goes, and what it keeps in memory."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from rich.console import RenderableType
+
+from calculon.base.frozen import dataclass
+from calculon.render.bars import Bar, Share
+from calculon.render.grids import grid, indented, styled
+from calculon.render.texts import heading, percent
+
+Layer = Mapping[str, Any]
+Units = Sequence[tuple[float, str]]
+"""Factor and name of the unit of each column."""
+
+WIDE = 120
+"""Width from which a table also shows arithmetic, traffic and a bar."""
+
+TIMES = ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))
+SIZES = ((2.0**20, 2.0**-10, "KiB"), (2.0**30, 2.0**-20, "MiB"), (float("inf"), 2.0**-30, "GiB"))
+COUNTS = (
+    (1e9, 1e-6, "MFLOP"),
+    (1e12, 1e-9, "GFLOP"),
+    (float("inf"), 1e-12, "TFLOP"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A column: its heading, the members of a layer that it adds up, and the units to choose from.
+
+    Members of members are named with a point: ``time.forward``.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    units: tuple[tuple[float, float, str], ...]
+    wide: bool = False
+
+    def value(self, layer: Layer) -> float:
+        """Return the value of a layer."""
+        return float(sum(_member(layer, name) for name in self.names))
+
+    def scale(self, layers: Sequence[Layer]) -> tuple[float, str]:
+        """Return factor and name of the unit that suits the largest value."""
+        largest = max(self.value(layer) for layer in layers)
+        return next((factor, unit) for limit, factor, unit in self.units if largest < limit)
+
+
+def _member(layer: Layer, name: str) -> float:
+    found: Any = layer
+    for key in name.split("."):
+        found = found[key]
+    return float(found)
+
+
+FORWARD = Quantity("forward", ("fw_processing_time",), TIMES)
+BACKWARD = Quantity("backward", ("agrad_processing_time", "wgrad_processing_time"), TIMES)
+QUANTITIES = (
+    Quantity("arithmetic", ("fw_flops",), COUNTS, wide=True),
+    Quantity("traffic", ("fw_mem_accessed",), SIZES, wide=True),
+    Quantity("weights", ("weight",), SIZES),
+    Quantity("stored", ("activation",), SIZES),
+)
+
+
+def layer_table(layers: Sequence[Layer], width: int, *, training: bool) -> list[RenderableType]:
+    """Return heading and table of the layers of a block of one kind.
+
+    Parameters
+    ----------
+    layers : sequence of mapping
+        The published members of every layer.
+    width : int
+        Characters there are; wide tables show more columns.
+    training : bool
+        There is a backward pass.
+    """
+    timed = timed_quantities(layers, training=training)
+    others = [[q] for q in QUANTITIES if width >= WIDE or not q.wide]
+    remark = f"one {kind_of(layers)}, one microbatch"
+    table = operator_grid(layers, [timed, *others], total="total", shares=True, bars=width >= WIDE)
+    return [heading("Layers", remark), table]
+
+
+def operator_grid(
+    rows: Sequence[Layer],
+    groups: Sequence[Sequence[Quantity]],
+    titles: Sequence[str] = (),
+    *,
+    total: str = "sum",
+    shares: bool = False,
+    bars: bool = False,
+) -> RenderableType:
+    """Draw operators by half of the block, with sums.
+
+    Parameters
+    ----------
+    groups : sequence of sequence of Quantity
+        Columns; those of a group have one unit.
+    titles : sequence of str
+        Those of the groups.
+    shares, bars : bool
+        Show the share of each operator in the first group, of times; and a bar of it.
+    """
+    shown = [quantity for group in groups for quantity in group]
+    units = group_units(groups, rows)
+    busy = [sum(quantity.value(row) for quantity in groups[0]) for row in rows]
+    numbered = list(enumerate(rows))
+    table = grid("left", *["right"] * (len(shown) + shares), *["wide"] * shares)
+
+    def texts(name: str, numbers: Sequence[int]) -> list[str]:
+        time = sum(busy[i] for i in numbers)
+        share = [percent(time / sum(busy)) if time else "-"] if shares else []
+        return [name, *cells(shown, units, [rows[i] for i in numbers]), *share]
+
+    if titles:
+        above = [
+            title if number == 0 else ""
+            for title, group in zip(titles, groups, strict=True)
+            for number in range(len(group))
+        ]
+        table.add_row("", *styled(above, "bold"))
+    table.add_row("", *styled([*(q.title for q in shown), *["time"] * shares], "dim"))
+    table.add_row("", *styled([*(unit for _, unit in units), *["share"] * shares], "dim"))
+    for half, members in groupby(numbered, key=lambda one: split_name(one[1])[0]):
+        inside = [i for i, _ in members]
+        table.add_row(*styled(texts(half, inside), "bold"))
+        for i in inside:
+            bar = [Bar((Share(busy[i] / max(busy), "blue"),))] if bars else []
+            table.add_row(*texts(f"  {split_name(rows[i])[1]}", [i]), *bar)
+    table.add_row(*styled(texts(total, range(len(rows))), "bold"))
+    return indented(table)
+
+
+def split_name(layer: Layer) -> tuple[str, str]:
+    """Return which half of a block an operator belongs to, and its name there."""
+    half, _, name = str(layer["name"]).partition("_")
+    return half, name
+
+
+def by_kind(layers: Sequence[Layer]) -> list[list[Layer]]:
+    """Return the layers of each kind of block."""
+    return [list(same) for _, same in groupby(layers, key=lambda layer: layer.get("kind"))]
+
+
+def kind_of(layers: Sequence[Layer]) -> str:
+    """Name the kind of block that layers are of, and how many there are of it where it is not the only one."""
+    one = layers[0] if layers else {}
+    return f"block of {one['blocks']:,} ({one['kind']})" if "kind" in one else "block"
+
+
+def timed_quantities(layers: Sequence[Layer], *, training: bool) -> list[Quantity]:
+    """Return the times that layers of a block have; of the network exposed tensor-parallel time, inside a chunk."""
+    passes = ("fw", "bw") if training else ("fw",)
+    names = tuple(f"baseblock_{one}_tp_comm_time_exposed" for one in passes)
+    network = Quantity("network", names, TIMES)
+    timed = [FORWARD, *([BACKWARD] if training else [])]
+    return [*timed, *([network] if any(network.value(layer) > 0 for layer in layers) else [])]
+
+
+def group_units(groups: Sequence[Sequence[Quantity]], layers: Sequence[Layer]) -> Units:
+    """Choose the unit of the largest for all quantities of a group."""
+    return [min(one.scale(layers) for one in group) for group in groups for _ in group]
+
+
+def cells(shown: Sequence[Quantity], units: Units, layers: Sequence[Layer]) -> list[str]:
+    """Write the sum over some layers of every column; a dash is exactly nothing."""
+    sums = [sum(quantity.value(layer) for layer in layers) for quantity in shown]
+    return [
+        f"{value * factor:,.3f}" if value else "-"
+        for value, (factor, _) in zip(sums, units, strict=True)
+    ]

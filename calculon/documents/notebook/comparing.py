@@ -1,0 +1,113 @@
+"""Results side by side, and on one page to send, from Python."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
+
+from calculon import inputs
+from calculon.base.errors import Problem, SpecError
+from calculon.campaign.read import CampaignSource, read_campaign
+from calculon.declarations.files import check_output
+from calculon.documents.comparison import Comparison
+from calculon.documents.notebook.given import Given, results_of
+from calculon.documents.served_comparison import ServedComparison, ServedResult
+from calculon.documents.views.compared import compared
+from calculon.documents.views.report_file import PAGES, write_report, write_served_report
+from calculon.documents.views.served_documents import compared_served, served_result
+from calculon.documents.views.served_documents import named as served_named
+from calculon.serving.serve import Served
+
+
+@overload
+def compare(*results: Served, **named: Served) -> ServedComparison: ...
+@overload
+def compare(*results: Given, **named: Given) -> Comparison: ...
+def compare(*results: Given | Served, **named: Given | Served) -> Comparison | ServedComparison:
+    """Set results side by side, as ``calculon compare`` does; the others are compared with the first.
+
+    Parameters
+    ----------
+    results, named
+        Estimates, searches (the best of each) and answers (one's own plan and the best), with names or without:
+        ``compare(today=estimate(...), best=search(...))``; or deployments that serve a model.
+
+    Returns
+    -------
+    Comparison or ServedComparison
+        The inputs that differ, the parts of time and memory, the largest difference first, and all statistics; whether
+        measured runs confirm the order of times. Of deployments their figures, passes and memory.
+
+    Raises
+    ------
+    SpecError
+        For fewer than two results, and for anything else.
+    Infeasible
+        For a search and an answer that found nothing.
+
+    Examples
+    --------
+    >>> from calculon import compare, estimate
+    >>> system = "a100_80g_sxm"
+    >>> one, four = (estimate("llama3-8B", f"llama3-8B_h100x64{end}", system) for end in ("", "_p4"))
+    >>> both = compare(one, four)
+    >>> both
+    <Comparison of llama3-8B_h100x64 (edition corrected), llama3-8B_h100x64_p4 (edition corrected)>
+    >>> both.time[0].name, both.time[0].ratios[0] > 1  # the largest difference
+    ('backward computation', True)
+    """
+    if any(isinstance(one, Served) for one in (*results, *named.values())):
+        return compared_served(_deployments("compare", results, named))
+    return compared(results_of("compare", results, named))
+
+
+def _deployments(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> list[ServedResult]:
+    """Return deployments with the names that they have; SpecError where something else is among them."""
+    pairs = [*(("", one) for one in given), *named.items()]
+    for label, one in pairs:
+        if not isinstance(one, Served):
+            wanted = "a Served, as the others are"
+            raise SpecError(call, Problem(label, wanted, inputs.kind(one)))
+    return [served_result(label, one) for label, one in pairs]
+
+
+def report(
+    results: Given | Served | Sequence[Given | Served] | Mapping[str, Given | Served],
+    path: str | os.PathLike[str],
+    *,
+    campaign: CampaignSource | None = None,
+) -> None:
+    """Write results as one HTML page to send to a colleague, as ``calculon report`` does.
+
+    Parameters
+    ----------
+    results : Estimate, SearchResult, Answer or Served, or a list or a mapping of them
+        What to report, a mapping with names; the page of a search lists its executions. Deployments (Served) have a
+        page of their own.
+    path : str or path
+        Where: ``NAME.html``.
+    campaign : str, path, mapping or Campaign, optional
+        Adds the whole training run of each result: ``{"tokens": "15T"}``.
+
+    Raises
+    ------
+    SpecError
+        For another kind of file, for one that cannot be written, and without results.
+    Infeasible
+        For a search and an answer that found nothing.
+    """
+    place = os.fspath(path)
+    check_output(place, PAGES)
+    given: Any = results
+    named = dict(given) if isinstance(given, Mapping) else {}
+    several = isinstance(given, (list, tuple))
+    unnamed = [] if named else list(given) if several else [given]
+    if not unnamed and not named:
+        raise SpecError("report", Problem("results", "results to report", "none"))
+    if any(isinstance(one, Served) for one in (*unnamed, *named.values())):
+        if campaign is not None:
+            found = "deployments, which serve"
+            raise SpecError("report", Problem("campaign", "results that are trained", found))
+        write_served_report(served_named(_deployments("report", unnamed, named)), place)
+        return
+    asked = None if campaign is None else read_campaign(campaign)
+    write_report(results_of("report", unnamed, named), place, asked)

@@ -1,0 +1,165 @@
+"""Pictures of results, as ``calculon plot`` draws them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from calculon.advise.answer import Answer
+from calculon.advise.dependence import Sensitivity
+from calculon.advise.runs.fleet import FleetAnswer
+from calculon.advise.runs.goodput_by_size import goodput_by_size
+from calculon.advise.runs.training_run import TrainingRun
+from calculon.advise.waterfall import Waterfall
+from calculon.base.errors import Infeasible, Problem, SpecError, nearest
+from calculon.declarations.origin import titled
+from calculon.documents.comparison import Comparison
+from calculon.documents.pictures.scaling import Point, Series
+from calculon.documents.result import Result
+from calculon.documents.views.estimate_result import result_of
+from calculon.documents.views.front import axis, front, front_of, terms
+from calculon.documents.views.run_pictures import run_days
+from calculon.documents.views.schedule_passes import passes
+from calculon.documents.views.served_frontier import frontier_in
+from calculon.documents.views.sweep_curves import curves
+from calculon.documents.views.waterfalls import fall_alone
+from calculon.estimate.estimate import Estimate
+from calculon.estimate.evaluate import Evaluation
+from calculon.render.canvas import require_library
+from calculon.search.deployments.deployments_found import DeploymentSearch
+from calculon.search.search_result import SearchResult
+from calculon.search.sweep.sweep_result import Sweep
+from calculon.serving.by_batch import ByBatch, by_batch
+from calculon.serving.serve import Served
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _labelled(one: Estimate, label: str = "") -> Result:
+    """Return an estimate under a name: that of its execution, as far as it has one."""
+    known = one.origin
+    plan = titled(known.name, known.changes) if known else ""
+    return replace(result_of(one), label=label or plan or one.model.name)
+
+
+def _breakdown(one: Estimate) -> list[Result]:
+    return [_labelled(one)]
+
+
+def _compared(one: Comparison) -> list[Result]:
+    return list(one.results)
+
+
+def _plans(one: Answer) -> list[Result]:
+    """Return the best plan, and before it one's own."""
+    mine = one.mine.estimate if one.mine is not None else None
+    found = {"mine": mine, "best": one.best}
+    shown = [_labelled(plan, name) for name, plan in found.items() if plan is not None]
+    if not shown:
+        raise Infeasible("nothing", "no plan fits, so that there is nothing to draw")
+    return shown
+
+
+def _changes_of_mine(one: Answer) -> Any:
+    """Return the changes from one's own plan to the best."""
+    if one.waterfall is None:
+        raise Infeasible("nothing", "there are no two plans to lead from one to the other")
+    return [fall_alone(one.waterfall)]
+
+
+def _counts(one: Answer) -> list[Series]:
+    """Return rate and efficiency of the best plan on each number of processors."""
+    points = []
+    for count in one.counts:
+        stats = {} if count.best is None else count.best.stats
+        figures = (stats.get(name) for name in ("sample_rate", "total_efficiency"))
+        points.append(Point(count.num_procs, *figures))
+    if all(point.rate is None for point in points):
+        raise Infeasible("nothing", "no plan fits on any of these numbers of processors")
+    label = f"{one.question.model.name} on {one.question.system.name}"
+    return [Series(label, points, f"{one.found.edition}, {one.question.preset.name}")]
+
+
+def _scatter(one: Evaluation, x: str, y: str) -> Any:
+    if not one.feasible.any():
+        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
+    title = f"{int(one.feasible.sum()):,} of {len(one):,} executions"
+    return front(title, axis(y, "y"), axis(x, "x"), [one.column], terms(one.plan), complete=True)
+
+
+def _front(one: SearchResult, x: str, y: str) -> Any:
+    """Return the executions of a result."""
+    drawn = front_of(one, x, y)
+    return replace(drawn, complete=len(drawn.front) < len(one))
+
+
+def _curves(one: Sweep, x: str, y: str, by: str | None) -> Any:
+    return curves(one, x, y, by, terms(one.evaluation.plan))
+
+
+def _goodput(
+    one: TrainingRun,
+    procs: int | str | Sequence[int] | None = None,
+    mtbf: Sequence[float | str] | None = None,
+) -> dict[str, Any]:
+    return goodput_by_size(one, procs, mtbf).to_dict()
+
+
+def _fall(one: Waterfall) -> list[Any]:
+    return [fall_alone(one)]
+
+
+def _over_batches(one: Served) -> dict[str, Any]:
+    return by_batch(one).to_dict()
+
+
+Content = Callable[..., Any]
+
+_KINDS: dict[type, dict[str, tuple[Content, str]]] = {
+    Estimate: {"breakdown": (_breakdown, "time_breakdown"), "schedule": (passes, "gantt")},
+    Answer: {
+        "breakdown": (_plans, "time_breakdown"),
+        "scaling": (_counts, "scaling"),
+        "waterfall": (_changes_of_mine, "waterfall_bars"),
+    },
+    Comparison: {"breakdown": (_compared, "time_breakdown")},
+    Evaluation: {"scatter": (_scatter, "pareto")},
+    SearchResult: {"pareto": (_front, "pareto")},
+    FleetAnswer: {"budget": (FleetAnswer.to_dict, "budget")},
+    Sensitivity: {"tornado": (Sensitivity.to_dict, "tornado")},
+    TrainingRun: {"campaign": (run_days, "run_days"), "goodput": (_goodput, "goodput_curves")},
+    Waterfall: {"waterfall": (_fall, "waterfall_bars")},
+    ByBatch: {"batch": (ByBatch.to_dict, "batch_curves")},
+    DeploymentSearch: {"frontier": (frontier_in, "serving_frontier")},
+    Served: {"batch": (_over_batches, "batch_curves")},
+    Sweep: {"curves": (_curves, "curves")},
+}
+"""The kinds of pictures of each result: what makes the content of one, and the module that draws it."""
+
+_OPTIONS = {
+    "schedule": ("microbatches",),
+    "scatter": ("x", "y"),
+    "pareto": ("x", "y"),
+    "curves": ("x", "y", "by"),
+    "goodput": ("procs", "mtbf"),
+}
+"""The arguments of kinds that have some."""
+
+
+def picture(result: Any, kind: str, **options: Any) -> "Figure":
+    """Return a picture of a result: see :func:`calculon.base.display.drawn`."""
+    require_library()
+    kinds = next(kinds for known, kinds in _KINDS.items() if isinstance(result, known))
+    if kind not in kinds:
+        wanted = "one of " + ", ".join(kinds)
+        raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
+    content, module = kinds[kind]
+    known = _OPTIONS.get(kind, ())
+    if strange := [name for name in options if name not in known]:
+        wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
+        raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
+    drawn: Figure = import_module(f"calculon.documents.pictures.{module}").draw(
+        content(result, **options)
+    )
+    return drawn

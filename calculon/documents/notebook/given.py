@@ -1,0 +1,98 @@
+"""Results that functions are given, as results of pages: each with its name, inputs and search."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calculon import inputs
+from calculon.advise.answer import Answer
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.declarations.origin import titled
+from calculon.declarations.statistics import BOUNDS, LEVEL
+from calculon.documents.result import ENDS, Document, Result
+from calculon.documents.views.compared import labelled
+from calculon.documents.views.estimate_result import result_of
+from calculon.documents.views.waterfalls import Estimated
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.search.search_result import SearchResult
+
+Given = Estimate | SearchResult | Answer
+"""What is compared and reported: an estimate, the best of a search, or one's own plan and the best of an answer."""
+
+
+def results_of(call: str, given: Sequence[Any], named: Mapping[str, Any]) -> list[Result]:
+    """Return results with all layers, each with a name.
+
+    Parameters
+    ----------
+    call : str
+        The function, for messages.
+    given, named : sequence, mapping
+        Results, and some with names.
+
+    Raises
+    ------
+    SpecError
+        For anything else.
+    Infeasible
+        For a search and an answer that found nothing.
+    """
+    pairs = [*(("", one) for one in given), *named.items()]
+    found = [result for label, one in pairs for result in _results(call, label, one)]
+    editions = {result.edition for result in found}
+    several = len(editions) > 1
+    parts = [(*one.parts, *((f"edition {one.edition}",) if several else ())) for one in found]
+    return labelled([replace(one, parts=own) for one, own in zip(found, parts, strict=True)])
+
+
+def _results(call: str, label: str, one: Any) -> Iterator[Result]:
+    """Yield the results of an argument."""
+    if isinstance(one, Estimate):
+        yield _result(one, label)
+    elif isinstance(one, SearchResult):
+        yield replace(_result(one.best, label), winners=tuple(_winners(one)))
+    elif isinstance(one, Answer):
+        mine = None if one.mine is None else one.mine.estimate
+        plans = {"mine": mine, "best": one.best}
+        known = {name: plan for name, plan in plans.items() if plan is not None}
+        if not known:
+            raise Infeasible("nothing", "no plan fits")
+        for name, plan in known.items():
+            own = f"{label}: {name}" if label and len(known) > 1 else label or name
+            yield _result(plan, own if len(known) > 1 else label)
+    else:
+        wanted = "an Estimate, a SearchResult or an Answer"
+        hint = "several are arguments of their own" if isinstance(one, (list, tuple)) else ""
+        raise SpecError(call, Problem(label, wanted, inputs.kind(one), hint))
+
+
+def _result(one: Estimate, label: str) -> Result:
+    """Return an estimate with all layers and the names of what it was made from."""
+    whole = one
+    if one.layers is None:
+        made = estimate(one.model, one.execution, one.system, layers=True)
+        whole = replace(one, layers=made.layers)
+    found = result_of(whole)
+    plan = titled(one.origin.name, one.origin.changes) if one.origin else found.split
+    origins = {"model": one.model.origin, "execution": one.origin, "system": one.system.origin}
+    documents = tuple(
+        Document(role, titled(origin.name, origin.changes), origin.digest)
+        for role, origin in origins.items()
+        if origin is not None
+    )
+    names = (one.model.name, plan, one.system.name)
+    told = replace(found, label=label, parts=names, documents=documents)
+    return Estimated.of(told, whole)
+
+
+def _winners(found: SearchResult) -> Iterator[Result]:
+    """Yield the executions of a search, best first, as a file of them tells."""
+    for execution, stats in found.winners():
+        low, high = (stats.get(name) for name in BOUNDS)
+        ends = (
+            None
+            if low is None or high is None
+            else dict(zip(ENDS, (LEVEL, low, high), strict=True))
+        )
+        own = {name: value for name, value in stats.items() if name not in BOUNDS}
+        yield Result(stats=own, edition=found.edition, execution=execution, interval=ends)

@@ -1,0 +1,97 @@
+"""What is shipped, and how far the model is from measurements, as data frames."""
+
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.declarations.named_values import CORRECTED
+from calculon.documents.views.catalog_rows import chosen, filtered
+from calculon.documents.views.catalog_tables import TABLES
+from calculon.documents.views.validation_tables import VALUES
+from calculon.editions import find_edition
+from calculon.render.text_tables import Table
+from calculon.validate import error_summary
+from calculon.validate.library import Library
+from calculon.validate.measured_and_predicted import compare
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def catalog(
+    kind: str, *words: str, family: str | None = None, where: str | None = None
+) -> "pd.DataFrame":
+    """List what comes with calculon, as ``calculon catalog KIND --format csv`` does.
+
+    Parameters
+    ----------
+    kind : str
+        ``models``, ``systems``, ``executions``, ``presets`` or ``studies``.
+    words : str
+        Only names that have one of these in them.
+    family : str, optional
+        Only models or systems with this text in their family: ``"llama"``, ``"hopper"``.
+    where : str, optional
+        Only rows that meet a condition on columns: ``"memory >= 100 and domain == 72"``.
+
+    Returns
+    -------
+    DataFrame
+        A row for each, with its ``name``, which all functions take; memory is in GiB, rates in the units of their
+        columns' names.
+
+    Raises
+    ------
+    SpecError
+        For another kind, for a family that is none, and for a text that is no condition.
+
+    Examples
+    --------
+    >>> from calculon import catalog
+    >>> catalog("systems", "h100", where="memory == 80")["name"].tolist()
+    ['azure_nd_h100_v5', 'h100_80g_nvl8', 'h100_80g_pcie', 'h100_80g_sxm', 'h100_80g_sxm_24k']
+    """
+    if kind not in TABLES:
+        hint = nearest(str(kind), [*TABLES])
+        raise SpecError("catalog", Problem("kind", "one of " + ", ".join(TABLES), repr(kind), hint))
+    tables = filtered({kind: chosen(TABLES[kind](), words)}, family, where)
+    return _frame(tables.get(kind) or Table(TABLES[kind]().columns, []))
+
+
+def validate(study: str = "", *, edition: str = CORRECTED) -> "pd.DataFrame":
+    """Compare the model with published measurements, as ``calculon validation --format csv`` does.
+
+    Parameters
+    ----------
+    study : str
+        A study, or a folder of some; by default all, which takes a while; ``validation/README.md`` lists them.
+    edition : str
+        Edition of the cost model.
+
+    Returns
+    -------
+    DataFrame
+        A row for each measured value: what was measured and estimated in its unit, the error in percent, the source,
+        and whether a whole step is ``inside`` of its interval.
+
+    Raises
+    ------
+    SpecError
+        For a study or an edition that there is not.
+
+    Examples
+    --------
+    >>> from calculon import validate
+    >>> errors = validate("sc21/table1")["error"].abs()
+    >>> bool(errors.mean() < 15)
+    True
+    """
+    library, known = Library.at(), find_edition(edition).name
+    results = [compare(one, library, known) for one in library.studies(study)]
+    return _frame(Table(VALUES, error_summary.values(results)))
+
+
+def _frame(table: Table) -> "pd.DataFrame":
+    """Return a table with all its columns and raw values."""
+    import pandas as pd  # only for people who want frames
+
+    return pd.DataFrame(table.records(), columns=[column.key for column in table.columns])

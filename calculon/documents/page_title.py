@@ -1,0 +1,81 @@
+"""The title of a page, and what a reader must know about the machine before believing any number below it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from calculon.declarations.machine_provenance import Provenance
+from calculon.render.grids import indented
+
+UNMEASURED = "unmeasured machine"
+"""Note on a processor without a validated run and without a measured kernel."""
+
+
+def page_title(
+    title: str, terms: str = "", *machines: Mapping[str, Any]
+) -> Iterator[RenderableType]:
+    """Yield the title of a page with its terms, then lines on what the word for a machine meant and what it borrows.
+
+    Parameters
+    ----------
+    title
+        What the page is about.
+    terms
+        Edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
+    *machines
+        The system of the question, for each machine of the page: its provenance (:meth:`Provenance.to_dict`), and the
+        note on a word for several systems, if there is one.
+    """
+    notes = ", ".join(filter(None, (terms, _unmeasured(machines))))
+    yield Text.assemble((title, "bold underline"), (f"   {notes}" if notes else "", "dim"))
+    for machine in machines:
+        if note := machine.get("note"):
+            yield indented(Text(note, "dim"))
+        if words := borrowed_words(machine):
+            of = f" for {machine['name']}" if len(machines) > 1 else ""
+            yield indented(Text(f"borrowed{of}: {words}", "dim"))
+
+
+def machine_notes(machine: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a reader must know about a machine, in phrases: that it was never measured, and what it borrows.
+
+    The machine is its provenance as plain data (:meth:`Provenance.to_dict`).
+    """
+    if machine.get("unmeasured"):
+        yield UNMEASURED
+    if words := borrowed_words(machine):
+        yield f"borrowed: {words}"
+
+
+def machine_sentences(machine: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the notes on a machine as lines of their own, for output without a title."""
+    for note in machine_notes(machine):
+        yield f"{note[0].upper()}{note[1:]}"
+
+
+def lettered_notes(letters: str, machines: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the notes on the machines of compared results, each behind the letters of its results."""
+    found: dict[str, list[str]] = {}
+    for letter, machine in zip(letters, machines, strict=True):
+        if words := "; ".join(machine_notes(machine)):
+            found.setdefault(words, []).append(letter)
+    for words, several in found.items():
+        yield f"{', '.join(several)}: {words}"
+
+
+def borrowed_words(machine: Mapping[str, Any]) -> str:
+    """Return the figures that a machine borrows, and from which; empty if none."""
+    return Provenance(borrowed=machine.get("borrowed", {})).in_words
+
+
+def _unmeasured(machines: tuple[Mapping[str, Any], ...]) -> str:
+    """Return the note for the machines that were never measured, with their names if there are several machines."""
+    never = [one for one in machines if one.get("unmeasured")]
+    if not never:
+        return ""
+    if len(machines) == 1:
+        return UNMEASURED
+    names = ", ".join(str(one["name"]) for one in never)
+    return f"{UNMEASURED}{'s' if len(never) > 1 else ''}: {names}"

@@ -1,0 +1,269 @@
+"""The best plans of a search in words, with memory, time and its interval: as winners of edition corrected are told."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from calculon.base.frozen import dataclass
+from calculon.base.records import Column as Statistic
+from calculon.base.units import between
+from calculon.declarations.axes import AXES
+from calculon.declarations.named_values import SHARDING
+from calculon.declarations.plan_words import choices_words, degrees_words
+from calculon.declarations.run_figures import TIMED_FIGURES
+from calculon.declarations.statistics import BOUNDS
+from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.text_tables import EARLY, Column, Table
+from calculon.render.texts import gibibytes, quantity
+
+TIED = "~"
+"""Mark of plans that are not distinguishable from the fastest."""
+
+_WORDS: Mapping[str, str] = {
+    " x ": "PP 4 x 2: 4 stages of 2 chunks each",
+    "CP ": "CP: ranks over which each sequence is split",
+    "EP ": "EP: ranks over which experts are spread, ETP: ranks over which each is split",
+    "mbs ": "mbs: sequences of a microbatch",
+    "SP": "SP: sequence parallelism",
+}
+"""The meaning of what short words of plans contain."""
+
+_COLUMNS: Mapping[str, str] = {
+    "memory": "GiB: needed of the tier-1 memory",
+    "interval": "90 %: interval of the time",
+    "share": "MFU: of the peak, without masked keys where the kernel skips them",
+    "rate": "seq/s: sequences per second",
+    "each": "/proc: of each processor",
+    "tie": f"{TIED}: not distinguishable from the fastest by measured runs of like plans",
+}
+"""The meaning of columns by their keys."""
+
+_MORE = "a wider screen or an output file"
+_SHORT = {
+    "sequence parallel": "SP",
+    "no sequence parallelism": "no SP",
+}
+_NOTHING: Mapping[str, Any] = {}
+
+_SPLIT = (
+    "num_procs",
+    *(axis.degree for axis in AXES),
+    "pipeline_interleaving",
+    "batch_size",
+    "microbatch_size",
+    "activation_recompute",
+)
+"""Fields in which plans differ that are worth a line each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """Plans in a table, and before it the words that all of them share."""
+
+    shared: str
+    table: Table
+
+    @property
+    def meaning(self) -> str:
+        """The meaning of the short words and columns that there are."""
+        cells = [f"{row['plan']}, {row['words']}" for row in self.table.rows]
+        words = (told for part, told in _WORDS.items() if any(part in cell for cell in cells))
+        shown = {column.key for column in self.table.columns}
+        columns = (told for key, told in _COLUMNS.items() if key in shown)
+        return "; ".join(("TP, PP, DP: tensor, pipeline and data parallelism", *words, *columns))
+
+
+def apart(executions: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the places of plans that differ from all before them in more than switches."""
+    seen = set()
+    places = []
+    for place, execution in enumerate(executions):
+        key = tuple(execution.get(name) for name in _SPLIT)
+        if key not in seen:
+            seen.add(key)
+            places.append(place)
+    return places
+
+
+def ranks(executions: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the rank of each plan, from 0 for each processor count."""
+    seen: Counter[int] = Counter()
+    found = []
+    for execution in executions:
+        found.append(seen[execution["num_procs"]])
+        seen[execution["num_procs"]] += 1
+    return found
+
+
+def plans_table(
+    executions: Sequence[Mapping[str, Any]],
+    stats: Sequence[Mapping[str, Any]],
+    asked: Sequence[Statistic] = (),
+    usual: Sequence[Mapping[str, Any]] = (),
+    numbers: Sequence[int] = (),
+    *,
+    ties: Sequence[bool] = (),
+    whole: bool = False,
+) -> Plans:
+    """List plans, best first, one line each: 80 columns are enough.
+
+    Parameters
+    ----------
+    executions, stats : sequence of mapping
+        Execution fields and statistics of each plan.
+    asked : sequence of Column
+        Statistics that are shown in any case: the objectives.
+    usual : sequence of mapping
+        Values that need no word, for each plan; by default those of the record.
+    numbers : sequence of int
+        What each is called; by default its rank.
+    ties : sequence of bool
+        Which of them are not distinguishable from the fastest: a mark says so.
+    whole : bool
+        Words that are too long take several lines, rather than being cut.
+    """
+    words = [_words(e, u) for e, u in zip_longest(executions, usual, fillvalue=_NOTHING)]
+    pairs = list(zip(words, executions, strict=True))
+    shared = [word for word in words[0] if all(word in one or _moot(word, e) for one, e in pairs)]
+    own = [", ".join(_short(w) for w in one if w not in shared) for one in words]
+    known = {*_SHOWN.values(), *map(mfu_name, executions)}
+    more = [one for one in asked if one.name not in known]
+    called = numbers or ranks(executions)
+    marks = [TIED if tie else "" for tie in ties] or [""] * len(own)
+    rows = [
+        {"rank": number, "tie": mark, "words": text} | _cells(e, s, more)
+        for number, mark, text, e, s in zip(called, marks, own, executions, stats, strict=True)
+    ]
+    named = {one.name for one in asked}
+    columns = (
+        Column("rank", "#", right=True),
+        Column("tie", TIED),
+        Column("procs", "procs", right=True),
+        Column("plan", "plan"),
+        Column("words", "with", cut=not whole, fold=whole, drop=1),
+        *_numbers(named, mfu=not named.isdisjoint(map(mfu_name, executions))),
+        *(Column(one.name, one.name.replace("_", "_\n"), right=True) for one in more),
+    )
+    sweep = len({row["procs"] for row in rows}) > 1
+    several = {
+        "rank": len({row["rank"] for row in rows}) > 1,
+        "procs": sweep,
+        "each": sweep,
+        **{name: any(row[name] for row in rows) for name in ("tie", "words", "interval", "share")},
+    }
+    shown = tuple(column for column in columns if several.get(column.key, True))
+    return Plans(_headline(shared, len(rows)), Table(shown, rows, _MORE))
+
+
+def _cells(
+    execution: Mapping[str, Any], stats: Mapping[str, Any], more: Sequence[Statistic]
+) -> dict[str, Any]:
+    """Return the cells of a plan but its rank and words."""
+    digits, interval = _digits(stats)
+    procs, mfu = execution["num_procs"], stats.get(mfu_name(execution))
+    return {
+        "procs": procs,
+        "plan": degrees_words(execution),
+        "memory": gibibytes(stats["proc_mem_tier1_cap_req"], 1),
+        "time": digits.duration(stats["total_time"]),
+        "interval": interval,
+        "share": "" if mfu is None else digits.efficiency(mfu),
+        "rate": digits.rate(stats["sample_rate"]),
+        "each": digits.small(stats["sample_rate"] / procs),
+        **{one.name: _figure(one, stats[one.name], digits) for one in more},
+    }
+
+
+def figure(one: Statistic, value: float, stats: Mapping[str, Any]) -> str:
+    """Write a statistic of a plan as the table does, with its unit.
+
+    Parameters
+    ----------
+    one : Column
+        The statistic.
+    value : float
+        What the plan has.
+    stats : mapping
+        All statistics of the plan, whose time says how many digits are known.
+    """
+    digits, _ = _digits(stats)
+    if one.unit.symbol == "s":
+        return digits.duration(value)
+    if one.name in MFU:
+        return digits.efficiency(value)
+    if one.name == _SHOWN["memory"]:
+        return f"{gibibytes(value, 1)} GiB"
+    if one.name == _SHOWN["rate"]:
+        return f"{digits.rate(value)} seq/s"
+    return _figure(one, value, digits)
+
+
+def _figure(one: Statistic, value: float | None, digits: Digits) -> str:
+    """Write a statistic; what follows from the time with the digits of the time."""
+    if value is None:
+        return "-"
+    if one.name in TIMED_FIGURES:
+        return f"{digits.rate(value)} {one.unit.symbol}"
+    return quantity(value, one.unit)
+
+
+def _numbers(asked: Collection[str], *, mfu: bool) -> Iterator[Column]:
+    """Yield the columns of numbers; what is asked for is not left out."""
+    yield Column("memory", "GiB", right=True, drop=0 if _SHOWN["memory"] in asked else 2)
+    yield Column("time", "time", right=True)
+    yield Column("interval", "90 %", right=True, drop=3)
+    yield Column("share", "MFU", right=True, drop=0 if mfu else EARLY)
+    yield Column("rate", "seq/s", right=True, drop=0 if _SHOWN["rate"] in asked else 5)
+    yield Column("each", "/proc", right=True, drop=4)
+
+
+_SHOWN = {
+    "time": "total_time",
+    "memory": "proc_mem_tier1_cap_req",
+    "rate": "sample_rate",
+}
+"""Statistics that have a column in any case."""
+
+
+def _moot(word: str, execution: Mapping[str, Any]) -> bool:
+    """Tell whether a word is of a kind of parallelism that a plan does not have."""
+    axis = "data_par" if word in SHARDING.values() else "tensor_par" if word in _SHORT else ""
+    return bool(axis) and execution[axis] == 1
+
+
+MFU = ("mfu", "mfu_causal")
+"""Statistics that are called MFU."""
+
+
+def mfu_name(execution: Mapping[str, Any]) -> str:
+    """Return the statistic that is called MFU: of what the attention kernel computes, as on the page of a result."""
+    return MFU[execution.get("attn_impl") == "flash"]
+
+
+def _short(word: str) -> str:
+    """Shorten what every reader of plans knows."""
+    return _SHORT.get(word, word.replace("microbatch ", "mbs "))
+
+
+def _headline(shared: Sequence[str], plans: int) -> str:
+    """Say what all plans share."""
+    text = ", ".join(shared)
+    return f"{'All with' if plans > 1 else 'With'} {text}:" if text else ""
+
+
+def _words(execution: Mapping[str, Any], usual: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words of a plan beside its degrees, its batch first."""
+    batch = f"batch {execution['batch_size']:,}"
+    return (batch, *choices_words(execution, usual))
+
+
+def _digits(stats: Mapping[str, Any]) -> tuple[Digits, str]:
+    """Return how numbers are written, with one digit more than is known, as plans are compared; and the interval."""
+    total, (low, high) = stats["total_time"], map(stats.get, BOUNDS)
+    if low is None or high is None:
+        return Digits(WITHOUT_INTERVAL / 10), ""
+    spread = (high - low) / 2 / total
+    known = Digits(spread)
+    ends = between(known.duration(low, like=total), known.duration(high, like=total))
+    return Digits(spread / 10), ends.replace(" to ", "-")

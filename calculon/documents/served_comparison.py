@@ -1,0 +1,217 @@
+"""Deployments side by side: what is asked differently, and their figures, passes and memory."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.display import Displayed
+from calculon.base.frozen import dataclass
+from calculon.base.units import GIB, Unit, duration
+from calculon.declarations.serving_figures import SERVING_FIGURES
+from calculon.documents.comparison import SECONDS, Line, ranked
+from calculon.documents.comparison_tables import (
+    figures_table,
+    input_word,
+    parts_table,
+    value_columns,
+)
+from calculon.documents.page_title import lettered_notes
+from calculon.documents.result import Document
+from calculon.documents.serving_page import CAUSES
+from calculon.render.text_tables import Column, Section, Table
+from calculon.render.texts import counted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BYTES = Unit("B", binary=True)
+_MEMORY = ("weights", "cache", "activation", "reserve")
+_PASSES = {"decode": "Decode pass", "prefill": "Prefill of one prompt"}
+
+
+@dataclass(frozen=True, slots=True)
+class ServedResult:
+    """A deployment with its figures as plain data, and its name.
+
+    Attributes
+    ----------
+    label : str
+        What it is called.
+    document : mapping
+        :meth:`calculon.serving.serve.Served.to_dict`.
+    sources : tuple of Document
+        The files that it was made from.
+    svgs : tuple of str
+        Its pictures, as elements of a page.
+    """
+
+    label: str
+    document: Mapping[str, Any]
+    sources: tuple[Document, ...] = ()
+    svgs: tuple[str, ...] = ()
+
+    @property
+    def missed(self) -> list[str]:
+        """The limits that it misses, in words."""
+        return [one["in_words"] for one in self.document["limits"] if not one["met"]]
+
+
+@dataclass(frozen=True)
+class ServedComparison(Displayed):
+    """Two or more deployments; the others are compared with the first.
+
+    Attributes
+    ----------
+    results : sequence of ServedResult
+        The deployments.
+    """
+
+    results: Sequence[ServedResult]
+
+    @property
+    def letters(self) -> str:
+        """One letter per deployment."""
+        return ascii_uppercase[: len(self.results)]
+
+    @property
+    def headings(self) -> list[str]:
+        """The heading of the values of each: its letter."""
+        return list(self.letters)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each."""
+        return [one.label for one in self.results]
+
+    @cached_property
+    def inputs(self) -> list[tuple[str, list[Any]]]:
+        """What differs of deployments, then model and system, then of workloads; None where one does not say."""
+        documents = [one.document for one in self.results]
+        rows: list[tuple[str, list[Any]]] = []
+        for part in ("deployment", "workload"):
+            names = dict.fromkeys(name for one in documents for name in one[part])
+            rows += [(name, [one[part].get(name) for one in documents]) for name in names]
+            if part == "deployment":
+                rows += [(name, [one[name] for one in documents]) for name in ("model", "system")]
+        return [(name, values) for name, values in rows if len(set(map(str, values))) > 1]
+
+    @cached_property
+    def figures(self) -> list[Line]:
+        """Every figure, in the order of ``calculon describe serving``."""
+        found = [one.document["figures"] for one in self.results]
+        return [
+            Line(c.name, c.help, c.unit, tuple(_finite(one.get(c.name)) for one in found))
+            for c in SERVING_FIGURES.values()
+        ]
+
+    def causes(self, name: str) -> list[Line]:
+        """Return what a pass (``decode`` or ``prefill``) is due to, the largest differences first."""
+        found = [one.document["passes"][name]["causes"] for one in self.results]
+        lines = (
+            Line(words, cause, SECONDS, tuple(one.get(cause, 0.0) for one in found))
+            for cause, words in CAUSES.items()
+        )
+        return ranked(lines)
+
+    @property
+    def memory(self) -> list[Line]:
+        """The memory of a rank by kind, the largest differences first."""
+        found = [one.document["figures"] for one in self.results]
+        return ranked(
+            Line(name, name, _BYTES, tuple(one[f"mem_{name}"] for one in found)) for name in _MEMORY
+        )
+
+    def sections(self, *, everything: bool = False) -> list[Section]:
+        """Return the comparison as tables for users; `everything` also lists figures that are equal."""
+        rows = [
+            {"field": name} | dict(zip(self.letters, map(input_word, values), strict=True))
+            for name, values in self.inputs
+        ]
+        found = []
+        if rows:
+            found.append(
+                Section("Asked differently", Table((Column("field"), *value_columns(self)), rows))
+            )
+        shown = [line for line in self.figures if everything or line.differs]
+        equal = len(self.figures) - sum(line.differs for line in self.figures)
+        title = f"Figures: {len(self.figures) - equal} differ, {equal} {'is' if equal == 1 else 'are'} equal"
+        missed = tuple(
+            f"{letter} misses {' and '.join(one.missed)}."
+            for letter, one in zip(self.letters, self.results, strict=True)
+            if one.missed
+        )
+        if shown:
+            machines = (one.document.get("provenance", {}) for one in self.results)
+            notes = (*missed, *lettered_notes(self.letters, machines))
+            found.append(Section(title, figures_table(self, shown), notes))
+        for name, words in _PASSES.items():
+            texts = zip(self.letters, (_pass(one, name) for one in self.results), strict=True)
+            told = ", ".join(f"{letter} {text}" for letter, text in texts)
+            found.append(Section(f"{words}: {told}", parts_table(self, self.causes(name))))
+        used = (one.document["figures"]["mem_used"] / GIB for one in self.results)
+        told = ", ".join(f"{a} {b:.1f} GiB" for a, b in zip(self.letters, used, strict=True))
+        found.append(Section(f"Memory of a rank: {told}", parts_table(self, self.memory)))
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "results": [
+                {
+                    "label": one.label,
+                    **{name: one.document[name] for name in ("model", "system", "deployment")},
+                    "workload": one.document["workload"],
+                    "missed": one.missed,
+                }
+                for one in self.results
+            ],
+            "inputs": [{"field": name, "values": values} for name, values in self.inputs],
+            "figures": [line.to_dict() for line in self.figures],
+            "passes": {name: [line.to_dict() for line in self.causes(name)] for name in _PASSES},
+            "memory": [line.to_dict() for line in self.memory],
+        }
+
+    def values(self) -> Table:
+        """Return a row for each value that has a reference, for CSV."""
+        lines = [("figures", line) for line in self.figures]
+        lines += [(name, line) for name in _PASSES for line in self.causes(name)]
+        lines += [("memory", line) for line in self.memory]
+        rows = [
+            {
+                "table": table,
+                "name": line.name,
+                "unit": line.unit.symbol,
+                "result": one.label,
+                "value": value,
+                "reference": line.values[0],
+                "difference": difference,
+                "ratio": ratio,
+            }
+            for table, line in lines
+            for one, value, difference, ratio in zip(
+                self.results[1:], line.values[1:], line.differences, line.ratios, strict=True
+            )
+        ]
+        return Table(tuple(Column(name) for name in rows[0]), rows)
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return a DataFrame with a row for each value that has a reference: the columns of ``--format csv``."""
+        import pandas as pd  # only for people who want frames
+
+        return pd.DataFrame(self.values().records())
+
+    def __repr__(self) -> str:
+        return f"<ServedComparison of {', '.join(self.names)}>"
+
+
+def _pass(one: ServedResult, name: str) -> str:
+    """Return the time of a pass, and of which batch it is where it decodes."""
+    time = duration(one.document["passes"][name]["time"])
+    return f"{time} of {counted(one.document['batch'], 'sequence')}" if name == "decode" else time
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a figure; None for one that there is not, and for a wait without end."""
+    return value if value is not None and math.isfinite(value) else None

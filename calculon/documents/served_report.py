@@ -1,0 +1,61 @@
+"""Deployments that serve a model as one HTML file to send: their pages and pictures, side by side, and assumptions."""
+
+from collections.abc import Mapping, Sequence
+
+from calculon.documents.report_page import (
+    assembled,
+    drawn,
+    inputs_section,
+    text_list,
+    titled,
+    validation_section,
+)
+from calculon.documents.served_comparison import ServedComparison, ServedResult
+from calculon.documents.serving_page import ServingPage
+from calculon.render.text_tables import Table
+
+ASSUMPTIONS = (
+    "A steady state of mean values: no single request is simulated, and all prompts, and all outputs, of a batch have "
+    "one length.",
+    "Passes have the layers of training in edition corrected; each row takes a floor, and then its arithmetic or its "
+    "bytes, whichever is longer.",
+    "A rate comes as a Poisson process unless the workload says otherwise; the wait before prefill is that of a queue "
+    "with as many servers as replicas.",
+    "Nothing fails, and no request is evicted or preempted.",
+)
+"""What every estimate of a deployment takes for granted."""
+
+
+def served_report(
+    results: Sequence[ServedResult], versions: Mapping[str, str], validation: Mapping[str, Table]
+) -> str:
+    """Return the report of deployments; arguments as of :func:`~calculon.documents.report_page.report_page`."""
+    several = len(results) > 1
+    parts = [
+        (f"result-{i}", one.label if several else "Deployment", _result(one))
+        for i, one in enumerate(results)
+    ]
+    if several:
+        parts.append(("comparison", "Side by side", _comparison(ServedComparison(results))))
+    if validation:
+        parts.append(("validation", "Validation", validation_section(validation)))
+    parts.append(("assumptions", "Assumptions", text_list(ASSUMPTIONS)))
+    sources = dict.fromkeys(source for one in results for source in one.sources)
+    parts.append(("inputs", "Inputs and versions", inputs_section(sources, versions)))
+    return assembled(f"Served: {', '.join(dict.fromkeys(one.label for one in results))}", parts)
+
+
+def _result(one: ServedResult) -> str:
+    """Return the page of a deployment with its pictures below."""
+    pictures = (f'<div class="scroll">{svg}</div>' for svg in one.svgs)
+    return "\n".join([drawn(ServingPage(one.document)), *pictures])
+
+
+def _comparison(comparison: ServedComparison) -> str:
+    """Return all differences."""
+    named = zip(comparison.letters, comparison.names, strict=True)
+    parts = [text_list([f"{letter}: {name}" for letter, name in named])]
+    parts += [
+        titled(section.title, section.table, *section.notes) for section in comparison.sections()
+    ]
+    return "\n".join(parts)

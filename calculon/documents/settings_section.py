@@ -1,0 +1,78 @@
+"""What to change in a launch file, as a table."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.base.errors import printable
+from calculon.render.text_tables import Column, Section, Table
+
+Document = Mapping[str, Any]
+"""A difference as plain data (:meth:`calculon.launch.difference.Difference.to_dict`)."""
+
+
+def settings_section(
+    difference: Document,
+    names: tuple[str, str],
+    longer: float | None = None,
+    margin: float | None = None,
+) -> Section:
+    """Return the changes of settings as a table, with what cannot be said in sentences.
+
+    Parameters
+    ----------
+    difference : mapping
+        The difference as plain data.
+    names : tuple of str
+        What to call the two plans.
+    longer : float, optional
+        By what share of the time of the first the second takes longer.
+    margin : float, optional
+        By what share the longer time has to exceed the other for their order to be sure.
+    """
+    title = f"Settings of {difference['title']}, from {names[0]} to {names[1]}"
+    title += "" if longer is None else f": {gained(longer, margin)}"
+    rows = [_row(change) for change in difference["changes"]]
+    columns = (
+        Column("kind", "do"),
+        Column("setting", "setting", fold=True),
+        Column("value", "to", fold=True),
+        Column("place", "where", drop=1),
+    )
+    return Section(title, Table(columns, rows), tuple(_notes(difference)))
+
+
+def gained(longer: float, margin: float | None = None) -> str:
+    """Write what a change of plans saves, and how sure that is; the margin of what is saved is a share of more time.
+
+    >>> gained(-0.079), gained(0.5, 0.35)
+    ('-7.9 %', '+50.0 % (tie margin 35.0 %)')
+    >>> gained(-0.079, 0.025), gained(-0.079, 0.25)
+    ('-7.9 % (tie margin 2.4 %)', '-7.9 %, not distinguishable (tie margin 20.0 %)')
+    """
+    said = f"{longer * 100:+.1f} %"
+    if margin is None:
+        return said
+    sure = max(1 + longer, 1 / (1 + longer)) > 1 + margin
+    if longer < 0:
+        margin = 1 - 1 / (1 + margin)
+    return f"{said}{'' if sure else ', not distinguishable'} (tie margin {margin * 100:.1f} %)"
+
+
+def _row(change: Document) -> dict[str, str]:
+    """Return a change as a row."""
+    words = printable(str(change["words"]).removeprefix(f"{change['kind']} "))
+    setting, _, value = words.rpartition(" to ") if change["kind"] == "change" else (words, "", "")
+    return {
+        "kind": change["kind"],
+        "setting": setting,
+        "value": value,
+        "place": printable(change["place"]),
+    }
+
+
+def _notes(difference: Document) -> list[str]:
+    """Say which fields of the other plan cannot be said, and what is said in place of them."""
+    return [
+        f"{difference['title']} cannot say {one['field']} {one['found']}: expected {one['expected']}"
+        for one in difference["refused"]
+    ]

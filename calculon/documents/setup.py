@@ -1,0 +1,295 @@
+"""The question of a result in words: the top of its page."""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from calculon.base.units import between, scaled
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.plan_words import expert_replicas, expert_width, spreads_experts
+from calculon.declarations.recipes import NO_RECIPE, RECIPES
+from calculon.documents.model_details import details
+from calculon.documents.page_title import page_title
+from calculon.documents.result import Result, seq_length
+from calculon.render.grids import grid, indented
+from calculon.render.texts import bandwidth, capacity, counted, level_text
+
+_RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
+_COLLECTIVES = {
+    "ar": "all-reduce",
+    "p2p_rs_ag": "reduce-scatter around transfers",
+    "rs_ag": "sequence parallelism",
+}
+_SWITCHES = {
+    "seq_par_ag_redo": "repeated all-gather",
+    "data_par_overlap": "DP overlap",
+    "optimizer_sharding": "optimizer sharding",
+    "fused_activation": "fused activation",
+}
+_OFFLOADS = {
+    "weight_offload": "weights",
+    "activations_offload": "activations",
+    "optimizer_offload": "optimizer",
+}
+_EFFICIENCIES = {"compute": "of the peak", "system": "of the time", "total": "(product)"}
+
+_IN_SPLIT = ("context_par", "expert_par", "expert_tensor_par")
+"""Fields with a label that are in the line of the split."""
+
+_SCALES = {
+    "delayed": "one factor for a tensor, of the steps before",
+    "tensorwise": "one factor for a tensor",
+    "blockwise": "a factor for 128 values, of weights for squares of 128",
+    "mxfp8": "a factor for 32 values",
+    "nvfp4": "a factor for 16 values, and one for a tensor",
+}
+"""Factors of operands, by recipe."""
+
+_KEPT = "weights, norms, attention, residual stream, router, embedding, head, gradients and optimizer keep their types"
+
+NARROW = 78
+"""Width below which key figures stand below each other."""
+
+NARROW_WITH_INTERVAL = 100
+"""The same where they have an interval."""
+
+
+def title(result: Result) -> Iterator[RenderableType]:
+    """Yield the title of the page."""
+    machine = (result.question or {}).get("system", {})
+    yield from page_title(result.title, f"edition {result.terms}", machine)
+
+
+def setup(result: Result) -> RenderableType:
+    """Lay out model, system, split, batch and options."""
+    table = grid("text", "text")
+    for label, text in setup_texts(result).items():
+        table.add_row(Text(label, "dim"), text)
+    return indented(table)
+
+
+def _arithmetic(execution: Mapping[str, Any]) -> str:
+    """Return the type of matrix arithmetic."""
+    matmul: str = execution.get("matmul_dtype", "same")
+    datatype: str = execution["datatype"]
+    recipe: str = execution.get("fp8_recipe", NO_RECIPE)
+    if recipe != NO_RECIPE:
+        return f"{RECIPES[recipe].product} by recipe {recipe}, {datatype} stored"
+    return datatype if matmul == "same" else f"{matmul}, {datatype} stored"
+
+
+def setup_texts(result: Result) -> dict[str, str]:
+    """Describe model, processor, split, batch and options in a line each, as far as they are known."""
+    inputs, execution = result.inputs, result.execution
+    if execution is None:
+        return {"question": "not known to a file of statistics"}
+    texts = {
+        "split": f"{_degrees(execution)}{_experts(execution)}{_stages(result)}",
+        "batch": f"{counted(execution['batch_size'], 'sequence')} = "
+        f"{counted(execution['data_par'], 'replica')} x "
+        f"{counted(_microbatches(execution), 'microbatch')} of {execution['microbatch_size']:,}",
+        **({"recipe": recipe} if (recipe := _recipe(execution)) else {}),
+        "options": ", ".join(options(execution)) or "none",
+    }
+    if inputs is None:
+        return {"question": "model and system are not known: give --model and --system"} | texts
+    model, machine = inputs.model, inputs.machine
+    tier1, tier2 = (
+        f"{capacity(size)} at {bandwidth(rate)}"
+        for size, rate in zip(machine.capacities, machine.bandwidths, strict=True)
+    )
+    stated = ", ".join(details(model))
+    active = f" ({scaled(inputs.active)} active)" if inputs.active else ""
+    if inputs.modules:
+        active += f" and {scaled(inputs.modules)} of multi-token prediction"
+    return {
+        "model": f"{scaled(inputs.parameters)} parameters{active}: {counted(model['num_blocks'], 'block')}, "
+        f"hidden {model['hidden']:,}, {_widths(model)}"
+        f"sequences of {seq_length(inputs, execution):,}",
+        **({"details": stated} if stated else {}),
+        "processor": f"{machine.peak / 1e12:,g} TFLOP/s {_arithmetic(execution)}, {tier1}"
+        + (f" + {tier2}" if machine.capacities[1] else ""),
+        **texts,
+    }
+
+
+def _degrees(execution: Mapping[str, Any]) -> str:
+    """Write the degrees whose product is the number of processors; that of context parallelism where it is above 1."""
+    contexts = execution.get("context_par", 1)
+    degrees = {
+        "TP": execution["tensor_par"],
+        **({"CP": contexts} if contexts > 1 else {}),
+        "PP": execution["pipeline_par"],
+        "DP": execution["data_par"],
+    }
+    return " x ".join(f"{name} {degree:,}" for name, degree in degrees.items())
+
+
+def _recipe(execution: Mapping[str, Any]) -> str:
+    """Say what a recipe of narrow products makes narrow, and what not; nothing without one."""
+    name = execution.get("fp8_recipe", NO_RECIPE)
+    if name == NO_RECIPE:
+        return ""
+    bits = "4 bits" if RECIPES[name].product == "float4" else "8 bits"
+    kept = _KEPT
+    if execution.get("fp8_param_gather"):
+        kept = f"{kept.removeprefix('weights, ')}, and weights are kept and gathered in 8 bits"
+    operands = f"operands of the products of blocks are in {bits}, with {_SCALES[name]}"
+    return f"{name}: {operands}; {kept}; MFU is of the peak in {RECIPES[name].product}"
+
+
+def _microbatches(execution: Mapping[str, Any]) -> int:
+    """Return the microbatches of a batch in one pipeline."""
+    replica_batch = int(execution["batch_size"]) // int(execution["data_par"])
+    return replica_batch // int(execution["microbatch_size"])
+
+
+def _experts(execution: Mapping[str, Any]) -> str:
+    """Return the split of experts, where it is another one."""
+    if not spreads_experts(execution):
+        return ""
+    degrees = execution.get("expert_par", 1), expert_width(execution), expert_replicas(execution)
+    return " (experts EP {:,} x ETP {:,} x EDP {:,})".format(*degrees)
+
+
+def _stages(result: Result) -> str:
+    """Say how many blocks the stages have, and in how many chunks, when the model is known."""
+    if result.inputs is None or result.execution is None:
+        return ""
+    chunks = result.execution["pipeline_interleaving"]
+    folded = "parts" in result.stages[0] if result.stages else False
+    counts = [int(stage["blocks"]) for stage in result.stages or ()]
+    if len(set(counts)) > 1:
+        alike = ((blocks, len(list(several))) for blocks, several in groupby(counts))
+        parts = [f"{n} x {blocks}" if n > 1 else str(blocks) for blocks, n in alike]
+        stages = f"{' + '.join(parts)} blocks in {'ranks' if folded else 'stages'}"
+    else:
+        blocks = -(-int(result.inputs.model["num_blocks"]) // result.execution["pipeline_par"])
+        each = counts[0] if counts else blocks
+        stages = f"{counted(each, 'block')} per {'rank' if folded else 'stage'}"
+    if folded:
+        return f", {stages}, which has two parts of the model"
+    return f", {stages}" + (f" in {chunks} chunks" if chunks > 1 else "")
+
+
+def _widths(model: Mapping[str, Any]) -> str:
+    """Return the widths of the parts of a block: MLP, attention."""
+    part = model.get("part", "block")
+    inner = model.get("expert_feedforward") or model["feedforward"]
+    mixed = f"{counted(model.get('num_experts', 0), 'expert')} of {inner:,}, "
+    dense = f"feedforward {model['feedforward']:,}, "
+    if not model.get("num_experts"):
+        mlp = dense
+    else:
+        mlp = dense + mixed if {"first_k_dense", "moe_layer_freq"} & model.keys() else mixed
+    mlp = mlp if part in ("block", "mlp") else ""
+    heads = f"{counted(model['attn_heads'], 'head')} of {model['attn_size']}, "
+    return mlp + (heads if part in ("block", "attention") else "")
+
+
+def options(execution: Mapping[str, Any]) -> Iterator[str]:
+    """Name the options of an execution in words."""
+    if execution["activation_recompute"] in _RECOMPUTE:
+        yield _RECOMPUTE[execution["activation_recompute"]]
+    if execution["tensor_par"] > 1:
+        reduced = execution["tensor_par_comm_type"] == "ar"
+        if not reduced or execution.get("tp_impl", "megatron") == "megatron":
+            yield _COLLECTIVES[execution["tensor_par_comm_type"]]
+        if execution["tensor_par_overlap"] != "none":
+            yield f"TP overlap ({execution['tensor_par_overlap']})"
+    if execution["attention_type"] != "multihead":
+        yield f"{execution['attention_type']} attention"
+    yield from (words for field, words in _SWITCHES.items() if execution[field])
+    yield from (
+        field.declaration.label.format(execution[field.name])
+        for field in spec_fields(Execution)
+        if field.declaration.label
+        and field.name not in _IN_SPLIT
+        and execution.get(field.name, field.default) != field.default
+    )
+    if offloaded := [words for field, words in _OFFLOADS.items() if execution[field]]:
+        yield "offloading of " + " and ".join(
+            (", ".join(offloaded[:-1]), offloaded[-1])
+        ).removeprefix(" and ")
+
+
+def key_figures(result: Result, width: int) -> RenderableType:
+    """Lay out the figures that users compare: speed at the left, efficiency at the right or below."""
+    bounded = result.interval is not None
+    wide = width >= (NARROW_WITH_INTERVAL if bounded else NARROW)
+    left = speed_with_interval(result) if bounded else _speed(result)
+    right = grid("left", "right", "left", least=[0 if wide else len(_LONGEST)])
+    if bounded and wide:
+        right.add_row()  # beside the titles
+    for word, meaning in _EFFICIENCIES.items():
+        share = result.digits.efficiency(result.value(f"{word}_efficiency"))
+        table = left if bounded and not wide else right
+        table.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
+    if bounded and not wide:
+        return indented(left)
+    if not wide:
+        return indented(Group(left, right))
+    beside = grid("text", "text", gap=4)
+    beside.add_row(left, right)
+    return indented(beside)
+
+
+_LONGEST = "tokens/s per processor"
+
+
+def _speed(result: Result) -> Table:
+    """Return time and rates."""
+    digits = result.digits
+    speed = {
+        "time per iteration": digits.duration(result.value("total_time")),
+        "samples/s": digits.rate(result.value("sample_rate")),
+    }
+    if (tokens := result.tokens_per_second) is not None:
+        speed["tokens/s"] = digits.rate(tokens)
+        if result.execution is not None:
+            speed[_LONGEST] = digits.rate(tokens / result.execution["num_procs"])
+    table = grid("left", "right")
+    for label, text in speed.items():
+        table.add_row(label, Text(text, "bold"))
+    return table
+
+
+def speed_with_interval(result: Result) -> Table:
+    """Return MFU, time and rates, each with its interval: that of the time, seen from the other side by all others."""
+    interval, total, digits = result.interval or {}, result.value("total_time"), result.digits
+    slow, fast = interval["high"] / total, interval["low"] / total
+    table = grid("left", "right", "text")
+    table.add_row("", Text("predicted", "dim"), Text(f"{level_text(interval)} interval", "dim"))
+
+    def add_rate(label: str, value: float, write: Callable[..., str]) -> None:
+        add_interval(table, label, value, (value / slow, value / fast), write)
+
+    if mfu := result.mfu:
+        add_rate(f"MFU, {result.masking}", mfu, digits.efficiency)
+    ends = (fast * total, slow * total)
+    add_interval(table, "time per iteration", total, ends, digits.duration)
+    if (tokens := result.tokens_per_second) is not None:
+        if result.execution is not None:
+            add_rate(_LONGEST, tokens / result.execution["num_procs"], digits.rate)
+        add_rate("tokens/s", tokens, digits.rate)
+    add_rate("samples/s", result.value("sample_rate"), digits.rate)
+    return table
+
+
+def add_interval(
+    table: Table,
+    label: str,
+    value: float,
+    ends: tuple[float | None, float | None],
+    write: Callable[..., str],
+) -> None:
+    """Add a figure with its interval, whose ends have its digits, to a table of three columns."""
+    low, high = ends
+    known = low is not None and high is not None
+    said = between(write(low, like=value), write(high, like=value)) if known else ""
+    table.add_row(label, Text(write(value), "bold"), said)

@@ -1,0 +1,313 @@
+"""The lists of ``calculon catalog``: what tells models, systems, executions, presets and studies apart."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from calculon.architecture.parameters import parameter_count
+from calculon.base.units import GIB, GIGA, TERA, scaled
+from calculon.campaign.read import read_campaign
+from calculon.declarations import catalog
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.files import read_document
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import PRESETS
+from calculon.declarations.presets import find_preset
+from calculon.declarations.spellings import catalog_words
+from calculon.hardware.memory import Memory
+from calculon.inputs import execution, model, system
+from calculon.render.text_tables import Column, Table
+from calculon.render.texts import bandwidth, capacity
+from calculon.serving.records.asked import read_deployment, read_workload
+
+
+def _models() -> Table:
+    """List the models: parameters and shape; every other field, family and aliases for programs."""
+    shapes = {name: model(name) for name in catalog.names("model")}
+    shown = {
+        "hidden": "hidden",
+        "num_blocks": "blocks",
+        "attn_heads": "heads",
+        "kv_heads": "kv",
+        "feedforward": "ffn",
+        "vocab": "vocab",
+        "seq_size": "seq",
+    }
+    others = [field.key for field in spec_fields(Model) if field.key not in shown]
+    return Table(
+        (
+            Column("name", "name"),
+            Column("family", for_people=False),
+            Column("parameters", "params", right=True, text=scaled),
+            *(Column(key, title, right=True, text=_stated) for key, title in shown.items()),
+            *(Column(key, for_people=False) for key in others),
+            Column("aliases", for_people=False, text=", ".join),
+        ),
+        [
+            {"name": name, "family": model_family(name), "parameters": parameter_count(shape)}
+            | {key: getattr(shape, key) for key in (*shown, *others)}
+            | {"aliases": aliases("model", name)}
+            for name, shape in shapes.items()
+        ],
+    )
+
+
+def model_family(name: str) -> str:
+    """Return the family of a model: the word that its name begins with.
+
+    >>> model_family("llama3.1-405B"), model_family("qwen2.5-7B")
+    ('llama', 'qwen')
+    """
+    return re.split(r"[^a-z]", name.lower(), maxsplit=1)[0]
+
+
+def aliases(kind: str, name: str) -> list[str]:
+    """Return what a file of the catalog is called beside its name."""
+    return [*catalog_words.aliases(catalog.names(kind)[name])]
+
+
+def _systems() -> Table:
+    """List the systems: peak rates, memory and networks; for programs also rates of each type and every network."""
+    documents = {name: catalog.load("system", name)[1] for name in catalog.names("system")}
+    return Table(
+        (
+            Column("name", "name"),
+            Column("family", for_people=False),
+            Column("tflops", "TFLOP/s", right=True, text=rate),
+            Column("tflops_8bit", "8-bit", right=True, text=rate),
+            Column("memory", "memory", right=True, text=lambda size: capacity(size * GIB)),
+            Column("bandwidth", "GB/s", right=True, text=rate),
+            Column("domain", for_people=False),
+            Column("domain_text", "domain x GB/s"),
+            Column("network_GBps", "net GB/s", right=True, text=rate),
+            *(Column(key, for_people=False) for key in ("domain_GBps", "host_memory")),
+            *(Column(key, for_people=False, text=_rates) for key in ("matrix_tflops",)),
+            *(Column(key, for_people=False, text=_rates) for key in ("vector_tflops",)),
+            *(Column(key, for_people=False, text=_tier) for key in ("mem1", "mem2")),
+            Column("networks", for_people=False, text=_networks),
+            Column("processing_mode", for_people=False),
+            Column("aliases", for_people=False, text=", ".join),
+        ),
+        [_system_row(name, document) for name, document in documents.items()],
+    )
+
+
+def _system_row(name: str, document: object) -> dict[str, Any]:
+    """Return the figures of a system: rates in TFLOP/s, memories in GiB, links in GB/s and direction."""
+    machine = system(document if isinstance(document, Mapping) else name)
+    matrix = {d: e.peak / TERA for d, e in machine.matrix.items()}
+    first, *others = machine.networks
+    networks = [
+        {"size": n.size, "GBps": n.bandwidth / GIGA, "efficiency": n.efficiency}
+        for n in machine.networks
+    ]
+    return {
+        "name": name,
+        "family": family_of(document),
+        "tflops": max((r for d, r in matrix.items() if d in ("float16", "bfloat16")), default=0),
+        "tflops_8bit": matrix.get("float8", 0),
+        "memory": machine.mem1.capacity / GIB,
+        "bandwidth": machine.mem1.bandwidth / GIGA,
+        "domain": first.size,
+        "domain_text": f"{first.size:,} x {rate(first.bandwidth / GIGA)}",
+        "network_GBps": others[0].bandwidth / GIGA if others else 0,
+        "domain_GBps": first.bandwidth / GIGA,
+        "host_memory": machine.mem2.capacity / GIB,
+        "matrix_tflops": matrix,
+        "vector_tflops": {d: e.peak / TERA for d, e in machine.vector.items()},
+        "mem1": _memory(machine.mem1),
+        "mem2": _memory(machine.mem2),
+        "networks": networks,
+        "processing_mode": machine.mode,
+        "aliases": aliases("system", name),
+    }
+
+
+def family_of(document: object) -> str:
+    """Return the family that a system states, such as ``NVIDIA Hopper``; empty for those of the published tool."""
+    about = document.get("about") if isinstance(document, Mapping) else None
+    return str(about.get("family", "")) if isinstance(about, Mapping) else ""
+
+
+def _executions() -> Table:
+    """List the executions: split, batch and mode."""
+    plans = {name: execution(name) for name in catalog.names("execution")}
+    fields = {
+        "num_procs": "procs",
+        "tensor_par": "TP",
+        "pipeline_par": "PP",
+        "data_par": "DP",
+        "batch_size": "batch",
+        "microbatch_size": "micro",
+        "datatype": "datatype",
+        "activation_recompute": "recompute",
+    }
+    words = ("datatype", "activation_recompute")
+    own = (Column(key, title, right=key not in words) for key, title in fields.items())
+    return Table(
+        (Column("name", "name"), *own),
+        [
+            {"name": name} | {key: getattr(plan, key) for key in fields}
+            for name, plan in plans.items()
+        ],
+    )
+
+
+def _presets() -> Table:
+    """List the presets: framework, version, and what each describes."""
+    found = [find_preset(name) for name in PRESETS]
+    return Table(
+        (
+            Column("name", "name"),
+            Column("framework", "framework", fold=True),
+            Column("version", "version", fold=True),
+            Column("title", "what it is", fold=True),
+        ),
+        [
+            {"name": p.name, "framework": p.framework, "version": p.version, "title": p.title}
+            for p in found
+        ],
+    )
+
+
+def _studies() -> Table:
+    """List the studies: what each is about."""
+    documents = {name: read_document(str(path)) for name, path in catalog.names("study").items()}
+    return Table(
+        (Column("name", "name"), Column("about", "about")),
+        [
+            {"name": name, "about": raw.get("about", "") if isinstance(raw, Mapping) else ""}
+            for name, raw in documents.items()
+        ],
+    )
+
+
+def _campaigns() -> Table:
+    """List the campaigns: tokens, ramps, and what each is."""
+    rows = []
+    for name in catalog.names("campaign"):
+        asked = read_campaign(name)
+        stated = asked.document
+        about = stated.get("about", "")
+        length = next(
+            (f"{stated[key]}" for key in ("tokens", "loss", "steps") if key in stated), ""
+        )
+        rows.append(
+            {
+                "name": name,
+                "tokens": length,
+                "phases": len(asked.phases) or 1,
+                "ramps": ", ".join(key for key in ("batch_ramp", "seq_ramp") if key in stated),
+                "about": about,
+            }
+        )
+    return Table(
+        (
+            Column("name", "name"),
+            Column("tokens", "tokens", right=True),
+            Column("phases", "phases", right=True),
+            Column("ramps", "ramps"),
+            Column("about", "about", fold=True),
+        ),
+        rows,
+    )
+
+
+def _deployments() -> Table:
+    """List the deployments: replicas, split, types, and what each is."""
+    rows = []
+    for name in catalog.names("deployment"):
+        asked = read_deployment(name)
+        rows.append(
+            {
+                "name": name,
+                "processors": asked.num_procs,
+                "replicas": asked.replicas,
+                "tensor_par": asked.tensor_par,
+                "pipeline_par": asked.pipeline_par,
+                "weights": asked.weights_dtype,
+                "cache": asked.kv_dtype,
+                "about": asked.document.get("about", ""),
+            }
+        )
+    keys = ("processors", "replicas", "tensor_par", "pipeline_par")
+    return Table(
+        (
+            Column("name", "name"),
+            *(Column(key, key, right=True) for key in keys),
+            Column("weights", "weights"),
+            Column("cache", "cache"),
+            Column("about", "about", fold=True),
+        ),
+        rows,
+    )
+
+
+def _workloads() -> Table:
+    """List the workloads: lengths, load, and what each is."""
+    rows = []
+    for name in catalog.names("workload"):
+        asked = read_workload(name)
+        load = {"rate": f"{asked.rate} requests/s", "users": f"{asked.users} users"}
+        rows.append(
+            {
+                "name": name,
+                "prompt": asked.prompt,
+                "output": asked.output,
+                "load": load.get(asked.kind, asked.kind),
+                "about": asked.document.get("about", ""),
+            }
+        )
+    return Table(
+        (
+            Column("name", "name"),
+            Column("prompt", "prompt", right=True),
+            Column("output", "output", right=True),
+            Column("load", "load"),
+            Column("about", "about", fold=True),
+        ),
+        rows,
+    )
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "models": _models,
+    "systems": _systems,
+    "executions": _executions,
+    "presets": _presets,
+    "studies": _studies,
+    "campaigns": _campaigns,
+    "deployments": _deployments,
+    "workloads": _workloads,
+}
+SINGULAR = dict(zip(TABLES, catalog.FOLDERS, strict=True))
+
+
+def _stated(number: int) -> str:
+    """Write a number that is 0 where nothing was stated."""
+    return f"{number:,}" if number else ""
+
+
+def _memory(memory: Memory) -> dict[str, float]:
+    return {"GiB": memory.capacity / GIB, "GBps": memory.bandwidth / GIGA}
+
+
+def _tier(tier: Mapping[str, float]) -> str:
+    return f"{capacity(tier['GiB'] * GIB)}\n{bandwidth(tier['GBps'] * GIGA)}"
+
+
+def _rates(rates: Mapping[str, float]) -> str:
+    return "\n".join(f"{rate:g} {datatype}" for datatype, rate in rates.items())
+
+
+def _networks(networks: list[dict[str, Any]]) -> str:
+    return "\n".join(f"{n['size']:,} at {bandwidth(n['GBps'] * GIGA)}" for n in networks)
+
+
+def rate(value: float) -> str:
+    """Write a figure of a data sheet; nothing for 0.
+
+    >>> rate(1979), rate(83.55), rate(0)
+    ('1,979', '83.5', '')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value else ""

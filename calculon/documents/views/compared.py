@@ -1,0 +1,96 @@
+"""Results side by side, each with a name of its own."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calculon.base.errors import Problem, SpecError
+from calculon.documents.result import Result
+from calculon.documents.views.settings import settings_changes
+from calculon.documents.views.waterfalls import Estimated, comparable
+
+if TYPE_CHECKING:
+    from calculon.documents.comparison import Comparison
+
+
+def compared(results: Sequence[Result], dialect: str = "") -> "Comparison":
+    """Set results side by side; the others are compared with the first.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        The results.
+    dialect : str
+        Launcher in whose settings the differences are told; by default that of the first launch file.
+
+    Raises
+    ------
+    SpecError
+        For fewer than two of them, for more than there are letters, and as :func:`settings_changes`.
+    """
+    from calculon.documents.comparison import MOST, Comparison
+
+    if not 2 <= len(results) <= MOST:
+        wanted = f"2 to {MOST} results to compare"
+        raise SpecError("compare", Problem("", wanted, str(len(results))))
+    ways = {results.index(best): told for best, told in comparable(results)}
+    number, changes = settings_changes(results, dialect)
+    return Comparison(results, orders_of(results), ways, number, changes)
+
+
+def orders_of(results: Sequence[Result]) -> dict[int, dict[str, Any]]:
+    """Return by the number of a result how sure it is that the first one is faster, where their times err alike.
+
+    They do for one model on one system, under one preset. Nothing of results without intervals.
+    """
+    from calculon.documents.comparison import machine
+
+    first = results[0]
+    alike = [
+        i
+        for i, one in enumerate(results[1:], start=1)
+        if first.interval and one.interval and machine(one) == machine(first)
+    ]
+    if not alike:
+        return {}
+    from calculon.estimate.told_apart import NEEDED, orders, orders_of_stats
+    from calculon.plan.plan import Plan
+
+    several = [first, *(results[i] for i in alike)]
+    known = [one.estimate for one in several if isinstance(one, Estimated)]
+    if len(known) == len(several):
+        plans = Plan.from_records([one.execution for one in known])
+        stats = {name: np.array([one.value(name) for one in several]) for name in NEEDED}
+        found = orders(known[0].model, known[0].system, plans, stats)
+    else:
+        found = orders_of_stats([one.stats for one in several])
+    return {i: order.to_dict() for i, order in zip(alike, found[1:], strict=True)}
+
+
+def labelled(found: Sequence[Result], *, several_editions: bool = False) -> list[Result]:
+    """Give each result a name: its own, else those of its parts that tell it from the others without one.
+
+    Parameters
+    ----------
+    found : sequence of Result
+        The results.
+    several_editions : bool
+        Whether the last part of each is its edition, because each was asked for in several.
+    """
+    unnamed = [one.parts for one in found if not one.label]
+    mixed = len(unnamed) < len(found)  # where some have a name, an edition alone tells too little
+    shared = set() if several_editions and mixed else _shared(unnamed)
+    named = []
+    for one in found:
+        parts = [part for i, part in enumerate(one.parts) if i not in shared] or one.parts
+        named.append(replace(one, label=one.label or ", ".join(parts)))
+    return named
+
+
+def _shared(names: Sequence[tuple[str, ...]]) -> set[int]:
+    """Return the positions of the parts that all names have in common."""
+    if len(names) < 2 or len(set(map(len, names))) > 1:
+        return set()
+    return {i for i, parts in enumerate(zip(*names, strict=True)) if len(set(parts)) == 1}

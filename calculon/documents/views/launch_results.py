@@ -1,0 +1,97 @@
+"""The page of a launch file: what it says in words, and what became of each of its settings."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from calculon import inputs
+from calculon.architecture.parameters import parameter_count
+from calculon.base.errors import SpecError
+from calculon.base.units import scaled
+from calculon.declarations.plan_words import plan_words
+from calculon.documents.launch_page import LaunchPage
+from calculon.launch.dialect import Launch
+from calculon.launch.engines.engine_files import CHECKPOINT
+from calculon.render.texts import counted
+
+
+def launch_page(launch: Launch, file: str = "") -> LaunchPage:
+    """Return the page of a launch file; errors as :func:`_summary`."""
+    fields = launch.deployment or launch.execution
+    processors = fields.get("num_procs")
+    told = f", {counted(processors, 'processor')}" if isinstance(processors, int) else ""
+    title = f"{launch.dialect.title}{told}"
+    summary = _served(launch) if launch.deployment else _summary(launch, file or title)
+    return LaunchPage(launch.to_dict(), f"{file}: {title}" if file else title, summary)
+
+
+def _summary(launch: Launch, file: str) -> dict[str, str]:
+    """Return what a file says in words, by label.
+
+    Raises
+    ------
+    SpecError
+        For an execution or a model that no record can hold.
+    """
+    asked = inputs.asked_execution(launch.execution)
+    whole = asked.execution
+    fields = whole.to_dict()
+    found = {"version": f"written for {launch.dialect.version}; preset {asked.preset.name}"}
+    found["plan"] = plan_words(fields, asked.preset.usual(fields))
+    length = f" of {whole.seq_length:,} tokens" if whole.seq_length else ""
+    found["batch"] = f"{whole.batch_size:,} sequences{length}"
+    if launch.model:
+        found["model"] = _model_words(launch.model, file)
+    if words := _campaign_words(launch.campaign):
+        found["run"] = words
+    return found
+
+
+def _served(launch: Launch) -> dict[str, str]:
+    """Return what a command of an engine says in words, by label; fields whose value is open are left out."""
+    fields = launch.deployment
+    split = {"TP": "tensor_par", "PP": "pipeline_par", "EP": "expert_par"}
+    ranks = " ".join(f"{s} {fields[n]}" for s, n in split.items() if fields[n] > 1 or s == "TP")
+    copies = fields["num_procs"] // (fields["tensor_par"] * fields["pipeline_par"])
+    experts = fields["experts_dtype"]
+    types = [f"weights {fields['weights_dtype']}"]
+    types += [] if experts == "same" else [f"experts {experts}"]
+    most, budget = fields["max_batch"], fields["token_budget"]
+    batch = [f"{most:,} sequences at most" if most else "as many sequences as fit"]
+    batch.append(f"passes of {budget:,} tokens" if budget else "prompts in passes of their own")
+    if fields.get("draft", "none") != "none":
+        batch.append(f"drafts by {fields['draft']}")
+    found = {"version": f"written for {launch.dialect.version}"}
+    if (name := launch.stated.get(CHECKPOINT)) is not None:
+        found["checkpoint"] = str(name.value)
+    found["deployment"] = f"{counted(copies, 'replica')} of {ranks}"
+    found["types"] = ", ".join((*types, f"cache {fields['kv_dtype']}"))
+    found["batch"] = ", ".join(batch)
+    if (share := fields.get("memory_fraction")) is not None:
+        found["cache"] = f"{share:.3g} of what is free beside weights, activations and reserve"
+    return found
+
+
+def _model_words(document: Mapping[str, Any], file: str) -> str:
+    """Return a model in words: its name in the catalog, or its shape and parameters."""
+    if document.keys() == {"name"}:
+        return f"{document['name']} of the catalog"
+    try:
+        model = inputs.model(document)
+    except SpecError as error:
+        raise SpecError(file, error.problems) from None
+    shape = f"{model.num_blocks:,} blocks, {model.hidden:,} wide"
+    words = f"{scaled(parameter_count(model))} parameters"
+    return f"{shape}, {words}" if model.vocab else f"{shape}, {words} without embedding and head"
+
+
+def _campaign_words(campaign: Mapping[str, Any]) -> str:
+    words = []
+    if tokens := campaign.get("tokens"):
+        words.append(f"{scaled(tokens)} tokens")
+    if interval := campaign.get("save_interval"):
+        words.append(f"a checkpoint every {interval:,} steps")
+    if ramp := campaign.get("batch_ramp"):
+        words.append(f"a ramp of the batch ({' '.join(map(str, ramp))})")
+    if schedule := campaign.get("batch_schedule"):
+        words.append(f"batches from {schedule[0][1]:,} to {schedule[-1][1]:,} sequences")
+    return ", ".join(words)

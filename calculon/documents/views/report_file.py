@@ -1,0 +1,113 @@
+"""Results as one HTML page that needs nothing else: what ``calculon report`` writes."""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from calculon.declarations.files import replacing
+from calculon.declarations.named_values import CORRECTED, PUBLISHED
+from calculon.declarations.presets import agreed
+from calculon.documents.report_page import report_page
+from calculon.documents.result import Result
+from calculon.documents.views.compared import orders_of
+from calculon.documents.views.run_pictures import runs_shown
+from calculon.documents.views.validation_tables import STUDIES
+from calculon.documents.views.waterfalls import drawn
+from calculon.render.text_tables import Table
+from calculon.version import __version__
+
+if TYPE_CHECKING:
+    from calculon.campaign.record import Campaign
+    from calculon.documents.served_comparison import ServedResult
+
+PAGES = (".html", ".htm")
+"""What names of pages end in."""
+
+
+def write_report(
+    results: Sequence[Result], path: str, campaign: "Campaign | None" = None
+) -> list[str]:
+    """Run the studies of the systems of some results, and write their page; with a campaign the whole run of each.
+
+    Returns
+    -------
+    list of str
+        The whole runs that miss limits, and by how much, in words.
+    """
+    text, missed = report_text(results, campaign)
+    with replacing(path) as stream:
+        stream.write(text.encode())
+    return missed
+
+
+def report_text(
+    results: Sequence[Result], campaign: "Campaign | None" = None
+) -> tuple[str, list[str]]:
+    """Return the page that :func:`write_report` writes, and the runs that miss limits."""
+    versions = {"calculon": __version__, "Python": platform.python_version()}
+    validation = {}
+    asked = ((one.inputs.machine.name, one.edition) for one in results if one.inputs)
+    for system, edition in dict.fromkeys(asked):
+        table = validation_of(system, edition)
+        named = edition != PUBLISHED and table.rows
+        validation[f"{system}, edition {edition}" if named else system] = table
+    told = [replace(one, winners=tuple(map(_with_usual, one.winners))) for one in results]
+    runs = runs_shown(results, campaign)
+    text = report_page(told, versions, validation, orders_of(results), drawn(results), runs)
+    names = [f"the run of {run.label}" if len(runs) > 1 else "the run" for run in runs]
+    missed = [
+        f"{name} misses {' and '.join(run.missed)}"
+        for name, run in zip(names, runs, strict=True)
+        if run.missed
+    ]
+    return text, missed
+
+
+def write_served_report(results: "Sequence[ServedResult]", path: str) -> list[str]:
+    """Write the page of deployments, with their pictures and the errors of serving studies of their systems.
+
+    Returns
+    -------
+    list of str
+        The deployments that miss limits, and by how much, in words.
+    """
+    from calculon.documents.served_report import served_report
+    from calculon.documents.views.served_documents import pictured
+
+    versions = {"calculon": __version__, "Python": platform.python_version()}
+    systems = dict.fromkeys(str(one.document["system"]) for one in results)
+    validation = {system: validation_of(system, CORRECTED, SERVING) for system in systems}
+    text = served_report(pictured(results), versions, validation)
+    with replacing(path) as stream:
+        stream.write(text.encode())
+    return [
+        f"{f'{one.label}: ' if len(results) > 1 else ''}it misses {' and '.join(one.missed)}"
+        for one in results
+        if one.missed
+    ]
+
+
+def _with_usual(winner: Result) -> Result:
+    """Return a winner with what is usual for its preset, which its words leave out."""
+    execution = winner.execution or {}
+    if winner.edition == PUBLISHED or not execution:
+        return winner
+    return replace(
+        winner, usual=agreed(winner.edition, execution.get("preset"))[1].usual(execution)
+    )
+
+
+SERVING = "serving"
+"""Group of the studies of served models."""
+
+
+def validation_of(system: str, edition: str, group: str = "") -> Table:
+    """Return the errors of an edition of the model against measurements on a system, by study and quantity."""
+    from calculon.validate.library import Library
+    from calculon.validate.measured_and_predicted import compare
+
+    library = Library.at()
+    studies = [one for one in library.studies(group) if one.system == system]
+    _, columns, rows = STUDIES
+    return Table(columns, rows([compare(study, library, edition) for study in studies]))

@@ -1,0 +1,89 @@
+"""What pictures and reports show of whole runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.declarations.named_values import CORRECTED
+from calculon.documents.pictures.run_days import RunDays
+from calculon.documents.result import Result
+from calculon.documents.views.estimate_result import result_of
+from calculon.documents.views.waterfalls import Estimated
+
+if TYPE_CHECKING:
+    from calculon.advise.runs.training_run import TrainingRun
+    from calculon.campaign.record import Campaign
+    from calculon.documents.report_page import RunShown
+
+CHANCES = (0.005, *(share / 100 for share in range(1, 100)), 0.995)
+"""Shares of runs whose ends are drawn."""
+
+
+def run_days(run: "TrainingRun") -> RunDays:
+    """Return where the days of a run go, and when it ends, with the digits that its interval leaves."""
+    main = result_of(run.main.estimate)
+    ended = run.whole.days_by(CHANCES).tolist()
+    return RunDays(
+        run.to_dict(), main.digits, main.interval, tuple(zip(CHANCES, ended, strict=True))
+    )
+
+
+def runs_shown(results: Sequence[Result], asked: "Campaign | None") -> "list[RunShown]":
+    """Return the whole runs of results, with pictures where they can be drawn.
+
+    Without a campaign those of the results that were searched for one, as far as they can be estimated.
+
+    Raises
+    ------
+    SpecError
+        For a result that is not known well enough to be estimated, and for one of another edition.
+    Infeasible
+        When a part of a run does not fit.
+    """
+    from calculon.advise.runs.training_run import training_run
+    from calculon.campaign.read import read_campaign
+
+    found = []
+    for one in results:
+        campaign = asked
+        if campaign is None:
+            carried = (one.question or {}).get("campaign")
+            if not isinstance(carried, Mapping) or not isinstance(one, Estimated):
+                continue
+            campaign = read_campaign(carried)
+        if not isinstance(one, Estimated) or one.edition != CORRECTED:
+            wanted = f"an execution of edition {CORRECTED} whose model and system are known"
+            hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
+            known = isinstance(one, Estimated)
+            said = f"edition {one.edition}" if known else "statistics alone"
+            raise SpecError(one.label, Problem("campaign", wanted, said, "" if known else hint))
+        try:
+            run = training_run(campaign, one.estimate)
+        except Infeasible as error:
+            raise Infeasible(error.reason, f"{one.label}: {error}") from None
+        found.append(_shown(one.label, run))
+    return found
+
+
+def _shown(label: str, run: "TrainingRun") -> "RunShown":
+    """Return the page of a run, with its pictures."""
+    from calculon.advise.runs.goodput_by_size import goodput_by_size
+    from calculon.documents.campaign_page import CampaignPage
+    from calculon.documents.report_page import RunShown
+    from calculon.render.canvas import require_library, svg
+
+    main = result_of(run.main.estimate)
+    page = CampaignPage(run.to_dict(), main, run.preset.usual)
+    missed = tuple(limit.in_words for limit in run.limits if not limit.met)
+    try:
+        require_library()
+    except SpecError:
+        return RunShown(label, page, missed=missed)
+    from calculon.documents.pictures import goodput_curves
+    from calculon.documents.pictures import run_days as days
+
+    pictures = (
+        svg(days.draw(run_days(run)), days.WORDS),
+        svg(goodput_curves.draw(goodput_by_size(run).to_dict()), goodput_curves.WORDS),
+    )
+    return RunShown(label, page, pictures, missed)

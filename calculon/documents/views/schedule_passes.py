@@ -1,0 +1,97 @@
+"""The passes of each pipeline stage over time, for the first microbatches of a batch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from calculon.base.errors import Problem, SpecError
+from calculon.cost.batch import Batch
+from calculon.cost.pipeline.timeline import Span
+from calculon.declarations.named_values import SCHEDULE_NAMES
+from calculon.declarations.origin import titled
+from calculon.documents.pictures.gantt import Gantt, Piece
+from calculon.editions import EDITIONS
+from calculon.estimate.estimate import Estimate
+from calculon.estimate.evaluate import evaluate_rows
+from calculon.estimate.stages import execute, schedule_of, stage_passes
+from calculon.plan.plan import Plan
+
+TITLES = {"forward": "forward only", **SCHEDULE_NAMES}
+
+
+def passes(
+    found: Estimate, microbatches: int | None = None, argument: str = "microbatches"
+) -> Gantt:
+    """Return the passes of each stage, as the estimate of an execution has them.
+
+    Parameters
+    ----------
+    found : Estimate
+        The execution.
+    microbatches : int, optional
+        How many are shown; by default twice as many as stages.
+    argument : str
+        What that is called where there are not as many.
+
+    Raises
+    ------
+    SpecError
+        When a pipeline's batch has fewer microbatches.
+    """
+    execution = found.execution
+    stages, chunks = execution.pipeline_par, execution.pipeline_interleaving
+    batch = execution.batch_size // execution.data_par // execution.microbatch_size
+    shown = min(batch, 2 * stages) if microbatches is None else microbatches
+    if shown > batch:
+        wanted = f"at most the {batch:,} of a pipeline's batch"
+        raise SpecError(argument, Problem("", wanted, f"{shown:,}"))
+    one = _batch(found)
+    choice, name = one.schedule.choice, TITLES[schedule_of(one)]
+    if choice.folded:
+        both = "stages, one of each direction" if choice.mirrored else "chunks"
+        words = [name, f"{stages:,} ranks of two {both}"]
+    else:
+        words = [f"{name} interleaved, {chunks} chunks" if chunks > 1 else name]
+        words.append(f"{stages:,} stages" if stages > 1 else "1 stage")
+    if choice.pairs_passes:
+        words.append("pairs of passes above each other")
+    words.append(f"{shown:,} of {batch:,} microbatches")
+    time, bubble = found.stats["total_time"], found.stats["bubble_time"]
+    assert time is not None
+    assert bubble is not None
+    words.append(f"bubble {100 * bubble / time:.1f} % of the iteration")
+    known = found.origin
+    plan = titled(known.name, known.changes) if known else ""
+    names = (found.model.name, plan, found.system.name)
+    return Gantt(
+        title=f"{', '.join(names)}\n{', '.join(words)}",
+        stages=stages,
+        pieces=_pieces(execute(one, shown), together=choice.pairs_passes),
+        edition=found.terms,
+        row="Rank" if choice.folded else "Stage",
+        second="other direction" if choice.mirrored else "second chunk",
+        again=stage_passes(one).again.tolist(),
+    )
+
+
+def _pieces(spans: Sequence[Span], *, together: bool) -> list[Piece]:
+    """Return what is drawn of the passes; those of a pair that run `together` have its whole time, above each other."""
+    pieces: list[Piece] = []
+    last: dict[int, int] = {}  # place of the last pass of each stage
+    for span in spans:
+        work, begin, half = span.work, span.start, 0
+        if together and work.paired and work.kind == "backward":
+            before = pieces[last[span.stage]]
+            if before.end == span.start:  # else it had to wait, and the forward pass was over
+                begin, half = before.start, 1
+                pieces[last[span.stage]] = replace(before, end=span.end, half=-1)
+        last[span.stage] = len(pieces)
+        one = Piece(span.stage, work.kind, work.microbatch, work.chunk, begin, span.end, half)
+        pieces.append(one)
+    return pieces
+
+
+def _batch(found: Estimate) -> Batch:
+    """Return the estimated execution with its parts."""
+    edition = EDITIONS[found.edition]
+    _, batch = next(evaluate_rows(found.model, found.system, Plan.of(found.execution), edition))
+    return batch

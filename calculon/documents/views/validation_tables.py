@@ -1,0 +1,473 @@
+"""Errors of studies as titled tables: of one edition of the cost model, or of several side by side."""
+
+import html
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, fields
+from functools import partial
+from typing import Any
+
+from calculon.base.units import KILO, MEGA
+from calculon.declarations.named_values import CORRECTED
+from calculon.estimate.run_table import Run
+from calculon.render.text_tables import Column, Section, Table
+from calculon.validate import error_summary as summary
+from calculon.validate import published_runs
+from calculon.validate.measured_and_predicted import Result
+from calculon.validate.run_rows import csv_rows, run_rows
+from calculon.validate.served_rows import error_rows, served_rows
+
+Rows = list[dict[str, Any]]
+Form = tuple[str, tuple[Column, ...], Callable[[Sequence[Result]], Rows]]
+"""Title, columns and rows of a table."""
+
+
+def _two(value: float | None) -> str:
+    """Write a number with two decimals, with one from 100 on."""
+    return "" if value is None else f"{value:.2f}" if abs(value) < 100 else f"{value:.1f}"
+
+
+def _one(value: float | None) -> str:
+    """Write a number with one decimal."""
+    return "" if value is None else f"{value:.1f}"
+
+
+def _four(value: float | None) -> str:
+    """Write a number with four digits."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def _three(value: float | None) -> str:
+    """Write a number with three digits."""
+    return "" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _shortest(value: float | None) -> str:
+    """Write a number as it was given."""
+    return "" if value is None else f"{value:g}"
+
+
+def _within(passes: bool | None) -> str:
+    """Write whether a bound is kept; nothing where no row is compared."""
+    return "" if passes is None else "yes" if passes else "NO"
+
+
+def _number(key: str, title: str = "", text: Callable[[Any], str] = _two, drop: int = 0) -> Column:
+    return Column(key, title or key, right=True, text=text, drop=drop)
+
+
+N = Column("n", "n", right=True)
+ERRORS = (
+    N,
+    _number("mean", "mean %"),
+    _number("median", "median %", drop=1),
+    _number("p90", "p90 %", drop=4),
+    _number("largest", "max %"),
+    _number("bias", "bias %"),
+)
+WHICH = (Column("study", "study"), Column("quantity", "quantity", fold=True))
+EDITION = Column("edition", "edition")
+KEYS = ("study", "quantity")
+ORDER = (
+    Column("sweeps", "sweeps", right=True),
+    _number("tau"),
+    _number("regret", "mean regret %"),
+    _number("worst_regret", "worst regret %"),
+)
+VALUES = (
+    *WHICH,
+    *(Column(key) for key in ("unit", "row", "measured", "estimated", "error", "edition")),
+    *(Column(key) for key in ("source", "inside")),
+)
+"""Columns of the CSV format; errors in percent, of whole steps with the source, and whether in its interval."""
+
+RUNS = tuple(Column(field.name) for field in fields(Run))
+"""Columns of the file of runs that intervals rest on; times in seconds, memory in bytes, rates in units of one."""
+
+STUDIES: Form = (
+    "Studies: absolute errors in percent of the measured value, and bias",
+    (
+        *WHICH,
+        Column("evidence", "evidence", drop=3),
+        Column("rows", "rows", right=True, drop=2),
+        *ERRORS,
+        _number("bound", "bound %", text=_shortest, drop=5),
+        Column("passes", "within", text=_within),
+        Column("worst", "worst row", drop=6),
+    ),
+    summary.studies,
+)
+"""The errors of studies under one edition."""
+
+
+SOURCE_ERRORS = (
+    Column("rows", "rows", right=True),
+    _number("mean", "mean %"),
+    _number("median", "median %", drop=2),
+    _number("bias", "bias %"),
+    _number("coverage", "coverage %", _one),
+    Column("sweeps", "sweeps", right=True, drop=4),
+    _number("tau", drop=1),
+    _number("regret", "regret %", drop=3),
+)
+"""Errors of whole steps by source; coverage is that of the 90 % interval of all other sources."""
+
+SOURCES: tuple[Form, ...] = (
+    (
+        "Whole steps, by source: sources that a fit of a preset saw",
+        (Column("name", "source"), *SOURCE_ERRORS, Column("fitted", "fitted", fold=True)),
+        partial(summary.sources, fitted=True),
+    ),
+    (
+        "Whole steps, by source: sources that were only judged",
+        (Column("name", "source"), *SOURCE_ERRORS),
+        partial(summary.sources, fitted=False),
+    ),
+    (
+        "Whole steps: each source alike",
+        (
+            Column("name", "sources"),
+            Column("sources", "n", right=True),
+            *SOURCE_ERRORS,
+            Column("worst", "worst source"),
+            _number("largest", "its mean %"),
+        ),
+        summary.all_sources,
+    ),
+)
+"""Errors of whole steps by source, of editions that have them."""
+
+
+JUDGED = (
+    "ok: hours of a whole run (hours of: run) lie above those of steps alone, by at most "
+    f"{published_runs.WIDEST:g} times; printed hours of steps lie in the interval; blank where the configuration is "
+    "not known."
+)
+"""Rule of the column ``ok`` of processor-hours."""
+
+NOT_COMPARED = "{} exist in edition {} alone; here n is 0."
+
+
+def _hours(value: float | None) -> str:
+    """Write processor-hours in thousands or in millions."""
+    if value is None:
+        return ""
+    return f"{value / MEGA:.3g} M" if value >= MEGA else f"{value / KILO:.3g} k"
+
+
+def _checks(results: Sequence[Result]) -> Rows:
+    """Return checks with what is printed and what may differ, as texts."""
+    return [
+        {**row, "printed": _printed(row), "allowed": _allowed(row)}
+        for row in published_runs.checks(results)
+    ]
+
+
+def _printed(row: dict[str, Any]) -> str:
+    return f"{'at least ' if row['at_least'] else ''}{_four(row['published'])}"
+
+
+def _allowed(row: dict[str, Any]) -> str:
+    if row["rounded"] > row["tolerance"] * row["published"]:
+        return f"± {row['rounded']:g}"
+    return "" if row["at_least"] else f"{100 * row['tolerance']:g} %"
+
+
+RUNS_BESIDE: tuple[Form, ...] = (
+    (
+        "Published runs: processor-hours, and of steps alone by the model (90 % interval)",
+        (
+            Column("run", "run"),
+            Column("processors", "on", right=True, drop=3),
+            _number("published", "published", _hours),
+            _number("steps", "steps", _hours),
+            _number("low", "from", _hours),
+            _number("high", "to", _hours),
+            _number("ratio", "ratio"),
+            _number("by_rate", "by rate", drop=1),
+            _number("by_law", "by law"),
+            _number("rest", "rest"),
+            Column("configuration", "configuration", drop=4),
+            Column("hours_of", "hours of", drop=2),
+            Column("passes", "ok", text=_within),
+        ),
+        published_runs.trainings,
+    ),
+    (
+        "Published runs: hours between failures, and by the default of campaigns",
+        (
+            Column("run", "run"),
+            Column("processors", "on", right=True),
+            _number("failures", "failures", _shortest),
+            _number("published", "hours", _three),
+            _number("ours", "default", _three),
+            Column("goodput", "goodput"),
+            Column("evidence", "evidence", drop=1),
+            Column("note", "note", fold=True, drop=2),
+        ),
+        published_runs.failures,
+    ),
+    (
+        "Published runs: checks of the laws of campaigns",
+        (
+            Column("name", "check", fold=True),
+            Column("printed", "published", right=True),
+            _number("ours", "ours", _four),
+            Column("unit", "unit"),
+            Column("allowed", "tolerance", right=True, drop=1),
+            Column("passes", "ok", text=_within),
+            Column("source", "source", fold=True, drop=2),
+        ),
+        _checks,
+    ),
+)
+"""Whole runs beside what their sources print; empty without studies of whole trainings."""
+
+
+def _studies_of_editions(editions: Sequence[str]) -> tuple[Form, ...]:
+    """Return the tables of errors under several editions: side by side, then one below the other."""
+    figures = ("mean", "bias")
+    titles = {"mean": "mean", "median": "median", "p90": "p90", "largest": "max", "bias": "bias"}
+    dropped = {"mean": 0, "median": 2, "p90": 3, "largest": 0, "bias": 0}
+    return (
+        (
+            "Editions side by side: mean absolute error and bias in percent",
+            (*WHICH, N, *_by_edition(editions, figures)),
+            _side_by_side(summary.studies, (*KEYS, "n"), figures),
+        ),
+        (
+            STUDIES[0],
+            (
+                *WHICH,
+                EDITION,
+                Column("n", "n", right=True, drop=1),
+                *(_number(key, titles[key], drop=drop) for key, drop in dropped.items()),
+                _number("bound", text=_shortest, drop=4),
+                Column("passes", "within", text=_within),
+            ),
+            lambda results: summary.together(summary.studies(results), KEYS),
+        ),
+    )
+
+
+CAUSES: Form = (
+    "Likely causes of the largest errors",
+    (*WHICH, Column("cause", "cause", fold=True)),
+    summary.causes,
+)
+CHOICES: Form = (
+    "What the sources leave open: what was chosen",
+    (*WHICH[:1], Column("what", "what"), Column("choice", "choice", fold=True)),
+    summary.choices,
+)
+
+ABOUT: Form = (
+    "What was measured, and how the value is known",
+    (
+        Column("study", "study"),
+        Column("evidence", "evidence"),
+        Column("rows", "rows", right=True),
+        Column("title", "title", fold=True),
+    ),
+    summary.about,
+)
+
+
+def _by_edition(
+    editions: Sequence[str],
+    figures: Sequence[str],
+    text: Callable[[Any], str] = _two,
+    percent: str = " %",
+) -> Iterator[Column]:
+    """Yield the columns of figures that each edition has, figure by figure; of one edition without its name."""
+    for figure in figures:
+        for edition in editions:
+            several = f"{edition}\n{figure}"
+            title = figure + percent if len(editions) == 1 else several
+            yield _number(f"{edition} {figure}", title, text)
+
+
+def _side_by_side(
+    rows: Callable[[Sequence[Result]], Rows], names: Sequence[str], figures: Sequence[str]
+) -> Callable[[Sequence[Result]], Rows]:
+    """Return rows that hold the figures of each edition."""
+    return lambda results: summary.side_by_side(
+        rows(results), summary.editions(results), names, figures
+    )
+
+
+def _largest(results: Sequence[Result]) -> Rows:
+    """Return the rows that are among the worst of any edition, under each of them."""
+    names = (*KEYS, "row")
+    worst = summary.largest(results)
+    chosen = {tuple(row[name] for name in names) for row in worst}
+    rows = [row for row in summary.values(results) if tuple(row[name] for name in names) in chosen]
+    editions = summary.editions(results)
+    return summary.side_by_side([*worst, *rows], editions, names, ("estimated", "error"))
+
+
+def _left_out(results: Sequence[Result]) -> Rows:
+    """Return the rows left out, once where all editions leave them out."""
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in summary.left_out(results):
+        one = rows.setdefault((row["study"], row["reason"], row["rows"]), {**row, "edition": []})
+        one["edition"].append(row["edition"])
+    every = list(summary.editions(results))
+    return [
+        {**row, "edition": "all" if row["edition"] == every else ", ".join(row["edition"])}
+        for row in rows.values()
+    ]
+
+
+def main_forms(editions: Sequence[str]) -> tuple[Form, ...]:
+    """Return title, columns and rows of the tables of errors under some editions: by study, together, by source."""
+    several = len(editions) > 1
+    totals: Form = (
+        "All measured rows together",
+        (Column("kind", "quantity"), *((EDITION,) if several else ()), *ERRORS),
+        summary.totals,
+    )
+    studies = _studies_of_editions(editions) if several else (STUDIES,)
+    return (*studies, totals, *SOURCES, *RUNS_BESIDE)
+
+
+def forms(editions: Sequence[str]) -> tuple[Form, ...]:
+    """Return titles, columns and rows of all tables under some editions, the most important first."""
+    edition = () if len(editions) == 1 else (EDITION,)
+    return (
+        *main_forms(editions),
+        *((ABOUT,) if edition else ()),
+        (
+            "Errors by group of rows, in percent",
+            (*WHICH, *edition, Column("group", "group", fold=True), *ERRORS),
+            summary.groups,
+        ),
+        (
+            "Order within sweeps: Kendall's tau, and what the plan with the lowest estimate costs over the best",
+            (*WHICH, *edition, *ORDER),
+            summary.order,
+        ),
+        (
+            "Rows not compared, and rows that should not fit",
+            (
+                *WHICH[:1],
+                *edition,
+                Column("rows", "rows", right=True),
+                Column("reason", "reason"),
+            ),
+            _left_out,
+        ),
+        (
+            "Largest errors",
+            (
+                *WHICH[:1],
+                Column("quantity", "quantity", drop=1),
+                Column("row", "row", fold=True),
+                _number("measured", text=_four),
+                *_by_edition(editions, ("estimated",), _four, percent=""),
+                Column("unit", "unit", drop=2),
+                *_by_edition(editions, ("error",)),
+            ),
+            _largest,
+        ),
+        CAUSES,
+        (
+            "What the sources leave open: other choices",
+            (
+                *WHICH[:1],
+                Column("quantity", "quantity", drop=1),
+                Column("alternative", "choice", fold=True),
+                Column("n", "n", right=True, drop=2),
+                *_by_edition(editions, ("mean", "bias")),
+                Column("why", "why", fold=True),
+            ),
+            _side_by_side(summary.alternatives, (*KEYS, "alternative", "n"), ("mean", "bias")),
+        ),
+        CHOICES,
+    )
+
+
+def sections(results: Sequence[Result], *, brief: bool = False) -> Iterator[Section]:
+    """Yield the tables of some studies that have rows; each is made when it is asked for.
+
+    A short list has errors by study, all together, and by source. Studies of other editions have tables of their own.
+    """
+    alike = _by_editions(results)
+    for editions, shown in alike.items():
+        own = f" (edition {', '.join(editions)})" if len(alike) > 1 else ""
+        for title, columns, rows in main_forms(editions) if brief else forms(editions):
+            if found := rows(shown):
+                notes = (JUDGED,) if title == RUNS_BESIDE[0][0] else ()
+                yield Section(title + own, Table(columns, found, "--format markdown"), notes)
+
+
+def _by_editions(results: Sequence[Result]) -> dict[tuple[str, ...], list[Result]]:
+    """Return the results of studies that are compared under the same editions."""
+    of_study: dict[str, list[Result]] = {}
+    for one in results:
+        of_study.setdefault(one.study.name, []).append(one)
+    found: dict[tuple[str, ...], list[Result]] = {}
+    for own in of_study.values():
+        found.setdefault(summary.editions(own), []).extend(own)
+    return found
+
+
+def not_compared(results: Sequence[Result]) -> str:
+    """Say which studies exist in edition corrected alone, if results are of another one; else nothing."""
+    compared = {one.study.name for one in results if one.edition == CORRECTED}
+    waiting = [
+        one.study
+        for one in results
+        if one.study.usual_edition == CORRECTED and one.study.name not in compared
+    ]
+    kinds = {"Served models": True, "Whole runs": False}
+    named = [kind for kind, serves in kinds.items() if any(s.serves is serves for s in waiting)]
+    return NOT_COMPARED.format(" and ".join(named).capitalize(), CORRECTED) if named else ""
+
+
+def runs_file(results: Sequence[Result]) -> str:
+    """Return the measured whole steps of studies as the file that intervals rest on."""
+    return Table(RUNS, csv_rows(run_rows(results))).csv() + "\n"
+
+
+def served_file(results: Sequence[Result]) -> str:
+    """Return the errors of published rows of served models as the file that pages of deployments tell."""
+    rows = [asdict(one) for one in error_rows(served_rows(results))]
+    columns = tuple(Column(name) for name in rows[0])
+    written = [
+        {name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows
+    ]
+    return Table(columns, written).csv() + "\n"
+
+
+def heading(results: Sequence[Result]) -> str:
+    """Return the editions of the results in words."""
+    first, *others = _by_editions(results)
+    said = f"Edition{'s' * (len(first) > 1)} of the cost model: {', '.join(first)}"
+    beside = ", ".join(name for one in others for name in one)
+    return f"{said}; {beside} of studies that exist there alone" if beside else said
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """Return the tables of some studies as Markdown."""
+    parts = (f"**{one.title}**\n\n{one.table.markdown()}" for one in sections(results))
+    return "\n\n".join((heading(results), *parts))
+
+
+def page(results: Sequence[Result]) -> str:
+    """Return the tables of some studies as a page."""
+    body = "\n".join(
+        f"<h2>{html.escape(one.title)}</h2>\n{one.table.html()}" for one in sections(results)
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Validation</title>\n'
+        f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>Validation</h1>\n"
+        f"<p>{html.escape(heading(results))}</p>\n{body}\n</body>\n</html>"
+    )
+
+
+STYLE = (
+    "body{font:14px/1.45 system-ui,sans-serif;margin:2rem;max-width:110rem}"
+    "table{border-collapse:collapse}th,td{padding:.2rem .7rem;text-align:left;vertical-align:top}"
+    "th{border-bottom:1px solid #888}tr:nth-child(even) td{background:#f4f4f4}"
+    ".right{text-align:right;font-variant-numeric:tabular-nums}"
+)

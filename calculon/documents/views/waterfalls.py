@@ -1,0 +1,149 @@
+"""Waterfalls between results: from the first of them to each of the others."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Infeasible, Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.declarations.named_values import PUBLISHED
+from calculon.documents.result import Result
+from calculon.render.digits import WITHOUT_INTERVAL, Digits
+
+if TYPE_CHECKING:
+    from calculon.advise.waterfall import Point, Waterfall
+    from calculon.documents.pictures.waterfall_bars import Fall
+    from calculon.documents.report_page import Drawn
+    from calculon.estimate.estimate import Estimate
+
+LEAST = 2
+"""Results that there are at least: a plan of one's own, and a better one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated(Result):
+    """A result with the estimate that it is from."""
+
+    estimate: "Estimate"
+
+    @classmethod
+    def of(cls, result: Result, estimate: "Estimate") -> "Estimated":
+        """Return a result with its estimate beside it."""
+        members = {field.name: getattr(result, field.name) for field in fields(Result)}
+        return cls(**members, estimate=estimate)
+
+
+def waterfall_of(mine: Result, best: Result) -> dict[str, Any] | None:
+    """Return the waterfall between two results as plain data; None where they are no plans of the same question."""
+    from calculon.advise.waterfall import waterfall
+
+    if not (isinstance(mine, Estimated) and isinstance(best, Estimated)):
+        return None
+    try:
+        return waterfall(mine.estimate, best.estimate).to_dict()
+    except SpecError:
+        return None
+
+
+def falls(results: Sequence[Result]) -> "list[Fall]":
+    """Return what ``calculon plot waterfall`` draws: a waterfall from the first result to each of the others.
+
+    Raises
+    ------
+    SpecError
+        For fewer than two results, for results that cannot be estimated again, for other models or systems, and for
+        the same plan.
+    """
+    from calculon.advise.waterfall import waterfall
+
+    if len(results) < LEAST:
+        wanted = f"{LEAST} results or more: a plan, and what it becomes"
+        raise SpecError("plot", Problem("", wanted, str(len(results))))
+    known = [one for one in results if isinstance(one, Estimated)]
+    for one in results:
+        if one not in known:
+            wanted = "an execution whose model and system are known"
+            hint = "give APP,EXE,SYS, or for the files of searches --model and --system"
+            raise SpecError(one.label, Problem("", wanted, "statistics alone", hint))
+    mine, *others = known
+    pairs = [(best, waterfall(mine.estimate, best.estimate).to_dict()) for best in others]
+    for best, told in pairs:
+        if not told["steps"]:
+            wanted = f"another plan than {mine.label}"
+            raise SpecError(best.label, Problem("", wanted, "the same plan"))
+    return [fall_of(mine, best, told) for best, told in pairs]
+
+
+def fall_of(mine: Result, best: Result, told: dict[str, Any]) -> "Fall":
+    """Return a waterfall between two results with what its picture says beside."""
+    from calculon.documents.pictures.waterfall_bars import Fall
+    from calculon.documents.waterfall_section import digits_of_differences
+
+    title = best.title if mine.title == best.title else f"{mine.title}, to {best.title}"
+    return Fall(
+        waterfall=told,
+        names=(mine.label, best.label),
+        title=f"{title}: one change at a time",
+        terms=mine.terms,
+        digits=digits_of_differences((mine.digits, best.digits)),
+        capacity=None if best.capacities is None else best.capacities[0],
+    )
+
+
+def fall_alone(found: "Waterfall") -> "Fall":
+    """Return a waterfall with what its picture says beside, as far as its plans tell."""
+    from calculon.documents.pictures.waterfall_bars import Fall
+    from calculon.documents.waterfall_section import NAMES, digits_of_differences
+    from calculon.editions import find_edition
+
+    best = found.best.execution
+    mode = "Training" if best["training"] else "Inference"
+    return Fall(
+        waterfall=found.to_dict(),
+        names=NAMES,
+        title=f"{mode} of {found.model.name} on {best['num_procs']:,} x {found.system.name}: one change at a time",
+        terms=found.edition if found.edition == PUBLISHED else f"{found.edition}, {best['preset']}",
+        digits=digits_of_differences(_digits(found, one) for one in (found.mine, found.best)),
+        capacity=find_edition(found.edition).machine(found.system).usable[0],
+    )
+
+
+def _digits(found: "Waterfall", plan: "Point") -> Digits:
+    """Return the digits of the time of a plan, which may need more memory than there is."""
+    from calculon.documents.views.estimate_result import result_of
+    from calculon.estimate.estimate import estimate
+
+    if found.edition == PUBLISHED:
+        return Digits()
+    try:
+        return result_of(estimate(found.model, plan.execution, found.system)).digits
+    except Infeasible:
+        return Digits(WITHOUT_INTERVAL)
+
+
+def comparable(results: Sequence[Result]) -> list[tuple[Result, dict[str, Any]]]:
+    """Return the results to which there is a waterfall from the first, each with it."""
+    mine, *others = results
+    found = ((best, waterfall_of(mine, best)) for best in others)
+    return [(best, told) for best, told in found if told is not None and told["steps"]]
+
+
+def drawn(results: Sequence[Result]) -> "list[Drawn]":
+    """Return the changes from the first result to each other one, with a picture where it can be drawn."""
+    from calculon.documents.report_page import Drawn
+    from calculon.documents.waterfall_section import waterfall_section
+    from calculon.render.canvas import require_library, svg
+
+    found = []
+    for best, told in comparable(results):
+        fall = fall_of(results[0], best, told)
+        section = waterfall_section(told, fall.digits, fall.names)
+        try:
+            require_library()
+        except SpecError:
+            found.append(Drawn(section))
+            continue
+        from calculon.documents.pictures.waterfall_bars import draw
+
+        found.append(Drawn(section, svg(draw([fall]), section.title)))
+    return found

@@ -1,0 +1,153 @@
+"""From one plan to another, one change at a time, as a table: what each adds to the time and to the memory."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calculon.base.units import GIB
+from calculon.declarations.axes import AXES
+from calculon.documents.page import PARTS
+from calculon.render.digits import Digits
+from calculon.render.text_tables import EARLY, Column, Section, Table
+from calculon.render.texts import counted
+
+Document = Mapping[str, Any]
+"""A waterfall as plain data (:meth:`calculon.Waterfall.to_dict`)."""
+
+NAMES = ("mine", "best")
+
+SHARE = 0.25
+"""Share of the largest change of a part from which another part is named."""
+
+NOTHING = 1e-5
+"""Share of the time, and of a GiB, below which a change adds nothing."""
+
+_MOST_PARTS = 2
+
+_SHORT = {name: words for name, (words, _) in PARTS.items()} | {
+    f"{axis.name}_comm_exposed_time": f"{axis.name.upper()} traffic" for axis in AXES
+}
+"""Short words of the parts of the time."""
+
+_THE = {"best": "the best"}
+"""What a plan is called within a sentence."""
+
+
+def waterfall_section(
+    waterfall: Document, digits: Digits, names: tuple[str, str] = NAMES
+) -> Section:
+    """Return a waterfall as a table for users, with what is remarkable in sentences.
+
+    Parameters
+    ----------
+    waterfall : mapping
+        The waterfall as plain data.
+    digits : Digits
+        Those of its times.
+    names : tuple of str
+        What to call the plans at both ends.
+    """
+    title = f"From {names[0]} to {_THE.get(names[1], names[1])}, one change at a time"
+    if waterfall["per"] != "step":
+        title += f": times of a {waterfall['per']}"
+    return Section(title, waterfall_table(waterfall, digits, names), tuple(_notes(waterfall)))
+
+
+def waterfall_table(waterfall: Document, digits: Digits, names: tuple[str, str] = NAMES) -> Table:
+    """Return a row for each change between the rows of both plans; arguments as :func:`waterfall_section`."""
+    columns = (
+        Column("change", "change", fold=True),
+        Column("seconds", "time", right=True),
+        Column("bytes", "GiB", right=True),
+        Column("time_after", "then", right=True, drop=EARLY),
+        Column("bytes_after", "then GiB", right=True, drop=EARLY + 1),
+        Column("parts", "mostly", fold=True, drop=1),
+    )
+    largest = max(waterfall[name]["seconds"] for name in NAMES)
+    mine, best = (
+        _end(name, waterfall[key], digits, largest) for name, key in zip(names, NAMES, strict=True)
+    )
+    steps = (_cells(step, digits, largest) for step in steps_with_effect(waterfall))
+    return Table(columns, [mine, *steps, best])
+
+
+def steps_with_effect(waterfall: Document) -> list[Document]:
+    """Return the changes that add or save time or memory."""
+    return [step for step in waterfall["steps"] if not _is_nothing(step, waterfall)]
+
+
+def _cells(step: Document, digits: Digits, largest: float) -> dict[str, str]:
+    added, then = digits.seconds([abs(step["seconds"]), step["time_after"]], largest)
+    beyond = "" if step["fits"] else " !"
+    return {
+        "change": step["change"],
+        "seconds": signed(step["seconds"], added),
+        "bytes": signed(step["bytes"], f"{abs(step['bytes']) / GIB:.1f}") + beyond,
+        "time_after": then,
+        "bytes_after": f"{step['bytes_after'] / GIB:.1f}{beyond}",
+        "parts": parts_in_words(step["parts"]),
+    }
+
+
+def parts_in_words(parts: Mapping[str, float]) -> str:
+    """Write which parts of the time become less, and which more.
+
+    >>> parts_in_words({"recompute_time": -0.9, "tp_comm_exposed_time": 0.3, "fw_time": 0.01})
+    'less recomputation; more TP traffic'
+    """
+    largest = max(map(abs, parts.values()), default=0.0)
+    told = [name for name, change in parts.items() if abs(change) >= SHARE * largest][:_MOST_PARTS]
+    ways = {
+        "less": [_SHORT[name] for name in told if parts[name] < 0],
+        "more": [_SHORT[name] for name in told if parts[name] > 0],
+    }
+    return "; ".join(f"{way} {', '.join(words)}" for way, words in ways.items() if words)
+
+
+def _notes(waterfall: Document) -> list[str]:
+    """Say what has no effect, and which plans on the way do not fit."""
+    found = []
+    if nothing := without_effect(waterfall):
+        found.append(nothing)
+    beyond = sum(not step["fits"] for step in waterfall["steps"])
+    if beyond or not waterfall["mine"]["fits"]:
+        told = f"{counted(beyond, 'plan')} on the way" if beyond else "the first plan"
+        found.append(f"! needs more memory than there is: {told}")
+    return found
+
+
+def without_effect(waterfall: Document) -> str:
+    """Name the changes without effect; nothing where there are none."""
+    names = [step["change"] for step in waterfall["steps"] if _is_nothing(step, waterfall)]
+    return f"Without effect on time and memory: {'; '.join(names)}" if names else ""
+
+
+def _is_nothing(step: Document, waterfall: Document) -> bool:
+    least = NOTHING * waterfall["mine"]["seconds"]
+    same = abs(step["seconds"]) <= least and abs(step["bytes"]) <= NOTHING * GIB
+    return bool(same and step["fits"])
+
+
+def _end(name: str, one: Document, digits: Digits, largest: float) -> dict[str, str]:
+    memory = f"{one['bytes'] / GIB:.1f}{'' if one['fits'] else ' !'}"
+    found = {"change": name, "seconds": digits.seconds([one["seconds"]], largest)[0]}
+    return {**found, "bytes": memory, "time_after": "", "bytes_after": "", "parts": ""}
+
+
+def signed(value: float, text: str) -> str:
+    """Put a sign before a size; of one that is written as 0, or as less than a digit, none.
+
+    >>> signed(-1.65, "1.65 s"), signed(0.001, "0.00 s"), signed(-0.006, "<0.01 s")
+    ('-1.65 s', '0.00 s', '<0.01 s')
+    """
+    if text.startswith("<") or not any(digit in text for digit in "123456789"):
+        return text
+    return f"{'-' if value < 0 else '+'}{text}"
+
+
+def digits_of_differences(digits: Iterable[Digits]) -> Digits:
+    """Return the digits of differences of times: they are better known than the times, which err alike."""
+    return Digits(max(one.spread for one in digits) / _BETTER)
+
+
+_BETTER = 4.0
+"""How much better differences are known."""

@@ -1,0 +1,145 @@
+"""The outcome of a search in tables: its winners, and why the other executions cannot run."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from calculon.base.errors import in_words
+from calculon.render.digits import Digits
+from calculon.render.text_tables import Column, Table
+from calculon.render.texts import gibibytes, percent
+
+SHOWN = ("sample_rate", "total_time", "proc_mem_tier1_cap_req")
+"""Statistics that the table of winners has in any case."""
+
+_SHORT = {"full": "full", "attn_only": "attn", "none": "-"}
+_COMM = {"ar": "ar", "p2p_rs_ag": "p2p", "rs_ag": "sp"}
+
+
+def winners_table(
+    executions: Sequence[Mapping[str, Any]],
+    stats: Sequence[Mapping[str, Any]],
+    extra: Sequence[str] = (),
+) -> Table:
+    """List the winners as edition ``sc23`` does, one line each.
+
+    80 columns are enough for one processor count and nothing extra; those of edition ``corrected`` are told in words
+    (:mod:`calculon.documents.plans_table`).
+
+    Ranks count from 0 for each processor count. `extra` statistics follow in raw units.
+
+    Parameters
+    ----------
+    executions, stats : sequence of mapping
+        Execution fields and statistics of each winner, best first.
+    extra : sequence of str
+        Statistics in addition to those shown always: the objectives.
+    """
+    sweep = len({e["num_procs"] for e in executions}) > 1
+    columns, digits = _columns(extra, sweep=sweep), Digits()
+    rows = []
+    ranks: Counter[int] = Counter()
+    for e, s in zip(executions, stats, strict=True):
+        procs = e["num_procs"]
+        rows.append(
+            {
+                "rank": ranks[procs],
+                "procs": procs,
+                "split": f"{e['tensor_par']}.{e['pipeline_par']}.{e['data_par']}",
+                "chunks": e["pipeline_interleaving"],
+                "batch": e["batch_size"],
+                "mbs": e["microbatch_size"],
+                "recompute": _SHORT[e["activation_recompute"]],
+                "tensor": _collectives(e),
+                "switches": _switches(e),
+                "mem1": gibibytes(s["proc_mem_tier1_cap_req"]),
+                "time": digits.duration(s["total_time"]),
+                "rate": digits.rate(s["sample_rate"]),
+                "each": digits.small(s["sample_rate"] / procs),
+                **{name: "-" if s[name] is None else f"{s[name]:.6g}" for name in extra},
+            }
+        )
+        ranks[procs] += 1
+    return Table(columns, rows)
+
+
+def _columns(extra: Sequence[str], *, sweep: bool) -> tuple[Column, ...]:
+    return (
+        Column("rank", "#", right=True),
+        *((Column("procs", "procs", right=True),) if sweep else ()),
+        Column("split", "TP.PP.DP"),
+        Column("chunks", "v", right=True),
+        Column("batch", "batch", right=True),
+        Column("mbs", "mbs", right=True),
+        Column("recompute", "rec"),
+        Column("tensor", "TP comm"),
+        Column("switches", "on"),
+        Column("mem1", "GiB", right=True),
+        Column("time", "time", right=True),
+        Column("rate", "samples/s", right=True),
+        *((Column("each", "/proc", right=True),) if sweep else ()),
+        *(Column(name, name, right=True) for name in extra),
+    )
+
+
+LEGEND = (
+    "TP.PP.DP: tensor, pipeline and data parallelism; v: chunks per stage; mbs: microbatch; rec: recomputation "
+    "(attn: of attention only); TP comm: ar all-reduce, p2p all-reduce, split between stages (p2p_rs_ag), "
+    "sp sequence parallelism (rs_ag), +ring or +pipe overlapped; on: S optimizer sharding, R gather "
+    "again, O overlapped data parallelism, w/a/o weights, activations, optimizer offloaded; GiB: needed of the "
+    "tier-1 memory; /proc: samples/s per processor, for several counts"
+)
+"""The meaning of the short columns."""
+
+_LETTERS = {
+    "optimizer_sharding": "S",
+    "seq_par_ag_redo": "R",
+    "data_par_overlap": "O",
+    "weight_offload": "w",
+    "activations_offload": "a",
+    "optimizer_offload": "o",
+}
+
+
+def _least(size: float | None) -> str | None:
+    """Write the smallest of many excesses, in GiB."""
+    text = None if size is None else gibibytes(size)
+    return text if text is None or text.startswith("<") else f">= {text}"
+
+
+def _collectives(execution: Mapping[str, Any]) -> str:
+    """Write tensor-parallel collectives and their overlap; a dash without tensor parallelism."""
+    overlap = execution["tensor_par_overlap"]
+    comm = _COMM[execution["tensor_par_comm_type"]] + ("" if overlap == "none" else f"+{overlap}")
+    return comm if execution["tensor_par"] > 1 else "-"
+
+
+def _switches(execution: Mapping[str, Any]) -> str:
+    """Write the switches that are on as letters."""
+    return "".join(letter for name, letter in _LETTERS.items() if execution[name]) or "-"
+
+
+def reasons_table(
+    total: int, good: int, reasons: Mapping[str, int], nearest_miss: Mapping[str, float]
+) -> Table:
+    """List why executions cannot run, most frequent first, and for memory how near the nearest came."""
+    columns = (
+        Column("count", "executions", right=True),
+        Column("share", "share", right=True),
+        Column("reason", "why not", fold=True),
+        Column("miss", "GiB over", right=True),
+    )
+    ranked = sorted(reasons.items(), key=lambda item: -item[1])
+    rows: list[dict[str, Any]] = [
+        {"count": good, "share": percent(good / max(1, total)), "reason": "feasible", "miss": None}
+    ]
+    rows += [
+        {
+            "count": count,
+            "share": percent(count / max(1, total)),
+            "reason": in_words(reason),
+            "miss": _least(nearest_miss.get(reason)),
+        }
+        for reason, count in ranked
+    ]
+    return Table(columns, rows)

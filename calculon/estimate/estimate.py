@@ -1,0 +1,347 @@
+"""Estimate one execution: its statistics, its layers, and which processors work together."""
+
+import warnings
+from dataclasses import field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from calculon import inputs
+from calculon.base.display import Displayed, drawn
+from calculon.base.frozen import dataclass
+from calculon.base.records import only_values
+from calculon.base.units import GIB, between, duration, known, significant
+from calculon.declarations.axes import AXES, PUBLISHED_AXES
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.origin import Origin
+from calculon.declarations.presets import Preset, find_preset
+from calculon.declarations.result_selection import QUESTION
+from calculon.declarations.statistics import BOUNDS
+from calculon.editions import EDITIONS, find_edition
+from calculon.editions.edition import Edition
+from calculon.estimate.context_parts import context_exchange
+from calculon.estimate.domains import Domain, domains
+from calculon.estimate.evaluate import evaluate_one
+from calculon.estimate.expert_parts import expert_parts
+from calculon.estimate.headroom import imbalance_headroom
+from calculon.estimate.interval import Interval, interval
+from calculon.estimate.layer_list import breakdown
+from calculon.estimate.question import question, warn_of_differences
+from calculon.estimate.rank_groups import RankGroup, rank_groups
+from calculon.estimate.stages import stage_rows
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.plan.mesh import strides
+from calculon.plan.plan import Plan
+from calculon.plan.rules.check import check, check_memory, raise_for
+from calculon.plan.rules.rule import Request
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
+
+    from calculon.estimate.validated_runs import Belief
+
+
+@dataclass(frozen=True)
+class Estimate(Displayed):
+    """One execution of a model on a system, and what it costs.
+
+    Attributes
+    ----------
+    model, execution, system
+        What was asked.
+    edition : str
+        Edition of the cost model.
+    stats : dict
+        The 96 published statistics by name, in published order, then those that only the edition has;
+        ``describe stats`` explains them.
+    layers : list of dict, or None
+        One entry per layer of a block, when asked for.
+    preset : Preset, or None
+        What filled in the execution; that of the execution's field where nothing is said.
+    origin : Origin, or None
+        Where the execution came from.
+    """
+
+    model: Model
+    execution: Execution
+    system: System
+    edition: str
+    stats: dict[str, float | None] = field(repr=False)
+    layers: list[dict[str, Any]] | None = field(default=None, repr=False)
+    preset: Preset | None = field(default=None, repr=False)
+    origin: Origin | None = field(default=None, repr=False)
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """Where the residuals of a calibrated system alone put the measured time; else nothing."""
+        return interval(self.model, self.system, self.execution, EDITIONS[self.edition])
+
+    @cached_property
+    def belief(self) -> "Belief | None":
+        """The interval of the measured time, the nearest measured runs, and what lies outside of them.
+
+        Nothing in edition ``sc23``.
+        """
+        from calculon.estimate.validated_runs import belief  # a search does without
+
+        return belief(self.model, self.system, self.execution, self.stats)
+
+    @cached_property
+    def groups(self) -> list[RankGroup]:
+        """The groups of ranks that work together: where they sit, the bytes that they move, and the time it takes."""
+        edition = EDITIONS[self.edition]
+        return rank_groups(self.model, self.system, self.execution, edition, self.stats)
+
+    @cached_property
+    def domains(self) -> list[Domain]:
+        """The networks of which the groups of a mesh leave processors idle: 64 of 72 are used, say."""
+        return domains(self.system, self.execution)
+
+    @cached_property
+    def stages(self) -> list[dict[str, Any]]:
+        """Every pipeline stage: its blocks, the time of its passes of a microbatch, and the memory that it needs.
+
+        Times are in seconds, the backward pass with what it spends on gradients of weights and on recomputation; memory
+        is in bytes, by the names of the statistics. ``hidden_time`` is what the passes of a microbatch take less on
+        average where they run in pairs, beside those of another (``ep_overlap: 1f1b``). Where ranks have two parts of
+        the model (ZBV, DualPipe, DualPipeV), ``parts`` are the first and the last block of both, counted from 1.
+        """
+        edition = EDITIONS[self.edition]
+        return stage_rows(evaluate_one(self.model, self.system, Plan.of(self.execution), edition))
+
+    @cached_property
+    def expert_parts(self) -> dict[str, Any]:
+        """Where the time of a block with experts goes, for one microbatch; empty of a model without experts."""
+        if not self.model.has_experts:
+            return {}
+        return expert_parts(self.model, self.system, self.execution, EDITIONS[self.edition])
+
+    @cached_property
+    def context_exchange(self) -> dict[str, Any]:
+        """What a rank sends to ranks with other parts of its sequences; empty without context parallelism."""
+        return context_exchange(self.model, self.system, self.execution, EDITIONS[self.edition])
+
+    @cached_property
+    def imbalance_headroom(self) -> float | None:
+        """Up to which imbalance of experts the memory suffices: rows of the busiest rank over the mean.
+
+        At most ``expert_par``, or the capacity of experts; None where no rank has more rows than others.
+        """
+        edition = EDITIONS[self.edition]
+        return imbalance_headroom(self.model, self.system, self.execution, edition)
+
+    @property
+    def terms(self) -> str:
+        """The edition, and in other editions than the published one the preset: ``corrected, megatron-lm``."""
+        if self.edition == PUBLISHED:
+            return self.edition
+        return f"{self.edition}, {self.preset.name if self.preset else self.execution.preset}"
+
+    @property
+    def question(self) -> dict[str, Any]:
+        """What the estimate answers: model, system, edition, preset and execution, with hashes of the files."""
+        known = {} if self.origin is None else self.origin.to_dict()
+        return question(
+            self.model,
+            self.system,
+            self.edition,
+            self.preset or find_preset(self.execution.preset),
+            execution={**known, "fields": self.execution.to_dict()},
+        )
+
+    def peers(self) -> dict[str, dict[str, int | list[int]]]:
+        """Return for each rank the ranks it works with: its group along each axis, and its next stage.
+
+        A member is present only where the degree is above 1. Tensor-parallel ranks are neighbours, then come pipeline
+        stages, then replicas: ``rank = (d * pipeline_par + p) * tensor_par + t``; with ``mesh_order: tp-dp-pp``
+        replicas come before stages.
+        """
+        e = self.execution
+        peers: dict[str, dict[str, int | list[int]]] = {}
+        apart = {name: int(np.asarray(one).item()) for name, one in strides(Plan.of(e)).items()}
+        for rank in range(e.num_procs):
+            groups: dict[str, int | list[int]] = {}
+            for axis in AXES:
+                degree, stride = getattr(e, axis.degree), apart[axis.name]
+                if degree == 1:
+                    continue
+                first = rank - rank // stride % degree * stride
+                members = range(first, first + degree * stride, stride)
+                if axis.name == "pp":
+                    groups[axis.kind] = members[(members.index(rank) + 1) % degree]
+                else:
+                    groups[axis.kind] = list(members)
+            peers[str(rank)] = groups
+        return peers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the document that the published tool writes: the statistics, then ``layers`` if asked for.
+
+        Other editions than the published one say their name between the two, the interval of the iteration time and
+        what it rests on, what each group of ranks moves where, and the question; where processors of a network stay
+        idle, how many; where the system was calibrated, the interval that its residuals alone give.
+        """
+        document: dict[str, Any] = dict(self.stats)
+        if self.edition != PUBLISHED:
+            document["edition"] = self.edition
+            if self.belief is not None:
+                ends = (self.belief.low, self.belief.high)
+                document |= dict(zip(BOUNDS, ends, strict=True)) | {"belief": self.belief.to_dict()}
+            document["groups"] = [group.to_dict() for group in self.groups]
+            if self.domains:
+                document["domains"] = [domain.to_dict() for domain in self.domains]
+            document[QUESTION] = self.question
+        if self.interval is not None:
+            document["total_time_interval"] = self.interval.to_dict()
+        if self.layers is not None:
+            document["layers"] = self.layers
+        return document
+
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[False] = False, **options: Any
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self, kind: str = "breakdown", *, interactive: Literal[True], **options: Any
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self, kind: str = "breakdown", *, interactive: bool = False, **options: Any
+    ) -> "Figure | InteractiveFigure":
+        """Draw the estimate, as ``calculon plot`` does.
+
+        A notebook shows the picture where it is the last value of a cell; ``savefig`` writes it.
+
+        Parameters
+        ----------
+        kind : str
+            ``breakdown`` (default): where time and memory go, against the capacity; ``schedule``: the passes of each
+            pipeline stage over time.
+        interactive : bool
+            As the page in a browser draws it (extra ``web``): a plotly Figure. Its kinds are ``breakdown`` of time,
+            ``memory``, ``traffic``, ``schedule``, ``operators`` and ``roofline``.
+        options
+            Of ``schedule``: ``microbatches``, how many are drawn (default: twice as many as stages).
+
+        Raises
+        ------
+        SpecError
+            For another kind, and where the library is missing.
+
+        Examples
+        --------
+        >>> figure = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g").plot()
+        >>> figure.savefig("breakdown.png")  # doctest: +SKIP
+        """
+        return drawn(self, kind, interactive=interactive, **options)
+
+    def __repr__(self) -> str:
+        e = self.execution
+        degrees = {
+            axis.name.upper(): degree
+            for axis in AXES
+            if (degree := getattr(e, axis.degree)) > 1 or axis in PUBLISHED_AXES
+        }
+        split = ", ".join(f"{name} {degree}" for name, degree in degrees.items())
+        edition = "" if self.edition == PUBLISHED else f", edition {self.edition}"
+        stats = {name: value for name, value in self.stats.items() if value is not None}
+        total, rate, expected = stats["total_time"], stats["sample_rate"], ""
+        found, error = self.belief or self.interval, 0.0
+        if self.belief is not None:  # numbers have the digits that it leaves
+            error = (self.belief.high - self.belief.low) / 2
+        if found is not None:
+            ends = between(duration(found.low, error), duration(found.high, error))
+            expected = f" ({int(found.level * 100 + 1e-6)}%: {ends})"
+        speed = known(rate, error / total * rate) if error else significant(rate)
+        memory, efficiency = stats["proc_mem_tier1_cap_req"] / GIB, stats["total_efficiency"]
+        sizes = (
+            f"{memory:.1f} GiB, {efficiency:.0%}"
+            if error
+            else f"{memory:.2f} GiB, {efficiency:.2%}"
+        )
+        return (
+            f"<Estimate of {self.model.name} on {e.num_procs} x {self.system.name} "
+            f"({split}): {duration(total, error)}{expected}, {speed} samples/s, {sizes} efficiency{edition}>"
+        )
+
+
+def estimate(
+    model: Source | Model,
+    execution: Source | Execution,
+    system: Source | System,
+    layers: bool = False,
+    *,
+    edition: Edition | str | None = None,
+    preset: str | None = None,
+) -> Estimate:
+    """Estimate one execution.
+
+    Parameters
+    ----------
+    model, execution, system : str, path, mapping or record
+        A catalog name, the path of a file (``best.json#2`` of results), a mapping (also a row of a frame), or a record.
+    layers : bool
+        Also list the cost of every layer.
+    edition : Edition or str, optional
+        Edition of the cost model, or its name; by default that of the execution.
+    preset : str, optional
+        Framework that fills in what is left out, by name or file; by default the execution's.
+
+    Raises
+    ------
+    SpecError
+        For a malformed request; the message says where, what was expected and what was found.
+    Infeasible
+        When it cannot run on this system; ``reason`` is a short identifier, the message has the numbers. Where
+        memory is too small, ``needed``, ``available`` and ``tier`` have them too.
+
+    Examples
+    --------
+    >>> result = estimate("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+    >>> result
+    <Estimate of megatron-1T on 3072 x a100_80g (TP 4, PP 64, DP 12): 131.9 s, 23.29 samples/s, 79.55 GiB,
+    30.46% efficiency>
+    """
+    shape, machine = inputs.model(model), inputs.system(system)
+    known = None if edition is None else find_edition(edition).name
+    asked = inputs.asked_execution(execution, edition=known, preset=preset, system=machine)
+    warn_of_differences(asked.place, asked.question, shape, machine)
+    _warn_of_length(asked, shape)
+    one, plan = Request(shape, machine, asked.execution), Plan.of(asked.execution)
+    layers, edition = inputs.switch(layers, "layers", "estimate"), EDITIONS[one.execution.edition]
+    code = check(one.model, one.system, plan)
+    raise_for(one, int(code[0]))
+    batch = evaluate_one(one.model, one.system, plan, edition)
+    tiers = batch.capacity.proc_mem_tier1_cap_req, batch.capacity.proc_mem_tier2_cap_req
+    code = check_memory(code, *tiers, edition.machine(one.system))
+    raise_for(one, int(code[0]), *(float(needed[0]) for needed in tiers))
+    return Estimate(
+        model=one.model,
+        execution=one.execution,
+        system=one.system,
+        edition=edition.name,
+        stats=only_values(batch.stats),
+        layers=breakdown(one.model, one.system, one.execution, edition) if layers else None,
+        preset=asked.preset,
+        origin=asked.origin,
+    )
+
+
+def _warn_of_length(asked: inputs.Asked, model: Model) -> None:
+    """Warn where the length of sequences was set in the model, while the execution states another."""
+    length = asked.execution.seq_length
+    chosen = model.origin is not None and "seq_size" in model.origin.changes
+    if chosen and asked.origin is not None and length not in (0, model.seq_size):
+        text = (
+            f"{asked.place}: seq_length {length:,} counts, not the seq_size {model.seq_size:,} that was set for the "
+            "model; set seq_length instead"
+        )
+        warnings.warn(text, SpecWarning, stacklevel=3)

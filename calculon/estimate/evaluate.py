@@ -1,0 +1,292 @@
+"""Evaluate a table of executions: block costs once per distinct block, batch formulas on every row.
+
+The same functions serve one execution and a million. Row *i* of a table equals that row alone, bit for bit: every
+operation works element by element, and sums over layers run from first to last.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, overload
+
+import numpy as np
+
+from calculon import inputs
+from calculon.base.display import Displayed, drawn
+from calculon.base.errors import nearest
+from calculon.base.frozen import dataclass
+from calculon.base.records import columns, gather
+from calculon.base.units import Array
+from calculon.cost.batch import Batch
+from calculon.cost.block_tables import block_tables
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.scope_choices import BatchChoice
+from calculon.declarations.statistics import CorrectedStats, Stats
+from calculon.editions import EDITIONS, SC23, find_edition
+from calculon.editions.edition import Edition
+from calculon.hardware.figures import of_rows
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.plan.choices import grouped
+from calculon.plan.columns import Selected
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
+from calculon.plan.rules.check import REASONS, check, check_memory
+from calculon.plan.schedule import Schedule
+from calculon.plan.sources import Executions, as_plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+    from plotly.graph_objects import Figure as InteractiveFigure
+
+CHUNK_ROWS = 16_384
+"""Rows whose batch formulas are evaluated at once: the temporaries stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Evaluation(Displayed):
+    """The statistics of a table of executions.
+
+    Attributes
+    ----------
+    plan : Plan
+        The executions.
+    codes : array of int16, shape (rows,)
+        Why a row is infeasible, as a code of :data:`~calculon.plan.rules.check.REASONS`; 0 is feasible.
+    """
+
+    plan: Plan
+    codes: Array
+    _values: dict[str, Array]
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def __getitem__(self, name: str) -> Array:
+        """Return a statistic by name: float64, one entry per row, not-a-number in rows that are infeasible.
+
+        Raises
+        ------
+        KeyError
+            When there is no statistic of this name; the message names the nearest.
+        """
+        if name in self._values:
+            return self._values[name]
+        raise KeyError(self._unknown(name, self.names))
+
+    def _unknown(self, name: object, known: tuple[str, ...]) -> str:
+        """Say what somebody may mean who asks for a name that there is not."""
+        if not isinstance(name, str):
+            return f"columns are found by name, not by {name!r}; take selects rows"
+        if name in (*NAMES, "reason"):
+            return f"{name!r} is no statistic; use column({name!r})"
+        if name in [c.name for c in columns(CorrectedStats)]:
+            return f"{name!r} needs edition {CORRECTED}"
+        return f"no statistic {name!r}; " + (nearest(name, known) or "names lists all")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the statistics, in published order."""
+        return tuple(self._values)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Execution fields beside the statistics: the 23 published ones, in other editions with the optional ones."""
+        return PUBLISHED_NAMES if len(self._values) == len(columns(Stats)) else NAMES
+
+    @property
+    def feasible(self) -> Array:
+        """Mask of the rows that can run."""
+        return self.codes == 0
+
+    @cached_property
+    def reason(self) -> Array:
+        """Why a row cannot run, as a short identifier; empty for a feasible row."""
+        return np.array(REASONS)[self.codes]
+
+    def take(self, rows: Array | slice) -> "Evaluation":
+        """Select rows by number or mask."""
+        values = {name: column[rows] for name, column in self._values.items()}
+        return Evaluation(self.plan.take(rows), self.codes[rows], values)
+
+    def beside(self, values: Mapping[str, Array]) -> "Evaluation":
+        """Return the table with further statistics, by name."""
+        return Evaluation(self.plan, self.codes, {**self._values, **values})
+
+    def column(self, name: str) -> Array:
+        """Return a statistic, an execution field (named values as text) or ``reason`` by name.
+
+        Raises
+        ------
+        KeyError
+            When there is none of this name; the message names the nearest.
+        """
+        if name in self._values:
+            return self._values[name]
+        if name == "reason":
+            return self.reason
+        if name in NAMES:
+            return self.plan.values(name)
+        raise KeyError(self._unknown(name, (*self.names, *NAMES, "reason")))
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return executions, reason and statistics as a DataFrame, one row per execution."""
+        import pandas as pd  # only for people who want frames
+
+        frame = self.plan.to_frame()
+        stats = pd.DataFrame(self._values)
+        return pd.concat([frame, pd.Series(self.reason, name="reason"), stats], axis=1)
+
+    @overload
+    def plot(
+        self,
+        x: str = "proc_mem_tier1_cap_req",
+        y: str = "sample_rate",
+        *,
+        interactive: Literal[False] = False,
+    ) -> "Figure": ...
+
+    @overload
+    def plot(
+        self,
+        x: str = "proc_mem_tier1_cap_req",
+        y: str = "sample_rate",
+        *,
+        interactive: Literal[True],
+    ) -> "InteractiveFigure": ...
+
+    def plot(
+        self,
+        x: str = "proc_mem_tier1_cap_req",
+        y: str = "sample_rate",
+        *,
+        interactive: bool = False,
+    ) -> "Figure | InteractiveFigure":
+        """Draw one statistic against another, and the executions that no other one beats in both.
+
+        Parameters
+        ----------
+        x, y : str
+            ``STATISTIC[:max|min]`` or ``num_procs``; without a sense, what is better for the statistic.
+        interactive : bool
+            As the page in a browser draws plans (extra ``web``), with the best of each split: a plotly Figure.
+
+        Raises
+        ------
+        SpecError
+            For an unknown statistic, and where the library is missing.
+        Infeasible
+            When no execution can run.
+        """
+        return drawn(self, "scatter", interactive=interactive, x=x, y=y)
+
+    def __repr__(self) -> str:
+        return f"<Evaluation of {len(self):,} executions, {int(self.feasible.sum()):,} feasible>"
+
+
+def evaluate(
+    model: Source | Model,
+    system: Source | System,
+    plan: Executions,
+    *,
+    edition: Edition | str | None = None,
+) -> Evaluation:
+    """Evaluate every row of a table of executions.
+
+    Parameters
+    ----------
+    model, system : str, path, mapping or record
+        As in :func:`calculon.estimate`; of a column of machines each row has its own.
+    plan : Plan, DataFrame, mapping of columns, or iterable of records or mappings
+        The executions. Rows that alone would be an error are marked with their reason and hold not-a-number. Of a
+        DataFrame what tables of results have beside execution fields (statistics, say) is left out. In edition
+        ``corrected`` degrees and batch are enough: a preset fills in the rest, as in a file.
+    edition : Edition or str, optional
+        Edition of the cost model, or its name, for all rows; by default each row has its own.
+
+    Raises
+    ------
+    SpecError
+        For a malformed model or system, and for a missing or unknown field or column; never for a value of a row.
+    """
+    model, system = inputs.model(model), inputs.system(system)
+    plan = as_plan(plan, None if edition is None else find_edition(edition).name)
+    codes = check(model, system, plan)
+    used = [one for one in EDITIONS.values() if plan.is_choice("edition", one.name).any()]
+    names = [c.name for c in (used or [find_edition(edition or SC23)])[-1].columns]
+    values = np.full((len(names), len(plan)), np.nan)
+    for one in used:
+        rows = np.flatnonzero((codes == 0) & plan.is_choice("edition", one.name))
+        _fill(values, codes, rows, model, system, plan, one)
+    return Evaluation(plan, codes, dict(zip(names, values, strict=True)))
+
+
+def _fill(
+    values: Array,
+    codes: Array,
+    rows: Array,
+    model: Model,
+    system: System,
+    plan: Plan,
+    edition: Edition,
+) -> None:
+    """Evaluate some rows of one edition into a table of statistics, and mark those whose memory does not fit."""
+    whole = len(rows) == len(plan)
+    some = (system, plan) if whole else (of_rows(system, rows), plan.take(rows))
+    for part, batch in evaluate_rows(model, *some, edition):
+        here, needed = rows[part], batch.capacity
+        tiers = needed.proc_mem_tier1_cap_req, needed.proc_mem_tier2_cap_req
+        found = check_memory(codes[here], *tiers, batch.system)
+        codes[here] = found
+        all_fit = not found.any()
+        good: Array | slice = slice(None) if all_fit else found == 0
+        target: Array | slice = here[good]
+        if all_fit and here[-1] - here[0] == len(here) - 1:  # neighbours, in order
+            target = slice(int(here[0]), int(here[-1]) + 1)
+        stats = batch.stats
+        for values_row, c in zip(values, edition.columns, strict=False):
+            column = c.of(stats)
+            values_row[target] = column[good] if column.shape == found.shape else column
+
+
+def evaluate_rows(
+    model: Model, system: System, plan: Plan, edition: Edition = SC23
+) -> Iterator[tuple[Array, Batch]]:
+    """Yield the statistics of valid rows, with the rows they belong to; memory is not checked.
+
+    Rows that share the strategies of a batch are evaluated together, in chunks.
+    """
+    if not len(plan):
+        return
+    if model.mtp_layers and not plan.training.all():  # modules have no part in inference
+        for training in (True, False):
+            some = np.flatnonzero(plan.training == training)
+            own = of_rows(system, some)
+            of_some = model.executed(training=training), own, plan.take(some), edition
+            for part, batch in evaluate_rows(*of_some):
+                yield some[part], batch
+        return
+    system = edition.machine(system)
+    tables = block_tables(model, system, plan, edition)
+    for choice, group in grouped(plan, BatchChoice):
+        for start in range(0, len(group), CHUNK_ROWS):
+            part = group[start : start + CHUNK_ROWS]
+            rows = plan if len(part) == len(plan) else Selected(plan, part)
+            own = of_rows(system, part)
+            batch = Batch(
+                model,
+                gather(tables.block, tables.block_row[part]),
+                gather(tables.optimizer, tables.optimizer_row[part]),
+                Schedule(rows, choice, model, own),
+                own,
+                edition,
+                tables.embedding_head_of(part),
+                tables.kinds_of(part),
+            )
+            yield part, batch
+
+
+def evaluate_one(model: Model, system: System, plan: Plan, edition: Edition) -> Batch:
+    """Return the statistics of the only execution of a plan, which is valid."""
+    ((_, batch),) = evaluate_rows(model, system, plan, edition)
+    return batch

@@ -1,0 +1,150 @@
+"""The interval of the iteration time that follows from the residuals of a calibrated system.
+
+Each part that was calibrated is made as slow and as fast as its residuals say, it alone; the changes of the iteration
+time are independent of each other and add in quadrature, slower and faster ones apart. Errors inside one part are taken
+as fully correlated: all its small operations err together, and all its large ones.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.editions.edition import Edition
+from calculon.estimate.evaluate import evaluate_one
+from calculon.hardware.residuals import TRAINING, Spread
+from calculon.hardware.slower import slowed
+from calculon.hardware.system import System
+from calculon.plan.plan import Plan
+
+MATTERS = 1e-4
+"""Relative change of the iteration time below which the residuals of a part do not count."""
+
+NAMED = 0.01
+"""Change of the iteration time over change of a part above which one without residuals is named."""
+
+_TRIED = 1.1
+
+METHOD = "each part alone as slow and as fast as its residuals say; changes of the time in quadrature, by side"
+METHOD_OF_TRAINING = "residuals of whole iterations"
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """The iteration time in seconds when some operations of a part are as fast, and as slow, as its residuals say."""
+
+    part: str
+    operations: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """Where the measured time of an iteration is expected.
+
+    Attributes
+    ----------
+    level : float
+        With which probability: the least level of the parts that count.
+    low, high : float
+        Its bounds in seconds.
+    parts : list of Influence
+        The influence of each part with residuals alone, most first; those without influence are left out.
+    unknown : list of str
+        Parts that the time depends on and that have no residuals: the interval takes them as exact.
+    method : str
+        How it was found, in one line.
+    """
+
+    level: float
+    low: float
+    high: float
+    parts: list[Influence]
+    unknown: list[str]
+    method: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+
+def interval(
+    model: Model, system: System, execution: Execution, edition: Edition
+) -> Interval | None:
+    """Return the interval of the iteration time of a valid execution; nothing for a system without residuals.
+
+    Residuals of whole iterations take precedence over those of parts, in the edition that they are of.
+
+    Source: quadrature of independent contributions: JCGM 100:2008 (GUM), section 5.1.2, here with the bounds of each
+    interval instead of standard deviations, as times are not linear in their parts.
+    """
+    spreads = [s for s in system.calibration.spreads if s.edition in ("", edition.name)]
+    if not spreads:
+        return None
+    machine = edition.machine(system)
+
+    def time(changed: System) -> float:
+        batch = evaluate_one(model, changed, Plan.of(execution), edition)
+        return float(batch.times.total_time[0])
+
+    total = time(machine)
+    whole = [one for one in spreads if one.part == TRAINING]
+    if whole:
+        parts = [
+            Influence(TRAINING, one.operations, one.low * total, one.high * total) for one in whole
+        ]
+        level = min(one.level for one in whole)
+        return _joined(total, level, parts, [], METHOD_OF_TRAINING)
+    counted = []
+    for one in spreads:
+        low, high = (time(slowed(machine, one, factor)) for factor in (one.low, one.high))
+        if max(abs(low / total - 1), abs(high / total - 1)) > MATTERS:
+            counted.append((one, Influence(one.part, one.operations, low, high)))
+    if not counted:
+        return None
+    known = {one.part for one in spreads}
+    unknown = [
+        part
+        for part in _parts(machine, execution)
+        if not {part, *_of_products(part)} & known
+        and time(slowed(machine, _all_of(part), _TRIED)) > (1 + NAMED * (_TRIED - 1)) * total
+    ]
+    level = min(one.level for one, _ in counted)
+    return _joined(total, level, [part for _, part in counted], unknown, METHOD)
+
+
+def _joined(
+    total: float, level: float, parts: Sequence[Influence], unknown: list[str], method: str
+) -> Interval:
+    """Join the contributions of independent parts; one whose times are all slower does not make others faster."""
+    down = math.hypot(*(max(0.0, total - one.low) for one in parts))
+    up = math.hypot(*(max(0.0, one.high - total) for one in parts))
+    return Interval(
+        level=level,
+        low=max(0.0, total - down),
+        high=total + up,
+        parts=sorted(parts, key=lambda one: one.low - one.high),
+        unknown=unknown,
+        method=method,
+    )
+
+
+def _parts(system: System, execution: Execution) -> Iterator[str]:
+    """Name the parts of a system that an execution can depend on."""
+    yield from (f"matrix.{execution.matmul_type}", f"vector.{execution.datatype}", "mem1", "mem2")
+    yield from (f"networks[{number}]" for number in range(len(system.networks)))
+
+
+def _of_products(part: str) -> tuple[str, ...]:
+    """Return the names under which products of the type of a matrix engine have residuals of their own."""
+    kind, _, datatype = part.partition(".")
+    return (f"ext.gemm.{datatype}", f"ext.kernels.product.{datatype}") if kind == "matrix" else ()
+
+
+def _all_of(part: str) -> Spread:
+    """Return a spread of all operations of a part."""
+    return Spread(part=part, low=1.0, high=1.0, level=0.5)

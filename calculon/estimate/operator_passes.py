@@ -1,0 +1,209 @@
+"""The passes over the operators of a block beside the roofs of the machine: what bounds each, and how close it comes.
+
+Source: Williams et al., *Roofline*, CACM 52(4), 2009, doi:10.1145/1498765.1498785.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from calculon.base.frozen import dataclass
+from calculon.cost.layer_cost import kernel_types
+from calculon.editions import EDITIONS
+from calculon.estimate.layer_list import OperatorTable, operator_tables
+from calculon.estimate.operators import AGAIN, FORWARD, INPUTS, WEIGHTS, WORK_PASSES, Block
+from calculon.hardware.engine import Engine
+from calculon.hardware.kernels.all_kernels import KERNELS
+from calculon.hardware.kernels.kernel import Kernel, Rate
+from calculon.hardware.system import System
+from calculon.plan.plan import Plan
+
+ARITHMETIC, MEMORY, LAUNCH, COLLECTIVE = BOUNDS_OF_TIME = (
+    "arithmetic",
+    "memory",
+    "launch",
+    "collective",
+)
+"""What most of the time of a pass is: of the engine, of tier-1 memory, of starting kernels, of a collective beside."""
+
+_PHASES = {FORWARD: 0, INPUTS: 1, WEIGHTS: 2, AGAIN: 0}
+"""The row of times of each pass; recomputation is the forward pass once more."""
+
+_SAME = 1e-9  # relative: times that differ by rounding only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPass:
+    """One pass over one operator for one microbatch on one processor.
+
+    Attributes
+    ----------
+    operator, kind : str
+        Its name, and the kind of block that it is in; empty where there is one kind.
+    work : str
+        The pass: one of :data:`~calculon.estimate.operators.WORK_PASSES`.
+    kernel, engine, datatype : str
+        The kind of kernel, the engine that runs it, and the type of its arithmetic.
+    rate : Rate
+        How fast the system says such kernels are.
+    peak, bandwidth : float
+        Of the engine in FLOP/s, of tier-1 memory in B/s.
+    flops, moved, time : float
+        FLOP, bytes moved in tier-1 memory, and seconds.
+    arithmetic, memory : float
+        Seconds of the arithmetic and of the traffic, before they are combined as the system says.
+    product : tuple of float, or None
+        Of a matrix product: how many, rows and columns of the result, and the terms of each sum.
+    keys : float
+        Mean keys per query of fused attention; 0 of others.
+    bound : str
+        One of :data:`BOUNDS_OF_TIME`.
+    """
+
+    operator: str
+    kind: str
+    work: str
+    kernel: str
+    engine: str
+    datatype: str
+    rate: Rate
+    peak: float
+    bandwidth: float
+    flops: float
+    moved: float
+    time: float
+    arithmetic: float
+    memory: float
+    product: tuple[float, float, float, float] | None
+    keys: float
+    bound: str
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOP for each byte of traffic; None where either is nothing."""
+        return self.flops / self.moved if self.flops and self.moved else None
+
+    @property
+    def achieved(self) -> float:
+        """FLOP per second."""
+        return self.flops / self.time
+
+    @property
+    def roof(self) -> float:
+        """What the machine could do at most of such work in FLOP/s."""
+        return (
+            self.peak
+            if not self.moved
+            else min(self.peak, self.flops / self.moved * self.bandwidth)
+        )
+
+    @property
+    def at_roof(self) -> float:
+        """Seconds at the roof: arithmetic at the peak or traffic at the full bandwidth, whichever takes longer."""
+        return max(self.flops / self.peak, self.moved / self.bandwidth)
+
+    @property
+    def share_of_roof(self) -> float:
+        """Time at the roof over the time."""
+        return self.at_roof / self.time
+
+
+def operator_passes(found: Block) -> list[OperatorPass]:
+    """Return the passes of the operators of a block that take time, in the order of the operators.
+
+    Collectives have a time of their own and are not among them.
+
+    Parameters
+    ----------
+    found : Block
+        The block; FLOP, bytes and times are those that it tells.
+    """
+    plan, edition = Plan.of(found.execution), EDITIONS[found.edition]
+    rows = iter(found.operators)
+    return [
+        one
+        for table in operator_tables(found.model, found.system, plan, edition)
+        for one in _of_table(table, rows)
+    ]
+
+
+def _of_table(table: OperatorTable, rows: Iterable[Mapping[str, Any]]) -> Iterator[OperatorPass]:
+    """Yield the passes of one kind of block."""
+    system, choice, times = table.layout.system, table.choice, table.cost.times
+    types = kernel_types(system, choice.layout)
+    halves = 2 if choice.in_halves else 1
+    launched = system.ext.launch.kernel * table.layout.table.launches()
+    for i, (layer, row) in enumerate(zip(table.layout.table.layers, rows, strict=False)):
+        kernel = KERNELS[layer.kernel](system, types)
+        for work in WORK_PASSES:
+            time, phase = row["time"][work], _PHASES[work]
+            if not time:
+                continue
+            whole = row["time"][FORWARD] if work == AGAIN else time
+            share = halves * time / whole if whole else 0.0
+            arithmetic, memory, starting = (
+                float(one[phase, i, 0]) * share
+                for one in (times.arithmetic, times.memory, launched)
+            )
+            yield OperatorPass(
+                operator=row["name"],
+                kind=row.get("kind", ""),
+                work=work,
+                kernel=layer.kernel,
+                engine=layer.engine,
+                datatype=_datatype(kernel, system),
+                rate=kernel.rate,
+                peak=kernel.engine.peak,
+                bandwidth=system.mem1.bandwidth,
+                flops=row["flops"][work],
+                moved=row["bytes"][work],
+                time=time,
+                arithmetic=arithmetic,
+                memory=memory,
+                product=None if layer.product is None else _sizes(layer.product, phase),
+                keys=float(_only(layer.keys)),
+                bound=_bound(system, time, arithmetic, memory, starting),
+            )
+
+
+def _bound(system: System, time: float, arithmetic: float, memory: float, starting: float) -> str:
+    """Return what most of a time is."""
+    alone = float(system.combine(np.array(arithmetic), np.array(memory)))
+    if time > max(alone, starting) * (1 + _SAME):
+        return COLLECTIVE
+    if starting > alone:
+        return LAUNCH
+    return ARITHMETIC if arithmetic >= memory else MEMORY
+
+
+def _sizes(product: Any, phase: int) -> tuple[float, float, float, float]:
+    """Return number, rows, columns and depth of the products ``(m, n) x (n, k)`` of a pass."""
+    batch, m, n, k = (float(_only(size)) for size in product)
+    return ((batch, m, k, n), (batch, m, n, k), (batch, n, k, m))[phase]
+
+
+def _only(size: Any) -> Any:
+    """Return a size of the only execution."""
+    return size.flat[0] if hasattr(size, "flat") else size
+
+
+def _datatype(kernel: Kernel, system: System) -> str:
+    """Return the type of arithmetic of a kernel."""
+    known: list[tuple[str, Engine]] = [
+        *system.matrix.items(),
+        *(system.ext.matrix or {}).items(),
+        *system.vector.items(),
+    ]
+    return next(name for name, engine in known if engine is kernel.engine)
+
+
+def roofs(passes: Iterable[OperatorPass]) -> dict[tuple[str, str], float]:
+    """Return the peaks in FLOP/s that passes are beside, the highest first, by the kind of engine and type.
+
+    Fused attention runs on the matrix engine.
+    """
+    peaks = {
+        ("vector" if one.engine == "vector" else "matrix", one.datatype): one.peak for one in passes
+    }
+    return dict(sorted(peaks.items(), key=lambda peak: -peak[1]))

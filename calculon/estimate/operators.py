@@ -1,0 +1,242 @@
+"""One block, operator by operator: arithmetic, memory traffic, collectives and time of each pass."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.architecture.layer import Collective
+from calculon.base.frozen import dataclass
+from calculon.base.units import Bytes, Seconds
+from calculon.cost.block_cost import BlockLayout
+from calculon.cost.context_overlap import ring_row
+from calculon.cost.expert_overlap import exchange_rows
+from calculon.cost.process_groups import algorithm_of, layer_group
+from calculon.cost.shares import exposed_times
+from calculon.cost.tensor import PASSES, operation_of
+from calculon.declarations.axes import FURTHER_NAMES
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.scope_choices import BlockChoice
+from calculon.declarations.statistics import KINDS
+from calculon.editions import EDITIONS, find_edition
+from calculon.editions.edition import Edition
+from calculon.estimate.evaluate import evaluate_one
+from calculon.estimate.expert_parts import has_experts, parts_of
+from calculon.estimate.layer_list import OperatorStats, OperatorTable, operator_tables
+from calculon.estimate.question import warn_of_differences
+from calculon.hardware.collectives.algorithm_times import bus_factor
+from calculon.hardware.collectives.group_times import PUBLISHED
+from calculon.hardware.system import System
+from calculon.inputs import Source
+from calculon.plan.plan import Plan
+from calculon.plan.rules.check import check, raise_for
+from calculon.plan.rules.rule import Request
+
+FORWARD, INPUTS, WEIGHTS, AGAIN = "forward", "activation_grad", "weight_grad", "recompute"
+WORK_PASSES = (FORWARD, INPUTS, WEIGHTS, AGAIN)
+"""Passes over an operator: forward, gradients of its input and of its weights, and forward once more."""
+
+_PASS_OF_TRAFFIC = dict(zip(PASSES, (FORWARD, INPUTS, AGAIN), strict=True))
+
+_COLUMNS = dict(zip(WORK_PASSES, ("fw", "agrad", "wgrad", "recompute"), strict=True))
+_QUANTITIES = {"flops": "flops", "bytes": "mem_accessed", "time": "processing_time"}
+"""First and last parts of the names of columns."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """The operators of one block for one microbatch, on one processor.
+
+    Attributes
+    ----------
+    model, execution, system
+        The three specs.
+    edition : str
+        Edition of the cost model.
+    operators : list of dict
+        In order of execution: ``name``, ``engine``, then ``flops``, ``bytes`` (moved in tier-1 memory) and ``time`` (s)
+        by pass of :data:`WORK_PASSES`, ``weights`` and ``saved`` (bytes), and ``collectives``: for each its ``pass``,
+        ``operation``, ``message`` and ``moved`` (bytes of the full array, and through each port: those of the network's
+        ``ops``, or with another ``coll_algo`` of a ring, as nccl-tests counts), ``time`` and
+        ``exposed`` (s), and of those that are not tensor-parallel their ``axis``. Where blocks next to pipeline
+        transfers have others, they are in ``edge_collectives``. In blocks with experts, each operator says
+        its ``part`` (:data:`~calculon.estimate.expert_parts.EXPERT_PARTS`). Of several kinds of block, each also says
+        its ``kind``, and of how many ``blocks`` it is.
+    stats : dict
+        The statistics of a block that :func:`calculon.estimate` reports, by name.
+    rows : list of dict
+        The operators as a flat table: ``describe layers``, then recomputation, and activation memory as ``saved``.
+        Backward passes are there without training, too; collectives are sums.
+    """
+
+    model: Model
+    execution: Execution
+    system: System
+    edition: str
+    operators: list[dict[str, Any]] = field(repr=False)
+    stats: dict[str, float | None] = field(repr=False)
+    rows: list[dict[str, Any]] = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "model": {"name": self.model.name} | self.model.to_dict(),
+            "execution": self.execution.to_dict(),
+            "system": self.system.name,
+            "provenance": self.system.provenance.to_dict(),
+            "edition": self.edition,
+            "operators": self.operators,
+            "stats": self.stats,
+        }
+
+
+def block(
+    model: Source | Model,
+    execution: Source | Execution,
+    system: Source | System,
+    *,
+    part: str | None = None,
+    edition: Edition | str | None = None,
+    preset: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Block:
+    """List the operators of one block of a model, or of a part of it.
+
+    The whole model need not fit into memory.
+
+    Parameters
+    ----------
+    model, execution, system, edition, preset
+        As in :func:`calculon.estimate`.
+    part : str, optional
+        ``attention``, ``mlp`` or ``linear``: that part alone, as a model says it with the field ``part``.
+    changes : mapping, optional
+        Fields of the execution to change first.
+
+    Raises
+    ------
+    SpecError
+        For a malformed request.
+    Infeasible
+        When it cannot run on this system.
+    """
+    named = None if edition is None else find_edition(edition).name
+    whole, machine = inputs.model(model), inputs.system(system)
+    asked = inputs.asked_execution(
+        execution, edition=named, preset=preset, changes=changes, system=machine
+    )
+    warn_of_differences(asked.place, asked.question, whole, machine)
+    shape = whole if part is None else whole.only(part)
+    one = Request(shape, machine, asked.execution)
+    plan = Plan.of(one.execution)
+    raise_for(one, int(check(one.model, one.system, plan)[0]))
+    known = EDITIONS[one.execution.edition]
+    batch = evaluate_one(one.model, one.system, plan, known)
+    columns = (column for column in known.columns if "block_" in column.name)
+    stats = {column.name: column.values(batch)[0] for column in columns}
+    tables = list(operator_tables(one.model, one.system, plan, known))
+    return Block(
+        model=one.model,
+        execution=one.execution,
+        system=one.system,
+        edition=known.name,
+        operators=[
+            operator
+            for table in tables
+            for operator in operators_of(table, piped=one.execution.pipeline_par > 1)
+        ],
+        stats=stats,
+        rows=[row for table in tables for row in table.rows(OperatorStats)],
+    )
+
+
+def operators_of(table: OperatorTable, *, piped: bool) -> Iterator[dict[str, Any]]:
+    """Yield the operators of one kind of block as plain data; without training there is only a forward pass."""
+    passes = WORK_PASSES if table.choice.training else WORK_PASSES[:1]
+    exposed = exposed_times(table.layout.table, table.cost, table.choice, table.layout.edition)
+    layers = table.layout.table.layers
+    parts = parts_of(layers) if has_experts(layers) else None
+    for i, row in enumerate(table.rows(OperatorStats)):
+        base, edge = (list(_collectives(table, exposed, i, kind)) for kind in range(len(KINDS)))
+        yield {
+            "name": row["name"],
+            **table.labels,
+            **({"part": parts[i]} if parts else {}),
+            "engine": table.layout.table.layers[i].engine,
+            **{
+                quantity: dict.fromkeys(WORK_PASSES, 0.0)
+                | {name: row[f"{_COLUMNS[name]}_{column}"] for name in passes}
+                for quantity, column in _QUANTITIES.items()
+            },
+            "weights": row["weight"],
+            "saved": row["saved"],
+            "collectives": base,
+            **({"edge_collectives": edge} if piped and edge != base else {}),
+        }
+
+
+def _collectives(
+    table: OperatorTable, tensor_exposed: Seconds, layer: int, kind: int
+) -> Iterator[dict[str, Any]]:
+    """Yield the collectives of a layer in a block of one kind."""
+    layout, choice, one = table.layout, table.choice, table.layout.table.layers[layer]
+    if one.collective is None:
+        return
+    axis = one.collective.axis
+    if axis in FURTHER_NAMES:
+        further = table.cost.further[axis]
+        sizes, times, exposed = further.size, further.link, _left(table, axis, kind)
+    else:
+        traffic = table.cost.traffic
+        sizes, times, exposed = (
+            values[:, kind] for values in (traffic.size, traffic.link, tensor_exposed)
+        )
+    number = layout.table.collective_rows(axis).index(layer)
+    for i, name in enumerate(PASSES if choice.training else PASSES[:1]):
+        operation = operation_of(one, name, KINDS[kind], choice, layout.edition)
+        message = sizes[i, number]
+        if operation is None or not message.any():
+            continue
+        yield {
+            **({"axis": axis} if axis in FURTHER_NAMES else {}),
+            "pass": _PASS_OF_TRAFFIC[name],
+            "operation": operation,
+            "message": message.item(),
+            "moved": _through_port(layout, choice, operation, message, one.collective).item(),
+            "time": times[i, number].item(),
+            "exposed": exposed[i, number].item(),
+        }
+
+
+def _left(table: OperatorTable, axis: str, kind: int) -> Seconds:
+    """Exposed time of the collectives of a further axis: shape (passes, layers, 1)."""
+    exposed = table.cost.further[axis].link.copy()
+    if axis == "ep" and (rows := exchange_rows(table.layout.table)):
+        exposed[:, rows] -= np.moveaxis(table.experts_hidden[:, :, kind], 0, 1)
+    if axis == "cp" and (ring := ring_row(table.layout.table)) is not None:
+        exposed[:, ring] -= table.ring_hidden
+    return exposed
+
+
+def _through_port(
+    layout: BlockLayout,
+    choice: BlockChoice,
+    operation: str,
+    message: Bytes,
+    collective: Collective,
+) -> Bytes:
+    """Bytes of a collective through each port; of a library of experts through all ports of a rank."""
+    which = collective.group if collective.axis == "cp" else ""
+    group = layer_group(collective.axis, layout.sizes, choice, layout.system, which)
+    if collective.routing is not None:
+        volume = group.volume(
+            layout.system, operation, message, choice.coll_algo, collective.routing
+        )
+        moved: Bytes = volume.sum(axis=0)
+        return moved
+    if algorithm_of(operation, choice.coll_algo) == PUBLISHED:
+        return layout.system.fabric.volume(group.network, operation, message, group.ranks)
+    return bus_factor(operation, int(group.ranks[0])) * message

@@ -1,0 +1,160 @@
+"""A matrix product alone, and beside a copy between host and processor on a second stream."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from calculon.architecture.layer import Flags, Widths
+from calculon.architecture.layers import linear
+from calculon.architecture.segments import ONE_RANK
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.cost.layer_cost import LayerTable, layer_times
+from calculon.declarations.named_values import DATATYPE_BYTES
+from calculon.hardware.system import System
+
+PREFERRED = ("bfloat16", "float16")
+"""Types that a product has by default, where a system has them."""
+
+_STORED = {"tfloat32": "float32"}
+"""Type in memory of a type that only arithmetic has."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct:
+    """A product ``(m, k) x (k, n)`` on a processor.
+
+    Attributes
+    ----------
+    m, n, k : int
+        The result has m rows and n columns, each element of which is a sum over k.
+    datatype : str
+        Type of the arithmetic.
+    flops, accessed : float
+        FLOP, and bytes moved in tier-1 memory: both operands and the result once.
+    arithmetic, memory, time : float
+        Seconds of the arithmetic, of the traffic, and of both as the system combines them.
+    """
+
+    system: System
+    m: int
+    n: int
+    k: int
+    datatype: str
+    flops: float
+    accessed: float
+    arithmetic: float
+    memory: float
+    time: float
+
+    @property
+    def share_of_peak(self) -> float:
+        """Rate as a share of the peak of the engine."""
+        return self.flops / self.time / self.system.product_engine(self.datatype).peak
+
+
+@dataclass(frozen=True, slots=True)
+class BesideCopy:
+    """A product and a copy that begin together on two streams; times in seconds.
+
+    Attributes
+    ----------
+    size : float
+        Bytes of the copy between tier 2 (host) and tier 1.
+    copy : float
+        Time of the copy.
+    share : float
+        Share of the bandwidth of tier-1 memory that the copy takes while it runs.
+    product : float
+        Time until the product ends.
+    together : float
+        Time until both have ended.
+    hidden : float
+        What running beside each other saves: the sum of both times alone, less `together`.
+    """
+
+    size: float
+    copy: float
+    share: float
+    product: float
+    together: float
+    hidden: float
+
+
+def datatype_of(system: System, asked: str | None = None) -> str:
+    """Return the type of arithmetic that is asked for, or a system's usual one.
+
+    Raises
+    ------
+    SpecError
+        For a type that the matrix engine does not have.
+    """
+    known = system.matmul_types
+    if asked is None:
+        return next((name for name in PREFERRED if name in known), known[0])
+    if asked not in known:
+        wanted = f"a type of the matrix engine of {system.name}: {', '.join(known)}"
+        raise SpecError("--datatype", Problem("", wanted, repr(asked)))
+    return asked
+
+
+def matrix_product(system: System, m: int, n: int, k: int, datatype: str) -> MatrixProduct:
+    """Time a product as a layer of a model: :func:`calculon.cost.layer_cost.layer_times`."""
+    stored = _STORED.get(datatype, datatype)
+    choice = replace(
+        ONE_RANK, datatype=stored, matmul_dtype="same" if stored == datatype else datatype
+    )
+    width = DATATYPE_BYTES[stored]
+    one = linear(
+        "Product", float(m), float(k), float(n), widths=Widths(width, width, width), flags=Flags()
+    )
+    table = LayerTable([one], 1)
+    times = layer_times(table, system, choice)
+    forward = (times.arithmetic, times.memory, times.processing)
+    return MatrixProduct(
+        *(system, m, n, k, datatype),
+        *(float(values[0, 0, 0]) for values in (table.flops, table.accessed, *forward)),
+    )
+
+
+def copy_time(system: System, size: float) -> float:
+    """Time of a copy between tier 2 and tier 1, on a stream of its own."""
+    moved = system.mem2.time(np.array([float(size)]))
+    return float(system.ext.launch.bounded(moved, 1.0)[0])
+
+
+def beside_copy(product: MatrixProduct, size: float) -> BesideCopy:
+    """Run a product and a copy at the same time.
+
+    Copy engines take no multiprocessors, so the arithmetic is as fast as alone. The copy takes its share of tier-1
+    bandwidth while it runs, and the traffic of the product the rest; what is left of the product when the copy ends
+    runs as fast as alone.
+
+    Source: NVIDIA, *CUDA C++ Best Practices Guide*, *Asynchronous and Overlapping Transfers with Computation*: copies
+    from and to pinned host memory run beside kernels of other streams.
+    """
+    system = product.system
+    copy = copy_time(system, size)
+    share = min(1.0, float(system.mem1.time(np.array([float(size)]))[0]) / copy)
+    slowed = _beside(product, share)
+    finished = copy / slowed
+    ends = slowed if finished >= 1 else copy + (1 - finished) * product.time
+    together = max(ends, copy)
+    return BesideCopy(
+        size=size,
+        copy=copy,
+        share=share,
+        product=ends,
+        together=together,
+        hidden=product.time + copy - together,
+    )
+
+
+def _beside(product: MatrixProduct, share: float) -> float:
+    """Time of a product to which a share of tier-1 bandwidth is not left."""
+    if share == 1 and product.memory:
+        return np.inf
+    system = product.system
+    memory = np.array([product.memory / (1 - share) if product.memory else 0.0])
+    combined = system.combine(np.array([product.arithmetic]), memory)
+    return float(system.ext.launch.bounded(combined, 1.0)[0])

@@ -1,0 +1,80 @@
+"""The question that a result answers, as the result carries it: specs with their hashes, edition, preset, options."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from calculon.declarations.decode import SpecWarning
+from calculon.declarations.model import Model
+from calculon.declarations.origin import Origin, stated_name
+from calculon.declarations.presets import Preset
+from calculon.hardware.system import System
+from calculon.version import __version__
+
+
+def question(
+    model: Model, system: System, edition: str, preset: Preset, **asked: Any
+) -> dict[str, Any]:
+    """Return the question of a result as plain data.
+
+    Parameters
+    ----------
+    model, system : Model, System
+        What was asked.
+    edition : str
+        Edition of the cost model.
+    preset : Preset
+        What filled in the execution, or what a search tried.
+    **asked
+        Further members: the execution, or the options of a search.
+    """
+    return {
+        "calculon": __version__,
+        "model": _about(model),
+        "system": _about(system) | system.provenance.to_dict(),
+        "edition": edition,
+        "preset": preset.to_dict(),
+        **asked,
+    }
+
+
+def _about(record: Model | System) -> dict[str, Any]:
+    return {"name": record.name} if record.origin is None else record.origin.to_dict()
+
+
+def warn_of_differences(
+    place: str, known: Mapping[str, Any], model: Model, system: System
+) -> list[str]:
+    """Warn of each spec whose content is not what a result was computed with, and return the warnings.
+
+    A spec of another name, or with values set now, was chosen on purpose.
+
+    Parameters
+    ----------
+    place : str
+        The result, for the message.
+    known : mapping
+        Its question.
+    model, system : Model, System
+        What is used now.
+    """
+    texts = []
+    for kind, record in (("model", model), ("system", system)):
+        then, now = known.get(kind), record.origin
+        if now is None or not isinstance(then, Mapping) or "sha256" not in then:
+            continue
+        chosen = now.changes and then.get("set") != dict(now.changes)
+        if then.get("name") == now.name and not chosen and then["sha256"] != now.digest:
+            texts.append(_differs(place, kind, then, now))
+    for text in texts:
+        warnings.warn(text, SpecWarning, stacklevel=3)
+    return texts
+
+
+def _differs(place: str, kind: str, then: Mapping[str, Any], now: Origin) -> str:
+    before, after = str(then["sha256"])[:12], now.digest[:12]
+    name = stated_name(then)
+    return (
+        f"{place}: the {kind} {now.name} is another than {name} with which the result was computed (SHA-256 "
+        f"{after}... now, {before}... then)"
+    )

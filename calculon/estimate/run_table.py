@@ -1,0 +1,339 @@
+"""Measured training steps, and what the model says about them: the rows of ``validation/runs.csv``.
+
+The runs are those of the studies under ``validation/``: one for each measured whole training step that edition
+``corrected`` was compared with. ``calculon lv --edition corrected --runs FILE`` writes them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from calculon.architecture.parameters import parameter_count
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations import catalog
+from calculon.declarations.execution import Execution
+from calculon.declarations.files import document_stem
+from calculon.declarations.machine_provenance import short_name
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import ENGINE_BYTES
+from calculon.declarations.origin import plain_name
+from calculon.declarations.statistics import ALL_PARTS_OF_TIME
+from calculon.estimate.group_conformal import Groups, equal_weights
+from calculon.hardware.system import System
+
+FILE = "validation/runs.csv"
+"""The file of runs, below the root of the catalog."""
+
+GAINS = (3.0, 1.0, 1.0, 1.0, 3.0)
+"""How much more a run counts of the same framework, generation of processors, width of arithmetic and class of models
+by size, and with or without experts as the model at hand.
+
+Software, and whether experts exchange rows, make more of a difference than anything else; no run counts for less than a
+tenth of one that has all in common. They were not tuned: shares of steps held without experts are within 3 points of
+each other with and without each.
+"""
+
+SMALL_MODEL = 1e9
+"""Parameters below which a model is small: its kernels wait for the host."""
+
+COMPARED = (
+    "num_procs",
+    "parameters",
+    "seq_size",
+    "tensor_par",
+    "pipeline_par",
+    "peak",
+    "bandwidth",
+)
+"""Numbers that a distance between runs counts."""
+
+BITS_16 = ("bfloat16", "float16")
+"""Types that validated runs tell no differences between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A measured training step, and what the model says about it.
+
+    Attributes
+    ----------
+    source, study, label : str
+        Where it was published: the source, its study under ``validation/``, and the row.
+    preset, system, type : str
+        The preset and the system of the study, and the type of matrix arithmetic.
+    accelerator, family : str
+        The processor and its generation, as the system file states them (:class:`Provenance`); empty if it does not.
+    peak, bandwidth : float
+        Rate of matrix arithmetic in 16 bits in FLOP/s, and bandwidth of tier-1 memory in B/s.
+    domain : int
+        Processors of the fastest network.
+    num_procs, tensor_par, pipeline_par, data_par, microbatch_size, batch_size, seq_size, hidden : int
+        Of the execution and the model; the sequence in tokens.
+    parameters, experts : int
+        Of the model; 0 experts is one without.
+    schedule, zero_stage, recompute, overlap : str
+        Named choices of the execution: ``pp_schedule``, ``zero_stage``, ``activation_recompute``,
+        ``tensor_par_overlap``.
+    measured, predicted : float
+        Seconds of a step.
+    mfu, mfu_causal : float
+        Model FLOP utilisation as measured, with full and with causal attention.
+    measured_memory, predicted_memory : float or None
+        Bytes of a processor, where measured.
+    parts : str
+        Shares of the parts of the predicted time in percent, in the order of
+        :data:`~calculon.declarations.statistics.ALL_PARTS_OF_TIME`, separated by spaces.
+    fitted : str
+        Fields of executions whose values in a preset were fitted with the run in sight, separated by spaces.
+    citation : str
+        Author, year, title, table.
+    """
+
+    source: str
+    study: str
+    label: str
+    preset: str
+    system: str
+    accelerator: str
+    family: str
+    type: str
+    peak: float
+    bandwidth: float
+    domain: int
+    num_procs: int
+    tensor_par: int
+    pipeline_par: int
+    data_par: int
+    microbatch_size: int
+    batch_size: int
+    seq_size: int
+    parameters: int
+    hidden: int
+    experts: int
+    schedule: str
+    zero_stage: str
+    recompute: str
+    overlap: str
+    measured: float
+    predicted: float
+    mfu: float
+    mfu_causal: float
+    measured_memory: float | None = None
+    predicted_memory: float | None = None
+    parts: str = ""
+    fitted: str
+    citation: str
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured time - 1, in percent."""
+        return 100 * (self.predicted / self.measured - 1)
+
+    @property
+    def memory_error(self) -> float | None:
+        """Predicted over measured memory - 1, in percent."""
+        if self.measured_memory is None or self.predicted_memory is None:
+            return None
+        return 100 * (self.predicted_memory / self.measured_memory - 1)
+
+    @property
+    def processor(self) -> str:
+        """The processor in short: ``A100``."""
+        return short_name(self.system)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of a file, as columns of text; a record is made when it is asked for."""
+
+    columns: Mapping[str, Sequence[str]]
+
+    def __len__(self) -> int:
+        return len(self.columns["source"])
+
+    def __getitem__(self, number: int) -> Run:
+        return Run(**{f.name: _value(f.type, self.columns[f.name][number]) for f in fields(Run)})
+
+    def numbers(self, name: str) -> Array:
+        """Return a column of numbers."""
+        if name not in self._numbers:
+            self._numbers[name] = np.array(list(map(float, self.columns[name])))
+        return self._numbers[name]
+
+    def where(self, name: str, value: str) -> Array:
+        """Return which runs have a value in a column."""
+        return np.array([one == value for one in self.columns[name]], bool)
+
+    @classmethod
+    def of(cls, some: Sequence[Run]) -> "Runs":
+        """Return the columns of some runs."""
+        names = [field.name for field in fields(Run)]
+        return cls({name: [_text(getattr(run, name)) for run in some] for name in names})
+
+    def of_framework(self, preset: str) -> Array:
+        """Return which runs are of the framework of a preset."""
+        wanted = framework(preset)
+        return np.array([one == wanted for one in self._frameworks], bool)
+
+    def sources(self, rows: Array) -> int:
+        """Return how many sources some runs are of."""
+        return len(set(np.array(self.columns["source"])[rows].tolist()))
+
+    @cached_property
+    def kinds(self) -> Array:
+        """The kind of arithmetic of each run, as a code (:func:`kind`)."""
+        return np.array([kind(one) for one in self.columns["type"]])
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The runs of each source as a group, with what makes runs alike; those that a fit saw are no evidence."""
+        ratios = np.log(self.numbers("measured") / self.numbers("predicted"))
+        codes: dict[str, int] = {}
+        group = np.array([codes.setdefault(one, len(codes)) for one in self.columns["source"]], int)
+        weight = equal_weights(self.columns["source"], self.columns["study"])
+        presets, generations = self._presets, self._generations
+        context = (
+            [presets[one] for one in self._frameworks],
+            [generations[one] for one in self.columns["family"]],
+            self.kinds,
+            self.numbers("parameters") < SMALL_MODEL,
+            self.numbers("experts") > 0,
+        )
+        unseen = self.where("fitted", "")
+        return Groups(ratios, group, weight, np.array(context, int), GAINS, unseen)
+
+    @cached_property
+    def memory_errors(self) -> tuple[Array, Array, int]:
+        """Measured over predicted memory - 1 as absolute values, weights by which all sources count alike, and sources.
+
+        Both are of the runs whose memory was measured.
+        """
+        measured, predicted = (self.columns[f"{name}_memory"] for name in ("measured", "predicted"))
+        rows = [i for i, (a, b) in enumerate(zip(measured, predicted, strict=True)) if a and b]
+        sources, studies = ([self.columns[n][i] for i in rows] for n in ("source", "study"))
+        ratios = np.array([float(measured[i]) / float(predicted[i]) for i in rows])
+        return np.abs(ratios - 1), equal_weights(sources, studies), len(set(sources))
+
+    def context(
+        self, preset: str, family: str, datatype: str, parameters: float, *, experts: bool
+    ) -> Array:
+        """Return the context of an execution, with the code -1 for what no run has."""
+        generation = self._generations.get(family, -1) if family else -1
+        small = parameters < SMALL_MODEL
+        named = self._presets.get(framework(preset), -1)
+        return np.array([named, generation, kind(datatype), small, experts])
+
+    @cached_property
+    def shares(self) -> Array:
+        """Shares of the parts of the predicted time, shape (parts, runs)."""
+        cells = [float(cell) for one in self.columns["parts"] for cell in one.split()]
+        return (
+            np.array(cells).reshape(len(self), -1).T / 100
+            if cells
+            else np.zeros((len(ALL_PARTS_OF_TIME), 0))
+        )
+
+    @cached_property
+    def features(self) -> Array:
+        """What :func:`distance` compares of each run, shape (features, runs)."""
+        named = [self.numbers(name) for name in COMPARED]
+        return np.log2(np.array([*named, self.numbers("batch_size") * named[2] / named[0]]))
+
+    @cached_property
+    def _numbers(self) -> dict[str, Array]:
+        return {}
+
+    @cached_property
+    def _presets(self) -> dict[str, int]:
+        return {one: i for i, one in enumerate(dict.fromkeys(self._frameworks))}
+
+    @cached_property
+    def _frameworks(self) -> list[str]:
+        named = {preset: framework(preset) for preset in set(self.columns["preset"])}
+        return [named[preset] for preset in self.columns["preset"]]
+
+    @cached_property
+    def _generations(self) -> dict[str, int]:
+        return {one: i for i, one in enumerate(dict.fromkeys(self.columns["family"]))}
+
+
+def framework(preset: str) -> str:
+    """Return the framework of a preset, of which there may be several.
+
+    >>> framework("megatron-lm-ub"), framework("torchtitan")
+    ('megatron-lm', 'torchtitan')
+    """
+    return "-".join(preset.split("-")[:2])
+
+
+def kind(datatype: str) -> int:
+    """Return a code for a type of arithmetic: those of one width are one kind, but for TF32."""
+    return 19 if datatype == "tfloat32" else int(8 * ENGINE_BYTES[datatype])
+
+
+def _value(annotation: Any, text: str) -> Any:
+    if annotation is str:
+        return text[1:-1].replace('""', '"') if text.startswith('"') else text
+    if annotation is int:
+        return int(text)
+    return float(text) if text else None
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else repr(value) if isinstance(value, float) else str(value)
+
+
+@cache
+def runs() -> Runs:
+    """Return the runs of the catalog; none where the file is not there."""
+    names = [field.name for field in fields(Run)]
+    try:
+        lines = (catalog.root() / FILE).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return Runs(dict.fromkeys(names, ()))
+    cells = [_cells(line, len(names) - 1) for line in lines]
+    return Runs(dict(zip(cells[0], zip(*cells[1:], strict=True), strict=True)))
+
+
+def _cells(line: str, commas: int) -> list[str]:
+    """Split a line of CSV; quotes of its last cell stay: a reader of CSV takes longer."""
+    cells, quote = line.split(",", commas), line.find('"')
+    if quote < 0 or quote >= len(line) - len(cells[-1]):
+        return cells
+    import csv  # which takes as long to load as the file
+
+    return next(csv.reader([line]))
+
+
+def about(model: Model, system: System, execution: Execution) -> dict[str, Any]:
+    """Return the fields of a :class:`Run` that follow from an execution, without what was measured."""
+    same = ("num_procs", "tensor_par", "pipeline_par", "data_par", "microbatch_size", "batch_size")
+    return {
+        "preset": execution.preset,
+        "system": document_stem(plain_name(system.name)),
+        "accelerator": system.provenance.processor,
+        "family": system.provenance.family,
+        "type": execution.matmul_type,
+        "peak": peak(system),
+        "bandwidth": system.mem1.bandwidth,
+        "domain": system.networks[0].size,
+        **{name: getattr(execution, name) for name in same},
+        "seq_size": execution.seq_length or model.seq_size,
+        "parameters": parameter_count(model),
+        "hidden": model.hidden,
+        "experts": model.num_experts if model.has_experts else 0,
+        "schedule": execution.pp_schedule,
+        "zero_stage": execution.zero_stage,
+        "recompute": execution.activation_recompute,
+        "overlap": execution.tensor_par_overlap,
+    }
+
+
+def peak(system: System) -> float:
+    """Return the rate of matrix arithmetic in 16 bits in FLOP/s; without one, the highest."""
+    known = [system.matrix[name].peak for name in BITS_16 if name in system.matrix]
+    return max(known or [engine.peak for engine in system.matrix.values()])

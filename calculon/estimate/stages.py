@@ -1,0 +1,280 @@
+"""Time and memory of every pipeline stage of one execution."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calculon.base.records import apply, columns
+from calculon.base.units import Array, Seconds
+from calculon.cost import in_flight
+from calculon.cost.batch import Batch
+from calculon.cost.pipeline.orders import Kind, order
+from calculon.cost.pipeline.schedules import held_microbatches
+from calculon.cost.pipeline.timeline import Span, timeline
+from calculon.cost.stage import Stage
+from calculon.cost.stage_memory import (
+    Memory,
+    VocabularyMemory,
+    embedding_head_memory,
+    memory_of_stage,
+)
+from calculon.plan.stage_kinds import chunks_of_layout, kinds_of_chunks
+from calculon.plan.stage_layout import StageLayout, chunks_of, chunks_of_stage, list_of
+
+
+class StagePasses(NamedTuple):
+    """Time of the passes of one microbatch: arrays of shape (stages, chunks).
+
+    ``backward`` is the whole backward pass, ``weight`` the part of it that makes gradients of weights, ``again`` the
+    part that computes the forward pass once more, without collectives that it repeats.
+    """
+
+    forward: Seconds
+    backward: Seconds
+    weight: Seconds
+    again: Seconds
+
+
+def schedule_of(batch: Batch) -> str:
+    """Return the schedule of the only execution: one of :data:`~calculon.cost.pipeline.orders.SCHEDULES`."""
+    choice = batch.schedule.choice
+    return choice.pp_schedule if choice.training else "forward"
+
+
+def stage_blocks(batch: Batch) -> list[int]:
+    """Return the blocks of every stage.
+
+    In the published layout of blocks that do not divide, stages have one less each: those before the last, which has
+    the LM head, then the first.
+    """
+    schedule, layout = batch.schedule, batch.schedule.layout
+    if schedule.choice.folded:
+        return [int(blocks) for blocks in _of_ranks(batch, _halves(batch)).sum(axis=1)]
+    count = _one(schedule.pipeline_par)
+    if layout is not None and layout.of_kind is not None:
+        return [int(blocks) for blocks in _chunk_blocks(batch).sum(axis=1)]
+    if layout is not None:
+        kinds = zip(layout.blocks, layout.count, strict=True)
+        return [_one(blocks) for blocks, stages in kinds for _ in range(_one(stages))]
+    blocks = [_one(schedule.blocks)] * count
+    for missing in range(_one(schedule.missing_blocks)):
+        blocks[count - 2 - missing] -= 1
+    return blocks
+
+
+def _kind_of_ranks(batch: Batch) -> Array:
+    """Return the kind of every rank of a folded schedule; of one whose other half is its mirror image, of the first."""
+    layout = batch.schedule.layout
+    assert layout is not None
+    counts = [_one(count) for count in layout.count]
+    return np.roll(np.repeat(np.arange(len(counts)), counts), 1)  # the last kind is first
+
+
+def _halves(batch: Batch) -> Array:
+    """Return the blocks of both chunks of these ranks: shape (ranks, 2)."""
+    layout = batch.schedule.layout
+    assert layout is not None
+    assert layout.halves is not None
+    return np.asarray(layout.halves[..., 0].T[_kind_of_ranks(batch)])
+
+
+def _of_ranks(batch: Batch, values: Array) -> Array:
+    """Return what ranks of a folded schedule have of each chunk: ranks beyond the middle mirror those before it."""
+    if not batch.schedule.choice.mirrored:
+        return values
+    return np.concatenate([values, values[::-1, ::-1]])
+
+
+def _chunk_blocks(batch: Batch) -> Array:
+    """Return the blocks of every chunk of the stages of a model with several kinds of block: (stages, chunks)."""
+    schedule = batch.schedule
+    args = schedule.columns, schedule.pipeline_par, schedule.recompute_all, batch.model
+    layout = StageLayout.of(*args)
+    kinds = zip(layout.blocks, layout.count, strict=True)
+    stages = [_one(blocks) for blocks, count in kinds for _ in range(_one(count))]
+    listed = list_of(_one(schedule.columns.stage_blocks))
+    return chunks_of_layout(stages, _one(schedule.interleaving), listed)
+
+
+def _of_stages(batch: Batch) -> Stage:
+    """Return what the stages have: arrays over stages where each has a mean block of its own."""
+    layout = batch.schedule.layout
+    if layout is None or layout.of_kind is None:
+        return batch
+    if batch.schedule.choice.folded:
+        ranks = _kind_of_ranks(batch)
+        if batch.schedule.choice.mirrored:
+            ranks = np.concatenate([ranks, ranks[::-1]])
+        return batch.of_kinds(layout.of_kind[:, ranks, 0])
+    return batch.of_kinds(kinds_of_chunks(batch.model, _chunk_blocks(batch)).sum(axis=2))
+
+
+def stage_passes(batch: Batch) -> StagePasses:
+    """Return the passes of every stage, exposed communication included; transfers follow every chunk."""
+    stages = _of_stages(batch)
+    whole, weight, again = stages.block_whole, stages.block.wgrad.time, stages.block.re.time
+    passes = StagePasses(
+        forward=_chunks(batch, whole.forward_base, whole.forward_edge),
+        backward=_chunks(batch, whole.backward_base, whole.backward_edge),
+        weight=_chunks(batch, weight, weight),
+        again=_chunks(batch, again, again),
+    )
+    if batch.embedding_head is not None:
+        ends, choice = batch.embedding_head, batch.schedule.choice
+        first, last = [(0, 0)], [(0, 1) if choice.folded else (-1, -1)]
+        if choice.mirrored:
+            first, last = [*first, (-1, 1)], [*last, (-1, 0)]
+        for places, end in ((first, ends.cost.embedding), (last, ends.cost.head)):
+            repeated = end.re.time if ends.modules is not None else np.zeros(1)
+            more = ends.forward(end), ends.backward(end), end.wgrad.time, repeated
+            for times, time in zip(passes, more, strict=True):
+                for place in places:
+                    times[place] += float(time[0])
+    return passes
+
+
+def _paired(batch: Batch) -> Seconds:
+    """Return what a pair of passes of every stage takes less than two that run by themselves: an array over stages."""
+    blocks = np.array(stage_blocks(batch), float)
+    return np.asarray(blocks * _of_stages(batch).block.paired)
+
+
+def stage_hidden(batch: Batch) -> Seconds:
+    """Return what pairs of passes hide of the exchange of experts in every stage, of a microbatch on average.
+
+    Modules that predict further tokens run by themselves: they hide nothing.
+    """
+    schedule, pairs = batch.schedule, batch.schedule.pairs
+    if schedule.choice.pairs_passes and schedule.choice.folded:
+        pairs = schedule.pairs_of_rank(np.arange(_one(schedule.ranks), dtype=float))
+        if schedule.choice.mirrored:
+            pairs = np.concatenate([pairs, pairs[::-1]])
+    return np.asarray(_paired(batch) * (pairs / schedule.microbatches))
+
+
+def _chunks(batch: Batch, base: Seconds, edge: Seconds) -> Array:
+    """Add a time up over the blocks of every chunk; a missing block costs as much as in the pipeline bubble."""
+    schedule = batch.schedule
+    blocks, chunks = np.array(stage_blocks(batch)), _one(schedule.interleaving)
+    if schedule.choice.folded:
+        each = _of_ranks(batch, _halves(batch))
+        if base.size > 1:
+            base, edge = base[:, None], edge[:, None]
+        return np.asarray((each - 1) * base + edge)
+    if schedule.layout is not None and schedule.layout.of_kind is not None:
+        return np.asarray((_chunk_blocks(batch) - 1) * base[:, None] + edge[:, None])
+    listed = list_of(_one(schedule.columns.stage_blocks))
+    if listed:
+        return np.asarray((chunks_of(listed, len(blocks)) - 1) * base + edge)
+    if batch.uneven is not None:
+        each = np.stack([chunks_of_stage(int(one), chunks) for one in blocks])
+        return np.asarray((each - 1) * base + edge)
+    times = np.full((len(blocks), chunks), float(schedule.chunk_sum(base, edge)[0]))
+    mean = (base + edge) / 2 if _one(schedule.base_blocks) else edge
+    times[:, -1] -= (blocks.max() - blocks) * mean
+    return times
+
+
+def execute(batch: Batch, microbatches: int) -> list[Span]:
+    """Execute the first microbatches of a batch."""
+    passes, schedule = stage_passes(batch), schedule_of(batch)
+
+    def duration(kind: Kind, stage: int, chunk: int) -> float:
+        if kind == "inputs":
+            return float(passes.backward[stage, chunk] - passes.weight[stage, chunk])
+        return float(getattr(passes, kind)[stage, chunk])
+
+    stages, chunks = passes.forward.shape
+    pairs = batch.schedule.choice.pairs_passes
+    orders = [
+        order(schedule, stage, stages, microbatches, chunks, pairs=pairs) for stage in range(stages)
+    ]
+    hidden = (_paired(batch) / chunks).tolist()
+    name = "1f1b" if schedule == "forward" else schedule
+    return timeline(orders, duration, _delay(batch), hidden.__getitem__, name)
+
+
+def _delay(batch: Batch) -> float:
+    """Return the time of a transfer that overlaps the passes."""
+    schedule = batch.schedule
+    if not schedule.columns.p2p_overlap.any():
+        return 0.0
+    if schedule.choice.simulated:
+        return float(batch.transfer[0])
+    directions = 2 if schedule.training else 1
+    count = directions * schedule.microbatches * schedule.interleaving
+    return float((batch.transfers.link / count)[0])
+
+
+def stage_memory(batch: Batch) -> Memory:
+    """Return the memory of every stage: arrays over stages."""
+    schedule, name = batch.schedule, schedule_of(batch)
+    blocks = np.array(stage_blocks(batch), float)
+    stages = np.arange(len(blocks))
+    if schedule.choice.folded:
+        half = np.arange(_one(schedule.ranks), dtype=float)
+        held = in_flight.of_rank(schedule, half, _halves(batch).T)
+        if schedule.choice.mirrored:
+            held = np.concatenate([held, held[::-1]])
+    else:
+        held = held_microbatches(
+            "1f1b" if name == "forward" else name,
+            stages,
+            schedule.pipeline_par,
+            schedule.microbatches,
+            schedule.interleaving,
+            int(schedule.choice.pairs_passes),
+        )
+
+    def with_vocabulary(vocabulary: VocabularyMemory | None) -> Memory:
+        here, own = schedule.with_blocks(blocks), _of_stages(batch)
+        return memory_of_stage(own.block, own.optimizer, here, batch.edition, held, vocabulary)
+
+    def of_stages(inner: Array, first: Array, last: Array) -> Array:
+        if schedule.choice.folded:  # ends are together, of two directions on both outer ranks
+            outer = (stages == 0) | ((stages == len(stages) - 1) & schedule.choice.mirrored)
+            return np.where(outer, last, inner)
+        return np.where(stages == len(stages) - 1, last, np.where(stages == 0, first, inner))
+
+    embedding_head = (
+        (None, None)
+        if batch.embedding_head is None
+        else embedding_head_memory(batch.embedding_head, schedule)
+    )
+    return apply(of_stages, [with_vocabulary(one) for one in (None, *embedding_head)])
+
+
+def stage_rows(batch: Batch) -> list[dict[str, Any]]:
+    """Return time (s) of a microbatch and memory (bytes) of each stage, by names of the statistics.
+
+    Times of passes are those of passes that run by themselves; ``hidden_time`` is what pairs of them take less. Ranks
+    of a folded schedule (ZBV, DualPipe) have ``parts``, too: the first and the last block of both parts of the model
+    that they have, counted from 1.
+    """
+    memory, times = stage_memory(batch), [time.sum(axis=1) for time in stage_passes(batch)]
+    values: dict[str, list[float | None]] = {"blocks": [*stage_blocks(batch)]}
+    names = ("forward_time", "backward_time", "weight_grad_time", "recompute_time")
+    values |= {name: time.tolist() for name, time in zip(names, times, strict=True)}
+    values["hidden_time"] = stage_hidden(batch).tolist()
+    for part in (memory.space, memory.offloaded, memory.buffers, memory.capacity):
+        kind: Any = type(part)
+        values |= {column.name: column.values(part) for column in columns(kind)}
+    rows = [
+        {"stage": stage} | dict(zip(values, row, strict=True))
+        for stage, row in enumerate(zip(*values.values(), strict=True))
+    ]
+    if not batch.schedule.choice.folded:
+        return rows
+    front, back = _of_ranks(batch, _halves(batch)).astype(int).T
+    before = np.cumsum(front) - front
+    after = (front if batch.schedule.choice.mirrored else front + back).sum() - np.cumsum(back)
+    parts = zip(before, before + front, after, after + back, strict=True)
+    return [
+        row | {"parts": [[int(a) + 1, int(b)], [int(c) + 1, int(d)]]}
+        for row, (a, b, c, d) in zip(rows, parts, strict=True)
+    ]
+
+
+def _one(count: Array) -> int:
+    """Return a count of the only execution."""
+    return int(np.asarray(count).item())

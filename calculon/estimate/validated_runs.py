@@ -1,0 +1,247 @@
+"""How far a prediction may be believed: an interval from measured training steps, and what lies outside of them.
+
+The interval is that of :mod:`calculon.estimate.group_conformal` over the sources of ``validation/``.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from calculon.architecture.parameters import parameter_count
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import PRESETS, PUBLISHED, product_type
+from calculon.declarations.statistics import LEVEL
+from calculon.editions import find_edition
+from calculon.estimate.group_conformal import FEWEST
+from calculon.estimate.kernel_residuals import Sides, kernel_sides
+from calculon.estimate.memory_error import MeasuredMemory, memory_error
+from calculon.estimate.nearest_runs import (
+    called,
+    distance,
+    fitted,
+    nearest,
+    outside,
+    relatives,
+    remark,
+    same_processor,
+)
+from calculon.estimate.run_table import (
+    BITS_16,
+    Run,
+    Runs,
+    about,
+    framework,
+    kind,
+    runs,
+)
+from calculon.hardware.residuals import TRAINING, Spread
+from calculon.hardware.system import System
+from calculon.plan.choices import distinct
+from calculon.plan.columns import field_of
+from calculon.plan.plan import Plan
+
+__all__ = ["Belief", "Run", "Runs", "about", "belief", "factors", "runs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """What measured runs say about a prediction.
+
+    Attributes
+    ----------
+    level : float
+        Probability with which the measured time is between `low` and `high`.
+    low, high : float
+        Seconds of a step.
+    nearest : tuple of Run
+        The nearest measured runs (:func:`distance`), nearest first.
+    outside : tuple of str
+        What lies outside of the measured runs.
+    remark : str
+        That a utilisation is above those measured; else empty.
+    fitted : tuple of str
+        Values of the execution that were fitted to runs of models of another size only.
+    memory : MeasuredMemory or None
+        How far predicted memory is from measured memory; None where none was measured.
+    basis : str
+        What the interval rests on, in one line.
+    """
+
+    level: float
+    low: float
+    high: float
+    nearest: tuple[Run, ...]
+    outside: tuple[str, ...]
+    remark: str
+    fitted: tuple[str, ...]
+    memory: MeasuredMemory | None
+    basis: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, each run with its processor in short and its error, without its parts."""
+        runs = [
+            {**asdict(run), "processor": run.processor, "error": run.error} for run in self.nearest
+        ]
+        for run in runs:
+            del run["parts"]
+        lists = {"nearest": runs, "outside": list(self.outside), "fitted": list(self.fitted)}
+        return {**asdict(self), **lists}
+
+
+def factors(
+    model: Model, system: System, plan: Plan, stats: Mapping[str, Any]
+) -> tuple[Array, Array]:
+    """Return measured over predicted time at both ends of the interval of each execution.
+
+    Residuals of whole iterations that a user calibrated the system on take precedence over validated runs. On a
+    processor without a validated run the residuals of its kernels join in quadrature
+    (:mod:`calculon.estimate.kernel_residuals`).
+
+    Parameters
+    ----------
+    model, system : Model, System
+        Of all executions.
+    plan : Plan, with n rows
+        The executions.
+    stats : mapping of str to array, shape (n,)
+        Their statistics by name; those of time are needed on a processor without a validated run only.
+
+    Returns
+    -------
+    low, high : array, shape (n,)
+        Not-a-number in rows of edition ``sc23``, and everywhere without enough runs.
+    """
+    some = runs()
+    columns = [getattr(plan, name) for name in _DECISIVE]
+    named, row_of, _ = distinct([np.broadcast_to(column, len(plan)) for column in columns])
+    ends = np.array([_ends(some, model, system, codes) for codes in named.tolist()])[row_of].T
+    low, middle, high = np.where(plan.malformed < 0, ends, np.nan)
+    if whole_iterations(system) or same_processor(some, system).any():
+        return np.exp(low), np.exp(high)
+    for number, codes in enumerate(named.tolist()):
+        sides = kernel_sides(system, _datatype(codes))
+        rows = np.flatnonzero((row_of == number) & np.isfinite(middle))
+        if sides and len(rows):
+            down, up = sides.of({name: _rows(stats[name], rows) for name in Sides.statistics})
+            low[rows] = middle[rows] - np.hypot(middle[rows] - low[rows], down)
+            high[rows] = middle[rows] + np.hypot(high[rows] - middle[rows], up)
+    return np.exp(low), np.exp(high)
+
+
+def _rows(values: Any, rows: Array) -> Array:
+    """Return some rows of a statistic, which may be that of one execution."""
+    column = np.atleast_1d(np.asarray(values, float))
+    return column[rows]
+
+
+_DECISIVE = ("edition", "datatype", "matmul_dtype", "preset", "fp8_recipe")
+
+
+def _value_of(name: str, code: int) -> Any:
+    return field_of(name).declaration.choices[code]
+
+
+def _datatype(codes: Sequence[int]) -> str:
+    named = {name: _value_of(name, code) for name, code in zip(_DECISIVE, codes, strict=True)}
+    return product_type(named["datatype"], named["matmul_dtype"], named["fp8_recipe"])
+
+
+def _ends(
+    some: Runs, model: Model, system: System, codes: Sequence[int]
+) -> tuple[float, float, float]:
+    """Return lower end, median and upper end of log measured over predicted time for codes of what decides it."""
+    edition = _value_of("edition", codes[0])
+    if edition == PUBLISHED:
+        return math.nan, math.nan, math.nan
+    if own := whole_iterations(system):
+        return math.log(min(one.low for one in own)), 0.0, math.log(max(one.high for one in own))
+    if some.groups.speaking < FEWEST:
+        return math.nan, math.nan, math.nan
+    preset = _value_of("preset", codes[3])
+    size = parameter_count(model)
+    return some.groups.limits(
+        some.context(
+            preset, system.provenance.family, _datatype(codes), size, experts=model.has_experts
+        )
+    )
+
+
+def whole_iterations(system: System) -> list[Spread]:
+    """Return the residuals of whole iterations that a calibration of the system states."""
+    return [
+        one
+        for one in system.calibration.spreads
+        if one.part == TRAINING and one.edition != PUBLISHED
+    ]
+
+
+def belief(
+    model: Model, system: System, execution: Execution, stats: Mapping[str, Any]
+) -> Belief | None:
+    """Return what measured runs say about a predicted training step; nothing in edition ``sc23``.
+
+    Parameters
+    ----------
+    model, system, execution
+        What was asked.
+    stats : mapping of str to float
+        The statistics of the prediction.
+    """
+    some = runs()
+    if execution.edition == PUBLISHED or some.groups.speaking < FEWEST:
+        return None
+    low, high = factors(model, system, Plan.of(execution), stats)
+    facts = about(model, system, execution)
+    here, related = same_processor(some, system), relatives(some, system)
+    own = whole_iterations(system)
+    time = float(stats["total_time"])
+    usable = find_edition(execution.edition).machine(system).usable[0]
+    return Belief(
+        level=min((one.level for one in own), default=LEVEL),
+        low=float(low[0]) * time,
+        high=float(high[0]) * time,
+        nearest=nearest(some, distance(some, facts)),
+        outside=tuple(outside(some, facts, execution, here)),
+        remark=remark(some, facts, here, related, float(stats["mfu_causal"])),
+        fitted=tuple(fitted(some, facts, execution)),
+        memory=memory_error(some, float(stats["proc_mem_tier1_cap_req"]), usable),
+        basis=_basis(some, system, facts, here, related),
+    )
+
+
+def _basis(
+    some: Runs, system: System, facts: Mapping[str, Any], here: Array, related: Array
+) -> str:
+    """Return what an interval rests on, in one line."""
+    if whole_iterations(system):
+        return f"whole iterations that {called(facts)} was calibrated on"
+    seen = ~some.groups.evidence
+    fitted = f", without {some.sources(seen)} that the model was fitted to" if seen.any() else ""
+    names = {
+        framework(facts["preset"]): some.of_framework(facts["preset"]),
+        called(facts): here,
+        **({f"its relative {lender}": related} if (lender := _lender(system)) else {}),
+        "16 bits" if facts["type"] in BITS_16 else facts["type"]: some.kinds == kind(facts["type"]),
+    }
+    if facts["preset"] in PRESETS[:2]:  # which no framework runs
+        names.pop(framework(facts["preset"]))
+    counts = ", ".join(f"{some.sources(rows)} of {name}" for name, rows in names.items())
+    text = f"{len(some):,} measured steps of {some.groups.count} sources ({counts}){fitted}"
+    if here.any():
+        return text
+    if sides := kernel_sides(system, facts["type"]):
+        return (
+            f"{text}, with the residuals of kernels of {_lender(system) or called(facts)}: {sides}"
+        )
+    return f"{text}; kernels of {called(facts)} were not measured"
+
+
+def _lender(system: System) -> str:
+    """Return the system whose kernels a system borrows; empty if none."""
+    return system.provenance.borrowed.get("kernels", "")

@@ -1,0 +1,198 @@
+"""The controls that stand beside every view: the question, and the plan."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from markupsafe import Markup
+
+from calculon.advise.ask import Question
+from calculon.architecture.parameters import active_count, parameter_count
+from calculon.base.frozen import dataclass
+from calculon.base.units import scaled
+from calculon.declarations.spellings import PRECISIONS
+from calculon.documents.page_title import machine_notes
+from calculon.explore.answers import Answers
+from calculon.explore.choice_words import change_words, label, value_words
+from calculon.explore.machine.knobs import unlike_file
+from calculon.explore.offer import MODEL, SYSTEM
+from calculon.explore.page_state import ASKED, CHANGED, MACHINE, State, value_text
+from calculon.explore.part import html
+from calculon.explore.plan_choices import LAYOUT, SIZES, STATED, Choice, Choices
+from calculon.plan.columns import field_of
+from calculon.render.texts import bandwidth, capacity, counted
+
+UNFOLDED = ("activation_recompute", "zero_stage")
+"""Switches that stand beside the sizes; all others are folded away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The control of a field of a plan.
+
+    Attributes
+    ----------
+    name, label, help : str
+        The field, its name in words, and what it is.
+    values : tuple of (str, str, bool)
+        The values as addresses have them and in words, and whether it is the value of now.
+    follows : bool
+        Nobody stated the value of now: the control is sent when it is the one that is changed.
+    usual : str
+        What the framework has, in words; empty of sizes, which plans of one's own always state.
+    less, more : tuple of (str, str)
+        Address and words of the values beside that of now; empty at the ends.
+    """
+
+    name: str
+    label: str
+    help: str
+    values: tuple[tuple[str, str, bool], ...]
+    follows: bool
+    usual: str = ""
+    less: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+def controls(
+    state: State,
+    answers: Answers,
+    likely: State | None = None,
+    wrong: Mapping[str, str] | None = None,
+) -> Markup:
+    """Return the controls as HTML, set to what the page shows.
+
+    Parameters
+    ----------
+    state : State
+        What the page shows.
+    answers : Answers
+        What computes.
+    likely : State, optional
+        A state that has a question, where that of the page has none.
+    wrong : mapping of str to str, optional
+        What was typed into controls and means nothing, by name.
+    """
+    likely = likely or state
+    question, shown = answers.question(likely), answers.plan(likely)
+    replicas = shown.fields.get("data_par")
+    found = answers.choices(likely)
+    sizes, switches = ((), ()) if found is None else (found.sizes, found.switches)
+    shown_sizes = [_control(state, one, found) for one in sizes]
+    several = [_control(state, one, found) for one in switches]
+    known = {one.name for one in (*shown_sizes, *several)}
+    return html(
+        "controls.html",
+        state=state,
+        question=question,
+        words=_question_words(question),
+        models=answers.offer.names(MODEL),
+        systems=answers.offer.names(SYSTEM),
+        presets=answers.offer.presets,
+        dtypes=[*PRECISIONS],
+        sizes=shown_sizes,
+        unfolded=[one for one in several if one.name in UNFOLDED],
+        folded=[one for one in several if one.name not in UNFOLDED],
+        changed=sum(not one.follows for one in several if one.name not in UNFOLDED),
+        replicas=replicas if isinstance(replicas, int) else None,  # what is stated may be anything
+        others=[
+            (name, text) for name, text in state.pairs() if name in state.plan and name not in known
+        ],
+        best=not state.plan,
+        wrong=wrong or {},
+    )
+
+
+def _question_words(question: Question) -> Mapping[str, str]:
+    """Say what was understood of model, system and batch."""
+    model, system = question.model, question.system
+    active = f" ({scaled(active_count(model), digits=1)} active)" if model.has_experts else ""
+    tokens = question.batch_size * model.seq_size
+    kind = question.datatype
+    rate = (
+        f"{system.product_engine(kind).peak / 1e12:,.0f} TFLOP/s"
+        if kind in system.datatypes
+        else "no rate of"
+    )
+    node = f", {system.node:,} in a node" if system.node > 1 else ""
+    notes = "".join(f"; {note}" for note in machine_notes(system.provenance.to_dict()))
+    return {
+        "model": f"{scaled(parameter_count(model), digits=1)} parameters{active}, {counted(model.num_blocks, 'block')}",
+        "system": f"{rate} {kind}, {capacity(system.mem1.capacity)} at "
+        f"{bandwidth(system.mem1.bandwidth)}{node}{notes}",
+        "batch": f"{counted(question.batch_size, 'sequence')} of {model.seq_size:,} = {scaled(tokens)} tokens a step",
+    }
+
+
+def _control(state: State, one: Choice, found: Choices | None) -> Control:
+    assert found is not None
+    stated = found.stated if one.field in SIZES else state.plan
+    size = one.field in SIZES
+
+    def beside(step: int) -> tuple[str, ...]:
+        value = one.beside(step) if size else None
+        if value is None:
+            return ()
+        link = state.with_plan({**found.stated, one.field: value})
+        return (
+            f"{link}&{CHANGED}={one.field}",
+            f"{label(one.field)}: {value_words(one.field, value)}",
+        )
+
+    return Control(
+        name=one.field,
+        label=label(one.field),
+        help=field_of(one.field).declaration.help,
+        values=tuple(
+            (value_text(value), value_words(one.field, value), value == one.value)
+            for value in one.values
+        ),
+        follows=not state.plan or one.field not in stated,
+        usual="" if size else value_words(one.field, one.usual),
+        less=beside(-1),
+        more=beside(1),
+    )
+
+
+def settled(state: State, answers: Answers, changed: str) -> State:
+    """Return a state after one of its controls has changed, with what is to be told of that.
+
+    A figure of the machine that is as in its file again is no change. Where the best plan was shown and a field of it
+    changes, the others stay as they were. Where rules forbid a plan of one's own, chunks, microbatch and layout of
+    stages follow, if that mends it.
+    """
+    if changed.startswith(MACHINE):
+        return replace(state, machine=unlike_file(answers.figures(state), state.machine))
+    return _settled_plan(state, answers, changed)
+
+
+def _settled_plan(state: State, answers: Answers, changed: str) -> State:
+    if not state.plan:
+        return state
+    if changed in state.plan and not {*STATED} <= {*state.plan}:
+        best = answers.plan(replace(state, plan={}))
+        if best.estimate is not None:
+            state = replace(state, plan={**answers.own(state, best.fields), **state.plan})
+    if changed not in state.plan and changed not in ASKED:
+        return state
+    shown = answers.plan(state)
+    if shown.legal:
+        usual = answers.question(state).preset.usual(shown.fields)
+        before = state.plan.get(LAYOUT, usual.get(LAYOUT, shown.fields[LAYOUT]))
+        ends = before, shown.fields[LAYOUT]
+        follows = {LAYOUT: ends} if before != shown.fields[LAYOUT] else {}
+        return replace(state, plan=answers.stated(state), told=_told(follows))
+    found = answers.choices(state)
+    if found is None or (changed in state.plan and changed not in found.stated):
+        return state  # too little of it can be read
+    changes = {changed: state.plan[changed]} if changed in state.plan else {}
+    (outcome,) = found.outcomes([changes])
+    if outcome is None:
+        return state
+    return replace(state, plan=answers.own(state, outcome.fields), told=_told(outcome.follows))
+
+
+def _told(follows: Mapping[str, tuple[Any, Any]]) -> str:
+    """Say which fields follow from a change."""
+    words = [change_words(name, *ends) for name, ends in follows.items()]
+    return f"{', '.join(words)} follow{'s' * (len(words) == 1)}" if words else ""

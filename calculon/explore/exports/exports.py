@@ -1,0 +1,322 @@
+"""Files of what a page shows: the documents and tables that commands write, an execution, launch files, a report."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from calculon import inputs
+from calculon.advise.answer import Answer, answer
+from calculon.advise.ask import ask
+from calculon.advise.dependence import Sensitivity
+from calculon.advise.launch_flags import exported_plan
+from calculon.advise.sensitivity import sensitivity
+from calculon.base.errors import Infeasible, Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.campaign.read import read_campaign
+from calculon.declarations.files import indented, json_text
+from calculon.declarations.named_values import CORRECTED
+from calculon.documents.notebook.given import results_of
+from calculon.documents.sensitivity_page import figures_table
+from calculon.documents.views.report_file import report_text
+from calculon.documents.views.winner_files import document, table_text
+from calculon.estimate.estimate import Estimate
+from calculon.estimate.operators import Block, block
+from calculon.explore.answers import Answers
+from calculon.explore.exports.same_command import (
+    asked_effects,
+    fixed_values,
+    more_values,
+    own_length,
+    readable,
+    stated_execution,
+)
+from calculon.explore.offer import MODEL, SYSTEM
+from calculon.explore.page_state import State
+from calculon.explore.search.searches import asked, each_split
+from calculon.inputs import Changed
+from calculon.launch.dialects import DIALECTS
+from calculon.render.text_tables import Column, Table
+from calculon.search.request import one_stretch
+from calculon.study.task import Search, run_search
+
+_TYPES = {
+    ".csv": "text/csv; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+    ".py": "text/x-python; charset=utf-8",
+    ".sh": "text/x-shellscript; charset=utf-8",
+    ".yaml": "application/yaml",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A file.
+
+    Attributes
+    ----------
+    name : str
+        Its name: letters, digits and a few signs alone, whatever specs are called.
+    media_type : str
+        What it is, for a browser.
+    text : str
+        What it contains.
+    """
+
+    name: str
+    media_type: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A file that a page can give.
+
+    Attributes
+    ----------
+    title : str
+        What it is.
+    text : callable
+        Returns what it contains.
+    views : tuple of str
+        The views that offer it.
+    runs : bool
+        It needs a plan that can run.
+    """
+
+    title: str
+    text: Callable[[State, Answers], str]
+    views: tuple[str, ...]
+    runs: bool = True
+
+
+def offered(state: State, answers: Answers) -> dict[str, Export]:
+    """Return the files that the view of a state offers, by name."""
+    runs = answers.plan(state).estimate is not None
+    return {
+        name: one
+        for name, one in EXPORTS.items()
+        if state.view in one.views and (runs or not one.runs)
+    }
+
+
+def written(name: str, state: State, answers: Answers) -> Written:
+    """Return a file.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`EXPORTS`, or of :data:`LAUNCH_FILES`.
+    state, answers
+        The page.
+
+    Raises
+    ------
+    SpecError
+        For another name, and for what a launcher cannot express.
+    Infeasible
+        Where no plan can run.
+    """
+    known = EXPORTS | LAUNCH_FILES
+    if name not in known:
+        hint = nearest(name[:60], list(known))
+        problem = Problem("", f"one of {', '.join(known)}", "no such file", hint)
+        raise SpecError("export", problem)
+    kind, _, suffix = name.rpartition(".")
+    text = known[name].text(state, answers)
+    return Written(
+        name=f"{_stem(state, answers)}_{kind}.{suffix}", media_type=_TYPES[f".{suffix}"], text=text
+    )
+
+
+def _stem(state: State, answers: Answers) -> str:
+    """Return what the name of a file says of its page: model, system, what is changed of it, processors, and plan."""
+    fields = answers.plan(state).fields
+    degrees = [f"{mark}{fields[name]}" for name, mark in _MARKS.items() if name in fields]
+    changed = [f"{path}={value:g}" for path, value in sorted(state.machine.items())]
+    words = [state.model, state.system, *changed, str(state.procs), *degrees]
+    return re.sub(r"[^A-Za-z0-9._=+-]+", "-", "_".join(words))[:_LONGEST]
+
+
+_MARKS = {"tensor_par": "t", "pipeline_par": "p", "data_par": "d", "microbatch_size": "mbs"}
+"""Degrees in the name of a file, as executions of the catalog are called."""
+
+_LONGEST = 150  # characters of a name
+
+
+def whole_answer(state: State, answers: Answers) -> Answer:
+    """Return the answer of the command that plans: the same question and sources; each count is searched once."""
+    state = readable(state, answers)
+    model, system = (answers.offer.source(*one) for one in _named(state))
+    words: dict[str, Any] = {
+        name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")
+    }
+    words["campaign"] = read_campaign({"tokens": state.tokens} if state.tokens else None, {})
+    words["mine"] = dict(state.plan) or None
+    question = ask(model, state.procs, Changed.of(system, dict(state.machine)), **words)
+    return answer(question, lambda same, count: answers.found_on(state, same, count))
+
+
+def _named(state: State) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (MODEL, state.model), (SYSTEM, state.system)
+
+
+def _sources(state: State, answers: Answers) -> tuple[Any, Any]:
+    """Return model and system as commands about a plan are given them: with their changes."""
+    model, system = (answers.offer.source(*one) for one in _named(state))
+    length = own_length(state, answers)
+    changes = {"seq_size": length} if length else {}
+    return Changed.of(model, changes), Changed.of(system, dict(state.machine))
+
+
+def shown_estimate(state: State, answers: Answers) -> Estimate:
+    """Return the plan that is shown.
+
+    Raises
+    ------
+    Infeasible
+        Where it cannot run.
+    """
+    shown = answers.plan(state)
+    if shown.estimate is None:
+        raise Infeasible("nothing", shown.problem)
+    return shown.estimate
+
+
+def searched(state: State, answers: Answers) -> dict[str, Any]:
+    """Return the best execution of the search, as the command that searches writes it."""
+    model, system = _sources(state, answers)
+    question = asked(state, answers).question
+    campaign = read_campaign({}, {"tokens": state.tokens}) if state.tokens else None
+    one = Search(
+        number=0,
+        model=inputs.model(model),
+        system=inputs.system(system),
+        num_procs=state.procs,
+        max_batch_size=question.batch_size,
+        datatype=question.datatype,
+        objective=state.option("objective"),
+        where=state.option("where") or None,
+        fix=fixed_values(state, answers),
+        add=more_values(state, answers),
+        edition=CORRECTED,
+        preset=question.framework,
+        campaign=one_stretch(campaign) if campaign is not None else None,
+    )
+    found = run_search(one).result(one)
+    return dict(document(found, one.question(found.space.preset)))
+
+
+def depends(state: State, answers: Answers) -> Sensitivity:
+    """Return what the plan depends on, as the command says it."""
+    model, system = _sources(state, answers)
+    execution = shown_estimate(state, answers).execution
+    return sensitivity(model, execution, system, **asked_effects(state))
+
+
+def operators(state: State, answers: Answers) -> Block:
+    """Return one block of the plan, as the command lists it."""
+    model, system = _sources(state, answers)
+    return block(model, shown_estimate(state, answers).execution, system)
+
+
+def _operator_rows(state: State, answers: Answers) -> str:
+    rows = operators(state, answers).rows
+    return f"{Table(tuple(map(Column, rows[0])), rows).csv()}\n"
+
+
+def _report(state: State, answers: Answers) -> str:
+    """Return the page of the best plan, and of one's own beside."""
+    return report_text(results_of("report", [whole_answer(state, answers)], {}))[0]
+
+
+def launch_file(dialect: str, state: State, answers: Answers) -> tuple[str, str]:
+    """Return the launch file of the plan, and why it is without the settings of the model, if it is.
+
+    Raises
+    ------
+    SpecError
+        For what the launcher cannot express.
+    """
+    tokens = answers.question(state).tokens
+    return exported_plan(shown_estimate(state, answers), dialect, tokens)
+
+
+_ALL = ("plan", "search", "machine", "pipeline")
+
+EXPORTS: dict[str, Export] = {
+    "answer.json": Export(
+        title="Best plan, rivals and other counts",
+        text=lambda state, answers: json_text(whole_answer(state, answers).to_dict()),
+        views=_ALL,
+        runs=False,
+    ),
+    "plans.csv": Export(
+        title="Best plan of each split",
+        text=lambda state, answers: table_text([answers.found(state)]),
+        views=("plan",),
+        runs=False,
+    ),
+    "search.json": Export(
+        title="Best execution of this search",
+        text=lambda state, answers: json_text(searched(state, answers)),
+        views=("search",),
+        runs=False,
+    ),
+    "search.csv": Export(
+        title="Best execution of each split",
+        text=lambda state, answers: table_text([each_split(state, answers)]),
+        views=("search",),
+        runs=False,
+    ),
+    "statistics.json": Export(
+        title="All statistics of this plan",
+        text=lambda state, answers: json_text(shown_estimate(state, answers).to_dict()),
+        views=("plan", "pipeline"),
+    ),
+    "execution.json": Export(
+        title="This plan as an execution",
+        text=lambda state, answers: f"{indented(stated_execution(state, answers))}\n",
+        views=_ALL,
+    ),
+    "sensitivity.json": Export(
+        title="What this plan depends on",
+        text=lambda state, answers: json_text(depends(state, answers).to_dict()),
+        views=("machine",),
+    ),
+    "sensitivity.csv": Export(
+        title="Figures of the machine and their effects",
+        text=lambda state, answers: f"{figures_table(depends(state, answers).to_dict()).csv()}\n",
+        views=("machine",),
+    ),
+    "block.json": Export(
+        title="One block of this plan",
+        text=lambda state, answers: json_text(operators(state, answers).to_dict()),
+        views=("pipeline",),
+    ),
+    "operators.csv": Export(
+        title="Operators of one block",
+        text=_operator_rows,
+        views=("pipeline",),
+    ),
+    "report.html": Export(
+        title="Report to send",
+        text=_report,
+        views=_ALL,
+    ),
+}
+"""The files of a page by name."""
+
+
+def _launching(dialect: str) -> Export:
+    return Export(
+        title=DIALECTS[dialect].title,
+        text=lambda state, answers: launch_file(dialect, state, answers)[0],
+        views=("plan",),
+    )
+
+
+LAUNCH_FILES: dict[str, Export] = {
+    f"{name}{one.suffix}": _launching(name) for name, one in DIALECTS.items()
+}
+"""The launch files of a plan by name."""

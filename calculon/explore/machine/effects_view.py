@@ -1,0 +1,129 @@
+"""What each figure of the machine is worth to the plan: elasticities, and a tornado."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from calculon.advise.dependence import CALIBRATED, Sensitivity
+from calculon.advise.replanned import Staircase
+from calculon.base.units import GIB
+from calculon.documents.sensitivity_page import SensitivityPage, change, stated
+from calculon.explore.answers import Answers
+from calculon.explore.charts.effect_bars import effect_bars
+from calculon.explore.machine.capacities import TIME
+from calculon.explore.machine.capacity_view import capacity_text
+from calculon.explore.machine.knobs import CAPACITY, labels
+from calculon.explore.page_state import State
+from calculon.explore.part import Part, html
+from calculon.render.markup import page
+
+STATISTICS = {
+    "total_time": "time of a step",
+    "mfu": "MFU",
+    "proc_mem_tier1_cap_req": "memory needed",
+    "tp_comm_exposed_time": "exposed communication, tensor parallel",
+    "pp_comm_exposed_time": "exposed communication, pipeline",
+    "dp_comm_exposed_time": "exposed communication, data parallel",
+    "bubble_time": "pipeline bubble",
+}
+"""Statistics that are offered, with their names; an address may ask for any other."""
+
+RANGES = ("10%", "25%", "50%", CALIBRATED)
+
+LEAST = 0.005
+"""Share from which on an effect is told."""
+
+MOST = 5
+"""Figures that are told in words."""
+
+
+def effects(state: State, answers: Answers) -> Part | None:
+    """Show what each figure does to a statistic of the plan."""
+    found = answers.sensitivity(state)
+    if found is None:
+        return None
+    document = found.to_dict()
+    body = html(
+        "machine_effects.html",
+        state=state,
+        statistics=[
+            (name, STATISTICS.get(name, name), chosen)
+            for name, chosen in _choices(tuple(STATISTICS), state.option("of"))
+        ],
+        ranges=_choices(
+            RANGES if found.system.calibration.spreads else RANGES[:-1], state.option("spread")
+        ),
+        again=bool(state.option("replan")),
+        switch=state.with_options(replan="" if state.option("replan") else "on"),
+        help=found.statistic.help,
+        lines=_worth(found, answers.capacities(state)),
+        everything=Markup(page(SensitivityPage(document, found.preset.usual), ("Searched",))),
+    )
+    figure = effect_bars(
+        document,
+        lambda path, value: _link(state, path, value),
+        {**labels(found.system), **STATISTICS},
+    )
+    return Part(
+        title="What each figure is worth",
+        html=body,
+        figure=figure,
+        summary=f"{_called(found)} with each figure of the machine lower and higher, as bars",
+    )
+
+
+def _called(found: Sensitivity) -> str:
+    return STATISTICS.get(found.statistic.name, found.statistic.name)
+
+
+def _choices(names: tuple[str, ...], chosen: str) -> list[tuple[str, bool]]:
+    every = names if chosen in names else (*names, chosen)
+    return [(name, name == chosen) for name in every]
+
+
+def _link(state: State, path: str, value: float) -> str:
+    return state.link(machine={**state.machine, path: value})
+
+
+def _worth(found: Sensitivity, stairs: Staircase | None) -> list[str]:
+    """Say what the figures of hardware are worth that change the statistic most, and what memory is."""
+    names = labels(found.system)
+    statistic = "time a step" if found.statistic.name == TIME else _called(found)
+    rows = [row for row in found.rows() if row["hardware"]]
+    rates = [row for row in rows if abs(row["elasticity"] or 0.0) >= LEAST]
+    rates.sort(key=lambda row: -abs(row["elasticity"]))
+    lines = [
+        f"{_named(row, names)}: 1 % more gives {_less(row['elasticity'], 2)} {statistic}"
+        for row in rates[:MOST]
+    ]
+    lines += [
+        f"{_named(row, names)}: {row['high']:,} would give {_less(100 * share, 1)} {statistic}"
+        for row in rows
+        if row["elasticity"] is None and row["at_high"] is not None
+        for share in [row["at_high"] / found.value - 1]
+        if abs(share) >= LEAST
+    ]
+    if found.statistic.name == TIME and stairs is not None:
+        size = stated(stairs.capacity / GIB, "GiB")
+        lines.append(f"{names[CAPACITY]} ({size}): {_of_memory(stairs)}")
+    return lines
+
+
+def _less(percent: float, decimals: int) -> str:
+    return f"{abs(percent):.{decimals}f} % {'less' if percent < 0 else 'more'}"
+
+
+def _named(row: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    return f"{names.get(row['path'], row['path'])} ({stated(row['value'], row['unit'])})"
+
+
+def _of_memory(stairs: Staircase) -> str:
+    """Say what more memory is worth: nothing to the same plan, and from the next step on to a better one."""
+    if not stairs.up:
+        return "more makes no plan faster"
+    step = stairs.up[0]
+    text = f"more changes nothing until a better plan fits, from {capacity_text(step.capacity)} on"
+    if stairs.here is None:
+        return text
+    return f"{text} ({change(step.best.value, stairs.here.best.value)})"

@@ -1,0 +1,273 @@
+"""The view of the machine: sliders for its figures, and what they do to the plan and to the best plan."""
+
+from dataclasses import replace
+from typing import Any
+
+from calculon.advise.in_words import plan_in_words
+from calculon.base.units import GIB
+from calculon.declarations.named_values import product_type
+from calculon.declarations.recipes import NO_RECIPE
+from calculon.documents.sensitivity_page import stated
+from calculon.explore.answers import Answers, Shown
+from calculon.explore.machine.both_machines import (
+    Both,
+    best_plans,
+    digits_of,
+    faster_in_words,
+    moved_in_words,
+    parts_that_change,
+    readings,
+    same_plan,
+    step_text,
+    usable_memory,
+)
+from calculon.explore.machine.break_even_view import TITLE as EVEN
+from calculon.explore.machine.break_even_view import break_even
+from calculon.explore.machine.capacities import AMPLE
+from calculon.explore.machine.capacity_view import capacity, capacity_text
+from calculon.explore.machine.effects_view import effects
+from calculon.explore.machine.knobs import (
+    CAPACITY,
+    Knob,
+    changes_in_words,
+    field_of,
+    found_by,
+    knobs,
+    others,
+)
+from calculon.explore.page_state import State
+from calculon.explore.part import Part, PartKind, html
+from calculon.explore.visits import Pending
+from calculon.hardware.system import System
+
+MOST = 24
+"""Figures without a slider that are listed at once."""
+
+
+def _in_file(state: State, answers: Answers) -> System:
+    return answers.system(replace(state, machine={}))
+
+
+def _without(state: State, path: str) -> str:
+    """Return the address of a page on which a figure has the value of the file again."""
+    return state.link(machine={name: one for name, one in state.machine.items() if name != path})
+
+
+def _changed(state: State, answers: Answers) -> Part | None:
+    """Say on the other views what of the machine is not as in its file."""
+    if not state.machine:
+        return None
+    return Part(
+        title="", html=html("machine_changed.html", state=state, **_changes(state, answers))
+    )
+
+
+def _changes(state: State, answers: Answers) -> dict[str, Any]:
+    """Return what is changed, with the addresses of pages on which it is not."""
+    told = [
+        {"path": path, "name": name, "values": values, "reset": _without(state, path)}
+        for path, name, values in changes_in_words(
+            _in_file(state, answers), answers.figures(state), state.machine
+        )
+    ]
+    return {"changes": told, "reset_all": state.link(machine={})}
+
+
+CHANGED_MACHINE = PartKind(name="machine-changed", title="", make=_changed)
+"""A part of every other view; that of the machine says it below its sliders."""
+
+
+def _machine(state: State, answers: Answers) -> Part | None:
+    """Set the figures of the machine, beside what they make of the plan."""
+    system, both = _in_file(state, answers), same_plan(state, answers)
+    known = both.before.estimate or both.after.estimate
+    figures = answers.figures(state)
+    arithmetic = _arithmetic(state, answers) if known is None else known.execution.matmul_type
+    shown = knobs(system, figures, state.machine, arithmetic)
+    rest = others(figures, state.machine, shown)
+    listed = found_by(rest, state.option("figures"))
+    columns = _columns(state, answers, both)
+    plans = [plan for _, plan in columns]
+    body = html(
+        "machine.html",
+        state=state,
+        **_changes(state, answers),
+        knobs=[(one, _without(state, one.path)) for one in shown],
+        spoken=_spoken(columns, _misfit(state, answers, both)),
+        columns=[(name, plan.problem) for name, plan in columns],
+        readings=readings(*plans),
+        parts=parts_that_change(*plans),
+        plan="" if known is None else plan_in_words(known.execution),
+        example=_example(state, shown),
+        others=[
+            (one, value, field_of(one, value), stated(one.value, one.unit))
+            for one in listed[:MOST]
+            for value in [state.machine.get(one.path, one.value)]
+        ],
+        left=len(listed) - MOST,
+        count=len(rest),
+    )
+    return Part(title="The machine", html=body)
+
+
+def _arithmetic(state: State, answers: Answers) -> str:
+    """Return the type of products that the question and a plan of one's own ask for, where no plan can run."""
+    asked, shown = dict(answers.question(state).arithmetic), answers.plan(state)
+    if state.plan and shown.legal:
+        asked |= shown.fields
+    return product_type(
+        asked["datatype"], asked.get("matmul_dtype", "same"), asked.get("fp8_recipe", NO_RECIPE)
+    )
+
+
+def _columns(state: State, answers: Answers, both: Both) -> list[tuple[str, Shown]]:
+    """Return the plans that stand side by side: without one of one's own also the best of the changed machine."""
+    if not state.machine:
+        return [("now", both.after)]
+    if both.before.estimate is None:
+        return [("system file", both.before), ("changed", both.after)]
+    columns = [("system file", both.before), ("same plan", both.after)]
+    best = None if state.plan else _best_so_far(state, answers)
+    if best is not None and best.fields != both.after.fields:
+        columns.append(("best plan", best))
+    return columns
+
+
+def _best_so_far(state: State, answers: Answers) -> Shown | None:
+    """Return the best plan; None while it is looked for, as the sliders wait for nothing."""
+    try:
+        return answers.plan(state)
+    except Pending:
+        return None
+
+
+def _misfit(state: State, answers: Answers, both: Both) -> str:
+    """Say what memory the shown plan needs that does not fit on the changed machine; empty where that is not why."""
+    fields = both.after.fields or both.before.fields
+    if not state.machine or both.after.estimate is not None or not fields:
+        return ""
+    plan = state.plan or answers.own(replace(state, machine={}), fields)
+    ample = replace(state, plan=plan, machine={**state.machine, CAPACITY: AMPLE})
+    one = answers.plan(ample).estimate
+    if one is None:
+        return ""
+    need = one.stats["proc_mem_tier1_cap_req"] or 0.0
+    withheld = AMPLE * GIB - usable_memory(one)
+    there = answers.system(state).mem1.capacity
+    digits, usable = digits_of(one), there - withheld
+    if need <= usable:
+        return ""
+    whose = "Your plan" if state.plan else "The same plan"
+    return (
+        f"{whose} does not fit: it needs {digits.gib(need)}, {digits.gib(need - usable)} more than the "
+        f"{digits.gib(usable)} that are usable of {there / GIB:,.5g} GiB. "
+        f"It fits from a capacity of {capacity_text(need + withheld)} on."
+    )
+
+
+def _spoken(columns: list[tuple[str, Shown]], misfit: str) -> str:
+    """Say in a line what the changes of the machine do."""
+    (_, first), *others = columns
+    if not others:
+        return first.problem if first.estimate is None else f"{step_text(first.estimate)} a step."
+    (_, same), *best = others
+    if misfit:
+        return (
+            f"With the best plan {_step(first, best[0][1], in_file=True)}. {misfit}"
+            if best
+            else misfit
+        )
+    if not best:
+        return f"{_step(first, same, in_file=True)}."
+    return (
+        f"With the best plan {_step(first, best[0][1], in_file=True)}; "
+        f"with the same plan {_step(first, same)}."
+    )
+
+
+def _step(first: Shown, one: Shown, *, in_file: bool = False) -> str:
+    """Say how long a step takes, and how much faster that is than with the first plan."""
+    if one.estimate is None:
+        return "it does not fit" if one.fields else "nothing fits"
+    text = f"{step_text(one.estimate)} a step"
+    if first.estimate is None:
+        return text
+    where = "on the machine of the file" if in_file else ""
+    return f"{text}, {faster_in_words(first.estimate, one.estimate, where)}"
+
+
+def _example(state: State, shown: list[Knob]) -> tuple[str, str] | None:
+    """Return the address of a first change to try, and its words: half as much memory again."""
+    found = next((one for one in shown if one.path == CAPACITY), None)
+    if found is None or state.machine:
+        return None
+    value = found.figure.value * 1.5
+    return state.link(machine={CAPACITY: value}), stated(value, found.figure.unit)
+
+
+def _best(state: State, answers: Answers) -> Part | None:
+    """Compare the best plan of the changed machine with that of the machine in the file."""
+    both, asked = best_plans(state, answers), replace(state, plan={})
+    first = "system file" if state.machine else "best plan"
+    columns = [(first, both.before, replace(asked, machine={}))]
+    if state.machine:
+        columns.append(("changed", both.after, asked))
+    plans = [plan for _, plan, _ in columns]
+    body = html(
+        "machine_best.html",
+        sentence=_sentence(both),
+        mine=_beside_mine(state, answers, both),
+        moved=moved_in_words(asked, answers, both),
+        rows=[_row(name, plan, _own(at, answers, plan)) for name, plan, at in columns],
+        columns=[(name, "") for name, _, _ in columns],
+        readings=readings(*plans),
+        parts=parts_that_change(*plans),
+    )
+    return Part(title="The best plan", html=body)
+
+
+def _own(state: State, answers: Answers, shown: Shown) -> str:
+    return state.with_plan(answers.own(state, shown.fields)) if shown.fields else ""
+
+
+def _row(name: str, shown: Shown, link: str) -> dict[str, str]:
+    one = shown.estimate
+    plan = shown.problem if one is None else plan_in_words(one.execution)
+    return {"name": name, "plan": plan, "link": "" if one is None else link}
+
+
+def _sentence(both: Both) -> str:
+    before, after = both.before.estimate, both.after.estimate
+    if before is None:
+        return (
+            "Nothing fits."
+            if after is None
+            else f"Nothing fits on the machine of the file; on this one a step takes {step_text(after)}."
+        )
+    if after is None:
+        return (
+            f"Nothing fits on this machine; on that of the file a step takes {step_text(before)}."
+        )
+    if after is before:
+        return f"The best plan takes {step_text(after)} a step."
+    return (
+        f"The best plan of this machine takes {step_text(after)} a step: "
+        f"{faster_in_words(before, after, 'that of the machine in the file')} ({step_text(before)})."
+    )
+
+
+def _beside_mine(state: State, answers: Answers, both: Both) -> str:
+    """Say how a plan of one's own compares with the best of the same machine."""
+    mine, best = answers.plan(state).estimate if state.plan else None, both.after.estimate
+    if mine is None or best is None:
+        return ""
+    return f"Yours takes {step_text(mine)} there: {faster_in_words(best, mine)}."
+
+
+PARTS = (
+    PartKind(name="machine", title="The machine", make=_machine),
+    PartKind(name="machine-best", title="The best plan", make=_best, later=True),
+    PartKind(name="machine-capacity", title="What more memory buys", make=capacity, later=True),
+    PartKind(name="machine-effects", title="What each figure is worth", make=effects, later=True),
+    PartKind(name="machine-even", title=EVEN, make=break_even, later=True),
+)

@@ -1,0 +1,92 @@
+"""The parts of a page, and how their HTML is made."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
+
+from calculon.base.frozen import dataclass
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+    from calculon.explore.answers import Answers
+    from calculon.explore.page_state import State
+
+Figure = Mapping[str, Any]
+"""A chart as Plotly takes it: ``data`` and ``layout``.
+
+Points with a link have it as their ``customdata``, or in it; where points of a row share one, the links of all rows are
+the ``meta`` of the trace, and the ``customdata`` of a point begins with the number of its row.
+"""
+
+ASSETS = "calculon.explore.assets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a view.
+
+    Attributes
+    ----------
+    title : str
+        What stands above it; empty where it needs no heading.
+    html : Markup
+        What it says, in HTML: also all that its chart shows, for those who do not see it.
+    figure : mapping or None
+        Its chart.
+    summary : str
+        The chart in a sentence, read aloud in its place.
+    more : Markup
+        What stands below the chart, such as the same as a table.
+    """
+
+    title: str
+    html: Markup = Markup("")
+    figure: Figure | None = None
+    summary: str = ""
+    more: Markup = Markup("")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartKind:
+    """A part that a view has, and how it is made.
+
+    Attributes
+    ----------
+    name : str
+        Its name, which no other part of any view has.
+    title : str
+        What stands above it while it is computed.
+    make : callable
+        Makes it for a state; None where it has nothing to say there.
+    later : bool
+        It takes longer than an estimate: the page shows the others first.
+    """
+
+    name: str
+    title: str
+    make: "Callable[[State, Answers], Part | None]"
+    later: bool = False
+
+
+@cache
+def environment() -> "Environment":
+    """Return the templates of the page; what they are given is escaped."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    folder = files(ASSETS)
+    return Environment(
+        autoescape=True,
+        loader=FunctionLoader(lambda name: folder.joinpath(name).read_text("utf-8")),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+
+
+def html(template: str, **values: Any) -> Markup:
+    """Return a template of the folder ``assets``, filled in."""
+    return Markup(environment().get_template(template).render(**values))

@@ -1,0 +1,324 @@
+"""The parts of the pipeline view about a block: its operators, their place on the roofline, and one of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from markupsafe import Markup
+
+from calculon.base.errors import CalculonError
+from calculon.base.frozen import dataclass
+from calculon.base.units import duration, scaled
+from calculon.documents.layer_table import Layer, by_kind, kind_of, split_name
+from calculon.documents.operator_page import PASSES, BlockPage
+from calculon.estimate.operator_passes import OperatorPass
+from calculon.estimate.operators import Block, block
+from calculon.explore.answers import Answers
+from calculon.explore.charts.operator_bars import (
+    EXPOSED,
+    by_time,
+    operator_bars,
+    operator_time,
+    whole_time,
+)
+from calculon.explore.charts.roofline_chart import drawn, roofline_chart
+from calculon.explore.page_state import State
+from calculon.explore.part import Part, PartKind, html
+from calculon.explore.pipeline.operator_words import (
+    BOUND,
+    kernel_words,
+    product_words,
+    rate_words,
+)
+from calculon.hardware.figures import figures_of, with_figures
+from calculon.render.markup import page
+from calculon.render.texts import counted, percent, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The kind of block that is looked at, its operators by time, and the one that is selected.
+
+    ``lacking`` says what the address asks for that is not there.
+    """
+
+    kinds: Sequence[Sequence[Layer]]
+    kind: str
+    operators: Sequence[Layer]
+    passes: Sequence[OperatorPass]
+    selected: str
+    lacking: str = ""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What operators are called."""
+        return {one["name"]: _name(one) for one in self.operators}
+
+
+def _name(operator: Layer) -> str:
+    """Return the name of an operator, with the half of the block that it is in."""
+    return " ".join(split_name(operator)).replace("_", " ")
+
+
+def _seen(state: State, answers: Answers) -> _Seen | None:
+    """Return what is looked at; None where the plan cannot run."""
+    if answers.plan(state).estimate is None:
+        return None
+    kinds = {rows[0].get("kind", ""): rows for rows in by_kind(answers.block(state).operators)}
+    asked, lacking = state.option("block"), ""
+    if asked and asked not in kinds:
+        lacking = f"No kind of block is called {asked!r}."
+    most = max(kinds, key=lambda kind: kinds[kind][0].get("blocks", 1))
+    kind = asked if asked in kinds else most
+    passes = [one for one in answers.operators(state) if one.kind == kind]
+    timed: dict[str, float] = {}
+    for one in passes:
+        timed[one.operator] = timed.get(one.operator, 0.0) + one.time
+    wanted = state.option("operator")
+    if wanted and wanted not in timed:
+        lacking = f"No operator of this block that computes is called {wanted!r}."
+    selected = wanted if wanted in timed else max(timed, key=timed.__getitem__)
+    return _Seen(list(kinds.values()), kind, by_time(kinds[kind]), passes, selected, lacking)
+
+
+def _links(state: State, seen: _Seen) -> dict[str, str]:
+    """Return the address of each operator; of one that only sends, none."""
+    timed = {one.operator for one in seen.passes}
+    return {
+        one["name"]: state.with_options(operator=one["name"]) if one["name"] in timed else ""
+        for one in seen.operators
+    }
+
+
+def _block(state: State, answers: Answers) -> Part | None:
+    """Return where the time of a block goes."""
+    seen = _seen(state, answers)
+    if seen is None:
+        return None
+    works = [
+        work
+        for work in (*PASSES, EXPOSED)
+        if any(operator_time(one, work) for one in seen.operators)
+    ]
+    total, links = sum(map(whole_time, seen.operators)), _links(state, seen)
+    rows = [
+        {
+            "name": seen.names[one["name"]],
+            "link": links[one["name"]],
+            "selected": one["name"] == seen.selected,
+            "times": _dashed([operator_time(one, work) for work in works], total),
+            "time": seconds([whole_time(one)], total)[0],
+            "share": percent(whole_time(one) / total),
+        }
+        for one in seen.operators
+    ]
+    sums = [sum(operator_time(one, work) for one in seen.operators) for work in works]
+    found = answers.block(state)
+    told = html(
+        "block.html",
+        lacking=seen.lacking,
+        kinds=[
+            (
+                kind_of(rows),
+                state.with_options(block=rows[0]["kind"], operator=""),
+                rows[0]["kind"] == seen.kind,
+            )
+            for rows in seen.kinds
+            if "kind" in rows[0]
+        ],
+        columns=[PASSES.get(work, work) for work in works],
+        rows=rows,
+        sums=_dashed(sums, total),
+        total=seconds([total], total)[0],
+        first=rows[0],
+        ends=any(split_name(one)[1] in ("F", "G") for one in seen.operators),
+        sent=_sent(seen.operators, total),
+        page=Markup(page(BlockPage(found.to_dict()))),
+    )
+    names = [seen.names[one["name"]] for one in seen.operators]
+    return Part(
+        title=f"One {kind_of(seen.operators)}, by operator",
+        html=told,
+        figure=operator_bars(seen.operators, names, [links[one["name"]] for one in seen.operators]),
+        summary=f"Time of each operator of a block by pass, the longest first: {', '.join(names[:3])}. "
+        "The table of operators has all of them.",
+    )
+
+
+def _dashed(times: Sequence[float], largest: float) -> list[str]:
+    """Write times; a dash is exactly nothing."""
+    return [
+        text if time else "-" for time, text in zip(times, seconds(times, largest), strict=True)
+    ]
+
+
+def _sent(operators: Sequence[Layer], total: float) -> list[dict[str, Any]]:
+    """Return the collectives of a block, as rows of a table."""
+    return [
+        {
+            "name": _name(one),
+            "work": PASSES[sent["pass"]],
+            "operation": sent["operation"].replace("_", "-"),
+            "message": scaled(sent["message"], "B", binary=True, digits=1),
+            "time": seconds([sent["time"]], total)[0],
+            "exposed": seconds([sent["exposed"]], total)[0],
+        }
+        for one in operators
+        for sent in one["collectives"]
+    ]
+
+
+def _roofline(state: State, answers: Answers) -> Part | None:
+    """Return the operators on the roofline."""
+    seen = _seen(state, answers)
+    if seen is None:
+        return None
+    links, shown = _links(state, seen), drawn(seen.passes)
+    total = sum(one.time for one in seen.passes)
+    by_bound: dict[str, float] = {}
+    for one in seen.passes:
+        by_bound[one.bound] = by_bound.get(one.bound, 0.0) + one.time
+    told = html(
+        "roofline.html",
+        bounds=[
+            (BOUND[bound], percent(time / total))
+            for bound, time in sorted(by_bound.items(), key=lambda one: -one[1])
+        ],
+        roof=percent(sum(one.at_roof for one in seen.passes) / total),
+        rows=[
+            {
+                "name": seen.names[one.operator],
+                "link": links[one.operator],
+                "selected": one.operator == seen.selected,
+                "cells": (PASSES[one.work], *_figures(one)),
+            }
+            for one in sorted(shown, key=lambda one: -one.time)
+        ],
+        left=counted(len(seen.passes) - len(shown), "other"),
+        share=percent(sum(one.time for one in seen.passes if one not in shown) / total),
+    )
+    return Part(
+        title="Operators on the roofline",
+        html=told,
+        figure=roofline_chart(seen.passes, seen.names, links, seen.selected),
+        summary="Arithmetic intensity of each pass of an operator against the rate that it reaches, below the roofs "
+        "of memory and engines. The table of points has the same figures.",
+    )
+
+
+def _figures(one: OperatorPass) -> tuple[str, ...]:
+    """Return intensity, rate, share of the roof, time and bound of a pass in words."""
+    intensity = "-" if one.intensity is None else f"{one.intensity:,.1f}"
+    rate = scaled(one.achieved, "FLOP/s", digits=1)
+    return intensity, rate, percent(one.share_of_roof), duration(one.time), BOUND[one.bound]
+
+
+def _operator(state: State, answers: Answers) -> Part | None:
+    """Return one operator in words, and what would make it faster."""
+    seen = _seen(state, answers)
+    if seen is None:
+        return None
+    total = sum(one.time for one in seen.passes)
+    passes = [one for one in seen.passes if one.operator == seen.selected]
+    time = sum(one.time for one in passes)
+    rates = list(dict.fromkeys(rate_words(one.rate) for one in passes))
+    told = html(
+        "operator.html",
+        kernel=kernel_words(passes[0]),
+        share=percent(time / total),
+        time=duration(time),
+        roof=duration(sum(one.at_roof for one in passes)),
+        rates=rates,
+        rows=[
+            {
+                "work": PASSES[one.work],
+                "cells": (
+                    scaled(one.flops, "FLOP", digits=2) if one.flops else "-",
+                    scaled(one.moved, "B", binary=True, digits=1) if one.moved else "-",
+                    *_figures(one),
+                ),
+                "product": product_words(one),
+            }
+            for one in passes
+        ],
+        shaped=any(product_words(one) for one in passes),
+        mode=answers.block(state).system.mode,
+        faster=list(_faster(state, answers, seen, passes)),
+    )
+    return Part(title=f"Operator {seen.names[seen.selected]}", html=told)
+
+
+def _faster(
+    state: State, answers: Answers, seen: _Seen, passes: Sequence[OperatorPass]
+) -> Iterator[dict[str, Any]]:
+    """Yield what a faster part of the machine and a larger microbatch would save."""
+    found, own = answers.block(state), answers.stated(state)
+    time, whole = sum(one.time for one in passes), sum(map(whole_time, seen.operators))
+    for words, path, value in _figures_of(found, passes):
+        other = answers.kept(("block", state.key, path), partial(_on, found, {path: 2 * value}))
+        link = state.link(plan=own, machine={**state.machine, path: 2 * value})
+        yield _saved(words, link, _times(other, seen, 1), (time, whole))
+    more = 2 * found.execution.microbatch_size
+    try:
+        other = answers.kept(("block", state.key, more), partial(_with_microbatch, found, more))
+    except CalculonError:
+        return
+    larger = {**own, "microbatch_size": more}
+    link = state.with_plan(larger)
+    words = f"microbatches of {counted(more, 'sequence')}, for as many tokens"
+    if answers.plan(replace(state, plan=larger)).estimate is None:
+        words += "; such a plan cannot run here"
+    yield _saved(words, link, _times(other, seen, 2), (time, whole))
+
+
+def _on(found: Block, figures: Mapping[str, float]) -> Block:
+    """Return the block on a machine with other figures."""
+    system = with_figures(found.system, figures)
+    return block(found.model, found.execution, system, edition=found.edition)
+
+
+def _with_microbatch(found: Block, size: int) -> Block:
+    """Return the block for a microbatch of another size."""
+    execution = replace(found.execution, microbatch_size=size)
+    return block(found.model, execution, found.system, edition=found.edition)
+
+
+def _figures_of(found: Block, passes: Sequence[OperatorPass]) -> Iterator[tuple[str, str, float]]:
+    """Yield words, path and value of the figures of the machine that may bound an operator."""
+    known = figures_of(found.system)
+    engines = {("vector" if one.engine == "vector" else "matrix", one.datatype) for one in passes}
+    for engine, datatype in sorted(engines):
+        paths = (f"{engine}.{datatype}.tflops", f"ext.{engine}.{datatype}.tflops")
+        path = next(one for one in paths if one in known)
+        yield f"twice the peak of the {engine} engine in {datatype}", path, known[path].value
+    path = "mem1.GBps"
+    yield "twice the bandwidth of the memory", path, known[path].value
+
+
+def _times(other: Block, seen: _Seen, times: int) -> tuple[float, float]:
+    """Return the seconds of the selected operator and of the block for a microbatch of the plan."""
+    inside = [one for one in other.operators if one.get("kind", "") == seen.kind]
+    computing = sum(sum(one["time"].values()) for one in inside if one["name"] == seen.selected)
+    return computing / times, sum(map(whole_time, inside)) / times
+
+
+def _saved(
+    words: str, link: str, after: tuple[float, float], before: tuple[float, float]
+) -> dict[str, Any]:
+    """Return a row of what a change saves of the operator and of the block."""
+    shares = [1 - one / other for one, other in zip(after, before, strict=True)]
+    return {
+        "words": words,
+        "link": link,
+        "time": duration(after[0]),
+        "shares": [percent(share) if share >= 0 else f"-{percent(-share)}" for share in shares],
+    }
+
+
+BLOCK_PARTS = (
+    PartKind(name="block", title="One block, by operator", make=_block, later=True),
+    PartKind(name="roofline", title="Operators on the roofline", make=_roofline, later=True),
+    PartKind(name="operator", title="An operator", make=_operator, later=True),
+)
+"""The parts, from the block to one of its operators."""

@@ -1,0 +1,68 @@
+"""An operator in words: what it computes, what bounds it, and what its rate rests on."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from calculon.estimate.operator_passes import ARITHMETIC, COLLECTIVE, LAUNCH, MEMORY, OperatorPass
+from calculon.hardware.kernels.fused_attention import FusedAttention
+from calculon.hardware.kernels.grouped import ExpertCalls
+from calculon.hardware.kernels.kernel import EngineRate, Rate
+from calculon.hardware.kernels.measured_table import MeasuredTable
+from calculon.hardware.kernels.share_of_peak import ShareOfPeak
+from calculon.hardware.kernels.stated_curve import StatedCurve
+from calculon.hardware.kernels.stream import Stream
+from calculon.hardware.kernels.tiles import Gemm
+
+BOUND = {
+    ARITHMETIC: "arithmetic",
+    MEMORY: "traffic in memory",
+    LAUNCH: "the start of its kernels",
+    COLLECTIVE: "the collective beside it",
+}
+"""What a pass is bound by."""
+
+_OVER = {"flops": "FLOP of a pass", "keys": "keys per query", "bytes": "bytes of a pass"}
+
+_RATES: Mapping[type, Callable[[Any], str]] = {
+    EngineRate: lambda rate: "the efficiency curve of the engine, by the FLOP of a pass",
+    StatedCurve: lambda rate: f"an efficiency curve of its kind of kernel, by {_OVER[rate.over]}",
+    MeasuredTable: lambda rate: (
+        f"a table of {len(rate.rates):,} measured kernels, interpolated between them"
+    ),
+    ShareOfPeak: lambda rate: f"{100 * rate.share:g} % of the peak, whatever the size",
+    Gemm: lambda rate: (
+        "the law of tiles: the shape of the product, in tiles and waves of multiprocessors, its "
+        "alignment and depth, with constants fitted to measured products"
+    ),
+    FusedAttention: lambda rate: (
+        f"the law of fused attention for the kernel {rate.default}: head width, keys and "
+        "tiles of queries, with constants fitted to measured kernels"
+    ),
+    Stream: lambda rate: (
+        f"bandwidth alone: {100 * rate.efficiency:g} % of that of the memory, after a start of "
+        f"{rate.start * 1e6:.1f} us"
+    ),
+    ExpertCalls: lambda rate: (
+        f"one product for each expert, {rate.together:,} at a time, each launched by the host"
+    ),
+}
+
+
+def rate_words(rate: Rate) -> str:
+    """Say what the rate of a kind of kernel rests on."""
+    return _RATES[type(rate)](rate)
+
+
+def product_words(one: OperatorPass) -> str:
+    """Write the sizes of a matrix product, or the keys of attention; nothing of others."""
+    if one.product is not None:
+        batch, rows, columns, depth = (f"{size:,.0f}" for size in one.product)
+        many = f"{batch} x " if one.product[0] != 1 else ""
+        return f"{many}{rows} x {columns}, sums of {depth}"
+    return f"{one.keys:,.0f} keys for each query" if one.keys else ""
+
+
+def kernel_words(one: OperatorPass) -> str:
+    """Name the kind of kernel, and the engine and type that it computes in."""
+    engine = "vector" if one.engine == "vector" else "matrix"
+    return f"{one.kernel.replace('_', ' ')}, {engine} engine in {one.datatype}"

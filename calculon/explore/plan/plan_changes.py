@@ -1,0 +1,372 @@
+"""What changes of a plan would do: those that make it run, those that lead to the best, and every single one."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import Any
+
+from calculon.advise.in_words import figures, plan_in_words
+from calculon.advise.proposals import Proposal
+from calculon.advise.remedies import Remedy
+from calculon.advise.unfit import change_in_words
+from calculon.base.errors import Infeasible, SpecError
+from calculon.base.units import GIB
+from calculon.documents.how_sure import WHY_TIED, order_in_words
+from calculon.documents.plan_page import against_words
+from calculon.documents.waterfall_section import (
+    digits_of_differences,
+    steps_with_effect,
+    waterfall_section,
+)
+from calculon.documents.why_page import percent_more
+from calculon.explore.answers import Answers, Shown
+from calculon.explore.charts.change_waterfall import change_waterfall
+from calculon.explore.choice_words import change_words, label, value_words
+from calculon.explore.page_state import State, value_text
+from calculon.explore.part import Part, html
+from calculon.explore.plan_choices import Choice, Choices, Outcome
+from calculon.explore.search.searches import with_opened
+from calculon.plan.columns import field_of
+from calculon.plan.plan import NAMES
+from calculon.plan.rules.check import MEMORY_REASONS
+from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.texts import counted
+from calculon.search.space import Space
+
+LEAST = 0.0005
+"""Relative difference of times below which neither is longer."""
+
+
+def mend(state: State, answers: Answers) -> Part | None:
+    """Return the smallest changes after which a plan runs, as buttons; None of one that runs."""
+    shown = answers.plan(state)
+    if shown.estimate is not None:
+        return None
+    if not state.plan:
+        return _unfit(state, answers)
+    found = answers.why(state)
+    before = {name: getattr(found.execution, name) for name in NAMES}
+    rows = [_proposed(state, answers, one, before) for one in found.proposals]
+    others = [
+        f"{one.field}: {one.message}".removeprefix(": ") + (f" ({one.hint})" if one.hint else "")
+        for one in found.failures[1:]
+    ]
+    said = "The fewest changes first." if rows else "Nothing that was tried makes it run."
+    return Part(
+        title="What would make it run",
+        html=html("plan_mend.html", rows=rows, said=said, lines=[], others=others),
+    )
+
+
+def _proposed(
+    state: State, answers: Answers, one: Proposal, before: Mapping[str, Any]
+) -> Mapping[str, str]:
+    """Return a proposal: its words, its button and what it costs."""
+    fields = {name: getattr(one.execution, name) for name in NAMES}
+    asked = {
+        word: value
+        for word, name, value in (
+            ("procs", "num_procs", one.execution.num_procs),
+            ("batch", "batch_size", str(one.execution.batch_size)),
+        )
+        if name in one.changes
+    }
+    longer = one.longer or 0.0
+    slower = f", {_slower(longer)} than the fastest of these" if longer >= LEAST else ""
+    follows = [change_words(name, before[name], value) for name, value in one.follows.items()]
+    notes = [f"with {', '.join(follows)}"] if follows else []
+    reasons = {each.that.text: each.words for each in answers.question(state).preset.practice}
+    notes += [f"unusual: {reasons.get(text, text)}" for text in one.unusual]
+    return {
+        "words": ", ".join(change_words(n, before[n], value) for n, value in one.changes.items()),
+        "link": state.link(plan=answers.own(state, fields), **asked),
+        "cost": f"{figures(one.found)}{slower}",
+        "notes": "; ".join(notes),
+    }
+
+
+def _unfit(state: State, answers: Answers) -> Part:
+    """Return what would do where no plan fits."""
+    found = answers.unfit(state)
+    rows = [
+        {
+            "words": change_in_words(one, found.space),
+            "link": _remedied(state, answers, one, found.space),
+            "cost": f"{plan_in_words(one.found.execution)} ({figures(one.found)})",
+            "notes": "",
+        }
+        for one in found.remedies
+    ]
+    lines = [f"No plan fits: {found.why}.", *found.nearest]
+    said = (
+        "A search found the best plan after each change."
+        if rows
+        else "No change that was tried makes a plan fit."
+    )
+    return Part(
+        title="What would make a plan fit",
+        html=html("plan_mend.html", rows=rows, said=said, lines=lines, others=[]),
+    )
+
+
+def _remedied(state: State, answers: Answers, one: Remedy, space: Space) -> str:
+    """Return the address of a page on which a remedy is taken over."""
+    change = one.change
+    if one.kind in ("memory", "product"):
+        sizes = {f"{name}.GiB": ceil(size / GIB * 10) / 10 for name, size in change.items()}
+        return state.link(machine={**state.machine, **sizes})
+    value = next(iter(change.values()))
+    if one.kind == "processors":
+        return state.link(procs=value)
+    if one.kind == "batch":
+        return state.link(batch=str(value))
+    if one.kind == "sequence":
+        return state.link(seq=str(value))
+    fields = {name: getattr(one.found.execution, name) for name in NAMES}
+    return state.with_plan(answers.own(state, fields))
+
+
+def against(state: State, answers: Answers) -> Part | None:
+    """Return the changes from a plan of one's own to the best; None where the best is shown, or nothing fits."""
+    shown = answers.plan(state)
+    if not state.plan or not shown.legal:
+        return None
+    best = answers.best(state)
+    if best.brief is None:
+        return None
+    answer = answers.answer(state)
+    try:
+        waterfall = answer.waterfall
+    except (Infeasible, SpecError):
+        return None
+    if waterfall is None:
+        return None
+    told = waterfall.to_dict()
+    steps = steps_with_effect(told)
+    digits = digits_of_differences(_digits(one) for one in (shown, best) if one.brief is not None)
+    section = waterfall_section(told, digits)
+    _, *cells, _ = section.table.rows
+    alone = _alone(state, answers, [step["fields"] for step in steps])
+    rows = [
+        {**cell, "alone": words, "link": link}
+        for cell, (words, link) in zip(cells, alone, strict=True)
+    ]
+    notes = (*section.notes, *([f"{WHY_TIED}."] if answer.order_of_mine else []))
+    faster = _changed_words(answer.untried)
+    said = _said_against(shown, best, answer.order_of_mine)
+    return Part(
+        title="From your plan to the best, one change at a time",
+        html=html(
+            "plan_against.html",
+            said=said,
+            best=state.link(plan={}) if _worth(shown, best) else "",
+            rows=rows,
+            notes=notes,
+            faster=faster,
+            add=with_opened(state, answers, answer.untried),
+        ),
+        figure=change_waterfall(told, digits, ("your plan", "the best")),
+        summary=f"{said} A bar for each change: {_listed(rows)}." if steps else "",
+    )
+
+
+def _worth(shown: Shown, best: Shown) -> bool:
+    """Tell whether the best plan is worth to be taken in the place of one's own: it runs, or is faster."""
+    if shown.brief is None or best.brief is None:
+        return True
+    return shown.brief.value("total_time") > best.brief.value("total_time") * (1 + LEAST)
+
+
+def _slower(longer: float) -> str:
+    return f"{percent_more(longer).removeprefix('+')} slower"
+
+
+def _changed_words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{label(name)} {value_words(name, value)}" for name, value in values.items())
+
+
+def _listed(rows: list[dict[str, str]]) -> str:
+    return "; ".join(f"{one['change']} {one['seconds']}" for one in rows)
+
+
+def _said_against(shown: Shown, best: Shown, order: Any) -> str:
+    """Say how a plan of one's own compares with the best."""
+    assert best.brief is not None
+    least = best.brief.value("total_time")
+    if shown.brief is None:
+        return f"The best plan takes {best.brief.digits.duration(least)} a step; yours cannot run."
+    if shown.fields == best.fields:
+        return "Your plan is the best plan."
+    time = shown.brief.value("total_time")
+    mine, other = (one.digits.duration(t) for one, t in ((shown.brief, time), (best.brief, least)))
+    sure = "" if order is None else f": {order_in_words(order.to_dict(), 'the best', 'yours')}"
+    return (
+        f"Your plan takes {mine} a step, the best {other}: {against_words(time / least - 1)}{sure}."
+    )
+
+
+def _alone(state: State, answers: Answers, steps: list[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return for each of some steps what it does by itself, and the address of a page with it."""
+    found = answers.choices(state)
+    if found is None:
+        return [("", "")] * len(steps)
+    asked = [
+        {name: after for name, (_, after) in step.items() if name != "data_par"} for step in steps
+    ]
+    shown, usable = answers.plan(state), answers.usable(state)
+    return [
+        ("not possible", "")
+        if one is None
+        else (_effect(one, shown, usable), state.with_plan(answers.own(state, one.fields)))
+        for one in found.outcomes(asked)
+    ]
+
+
+def single_changes(state: State, answers: Answers) -> Part | None:
+    """Return every single change of a plan, with what it does to the time, or the memory that it lacks."""
+    shown, found = answers.plan(state), answers.choices(state)
+    if found is None:
+        return None
+    outcomes = answers.single_changes(state)
+    if not outcomes:
+        return None
+    usable, best = answers.usable(state), _best_of(outcomes)
+    untried = _untried(state, answers, best) if _gains(best, shown) else {}
+    rows, notes = [], {}
+    for choice in (*found.sizes, *found.switches):
+        chips = {
+            value_text(one.changes[choice.field]): _chip(
+                state, answers, choice.field, one, shown, usable
+            )
+            for one in outcomes
+            if choice.field in one.changes
+        }
+        if chips:
+            notes[choice.field] = {value: chip["effect"] for value, chip in chips.items()}
+            rows.append(_row(choice, chips))
+    return Part(
+        title="The effect of single changes",
+        html=html(
+            "plan_single.html",
+            rows=rows,
+            notes=notes,
+            said=_said_single(shown, outcomes, found),
+            untried=_changed_words(untried),
+            add=with_opened(state, answers, untried),
+        ),
+    )
+
+
+def _best_of(outcomes: Sequence[Outcome]) -> Outcome | None:
+    """Return the fastest of changes that run."""
+    return min((one for one in outcomes if not one.reason), key=lambda one: one.time, default=None)
+
+
+def _gains(one: Outcome | None, shown: Shown) -> bool:
+    """Tell whether a change makes a plan that runs faster."""
+    longer = None if one is None else _longer(one, shown)
+    return longer is not None and longer < -LEAST
+
+
+def _untried(state: State, answers: Answers, one: Outcome | None) -> dict[str, Any]:
+    """Return the changes of the best plan that the search for it did not try."""
+    if one is None or state.plan:
+        return {}
+    tried = answers.found(state).space.switches
+    return {
+        name: value
+        for name, value in one.changes.items()
+        if name in tried and value not in tried[name]
+    }
+
+
+def _row(choice: Choice, chips: Mapping[str, Mapping[str, str]]) -> Mapping[str, Any]:
+    """Return the values of a field in their order, that of now among them."""
+    now = {"kind": "now", "words": value_words(choice.field, choice.value), "link": ""}
+    now["id"] = _id(choice.field, choice.value)
+    texts = [(value_text(value), value == choice.value) for value in choice.values]
+    return {
+        "label": label(choice.field),
+        "help": field_of(choice.field).declaration.help,
+        "chips": [
+            now if is_now else chips[text] for text, is_now in texts if is_now or text in chips
+        ],
+    }
+
+
+def _chip(
+    state: State,
+    answers: Answers,
+    name: str,
+    one: Outcome,
+    shown: Shown,
+    usable: tuple[float, float],
+) -> dict[str, str]:
+    """Return a change as a link."""
+    digits, value = _digits(shown), one.changes[name]
+    needs = f"{digits.gib(one.memory[0])} needed"
+    title = needs if one.reason else f"{digits.duration(one.time)} a step, {needs}"
+    follows = [change_words(field, *ends) for field, ends in one.follows.items()]
+    return {
+        "id": _id(name, value),
+        "words": value_words(name, value),
+        "effect": _effect(one, shown, usable),
+        "kind": _kind(one, shown),
+        "title": "; ".join((title, *(f"{words} follows" for words in follows))),
+        "link": state.with_plan(answers.own(state, one.fields)),
+    }
+
+
+def _id(name: str, value: Any) -> str:
+    """Return the name of a value on the page, which has the focus again once it is the value of now."""
+    return f"chip-{name}-{value_text(value)}"
+
+
+def _kind(one: Outcome, shown: Shown) -> str:
+    """Return whether a change is better, worse, neither, or cannot run."""
+    if one.reason:
+        return "over"
+    longer = _longer(one, shown)
+    if longer is None or longer < -LEAST:
+        return "better"
+    return "worse" if longer > LEAST else "same"
+
+
+def _longer(one: Outcome, shown: Shown) -> float | None:
+    """Return how much longer a changed plan takes; None where the plan of now cannot run."""
+    if shown.estimate is None:
+        return None
+    return one.time / (shown.estimate.stats["total_time"] or 1.0) - 1
+
+
+def _effect(one: Outcome, shown: Shown, usable: tuple[float, float]) -> str:
+    """Say in few words what a change does.
+
+    Of a plan that runs the relative difference of its time, of another the time with which it runs.
+    """
+    digits = _digits(shown)
+    if one.reason in MEMORY_REASONS:
+        tier = MEMORY_REASONS.index(one.reason)
+        return f"{digits.gib(one.memory[tier] - usable[tier])} too much"
+    longer = _longer(one, shown)
+    return f"runs: {digits.duration(one.time)}" if longer is None else percent_more(longer)
+
+
+def _said_single(shown: Shown, outcomes: tuple[Outcome, ...], found: Choices) -> str:
+    """Name the best of all single changes."""
+    running = sum(not one.reason for one in outcomes)
+    best = _best_of(outcomes)
+    if best is None:
+        return f"None of {counted(len(outcomes), 'change')} alone makes it run."
+    words = ", ".join(
+        change_words(name, found.fields[name], value) for name, value in best.changes.items()
+    )
+    longer = _longer(best, shown)
+    if longer is None:
+        return f"{running} of {len(outcomes)} changes alone make it run; the fastest plan then: {words}."
+    if longer >= -LEAST:
+        return f"None of {counted(len(outcomes), 'change')} alone makes it faster. The change of the time with each:"
+    return f"The best single change: {words} ({percent_more(longer)})."
+
+
+def _digits(shown: Shown) -> Digits:
+    return Digits(WITHOUT_INTERVAL) if shown.brief is None else shown.brief.digits

@@ -1,0 +1,403 @@
+"""What may be changed of a plan, one field at a time, and what becomes of the plan then.
+
+A field that is changed keeps its new value. Where rules forbid the plan that results, the layout of stages, the number
+of chunks and the microbatch follow from it: the fastest of those with which the plan is legal. One table of executions
+answers for all fields and values.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.advise.answer import own_fields, own_layouts
+from calculon.advise.ask import Question
+from calculon.advise.combinations import table_of
+from calculon.advise.moves import SWITCHES, moves
+from calculon.advise.trials import trials
+from calculon.advise.variations import Variations
+from calculon.base.errors import SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.presets import filled
+from calculon.plan.columns import DEFAULTS, field_of
+from calculon.plan.divisors import divisors
+from calculon.plan.mesh import DEGREES
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.rules.check import REASONS, check
+
+SIZES = (
+    *("tensor_par", "pipeline_par", "context_par", "expert_par", "expert_tensor_par"),
+    *("microbatch_size", "pipeline_interleaving"),
+)
+"""Fields with numbers, in the order of the controls."""
+
+LAYOUT, CHUNKS, MICROBATCH = "pp_layout", "pipeline_interleaving", "microbatch_size"
+
+STATED = ("tensor_par", "pipeline_par", MICROBATCH, CHUNKS)
+"""Fields that a plan of one's own always states."""
+
+FOLLOWERS = (CHUNKS, MICROBATCH, LAYOUT)
+"""Fields that follow from others where the plan would be illegal otherwise."""
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A field of a plan and its values.
+
+    Attributes
+    ----------
+    field : str
+        The field.
+    value : object
+        Its value of now, as files have it.
+    values : tuple
+        The values that it may have, that of now among them.
+    usual : object
+        The value that the framework gives it; None of sizes, which every plan states.
+    """
+
+    field: str
+    value: Any
+    values: tuple[Any, ...]
+    usual: Any = None
+
+    def beside(self, step: int) -> Any:
+        """Return the next value, or with -1 the one before; None at the end."""
+        place = self.values.index(self.value) + step
+        return self.values[place] if 0 <= place < len(self.values) else None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of a plan when some of its fields are changed.
+
+    Attributes
+    ----------
+    changes : mapping
+        The fields that are changed, with their values as files have them.
+    fields : mapping
+        All fields of the execution then.
+    follows : mapping of str to tuple
+        Fields of :data:`FOLLOWERS` that follow, with their values before and after.
+    reason : str
+        Why it cannot run, as an identifier of a rule or of a memory; empty where it can.
+    time : float
+        Seconds of a step; not-a-number where it cannot run.
+    memory : tuple of float
+        Bytes that are needed of both tiers.
+    """
+
+    changes: Fields
+    fields: Fields
+    follows: Mapping[str, tuple[Any, Any]]
+    reason: str
+    time: float
+    memory: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """A plan that is tried for a change: the number of the change, and all that the plan states."""
+
+    change: int
+    stated: Fields
+
+
+class Choices:
+    """The choices that a plan leaves.
+
+    Parameters
+    ----------
+    question : Question
+        What is asked, without a plan of one's own.
+    fields : mapping
+        The fields of the execution that is changed, all of them; it may break rules.
+    stated : mapping
+        What it states of its own; the rest follows from the framework.
+    """
+
+    def __init__(self, question: Question, fields: Fields, stated: Fields):
+        self.question, self.fields = question, fields
+        known = {*question.preset.entries, *STATED}
+        sizes = {name: fields[name] for name in SIZES if name in known}
+        self.stated = {**sizes, **stated}
+
+    @cached_property
+    def _possible(self) -> dict[str, dict[Any, bool]]:
+        """Other values of each field, what divides and what the framework has, and whether rules allow them at once.
+
+        Of a plan whose degrees are not those of its processors, no size is known to be allowed.
+        """
+        q, execution = self.question, Execution(**self.fields)
+        variations = Variations(q.model, execution)
+        moved = moves(q.model, execution, q.system, variations)
+        plan = table_of(variations, moved, np.arange(len(moved))[:, None])
+        legal = (check(q.model, q.system, plan) == 0).tolist()
+        divide = _numbers_of_chunks(q, self.fields)
+        found: dict[str, dict[Any, bool]] = {}
+        for move, good in zip(moved, legal, strict=True):
+            if move.value is None or move.field not in (*SIZES, *SWITCHES):
+                continue
+            named = field_of(move.field).declaration.choices
+            value = named[move.value] if named else move.value
+            if move.field != CHUNKS or value in divide:
+                known = good and not (move.field in SIZES and variations.broken)
+                found.setdefault(move.field, {})[value] = known
+        return found
+
+    @cached_property
+    def sizes(self) -> tuple[Choice, ...]:
+        """The numbers that may be changed, with the values that rules allow, at once or with what follows."""
+        several = {name: self._possible[name] for name in SIZES if name in self._possible}
+        left = [
+            {name: value} for name in several for value, good in several[name].items() if not good
+        ]
+        allowed = {name: {self.fields[name]} for name in several}
+        for name, values in several.items():
+            allowed[name].update(value for value, good in values.items() if good)
+        for one in self._attempts(left, steps=1):
+            for name, value in left[one.change].items():
+                allowed[name].add(value)
+        return tuple(
+            Choice(name, self.fields[name], tuple(sorted(values)))
+            for name, values in allowed.items()
+        )
+
+    @cached_property
+    def switches(self) -> tuple[Choice, ...]:
+        """The named values and switches that may be changed, with the values that the framework has."""
+        usual = self.question.preset.usual(self.fields)
+        found = []
+        blind = not any(good for several in self._possible.values() for good in several.values())
+        for name in SWITCHES:
+            now = self.fields[name]
+            allowed = {one for one, good in self._possible.get(name, {}).items() if good or blind}
+            stated = name in self.stated and usual.get(name, now) != now
+            if (allowed or stated) and not self._meaningless(name, self.fields):
+                values = _ordered(name, {now, *allowed})
+                found.append(Choice(name, now, values, _plain(usual.get(name, now))))
+        return tuple(found)
+
+    def singles(self) -> tuple[Outcome, ...]:
+        """Return what becomes of the plan with each other value of each choice, but for what rules forbid."""
+        asked = [
+            {one.field: value}
+            for one in (*self.sizes, *self.switches)
+            for value in one.values
+            if value != one.value
+        ]
+        return tuple(one for one in self.outcomes(asked) if one is not None)
+
+    def outcomes(self, asked: Sequence[Fields]) -> tuple[Outcome | None, ...]:
+        """Return what becomes of the plan with each of some changes; None where rules forbid it, whatever follows."""
+        attempts = self._attempts(asked)
+        if not attempts:
+            return (None,) * len(asked)
+        q, plan = self.question, self._table([one.stated for one in attempts])
+        tried = trials(q.model, q.system, plan)
+        found: list[Outcome | None] = [None] * len(asked)
+        numbered = enumerate(attempts)
+        for change, several in groupby(numbered, lambda one: one[1].change):
+            rows = [row for row, _ in several]
+            running = [row for row in rows if tried.codes[row] == 0]
+            best = (
+                min(running, key=lambda row: tried.time[row])
+                if running
+                else min(rows, key=lambda row: tried.memory[0, row])
+            )
+            fields = {one: plan.values(one)[best].item() for one in NAMES}
+            found[change] = Outcome(
+                changes=asked[change],
+                fields=fields,
+                follows=self._follows(asked[change], fields),
+                reason=REASONS[tried.codes[best]],
+                time=float(tried.time[best]),
+                memory=(float(tried.memory[0, best]), float(tried.memory[1, best])),
+            )
+        return tuple(found)
+
+    def _follows(self, changed: Fields, fields: Fields) -> dict[str, tuple[Any, Any]]:
+        """Return the followers that are not what the plan has now."""
+        return {
+            name: (self.fields[name], fields[name])
+            for name in FOLLOWERS
+            if name not in changed and fields[name] != self.fields[name]
+        }
+
+    def _attempts(self, asked: Sequence[Fields], steps: int = 2) -> list[_Attempt]:
+        """Return legal plans for each change: with as little that follows as does, all that are alike in that.
+
+        What follows is tried in a second table, for changes that are illegal without; in one step it is in the first.
+        """
+        changed = {
+            number: stated
+            for number, one in enumerate(asked)
+            if _divides(self.question, stated := self._changed(one), one)
+        }
+        found: list[_Attempt] = []
+        for ways in (_WAYS[:1], _WAYS[1:]) if steps > 1 else (_WAYS,):
+            tried = [
+                (rank, _Attempt(number, row))
+                for number, stated in changed.items()
+                for rank, follow in enumerate(ways)
+                for row in follow(self.question, stated, asked[number])
+            ]
+            if not tried:
+                break
+            plan = self._table([one.stated for _, one in tried])
+            good = check(self.question.model, self.question.system, plan) == 0
+            least: dict[int, int] = {}
+            for row in np.flatnonzero(good).tolist():
+                rank, one = tried[row]
+                if least.setdefault(one.change, rank) == rank:
+                    found.append(one)
+            changed = {number: one for number, one in changed.items() if number not in least}
+        return sorted(found, key=lambda one: one.change)
+
+    def _changed(self, changes: Fields) -> dict[str, Any]:
+        """Return what a plan states of its own with some changes, and without what these leave no meaning."""
+        stated = {**self.stated, **changes}
+        if "data_par" not in changes and not changes.keys().isdisjoint(DEGREES):
+            stated.pop("data_par", None)  # which follows
+        whole = {**self.fields, **stated}
+        for one in self.stated:
+            if one not in changes and self._meaningless(one, whole):
+                stated[one] = whole[one] = DEFAULTS[one]
+        return stated
+
+    @staticmethod
+    def _meaningless(name: str, fields: Fields) -> bool:
+        """Whether other fields leave an optional one nothing but its default."""
+        declared = field_of(name).declaration
+        return declared.optional and any(
+            fields[other] not in wanted for other, wanted in declared.needs.items()
+        )
+
+    def _table(self, rows: Sequence[Fields]) -> Plan:
+        """Return plans of one's own as a table: all that they do not state is as the framework fills it in."""
+        parts: dict[tuple[str, ...], list[int]] = {}
+        whole = [own_fields(self.question, row) for row in rows]
+        for number, row in enumerate(whole):
+            parts.setdefault(tuple(row), []).append(number)
+        tables = []
+        for names, numbers in parts.items():
+            columns = {name: np.array([whole[n][name] for n in numbers]) for name in names}
+            given, _ = filled(columns, CORRECTED, self.question.framework)
+            tables.append(Plan.from_columns(given))
+        order = np.argsort([n for numbers in parts.values() for n in numbers], kind="stable")
+        return (Plan.concatenate(tables) if len(tables) > 1 else tables[0]).take(order)
+
+
+def choices(question: Question, fields: Fields, stated: Fields) -> Choices | None:
+    """Return the choices that a plan leaves; None where so little of it can be read that there is nothing to change.
+
+    Parameters
+    ----------
+    question, stated
+        As of :class:`Choices`.
+    fields : mapping
+        The fields of the plan, as far as they are known.
+    """
+    if any(name not in fields for name in NAMES):
+        try:
+            given = own_fields(question, stated)
+            read = inputs.readable_execution(given, edition=CORRECTED, preset=question.framework)
+        except SpecError:
+            return None
+        fields = {name: getattr(read.asked.execution, name) for name in NAMES}
+        stated = {name: value for name, value in stated.items() if name not in read.unread}
+        fields = {**fields, **stated}
+    return Choices(question, fields, stated)
+
+
+def _divides(question: Question, stated: Fields, changes: Fields) -> bool:
+    """Whether degrees divide the processors, and replicas the batch, with a microbatch that is changed to."""
+    batch, size = _replica_batch(question, stated), changes.get(MICROBATCH, 1)
+    return bool(batch and isinstance(size, int) and size > 0 and batch % size == 0)
+
+
+def _replica_batch(question: Question, stated: Fields) -> int:
+    """Return the sequences of a replica; 0 where the degrees or the replicas do not divide."""
+    degrees = [own_fields(question, stated).get(name, 1) for name in DEGREES if name != "data_par"]
+    if not all(isinstance(one, int) and one > 0 for one in degrees):
+        return 0
+    replicas, rest = divmod(question.num_procs[0], prod(degrees))
+    if rest or not replicas or question.batch_size % replicas:
+        return 0
+    return int(question.batch_size // replicas)
+
+
+def _as_stated(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
+    """Yield the plan as it is."""
+    yield from _with_layouts(question, stated, first=True)
+
+
+def _layouts(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
+    """Yield the plan with other layouts of its stages."""
+    yield from _with_layouts(question, stated)
+
+
+def _chunks(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
+    """Yield the plan with other numbers of chunks."""
+    if CHUNKS not in changed:
+        for chunks in _numbers_of_chunks(question, stated):
+            yield from _with_layouts(question, {**stated, CHUNKS: chunks}, first=True)
+
+
+def _chunks_of_layouts(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
+    """Yield the plan with other numbers of chunks, and other layouts of its stages."""
+    if CHUNKS not in changed:
+        for chunks in _numbers_of_chunks(question, stated):
+            yield from _with_layouts(question, {**stated, CHUNKS: chunks})
+
+
+def _microbatches(question: Question, stated: Fields, changed: Fields) -> Iterator[Fields]:
+    """Yield the plan with other microbatches, and with other numbers of chunks beside them."""
+    if MICROBATCH in changed:
+        return
+    for size in divisors(_replica_batch(question, stated)):
+        row = {**stated, MICROBATCH: size}
+        yield from _with_layouts(question, row, first=True)
+        if CHUNKS not in changed:
+            for chunks in _numbers_of_chunks(question, stated):
+                yield from _with_layouts(question, {**row, CHUNKS: chunks}, first=True)
+
+
+_WAYS = (_as_stated, _layouts, _chunks, _chunks_of_layouts, _microbatches)
+"""What may follow from a change, the least first."""
+
+
+def _with_layouts(question: Question, stated: Fields, *, first: bool = False) -> Iterable[Fields]:
+    """Return a plan with each layout of stages that it may have, unless it states one."""
+    layouts = () if LAYOUT in stated else own_layouts(question.preset)
+    if not layouts:
+        return [stated]
+    return [{**stated, LAYOUT: one} for one in layouts[: 1 if first else None]]
+
+
+def _numbers_of_chunks(question: Question, stated: Fields) -> Collection[int]:
+    """Return the numbers of chunks that stages of so many blocks may have."""
+    stages = stated.get("pipeline_par", 1)
+    if not isinstance(stages, int) or not 1 < stages <= question.model.num_blocks:
+        return (1,)
+    return divisors(-(-question.model.num_blocks // stages))
+
+
+def _ordered(name: str, values: Collection[Any]) -> tuple[Any, ...]:
+    """Return values of a field in the order of their declaration."""
+    named: Array | Sequence[Any] = [*field_of(name).declaration.choices] or sorted(values)
+    return tuple(one for one in named if one in values)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as files have it: presets compute some as arrays."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,309 @@
+"""The charts of the page for notebooks: the same ones, made of results that are there already."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from calculon.advise.answer import Answer
+from calculon.advise.ask import Question, ask
+from calculon.advise.dependence import Sensitivity
+from calculon.advise.stage_needs import StageNeed, needs_of
+from calculon.advise.waterfall import Waterfall
+from calculon.base.errors import Infeasible, Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.base.records import Column
+from calculon.base.units import Array, Unit
+from calculon.declarations.plan_words import plan_words
+from calculon.documents.notebook.pages import usual_of
+from calculon.documents.pictures.pareto import Pareto
+from calculon.documents.plans_table import figure
+from calculon.documents.views.front import COUNTED, axis, front, front_of, terms
+from calculon.documents.views.waterfalls import fall_alone
+from calculon.estimate.estimate import Estimate, estimate
+from calculon.estimate.evaluate import Evaluation
+from calculon.explore.answers import Answers, Shown
+from calculon.explore.charts.change_waterfall import change_waterfall
+from calculon.explore.charts.effect_bars import effect_bars
+from calculon.explore.charts.plans_chart import Point, plans_chart
+from calculon.explore.charts.scaling_lines import CountPoint, scaling_lines
+from calculon.explore.machine.both_machines import digits_of
+from calculon.explore.machine.capacities import TIME
+from calculon.explore.machine.capacity_view import steps_chart
+from calculon.explore.machine.effects_view import STATISTICS
+from calculon.explore.machine.knobs import labels
+from calculon.explore.offer import Offer
+from calculon.explore.page_state import State
+from calculon.explore.part import Figure
+from calculon.explore.search.found_plans import count_point, split_name
+from calculon.explore.views import KINDS
+from calculon.hardware.system import System
+from calculon.plan.plan import NAMES
+from calculon.render.canvas import SHORT
+from calculon.search.objective import known_statistic
+from calculon.search.search_result import SearchResult
+
+
+@dataclass(frozen=True)
+class Known(Answers):
+    """The answers for one estimate, or for the answer of a plan.
+
+    Attributes
+    ----------
+    estimate : Estimate
+        The plan that is shown.
+    whole : Answer or None
+        What it is the best of.
+    """
+
+    estimate: Estimate | None = None
+    whole: Answer | None = None
+
+    def _shown(self) -> Estimate:
+        assert self.estimate is not None
+        return self.estimate
+
+    def system(self, state: State) -> System:
+        """Return the machine of the plan."""
+        return self._shown().system
+
+    def question(self, state: State) -> Question:
+        """Return what the plan answers."""
+        if self.whole is not None:
+            return self.whole.question
+        one = self._shown()
+        plan = one.execution
+        return ask(one.model, plan.num_procs, one.system, preset=plan.preset, batch=plan.batch_size)
+
+    def found(self, state: State) -> SearchResult:
+        """Return the plans that it is the best of."""
+        assert self.whole is not None
+        return self.whole.found
+
+    def stages(self, state: State) -> tuple[StageNeed, ...]:
+        """Return the memory of every stage, in any edition."""
+        return needs_of(self._shown())
+
+    def plan(self, state: State) -> Shown:
+        """Return the plan, or where the state has one of one's own that of the answer."""
+        one = self._shown()
+        if state.plan:
+            assert self.whole is not None
+            mine = self.whole.mine
+            assert mine is not None
+            fields = {} if mine.execution is None else _fields(mine.execution)
+            return Shown(mine.estimate, fields, mine.problem)
+        return Shown(one, _fields(one.execution), best=self.whole is not None)
+
+
+def _fields(execution: Any) -> dict[str, Any]:
+    return {name: getattr(execution, name) for name in NAMES}
+
+
+def _state(one: Estimate, plan: Mapping[str, Any], options: Mapping[str, Any]) -> State:
+    stated = {name: str(value) for name, value in options.items()}
+    return State(
+        model=one.model.name,
+        system=one.system.name,
+        procs=one.execution.num_procs,
+        plan=plan,
+        options=stated,
+    )
+
+
+def _part(name: str) -> Callable[..., Figure | None]:
+    """Return what makes the chart of a part of the page for an estimate, or for the best of an answer."""
+
+    def make(one: Estimate | Answer, **options: Any) -> Figure | None:
+        whole = one if isinstance(one, Answer) else None
+        found = one.best if isinstance(one, Answer) else one
+        own = whole is not None and whole.mine is not None
+        if found is None or (name == _OF_BOTH and not own):
+            return None
+        plan = {"tensor_par": 1} if name == _OF_BOTH else {}  # the page of one's own plan
+        part = KINDS[name].make(
+            _state(found, plan, options), Known(Offer(), estimate=found, whole=whole)
+        )
+        return None if part is None else part.figure
+
+    return make
+
+
+_OF_BOTH = "against"
+"""The part that leads from a plan of one's own to the best."""
+
+
+def _tornado(one: Sensitivity) -> Figure | None:
+    return effect_bars(one.to_dict(), lambda path, value: "", {**labels(one.system), **STATISTICS})
+
+
+def _capacity(one: Sensitivity) -> Figure:
+    """Return what more memory buys, where the plan was searched again."""
+    if one.searched is None or one.statistic.name != TIME:
+        wanted = f"a sensitivity of {TIME} with replan=True"
+        found = "plans that were not searched again" if one.searched is None else one.statistic.name
+        raise SpecError("plot", Problem("capacity", wanted, found))
+    digits = digits_of(estimate(one.model, one.execution, one.system))
+    return steps_chart(one.searched.staircase, one.system.mem1.capacity, digits, lambda _: "")
+
+
+def _fall(one: Waterfall) -> Figure | None:
+    fall = fall_alone(one)
+    return change_waterfall(fall.waterfall, fall.digits, fall.names)
+
+
+def _scaling(one: Answer) -> Figure | None:
+    """Return the best plan on each number of processors that was asked for."""
+    points = []
+    for count in one.counts:
+        if count.best is None:
+            points.append(CountPoint(num_procs=count.num_procs, words=count.reason))
+        else:
+            fields = count.best.execution
+            words = plan_words(fields, one.question.preset.usual(fields))
+            points.append(count_point(count.num_procs, words, count.best.stats))
+    return scaling_lines(points)
+
+
+Told = Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]]
+"""Returns the fields of a row of a table, its statistics, and what its framework has where nothing is stated."""
+
+
+def _front(one: SearchResult, x: str, y: str) -> Figure:
+    """Return the best of each split, and the executions that no other one of the search beats in both statistics."""
+    found = front_of(one, x, y)
+    winners = list(one.winners())
+
+    def told(row: int) -> Any:
+        fields, stats = winners[row]
+        return fields, stats, one.space.preset.usual(fields)
+
+    return _by_two(found, one.evaluation, np.arange(len(one)), told)
+
+
+def _scatter(one: Evaluation, x: str, y: str) -> Figure:
+    """Return the best of each split in the vertical statistic, and the executions that no other one beats in both."""
+    if not one.feasible.any():
+        raise Infeasible("nothing", f"none of {len(one):,} executions can run")
+    up = axis(y, "y")
+    found = front("", up, axis(x, "x"), [one.column], terms(one.plan), complete=True)
+
+    def told(row: int) -> Any:
+        fields = {name: one.plan.values(name)[row].item() for name in NAMES}
+        return fields, {name: float(one[name][row]) for name in one.names}, usual_of(fields)
+
+    return _by_two(found, one, np.argsort(-up[1] * one.column(up[0]), kind="stable"), told)
+
+
+def _by_two(found: Pareto, table: Evaluation, order: Array, told: Told) -> Figure:
+    """Return executions by two statistics: the best of each split, those of the front, and the best of all.
+
+    Parameters
+    ----------
+    found : Pareto
+        The statistics, and the front among the rows that have both.
+    table : Evaluation
+        The executions.
+    order : array of int
+        Rows of the table, the best first.
+    told : callable
+        What is said of a row.
+    """
+    across, up = (_statistic(name) for name in (found.x, found.y))
+    values = np.stack([table.column(name) for name in (found.x, found.y)]).astype(float)
+    placed = np.isfinite(values).all(axis=0)
+    order = order[placed[order]]
+    splits = np.stack([table.column(name)[order] for name in ("tensor_par", "pipeline_par")])
+    _, first = np.unique(splits, axis=1, return_index=True)
+
+    def point(row: int) -> Point:
+        fields, stats, usual = told(row)
+        x, y = values[:, row].tolist()
+        figures = ", ".join((figure(up, y, stats), figure(across, x, stats)))
+        return Point(
+            x=x,
+            y=y,
+            words=f"{plan_words(fields, usual)}<br>{figures}",
+            name=split_name(fields["tensor_par"], fields["pipeline_par"]),
+            link="",
+        )
+
+    each = [point(row) for row in order[np.sort(first)].tolist()]
+    unbeaten = [point(row) for row in np.flatnonzero(placed)[found.front].tolist()]
+    return plans_chart(across, up, unbeaten, each, best=next(iter(each), None))
+
+
+def _statistic(name: str) -> Column:
+    """Return a statistic, a figure of whole runs, or the number of processors."""
+    if name in COUNTED:
+        unit, words = Unit(""), SHORT[name]
+        return Column(name, unit, words, source="", nullable=False, path=(name,), index=None)
+    return known_statistic(name, "plot", whole_runs=True)
+
+
+_PLANS: Mapping[str, Callable[..., Figure | None]] = {
+    "breakdown": _part("time"),
+    "memory": _part("memory"),
+    "traffic": _part("traffic"),
+    "schedule": _part("schedule"),
+    "operators": _part("block"),
+    "roofline": _part("roofline"),
+}
+"""The charts of a plan by kind."""
+
+_KINDS: Mapping[type, Mapping[str, Callable[..., Figure | None]]] = {
+    Estimate: _PLANS,
+    Answer: {
+        **_PLANS,
+        "waterfall": _part(_OF_BOTH),
+        "heatmap": _part("search-splits"),
+        "pareto": _part("search-front"),
+        "scaling": _scaling,
+        "capacity": _part("machine-capacity"),
+    },
+    Evaluation: {"scatter": _scatter},
+    SearchResult: {"pareto": _front},
+    Sensitivity: {"tornado": _tornado, "capacity": _capacity},
+    Waterfall: {"waterfall": _fall},
+}
+"""The charts of each result by kind."""
+
+
+_OPTIONS = {"schedule": ("microbatches",), "scatter": ("x", "y"), "pareto": ("x", "y")}
+"""The arguments of kinds that have some."""
+
+
+def chart(result: Any, kind: str, **options: Any) -> Figure:
+    """Return a chart of a result as plain data: ``data`` and ``layout``.
+
+    Parameters
+    ----------
+    result : object
+        What to draw.
+    kind : str
+        Kind of chart: those of ``plot`` that the page has, and others that only the page has.
+    options : object
+        ``microbatches`` of a schedule, ``x`` and ``y`` of ``pareto`` and ``scatter``.
+
+    Raises
+    ------
+    SpecError
+        For another kind, and for options that there are not.
+    Infeasible
+        When there is nothing to draw.
+    """
+    kinds = next((kinds for known, kinds in _KINDS.items() if isinstance(result, known)), None)
+    if kinds is None:
+        wanted = f"an interactive chart, which {', '.join(one.__name__ for one in _KINDS)} have"
+        raise SpecError("plot", Problem("", wanted, type(result).__name__))
+    if kind not in kinds:
+        wanted = f"an interactive kind of {type(result).__name__}, one of {', '.join(kinds)}"
+        raise SpecError("plot", Problem("kind", wanted, repr(kind), nearest(str(kind), [*kinds])))
+    known = _OPTIONS.get(kind, ())
+    if strange := [name for name in options if name not in known]:
+        wanted = f"an argument of {kind}: {', '.join(known)}" if known else f"none for {kind}"
+        raise SpecError("plot", Problem(strange[0], wanted, "an argument of this name"))
+    found = kinds[kind](result, **options)
+    if found is None:
+        raise Infeasible("nothing", "there is nothing to draw")
+    return found

@@ -1,0 +1,106 @@
+"""The first page: what a command line asks for, as a state."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calculon.advise.answer import own_plan
+from calculon.advise.ask import Question, ask
+from calculon.advise.shorthand import read_mine
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.execution import Execution
+from calculon.declarations.spellings import PRECISIONS, precision
+from calculon.explore.answers import Answers
+from calculon.explore.offer import MODEL
+from calculon.explore.page_state import State, read_state
+from calculon.plan.plan import NAMES
+
+_SAID = {"batch_size": "batch", "seq_length": "seq"}
+"""Fields of a plan that are words of the question."""
+
+_ELSEWHERE = {"num_procs": "PROCS", "datatype": "--dtype", "preset": "--preset", "edition": ""}
+"""Fields that only the question says, and what says them there."""
+
+
+def first_page(
+    answers: Answers, words: Sequence[tuple[str, str]], mine: str | Mapping[str, Any] | None
+) -> State:
+    """Return the state that a page shows first.
+
+    Parameters
+    ----------
+    answers : Answers
+        What may be asked for; its offer has a model and a system.
+    words : sequence of (str, str)
+        The address, without model and system.
+    mine : str or mapping, optional
+        A plan of one's own, as ``calculon plan --mine`` takes it.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed.
+    Infeasible
+        For more processors than the networks of the system join.
+    """
+    offer = answers.offer
+    state = read_state(words, offer, State(model=offer.model, system=offer.system, procs=1))
+    if mine is None:
+        answers.question(state)
+        return state
+    stated = read_mine(mine, state.procs)
+    return (
+        _of_file(answers, state, str(mine))
+        if stated.fields is None
+        else _of_pairs(state, stated.fields)
+    )
+
+
+def _of_pairs(state: State, fields: Mapping[str, Any]) -> State:
+    """Return a state with the fields of a plan."""
+    problems = [
+        Problem(name, "a field of the plan alone", "one of the question", _ELSEWHERE[name])
+        for name in fields
+        if name in _ELSEWHERE
+    ]
+    problems += [Problem(name, "a value", "nothing") for name, one in fields.items() if one == ""]
+    if problems:
+        raise SpecError("--mine", problems)
+    said: dict[str, Any] = {
+        _SAID[name]: str(value) for name, value in fields.items() if name in _SAID
+    }
+    plan = {name: value for name, value in fields.items() if name not in _SAID}
+    return replace(state, plan=plan, **said)
+
+
+def _of_file(answers: Answers, state: State, file: str) -> State:
+    """Return a state with the plan of a file, whose batch, sequences, precision and framework are asked for."""
+    asked = {name: getattr(state, name) or None for name in ("preset", "batch", "seq", "dtype")}
+    model = answers.offer.source(MODEL, state.model)
+    question = ask(model, state.procs, answers.system(state), **asked, mine=file)
+    found = own_plan(question)
+    assert found is not None
+    execution = found.execution if found.estimate is None else found.estimate.execution
+    if execution is None:
+        raise SpecError(file, Problem("", "a plan that keeps the rules", found.problem))
+    if execution.num_procs != state.procs:
+        wanted = f"a plan of {state.procs:,} processors"
+        raise SpecError(file, Problem("num_procs", wanted, f"one of {execution.num_procs:,}"))
+    state = replace(state, **_words(state, question, execution, launched=found.launch is not None))
+    return replace(
+        state, plan=answers.own(state, {name: getattr(execution, name) for name in NAMES})
+    )
+
+
+def _words(
+    state: State, question: Question, execution: Execution, *, launched: bool
+) -> dict[str, Any]:
+    """Return the words of the question that a file says, where no option does."""
+    said: dict[str, Any] = {"batch": str(execution.batch_size)}
+    if execution.seq_length:
+        said["seq"] = str(execution.seq_length)
+    if launched:
+        words = (word for word in PRECISIONS if precision(word) == dict(question.arithmetic))
+        said |= {"preset": question.framework, "dtype": next(words, "")}
+        said["seq"] = str(question.model.seq_size)
+    return {name: value for name, value in said.items() if not getattr(state, name)}

@@ -1,0 +1,175 @@
+"""Where the page is served: a free port, the server, and a browser to open it in."""
+
+import asyncio
+import errno
+import os
+import signal
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.files import reason
+from calculon.explore.heap import share_heaps
+from calculon.explore.web.guard import is_loopback
+from calculon.explore.web.patience import MOST_CONNECTIONS, Patient
+
+TRIED = 20
+"""Ports that are tried one after the other, before any that is free."""
+
+QUIET = 60
+"""Seconds for which a browser may keep a connection that it does not use."""
+
+
+def listening(host: str, port: int, *, only: bool) -> socket.socket:
+    """Return a socket that listens.
+
+    Parameters
+    ----------
+    host : str
+        Name or number of the address.
+    port : int
+        Port; 0 for any that is free.
+    only : bool
+        At this port or not at all; else the next that is free is taken.
+
+    Raises
+    ------
+    SpecError
+        When that cannot be.
+    """
+    ports = [port] if only or not port else [*range(port, min(port + TRIED, 2**16)), 0]
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError):
+        wanted = "a name or number of this machine, such as 127.0.0.1 or 0.0.0.0"
+        raise SpecError("--host", Problem("", wanted, repr(host))) from None
+    for one in ports:
+        found = socket.socket(family, kind, protocol)
+        try:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind((place[0], one, *place[2:]))
+            found.listen(2_048)
+        except OSError as error:
+            found.close()
+            if error.errno == errno.EADDRINUSE and one != ports[-1]:
+                continue
+            raise _refused(host, one, error) from None
+        return found
+    raise AssertionError("some port was tried last")
+
+
+def _refused(host: str, port: int, error: OSError) -> SpecError:
+    if error.errno == errno.EADDRINUSE:
+        hint = "leave out --port, and the next free one is taken"
+        return SpecError("--port", Problem("", "a port that is free", f"{port} in use", hint))
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return SpecError("--port", Problem("", "a port from 1024 on", str(port)))
+    wanted = "an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+    return SpecError("--host", Problem("", wanted, f"{host!r} ({reason(error)})"))
+
+
+def address_of(listener: socket.socket, host: str) -> str:
+    """Return the address at which a browser finds what a socket serves."""
+    port = listener.getsockname()[1]
+    if not is_loopback(host) and host in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(
+    page: ASGIApp, listener: socket.socket, endings: Collection[signal.Signals] = ()
+) -> int | None:
+    """Serve a page until a signal ends the program.
+
+    Parameters
+    ----------
+    page : ASGI application
+        What answers.
+    listener : socket
+        Where it is asked.
+    endings : collection of signal
+        Signals that end it. Their handlers are put aside meanwhile: an error that one raises would be that of the
+        request which is just being answered, and lost there.
+
+    Returns
+    -------
+    int or None
+        The number of the signal of `endings` that came; None where the server ended by itself.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        For Ctrl-C.
+    """
+    share_heaps()
+    came: list[int] = []
+
+    async def served() -> None:
+        loop = asyncio.get_running_loop()
+        own = asyncio.ensure_future(_Server(_config(page)).serve([listener]))
+
+        def end(number: int) -> None:
+            came.append(number)
+            own.cancel()
+
+        for number in endings:
+            loop.add_signal_handler(number, end, number)
+        try:
+            await own
+        except asyncio.CancelledError:
+            if not came:  # Ctrl-C, which asyncio makes a KeyboardInterrupt of
+                raise
+
+    before = {number: signal.getsignal(number) for number in endings}
+    try:
+        asyncio.run(served())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return came[0] if came else None
+
+
+def _config(page: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        page,
+        lifespan="off",
+        loop="asyncio",
+        http=Patient,
+        limit_concurrency=MOST_CONNECTIONS,
+        ws="none",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=QUIET,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the program."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def has_browser() -> bool:
+    """Return whether there is a screen with a browser: none beyond ssh, and none that would fill the terminal."""
+    if os.environ.get("BROWSER"):
+        return True
+    if sys.platform in ("darwin", "win32"):
+        return not os.environ.get("SSH_CONNECTION")
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def open_browser(address: str) -> None:
+    """Open an address in the browser, while the page is served."""
+    threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()

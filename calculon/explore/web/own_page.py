@@ -1,0 +1,171 @@
+"""The page from Python: served by a thread, for a browser or inside of a notebook."""
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from html import escape
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Self
+
+from calculon.base.errors import Problem, SpecError
+from calculon.declarations.files import reason
+from calculon.explore.packages import require
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+HOST = "127.0.0.1"
+
+_PATIENCE = 10.0
+"""Seconds until the server listens, or has stopped."""
+
+_BEAT = 0.01  # seconds between two looks
+
+_HEIGHT = 720
+"""Pixels of the page inside of a notebook."""
+
+
+class ExplorePage:
+    """A page that is being served, until it is closed; a context, too.
+
+    Attributes
+    ----------
+    url : str
+        Its address.
+    """
+
+    def __init__(self, app: "ASGIApp", query: str, port: int = 0):
+        import uvicorn
+
+        from calculon.explore.web.patience import MOST_CONNECTIONS, Patient
+
+        self._socket = _listening(port)
+        self.url = f"http://{HOST}:{self._socket.getsockname()[1]}{query}"
+        config = uvicorn.Config(
+            app,
+            lifespan="on",
+            http=Patient,
+            limit_concurrency=MOST_CONNECTIONS,
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        sockets = {"sockets": [self._socket]}
+        name = f"calculon {self.url}"
+        self._thread = Thread(target=self._server.run, kwargs=sockets, name=name, daemon=True)
+        self._thread.start()
+        end = time.monotonic() + _PATIENCE
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < end:
+            time.sleep(_BEAT)
+
+    def close(self) -> None:
+        """Stop serving, and free the port; once closed nothing happens."""
+        self._server.should_exit = True
+        self._thread.join(_PATIENCE)
+        self._socket.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is served no more."""
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<ExplorePage {self.url}{', closed' if self.closed else ''}>"
+
+    def _repr_html_(self) -> str:
+        address = escape(self.url)
+        if self.closed:
+            return f'<div class="calculon"><p>The page {address} is closed.</p></div>'
+        size = f'width="100%" height="{_HEIGHT}" style="border:0"'
+        frame = f'<iframe src="{address}" {size} title="calculon explore"></iframe>'
+        link = f'<a href="{address}" target="_blank" rel="noopener">{address}</a>'
+        return f'<div class="calculon"><p>{link}</p>{frame}</div>'
+
+
+def explore(
+    model: str | os.PathLike[str] = "llama3-70B",
+    system: str | os.PathLike[str] = "h100_80g_sxm",
+    procs: int | str = 1024,
+    *,
+    mine: str | Mapping[str, Any] | None = None,
+    port: int = 0,
+    **words: str | int,
+) -> ExplorePage:
+    """Open the page of ``calculon explore`` from Python: served to this machine alone, in the background.
+
+    Parameters
+    ----------
+    model, system, procs : str, path or int
+        What is shown first: names of the catalog or files, and processors (``"1k"`` is 1,024).
+    mine : str or mapping, optional
+        A plan of one's own, as :func:`calculon.plan` takes it; by default the best is shown.
+    port : int
+        Where to listen; 0 takes a port that is free.
+    **words : str or int
+        Further words of the address: ``batch``, ``seq``, ``dtype``, ``preset``, ``tokens``, ``view="pipeline"``.
+
+    Returns
+    -------
+    ExplorePage
+        Its ``url`` is the address; a notebook shows the page below the cell. It is served until ``close()``, the end of
+        a ``with`` block, or the end of Python.
+
+    Raises
+    ------
+    SpecError
+        For anything malformed, for a port that is taken, and where the packages of the page are missing, with the
+        command that installs them.
+
+    Examples
+    --------
+    >>> from calculon import explore
+    >>> with explore("llama3-8B", "h100_80g_sxm", 64, view="machine") as page:
+    ...     page.url.partition("/?")[2]
+    'model=llama3-8B&system=h100_80g_sxm&procs=64&view=machine'
+    """
+    require("explore")
+    from calculon.explore.answers import Answers
+    from calculon.explore.offer import Offer
+    from calculon.explore.web.first_page import first_page
+    from calculon.explore.web.guard import NOTEBOOKS, names_of
+    from calculon.explore.web.page_server import app
+
+    answers = Answers(Offer(os.fspath(model), os.fspath(system)))
+    asked = [(name, str(value)) for name, value in {"procs": procs, **words}.items()]
+    first = first_page(answers, asked, mine)
+    page = app(answers, first, names_of(HOST), NOTEBOOKS)
+    return ExplorePage(page, first.link(), port)
+
+
+def _listening(port: int) -> socket.socket:
+    """Return a socket that listens at a port of this machine.
+
+    Raises
+    ------
+    SpecError
+        When something else does, or it is none.
+    """
+    found = socket.socket()
+    try:
+        if sys.platform != "win32":  # where it would share the port with whoever has it
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((HOST, port))
+        found.listen()
+    except (OSError, OverflowError) as error:
+        found.close()
+        hint = "0 takes any that is free"
+        taken = f"{port}: {reason(error)}"
+        raise SpecError("explore", Problem("port", "a free port", taken, hint)) from None
+    return found

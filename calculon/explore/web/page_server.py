@@ -1,0 +1,375 @@
+"""The server of the page: one address for the page, one for what changes of it, one for each part that takes longer."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib.resources import files
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from calculon.base.errors import CalculonError, SpecError
+from calculon.declarations.spellings import PRECISIONS
+from calculon.explore.answers import Answers, Unsearched, listen, telling
+from calculon.explore.choice_words import label
+from calculon.explore.controls import controls, settled
+from calculon.explore.exports.exports import written
+from calculon.explore.offer import MODEL, SYSTEM
+from calculon.explore.page_state import CHANGED, LONGEST, State, read_good, read_state
+from calculon.explore.part import ASSETS, Part, PartKind, html
+from calculon.explore.view_names import VIEWS
+from calculon.explore.views import KINDS, PARTS
+from calculon.explore.visits import Cancelled, Pending, Visit, under_way
+from calculon.explore.web.guard import Guard
+
+PATIENCE = 0.2
+"""Seconds that the page waits for a search; then it shows what is known without it, and asks again."""
+
+QUICK, LONG = 8, 16
+"""Threads that answer for the page at once, and those that make parts that take longer."""
+
+MOST_MENDS = 6
+"""Names that are offered in the place of one that means several."""
+
+_LABELS = {
+    "model": "Model",
+    "system": "System",
+    "procs": "Processors",
+    "preset": "Framework",
+    "batch": "Batch",
+    "seq": "Sequence",
+    "dtype": "Precision",
+    "datatype": "Precision",
+    "tokens": "Training tokens",
+    "view": "View",
+    "objective": "The best by",
+    "where": "Only executions with",
+    "fix": "Only these values",
+    "open": "Try more values of these fields",
+    "counts": "Compare numbers of processors",
+    "x": "Horizontal axis",
+    "y": "Vertical axis",
+}
+"""Parts of the question, and fields of the search, as the page calls them."""
+
+_TYPES = {
+    "explore.css": "text/css",
+    "charts.js": "text/javascript",
+    "explore.js": "text/javascript",
+    "morph.js": "text/javascript",
+    "plotly.min.js": "text/javascript",
+}
+
+
+class Site:
+    """Answers requests.
+
+    Parameters
+    ----------
+    answers : Answers
+        What computes.
+    first : State
+        What an empty address shows.
+    """
+
+    def __init__(self, answers: Answers, first: State):
+        self._answers, self._first = answers, first
+        self._unsearched = Unsearched(answers.offer)
+
+    def page(self, request: Request) -> Response:
+        """Return the whole page."""
+        content, code = self._content(request)
+        content["title"] = f"{content['title']} - calculon"
+        return HTMLResponse(html("page.html", **content), code)
+
+    def parts(self, request: Request) -> Response:
+        """Return what a change of the state changes of the page; the controls of one that means nothing stay."""
+        content, code = self._content(request)
+        told: dict[str, Any] = {"tabs": html("tabs.html", **content)}
+        told |= {"controls": content["controls"], "main": html("parts.html", **content)}
+        told |= {"query": content["query"], "pending": content["pending"] is not None}
+        told |= {"title": f"{content['title']} - calculon"}
+        return JSONResponse(told, code)
+
+    def part(self, request: Request) -> Response:
+        """Return one part; to a browser that follows a link to it, as a page."""
+        kind = KINDS.get(request.path_params["name"])
+        if kind is None:
+            return PlainTextResponse("no such part", 404)
+        try:
+            state = self._state(request)
+            with telling():  # the page says it
+                part = kind.make(state, self._answers)
+        except CalculonError as error:
+            part = _failed(kind, error)
+        if "text/html" in request.headers.get("Accept", ""):
+            back = f"/?{urlencode(_said(request))}"
+            alone = html("part_page.html", title=kind.title, name=kind.name, part=part, back=back)
+            return HTMLResponse(alone)
+        told = "" if part is None else html("part.html", name=kind.name, part=part)
+        return JSONResponse({"name": kind.name, "html": told})
+
+    def export(self, request: Request) -> Response:
+        """Return a file of what the page shows."""
+        began = perf_counter()
+        try:
+            found = written(request.path_params["name"], self._state(request), self._answers)
+        except CalculonError as error:
+            return PlainTextResponse(str(error), 400)
+        finally:
+            self._answers.memo.tidy(perf_counter() - began)
+        headers = {"Content-Disposition": f'attachment; filename="{found.name}"'}
+        return Response(found.text, media_type=found.media_type, headers=headers)
+
+    def asset(self, request: Request) -> Response:
+        """Return a script or a style: one of a closed list."""
+        name = request.path_params["name"]
+        if name not in _TYPES:
+            return PlainTextResponse("no such file", 404)
+        headers = {
+            "Cache-Control": "public, max-age=3600" if name == "plotly.min.js" else "no-cache"
+        }
+        return Response(_asset(name), media_type=_TYPES[name], headers=headers)
+
+    def _asked(self, request: Request) -> State:
+        """Return the state that the address says."""
+        return read_state(_said(request), self._answers.offer, self._first)
+
+    def _state(self, request: Request) -> State:
+        """Return the same after a control has changed."""
+        changed = request.query_params.get(CHANGED, "")
+        state = self._asked(request)
+        return settled(state, self._answers, changed) if changed else state
+
+    def _content(self, request: Request) -> tuple[dict[str, Any], int]:
+        """Return what the templates of the page take, and the status; what is warned of is said on the page."""
+        with telling() as warned:
+            content, code = self._understood(request)
+        content["warned"] = warned
+        return content, code
+
+    def _understood(self, request: Request) -> tuple[dict[str, Any], int]:
+        """Return the same without warnings."""
+        try:
+            state = self._asked(request)
+            try:
+                state = self._state(request)
+                return self._shown(state), 200
+            except Pending as pending:
+                return self._searching(state, pending), 200
+        except CalculonError as error:
+            return self._misunderstood(error, request), 400
+
+    def _shown(self, state: State) -> dict[str, Any]:
+        """Return the page of a state; in the place of parts that come later is nothing yet."""
+        content = self._frame(state, controls(state, self._answers))
+        self._fill(content, state)
+        return content
+
+    def _fill(self, content: dict[str, Any], state: State) -> None:
+        """Put into a page the parts that there are at once, and name those that come later."""
+        for kind in PARTS[state.view]:
+            try:
+                part = None if kind.later else kind.make(state, self._answers)
+            except Pending:
+                content["parts"].append((kind, None))
+                continue
+            if part is not None or kind.later:
+                content["parts"].append((kind, part))
+
+    def _searching(self, state: State, pending: Pending) -> dict[str, Any]:
+        """Return the page while the best plan is looked for, with the parts that do without it."""
+        unknown = self._unsearched
+        content = self._frame(state, controls(state, unknown))
+        self._fill(content, state)
+        if not any(part for _, part in content["parts"]):
+            content["parts"] = []
+        try:
+            total = self._answers.executions(state)
+        except Pending:
+            total = 0
+        content["pending"] = {"looked_at": min(pending.looked_at, total), "total": total}
+        return content
+
+    def _frame(self, state: State, beside: str) -> dict[str, Any]:
+        """Return a page without parts, with its controls."""
+        return {
+            "controls": beside,
+            "title": f"{state.model} on {state.procs:,} x {state.system}",
+            "tabs": [(view, state.link(view=view)) for view in VIEWS],
+            "view": state.view,
+            "query": state.query,
+            "problem": [],
+            "mends": [],
+            "pending": None,
+            "parts": [],
+        }
+
+    def _misunderstood(self, error: CalculonError, request: Request) -> dict[str, Any]:
+        """Return the page of an address that means nothing: the message, and what can be understood."""
+        said, offer = _said(request), self._answers.offer
+        state, problems = read_good(said, offer, self._first)
+        wrong = {name: text.strip()[:LONGEST] for name, text in said if name in problems}
+        beside = self._beside(state, wrong)
+        kinds = tuple(name for name in (MODEL, SYSTEM) if name in problems)
+        meant = {name: offer.meant(name, wrong[name])[:MOST_MENDS] for name in kinds}
+        mends = [(one, state.link(**{name: one})) for name in meant for one in meant[name]]
+        lines = in_words(error, [name for name in meant if meant[name]])
+        if not problems and (others := self._precisions(state)):
+            lines = [
+                f"{state.system} has no rate of {state.dtype or 'bf16'}. It has: {', '.join(others)}."
+            ]
+            mends = [(f"Precision {one}", state.link(dtype=one)) for one in others]
+        return {
+            **self._frame(state, beside),
+            "title": "Not understood",
+            "view": "",
+            "query": urlencode(said),
+            "problem": lines,
+            "mends": mends,
+        }
+
+    def _beside(self, state: State, wrong: Mapping[str, str]) -> Markup:
+        """Return the controls of a state that may have no question, before any plan is known."""
+        bare = replace(state, plan={}, machine={}, preset="", batch="", seq="", dtype="", tokens="")
+        for likely in (state, *(replace(bare, dtype=one) for one in ("", *PRECISIONS))):
+            try:
+                return controls(state, self._unsearched, likely, wrong)
+            except CalculonError:
+                continue
+        return controls(self._first, self._unsearched)
+
+    def _precisions(self, state: State) -> list[str]:
+        """Return the precisions of the machine of a state, where it lacks that of the question."""
+        try:
+            known = self._answers.system(state).datatypes
+        except CalculonError:
+            return []
+        found = [name for name, kind in PRECISIONS.items() if kind["datatype"] in known]
+        return [] if (state.dtype or "bf16") in found else found
+
+
+def _said(request: Request) -> list[tuple[str, str]]:
+    """Return names and values of an address, without the control that has changed."""
+    return [pair for pair in request.query_params.multi_items() if pair[0] != CHANGED]
+
+
+def in_words(error: CalculonError, linked: Collection[str] = ()) -> list[str]:
+    """Return the lines of an error with the words of the page in place of those of commands.
+
+    Without the hints of fields whose values that may be meant are shown as links.
+    """
+    lines = str(error).splitlines()
+    if not isinstance(error, SpecError):
+        return lines
+    for i, (line, one) in enumerate(zip(lines, error.problems, strict=False)):
+        place = f"{error.file}: {one.field}".removesuffix(": ")
+        control = error.file.lstrip("-")
+        if control in _LABELS and one.field and line.startswith(place):
+            lines[i] = f"{_LABELS[control]}: {one.field}{line.removeprefix(place)}"
+            continue
+        name = one.field or control
+        if name and line.startswith(place):
+            told = line.partition(" Hint: ")[0] if name in linked else line
+            lines[i] = f"{_LABELS.get(name, label(name))}{told.removeprefix(place)}"
+    return lines
+
+
+def _failed(kind: PartKind, error: CalculonError) -> Part:
+    return Part(title=kind.title, html=html("failed.html", lines=str(error).splitlines()))
+
+
+def _asset(name: str) -> bytes:
+    folder = files("plotly") / "package_data" if name.startswith("plotly") else files(ASSETS)
+    return folder.joinpath(name).read_bytes()
+
+
+def app(
+    answers: Answers, first: State, names: Collection[str], frames: Collection[str] = ()
+) -> Starlette:
+    """Return the application.
+
+    Parameters
+    ----------
+    answers, first
+        As of :class:`Site`.
+    names, frames : collection of str
+        As of :class:`~calculon.explore.web.guard.Guard`.
+    """
+    listen()
+    site = Site(answers, first)
+    quick, long = ThreadPoolExecutor(QUICK, "quick"), ThreadPoolExecutor(LONG, "long")
+    routes = [
+        Route("/", _answered(site.page, quick, PATIENCE)),
+        Route("/parts", _answered(site.parts, quick, PATIENCE)),
+        Route("/part/{name}", _answered(site.part, long)),
+        Route("/export/{name}", _answered(site.export, long)),
+        Route("/assets/{name}", _answered(site.asset, quick)),
+    ]
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> AsyncIterator[None]:
+        yield
+        for threads in (quick, long):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    guard = Middleware(Guard, names=names, frames=frames)
+    found = Starlette(routes=routes, middleware=[guard], lifespan=running)
+    found.router.redirect_slashes = False
+    return found
+
+
+def _answered(
+    make: Callable[[Request], Response], threads: Executor, patience: float | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint that computes in threads, and stops waiting when the client has left."""
+
+    async def endpoint(request: Request) -> Response:
+        visit = Visit(patience)
+        answer = asyncio.get_running_loop().run_in_executor(threads, _made, make, request, visit)
+        left = asyncio.ensure_future(_left(request))
+        try:
+            await asyncio.wait((answer, left), return_when=asyncio.FIRST_COMPLETED)
+            return answer.result() if answer.done() else _NOBODY
+        finally:
+            visit.left = True
+            left.cancel()
+            answer.cancel()
+
+    return endpoint
+
+
+_NOBODY = Response(status_code=204)
+"""The answer that nobody reads."""
+
+
+async def _left(request: Request) -> None:
+    """Return when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _made(make: Callable[[Request], Response], request: Request, visit: Visit) -> Response:
+    """Return the answer to a request; defects are told in the terminal alone."""
+    visit.begin()
+    try:
+        with under_way(visit):
+            return make(request)
+    except Cancelled:
+        return _NOBODY
+    except MemoryError:
+        return PlainTextResponse("not enough memory: ask for less at once", 503)
+    except Exception:
+        traceback.print_exc(file=sys.stderr)
+        return PlainTextResponse("a defect of calculon; the terminal has the details", 500)

@@ -1,0 +1,77 @@
+"""Bars, as wide as there is room: block characters in a terminal, ASCII elsewhere."""
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
+from rich.style import Style
+
+from calculon.base.frozen import dataclass
+
+COLORS = {
+    "blue": "#0072b2",
+    "sky": "#56b4e9",
+    "orange": "#e69f00",
+    "vermilion": "#d55e00",
+    "purple": "#cc79a7",
+    "green": "#009e73",
+    "grey": "bright_black",
+}
+"""The palette of Okabe and Ito: readers with any kind of colour vision can tell these apart."""
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def has_blocks(console: Console, options: ConsoleOptions) -> bool:
+    """Tell whether bars are drawn with block characters."""
+    return console.is_terminal and not options.ascii_only
+
+
+def marks(console: Console, options: ConsoleOptions) -> tuple[str, str]:
+    """Return the characters of solid and of light pieces of bars, for legends."""
+    return ("█", "░") if has_blocks(console, options) else ("#", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One piece of a bar: its share of the whole width, its colour, and whether it is drawn solid."""
+
+    fraction: float
+    color: str
+    solid: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A horizontal bar; its pieces start at the left."""
+
+    shares: tuple[Share, ...]
+    widest: int = 44
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(min(4, options.max_width), min(self.widest, options.max_width))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = min(options.max_width, self.widest)
+        solid, light = marks(console, options)
+        end, drawn = 0.0, 0
+        for share in self.shares:
+            end += share.fraction  # where this piece ends
+            least = int(share.fraction > 0 and has_blocks(console, options))
+            count = max(least, round(min(1.0, end) * width) - drawn)
+            text = (solid if share.solid else light) * count
+            if len(self.shares) == 1 and has_blocks(console, options):
+                text = _fine(share.fraction * width)
+            yield Segment(text, Style.parse(COLORS[share.color]))
+            drawn += len(text)
+
+
+def _fine(length: float) -> str:
+    """Draw a bar to an eighth of a character; one above 0 can be seen.
+
+    >>> _fine(2.5), _fine(0.01), _fine(0)
+    ('██▌', '▏', '')
+    """
+    whole, eighths = divmod(round(length * 8), 8)
+    if length > 0 and whole == eighths == 0:
+        eighths = 1
+    return "█" * whole + _EIGHTHS[eighths].strip()

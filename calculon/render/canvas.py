@@ -1,0 +1,289 @@
+"""The base of all pictures: size, type, colours, labels with units, and files that are the same every time.
+
+Colours are those of Okabe and Ito, which readers with any kind of colour vision tell apart; hatches, markers and line
+styles repeat what colours say, so that pictures can be read in grey.
+"""
+
+import contextlib
+import io
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.records import Column, columns
+from calculon.base.units import GIB
+from calculon.declarations.files import replacing
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.statistics import CorrectedStats
+from calculon.render.bars import COLORS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+BLACK, GREY, LIGHT = "#000000", "#6b6b6b", "#d9d9d9"
+SERIES = (
+    *(COLORS[name] for name in ("blue", "vermilion", "green", "purple", "orange", "sky")),
+    BLACK,
+)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+STYLES = ("-", "--", "-.", ":")
+DOTS_PER_INCH = 160
+
+_SETTINGS: dict[str, Any] = {
+    "text.parse_math": False,  # a name may hold $
+    "axes.axisbelow": True,
+    "axes.edgecolor": GREY,
+    "axes.grid": True,
+    "axes.labelcolor": "#222222",
+    "axes.labelsize": 9,
+    "axes.linewidth": 0.7,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "figure.dpi": DOTS_PER_INCH,
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same letters everywhere
+    "font.size": 9,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "hatch.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5,
+    "pdf.fonttype": 42,
+    "savefig.dpi": DOTS_PER_INCH,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "calculon",  # identifiers that do not change from run to run
+    "xtick.color": GREY,
+    "xtick.labelcolor": "#222222",
+    "xtick.labelsize": 8,
+    "ytick.color": GREY,
+    "ytick.labelcolor": "#222222",
+    "ytick.labelsize": 8,
+}
+
+SHORT = {
+    "sample_rate": "sample rate",
+    "total_time": "iteration time",
+    "total_efficiency": "efficiency",
+    "compute_efficiency": "compute efficiency",
+    "system_efficiency": "system efficiency",
+    "proc_mem_tier1_cap_req": "tier-1 memory per processor",
+    "proc_mem_tier2_cap_req": "tier-2 memory per processor",
+    "mfu": "MFU, full attention",
+    "mfu_causal": "MFU, causal attention",
+    "hfu": "HFU",
+    "model_flops_per_second_per_proc": "model arithmetic per processor",
+    "tokens_per_second_per_proc": "tokens per processor",
+    "num_procs": "processors",
+    "batch_size": "batch, sequences",
+}
+"""Shorter words than the declared ones, for axes."""
+
+
+class Quantity:
+    """A statistic, or a number of the execution, on an axis: its words, its unit, and the factor to that unit."""
+
+    def __init__(self, name: str):
+        self.name = name
+        every = (*columns(CorrectedStats), *RUN_FIGURES.values())
+        declared: Column | None = next((c for c in every if c.name == name), None)
+        self.words = SHORT.get(name) or (declared.help if declared else name.replace("_", " "))
+        symbol = declared.unit.symbol if declared else ""
+        self.unit, self.factor = {
+            "B": ("GiB", 1 / GIB),
+            "B/s": ("GB/s", 1e-9),
+            "FLOP": ("TFLOP", 1e-12),
+            "FLOP/s": ("TFLOP/s", 1e-12),
+            "fraction": ("%", 100.0),
+        }.get(symbol, (symbol, 1.0))
+
+    @property
+    def label(self) -> str:
+        """The text of an axis."""
+        words = self.words[0].upper() + self.words[1:]
+        return f"{words} ({self.unit})" if self.unit else words
+
+
+def time_unit(largest: float) -> tuple[str, float]:
+    """Return the unit that suits a time, and how many of it are a second."""
+    units = ((1e-3, "µs", 1e6), (1.0, "ms", 1e3), (float("inf"), "s", 1.0))
+    return next((unit, factor) for limit, unit, factor in units if largest < limit)
+
+
+def note_edition(axes: "Axes", editions: Sequence[str]) -> None:
+    """Name the editions of the model below the horizontal axis, each with its preset if it is said."""
+    names = list(dict.fromkeys(editions))
+    separator = "; " if any("," in name for name in names) else ", "
+    axes.annotate(
+        f"edition{'s' if len(names) > 1 else ''} {separator.join(names)}",
+        (1, 0),
+        xytext=(0, -22),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=7,
+        color=GREY,
+    )
+
+
+LIBRARY = "matplotlib>=3.8"
+"""Requirement of the extra ``plot``."""
+
+
+def require_library() -> None:
+    """Raise SpecError with the command that installs it when matplotlib is missing."""
+    try:
+        import matplotlib as mpl  # noqa: F401
+    except ImportError:
+        wanted = "the library matplotlib, for pictures"
+        hint = f"{sys.executable} -m pip install '{LIBRARY}'"
+        raise SpecError("plot", Problem("", wanted, "it is not installed", hint)) from None
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Draw with the settings of all pictures, whatever those of the user."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        settings: Any = _SETTINGS  # newer type stubs list every key
+        mpl.rcParams.update(settings)
+        yield
+
+
+def figure(width: float, height: float) -> "Figure":
+    """Return an empty figure of some inches that lays itself out, and that notebooks show."""
+    from calculon.render.shown_figure import ShownFigure
+
+    return ShownFigure(drawing, figsize=(width, height), layout="constrained")
+
+
+def save(picture: "Figure", path: str, *, colors: int | None = None) -> None:
+    """Write a picture in the format of its suffix, without time stamps and names of programs.
+
+    It is drawn into memory: the file appears under its name when it is complete, as every other output. A PNG of few
+    `colors` is smaller.
+    """
+    suffix = Path(path).suffix.lower()
+    metadata = {
+        ".png": {"Software": None},
+        ".svg": {"Date": None, "Creator": None},
+        ".pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    }
+    with drawing():
+        smaller: dict[str, Any] = {"pil_kwargs": {"optimize": True}} if suffix == ".png" else {}
+        drawn = io.BytesIO()
+        picture.savefig(drawn, format=suffix[1:], metadata=metadata[suffix], **smaller)
+        if suffix == ".png" and colors is not None:
+            drawn = _of_few_colors(drawn, colors)
+    with replacing(path) as stream:
+        stream.write(drawn.getbuffer())
+
+
+def svg(picture: "Figure", words: str) -> str:
+    """Return a picture as an element of an HTML page, with words for those who do not see it."""
+    from html import escape
+
+    drawn = io.StringIO()
+    with drawing():
+        picture.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
+    element = drawn.getvalue()
+    element = element[element.index("<svg ") :].rstrip()
+    element = re.sub(
+        r"<metadata>.*?</metadata>| xmlns(:xlink)?=\"[^\"]*\"", "", element, flags=re.DOTALL
+    )
+    return element.replace("<svg ", f'<svg role="img" aria-label="{escape(words)}" ', 1)
+
+
+def _of_few_colors(drawn: io.BytesIO, colors: int) -> io.BytesIO:
+    from PIL import Image
+
+    found = io.BytesIO()
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(colors, dither=Image.Dither.NONE)
+        few.save(found, format="png", optimize=True)
+    return found
+
+
+def wrapped(text: str, width: int = 26) -> str:
+    """Break a label into lines, preferably between words."""
+    import textwrap
+
+    lines = [
+        piece
+        for line in text.split("\n")
+        for piece in textwrap.wrap(line, width, break_on_hyphens=False) or [""]
+    ]
+    return "\n".join(lines)
+
+
+def count_axis(axes: "Axes", values: Sequence[float], which: str = "x") -> None:
+    """Scale an axis of counts by powers when they grow by factors, and put ticks where values are."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    ordered = sorted(set(values))
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    if by_factors(ordered):
+        (axes.set_xscale if which == "x" else axes.set_yscale)("log", base=2)
+        axis.set_minor_locator(NullLocator())
+        ticks = thinned(ordered)
+        axis.set_major_locator(FixedLocator(ticks))
+    elif len(ordered) <= 10:
+        axis.set_major_locator(FixedLocator(ordered))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def by_factors(values: Sequence[float]) -> bool:
+    """Tell whether ascending values rather grow by factors than in steps.
+
+    >>> by_factors([8, 16, 32, 64]), by_factors([8, 16, 24, 32, 40, 48])
+    (True, False)
+    """
+    if len(values) < 2 or values[0] <= 0 or values[-1] < 4 * values[0]:
+        return False
+    ratios = sorted(b / a for a, b in pairwise(values))
+    return ratios[len(ratios) // 2] > 1.4
+
+
+def thinned(values: Sequence[float], most: int = 10) -> list[float]:
+    """Return at most `most` of the ascending values, first and last included, about evenly spaced in powers."""
+    if len(values) <= most:
+        return list(values)
+    ratio = (values[-1] / values[0]) ** (1 / (most - 1))
+    kept = [values[0]]
+    for value in values[1:-1]:
+        if value >= kept[-1] * ratio * 0.999 and values[-1] >= value * ratio * 0.7:
+            kept.append(value)
+    return [*kept, values[-1]]
+
+
+def plain_ticks(axes: "Axes") -> None:
+    """Write plain numbers on a logarithmic axis; also between powers of ten when there are few."""
+    low, high = axes.get_ylim()
+    logarithmic_ticks(axes.yaxis, (1.0, 2.0, 5.0) if math.log10(high / low) < 3 else (1.0,))
+
+
+def logarithmic_ticks(
+    axis: "Axis",
+    several: Sequence[float],
+    form: Callable[[float], str] = "{:,g}".format,
+    most: int | None = None,
+) -> None:
+    """Put ticks on `several` multiples of the powers of ten, at most `most`, and write them by `form`."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axis.set_major_locator(LogLocator(base=10, subs=several, numticks=most))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
+    axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,265 @@
+"""What a page lays out for a terminal, as HTML: headings, paragraphs and tables with headers, readable aloud.
+
+Colours are those of the notebook, light or dark; nothing is asked of a network, and nothing is run.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.padding import Padding
+from rich.style import Style
+from rich.table import Table as Grid
+from rich.text import Text
+
+from calculon.render.bars import COLORS, Bar
+from calculon.render.console import recording
+from calculon.render.text_tables import Column, Table
+
+ROWS = 10
+"""Rows of a table that are shown."""
+
+WIDTH = 99
+"""Characters for which pages lay themselves out: below what they need for parts side by side."""
+
+_QUIET = "opacity:0.7"
+_CELL = "text-align:left;vertical-align:top"
+_NUMBER = "text-align:right;vertical-align:top;white-space:nowrap"
+_GREY = "#888888"  # on light and on dark alike
+_BAR = 9.0  # em
+_DRAWING = 24  # characters
+
+
+def framed(*parts: str) -> str:
+    """Return parts of a page as the HTML of one result."""
+    return f'<div class="calculon">{"".join(parts)}</div>'
+
+
+def heading(text: str, remark: str = "") -> str:
+    """Return the first line of a result: what it is, and what to know beside."""
+    told = f' <span style="{_QUIET}">{escape(remark)}</span>' if remark else ""
+    return f"<p><strong>{escape(text)}</strong>{told}</p>"
+
+
+def paragraph(text: str, *, quiet: bool = False) -> str:
+    """Return a sentence or a few."""
+    style = f' style="{_QUIET}"' if quiet else ""
+    return f"<p{style}>{escape(text)}</p>"
+
+
+def folded(title: str, body: str, *, opened: bool = False) -> str:
+    """Return a part of a page below its title, which folds it away; only the first part of a title is bold."""
+    name, colon, rest = title.partition(":")
+    return _folded(f"<strong>{escape(name)}</strong>{colon}{escape(rest)}", body, opened=opened)
+
+
+def _folded(summary: str, body: str, *, opened: bool) -> str:
+    return f"<details{' open' if opened else ''}><summary>{summary}</summary>{body}</details>"
+
+
+def table(one: Table, most: int = ROWS, total: int | None = None, caption: str = "") -> str:
+    """Return the first rows of a table, and how many more there are.
+
+    Parameters
+    ----------
+    one : Table
+        Its first column names the rows.
+    most : int
+        Rows that are shown.
+    total : int, optional
+        Rows of the whole, where the table has only the first of them.
+    caption : str
+        What it is a table of.
+    """
+    shown = [column for column in one.columns if column.for_people]
+    rows = [[_cell_text(column, row[column.key]) for column in shown] for row in one.rows[:most]]
+    heads = [escape(column.heading) for column in shown]
+    count = len(one.rows) if total is None else total
+    return _table(heads, rows, [column.right for column in shown], caption) + more(
+        count - len(rows)
+    )
+
+
+def more(count: int) -> str:
+    """Say how many rows are not shown; nothing of none."""
+    return f'<p style="{_QUIET}">and {count:,} more</p>' if count > 0 else ""
+
+
+def _cell_text(column: Column, value: Any) -> str:
+    return escape(column.text(value)).replace("\n", "<br>")
+
+
+def _table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool], caption: str = ""
+) -> str:
+    """Return a table of cells in HTML; the first cell of each row names it."""
+    styles = [_NUMBER if one else _CELL for one in right]
+    parts = [f"<caption>{escape(caption)}</caption>"] if caption else []
+    if any(heads):
+        cells = (
+            f'<th scope="col" style="{style}">{head}</th>' if head else "<td></td>"
+            for head, style in zip(heads, styles, strict=True)
+        )
+        parts.append(f"<thead><tr>{''.join(cells)}</tr></thead>")
+    lines = []
+    for row in rows:
+        name, *others = row
+        cells = (
+            f'<td style="{style}">{cell}</td>'
+            for cell, style in zip(others, styles[1:], strict=True)
+        )
+        named = f'<th scope="row" style="{styles[0]};font-weight:normal">{name}</th>'
+        lines.append(f"<tr>{named}{''.join(cells)}</tr>")
+    return f"<table>{''.join(parts)}<tbody>{''.join(lines)}</tbody></table>"
+
+
+def page(renderable: RenderableType, opened: Sequence[str] = ()) -> str:
+    """Return a page for a terminal as HTML.
+
+    What follows a heading is folded away below it, but for the headings that begin with one of `opened`.
+    """
+    console = recording(WIDTH)  # of a width that is not that of any terminal
+    options = console.options
+    drawn = _Drawn(console, options)
+    parts: list[str] = []
+    sections: list[tuple[Text, list[str]]] = []
+    for one in drawn.lines(renderable):
+        if isinstance(one, Text) and _is_heading(one) and parts:
+            sections.append((one, []))
+        elif sections:
+            sections[-1][1].append(drawn.html(one))
+        else:
+            parts.append(drawn.html(one))
+    for title, body in sections:
+        inner = "".join(body)
+        if not inner:
+            parts.append(drawn.html(title))
+            continue
+        opens = title.plain.startswith(tuple(opened))
+        parts.append(_folded(_inline(title), inner, opened=opens))
+    return framed(*parts)
+
+
+class _Drawn:
+    """The parts of pages in HTML, as they lay themselves out for a console."""
+
+    def __init__(self, console: Console, options: ConsoleOptions):
+        self.console, self.options = console, options
+
+    def lines(self, one: RenderableType) -> Iterator[RenderableType]:
+        """Yield the parts of a page, of groups one by one, without blank lines."""
+        if isinstance(one, Group):
+            for inner in one.renderables:
+                yield from self.lines(inner)
+        elif isinstance(one, (str, Text, Padding, Grid, Table, Bar)):
+            if not isinstance(one, (str, Text)) or str(one).strip():
+                yield one
+        else:
+            parts: Any = one
+            for inner in parts.__rich_console__(self.console, self.options):
+                yield from self.lines(inner)
+
+    def html(self, one: RenderableType) -> str:
+        """Return a part of a page."""
+        if isinstance(one, (str, Text)):
+            return f"<p>{_inline(one)}</p>"
+        if isinstance(one, Padding):
+            return "".join(map(self.html, self.lines(one.renderable)))
+        if isinstance(one, Table):
+            return table(one)
+        if isinstance(one, Grid):
+            return self._grid(one)
+        if isinstance(one, Bar):
+            return _bar(one)
+        return "".join(map(self.html, self.lines(one)))
+
+    def _grid(self, grid: Grid) -> str:
+        """Return a grid: as a table, or one part after the other where it lays out parts side by side."""
+        columns = [
+            [_inside(cell) for cell in list(column.cells)[int(grid.show_header) :]]
+            for column in grid.columns
+        ]
+        rows = list(zip(*columns, strict=True))
+        if any(isinstance(cell, (Grid, Group, Table)) for row in rows for cell in row):
+            return "".join(self.html(cell) for row in rows for cell in row)
+        right = [column.justify == "right" for column in grid.columns]
+        heads = [_inline(column.header) for column in grid.columns] if grid.show_header else []
+        if not heads and len(rows) > 1 and _names_columns(rows[0]):
+            heads, rows = [_inline(cell) for cell in rows[0]], rows[1:]
+        cells = [[self._cell(cell) for cell in row] for row in rows if any(map(_filled, row))]
+        shown = cells[:ROWS] if len(cells) > 2 * ROWS else cells
+        return _table(heads or [""] * len(columns), shown, right) + more(len(cells) - len(shown))
+
+    def _cell(self, cell: RenderableType) -> str:
+        """Return a cell: a text, a bar, or what draws itself with characters, which numbers beside it say too."""
+        if isinstance(cell, Bar):
+            return _bar(cell)
+        if isinstance(cell, (str, Text)):
+            return _inline(cell)
+        room = self.options.update(width=_DRAWING, height=1)
+        pieces = (_styled(one.text, [one.style or ""]) for one in self.console.render(cell, room))
+        drawn = "".join(pieces).replace("\n", "")
+        return (
+            f'<span aria-hidden="true" style="white-space:pre;font-family:monospace">{drawn}</span>'
+        )
+
+
+def _filled(cell: RenderableType) -> bool:
+    return not isinstance(cell, (str, Text)) or bool(str(cell).strip())
+
+
+def _inside(cell: RenderableType) -> RenderableType:
+    """Return a cell without the blanks around it."""
+    return _inside(cell.renderable) if isinstance(cell, Padding) else cell
+
+
+def _names_columns(row: Sequence[RenderableType]) -> bool:
+    """Tell whether a row is a header: several cells, the first of which may be blank, and all of them dim."""
+    filled = [one for one in row if _filled(one)]
+    dim = all(isinstance(one, Text) and one.style == "dim" for one in filled)
+    return dim and (len(filled) > 1 or (bool(filled) and not _filled(row[0])))
+
+
+def _is_heading(text: Text) -> bool:
+    """Tell whether a line is the heading of a section: it begins in bold."""
+    return text.style == "bold" or any(
+        span.start == 0 and "bold" in str(span.style) for span in text.spans
+    )
+
+
+def _inline(one: RenderableType) -> str:
+    """Return a line of text: bold, quiet and coloured parts as they are."""
+    if not isinstance(one, Text):
+        return escape(str(one))
+    cuts = sorted({0, len(one.plain), *(end for s in one.spans for end in (s.start, s.end))})
+    parts = []
+    for start, end in pairwise(cuts):
+        styles = [s.style for s in one.spans if s.start <= start and s.end >= end]
+        parts.append(_styled(one.plain[start:end], [one.style, *styles]))
+    return "".join(parts).replace("\n", "<br>")
+
+
+def _styled(text: str, styles: Sequence[str | Style]) -> str:
+    """Return a piece of a line in its styles."""
+    style = Style.combine(one if isinstance(one, Style) else Style.parse(one) for one in styles)
+    found = escape(text)
+    if style.color is not None and style.color.triplet is not None:
+        found = f'<span style="color:{style.color.triplet.hex}">{found}</span>'
+    if style.dim:
+        found = f'<span style="{_QUIET}">{found}</span>'
+    return f"<strong>{found}</strong>" if style.bold else found
+
+
+def _bar(bar: Bar) -> str:
+    """Return a bar; the numbers beside it say the same."""
+    pieces = []
+    for share in bar.shares:
+        width = max(0.0, min(1.0, share.fraction)) * _BAR
+        color = COLORS[share.color] if share.color != "grey" else _GREY
+        faint = "" if share.solid else ";opacity:0.4"
+        pieces.append(
+            f'<span style="display:inline-block;height:0.8em;width:{width:.2f}em;background:{color}{faint}"></span>'
+        )
+    return f'<span aria-hidden="true" style="white-space:nowrap">{"".join(pieces)}</span>'

@@ -1,0 +1,304 @@
+"""What a sweep is over: values of fields by path, and executions in any form that people have them in."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any, Protocol
+
+import numpy as np
+
+from calculon import inputs
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.named_values import CORRECTED
+from calculon.declarations.origin import titled
+from calculon.declarations.presets import filled, find_preset
+from calculon.estimate.estimate import Estimate
+from calculon.inputs import Changed, Source
+from calculon.plan.columns import field_of
+from calculon.plan.plan import NAMES, Plan
+from calculon.plan.sources import as_plan
+
+KINDS = ("model", "execution", "system")
+
+Paths = str | tuple[str, ...]
+"""A path, or several whose values go together."""
+
+
+class Planned(Protocol):
+    """A result that has a table of executions."""
+
+    @property
+    def plan(self) -> Plan:
+        """The executions."""
+        ...
+
+
+One = Source | Execution | Estimate
+"""An execution: a source of one, a record, or the estimate of one."""
+
+_FRAMEWORK = ("edition", "preset")
+"""Fields of an execution that say what fills in the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The values that one field is tried with, or several together.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The paths as they were asked for: the names of their columns.
+    owners : tuple of (str, str)
+        For each its kind of spec, and the path in it.
+    values : tuple of tuple
+        A value for each path, for every position on the axis.
+    """
+
+    names: tuple[str, ...]
+    owners: tuple[tuple[str, str], ...]
+    values: tuple[tuple[Any, ...], ...]
+
+    def concerns(self, kind: str) -> bool:
+        """Tell whether it changes specs of a kind."""
+        return any(owner == kind for owner, _ in self.owners)
+
+    def changes(self, kind: str, position: int) -> dict[str, Any]:
+        """Return the changes of specs of a kind at a position."""
+        pairs = zip(self.owners, self.values[position], strict=True)
+        return {path: value for (owner, path), value in pairs if owner == kind}
+
+    def columns(self) -> dict[str, Array]:
+        """Return the values of each path, one for every position."""
+        return {
+            name: column_of([values[i] for values in self.values])
+            for i, name in enumerate(self.names)
+        }
+
+
+def column_of(values: Sequence[Any]) -> Array:
+    """Return values as a column: of numbers or switches where they are, else of objects."""
+    kinds = {type(value) for value in values}
+    if kinds <= {int, float} or kinds == {bool}:
+        return np.array(values)
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+def axes_of(changes: Mapping[Paths, Any] | None) -> list[Axis]:
+    """Return the axes that were asked for.
+
+    Raises
+    ------
+    SpecError
+        For what is no mapping of paths to values, for a path that no spec has, and for one that is there twice.
+    """
+    given: Any = {} if changes is None else changes
+    if not isinstance(given, Mapping):
+        wanted = 'values by path, such as {"system.mem1.GBps": [2000, 3000]}'
+        raise SpecError("sweep", Problem("set", wanted, inputs.found(given)))
+    axes = [_axis(paths, values) for paths, values in given.items()]
+    seen: set[tuple[str, str]] = set()
+    for axis in axes:
+        for name, owner in zip(axis.names, axis.owners, strict=True):
+            if owner in seen:
+                raise SpecError("sweep", Problem(name, "one list of values for each path", "two"))
+            seen.add(owner)
+    return axes
+
+
+def _axis(paths: Any, values: Any) -> Axis:
+    names = paths if isinstance(paths, tuple) else (paths,)
+    if not names or not all(isinstance(name, str) for name in names):
+        wanted = "a path such as system.mem1.GBps, or a tuple of them"
+        raise SpecError("sweep", Problem("set", wanted, inputs.found(paths)))
+    owners = tuple(inputs.owner(name, KINDS, "sweep") for name in names)
+    tried = list(values) if _is_listed(values) else [values]
+    if not tried:
+        raise SpecError("sweep", Problem(names[0], "values to try", "none"))
+    several = isinstance(paths, tuple)
+    rows = [tuple(one) if several and _is_listed(one) else (one,) for one in tried]
+    for row in rows:
+        if len(row) != len(names):
+            wanted = f"{len(names)} values at a time, one for each of {', '.join(names)}"
+            raise SpecError("sweep", Problem(names[0], wanted, inputs.found(row)))
+    return Axis(names, owners, tuple(tuple(map(_plain, row)) for row in rows))
+
+
+def _is_listed(values: Any) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as files have it: no scalar of numpy."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def sources_of(given: Any, kind: str) -> list[Any]:
+    """Return one source of a spec, or several, as a list.
+
+    Raises
+    ------
+    SpecError
+        For an empty list.
+    """
+    several = isinstance(given, Iterable) and not isinstance(given, (str, Mapping, os.PathLike))
+    sources = list(given) if several and not inputs.is_row(given) else [given]
+    if not sources:
+        raise SpecError("sweep", Problem(kind, f"a {kind}, or a list of some", "an empty list"))
+    return sources
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The executions of a sweep, and the name of each: that of its file, else its number.
+
+    Attributes
+    ----------
+    plan : Plan
+        A row for each execution and each combination of its changes, the executions outermost.
+    labels : sequence of str
+        Names of the executions.
+    named : bool
+        Whether some have a name.
+    """
+
+    plan: Plan
+    labels: Sequence[str]
+    named: bool
+
+
+def table_of(
+    plans: Any, axes: Sequence[Axis], edition: str | None = None, preset: str | None = None
+) -> Table:
+    """Return the executions that were asked for, with their changes.
+
+    Parameters
+    ----------
+    plans : source, record, table, or list of sources and records
+        The executions.
+    axes : sequence of Axis
+        Those that change executions.
+    edition, preset : str, optional
+        In place of what the executions say.
+
+    Raises
+    ------
+    SpecError
+        For an execution that is not there or lacks a field, and for a path that is no field. Impossible values are
+        marked in their rows.
+    """
+    for axis in axes:
+        for name, (kind, path) in zip(axis.names, axis.owners, strict=True):
+            if kind == "execution" and path not in NAMES:
+                raise SpecError("sweep", Problem(name, *_NO_FIELD, nearest(path, NAMES)))
+    found = list(_bases(plans))
+    if not found:
+        raise SpecError("sweep", Problem("plans", "executions", "an empty list"))
+    parts = [_changed(one, axes, edition, preset) for one in found]
+    labels = [label for one in found for label in one.labels]
+    named = any(labels)
+    return Table(
+        Plan.concatenate(parts), [label or str(i) for i, label in enumerate(labels)], named
+    )
+
+
+_NO_FIELD = ("a field of an execution", "no such field")
+
+
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """Executions of one source: columns of equal length, or a value for all of them, and their names."""
+
+    fields: Mapping[str, Any]
+    file: str
+    labels: Sequence[str]
+    complete: bool
+
+
+def _bases(plans: Any) -> Iterable[_Base]:
+    """Yield the executions of each source."""
+    plan = getattr(plans, "plan", plans)  # of a result
+    if isinstance(plan, Plan) or inputs.is_frame(plan) or _of_columns(plan):
+        whole = as_plan(plan)
+        columns = {name: whole.values(name) for name in NAMES}
+        yield _Base(columns, "plans", [""] * len(whole), complete=True)
+        return
+    for source in sources_of(plans, "execution"):
+        record = getattr(source, "execution", source)  # of an estimate
+        if isinstance(record, Execution):
+            origin = getattr(source, "origin", None)
+            label = titled(origin.name, origin.changes) if origin else ""
+            fields = {name: getattr(record, name) for name in NAMES}
+            yield _Base(fields, "execution", [label], complete=True)
+            continue
+        raw, file, known, _ = inputs.stated_execution(source)
+        mapped = isinstance(source, Changed) and isinstance(source.source, Mapping)
+        unnamed = mapped or inputs.as_mapping(source) is not None
+        label = "" if unnamed else titled(known.name, known.changes)
+        yield _Base(raw, file, [label], complete=False)
+
+
+def _of_columns(plans: Any) -> bool:
+    """Tell whether executions are given as a mapping of columns."""
+    return isinstance(plans, Mapping) and any(
+        isinstance(_held(name, values), (list, tuple, np.ndarray)) or inputs.is_row(values)
+        for name, values in plans.items()
+        if name in NAMES
+    )
+
+
+def _held(name: str, value: Any) -> Any:
+    """Return a value of a field as columns have it: a list of counts or modules as its text."""
+    return field_of(name).declaration.plain(value) if name in NAMES else value
+
+
+def _changed(base: _Base, axes: Sequence[Axis], edition: str | None, preset: str | None) -> Plan:
+    """Return executions with every combination of changes, as a table."""
+    changes = [
+        {
+            path: value
+            for axis, position in zip(axes, positions, strict=True)
+            for path, value in axis.changes("execution", position).items()
+        }
+        for positions in product(*(range(len(axis.values)) for axis in axes))
+    ]
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for number, change in enumerate(changes):
+        groups.setdefault(tuple(change.get(name) for name in _FRAMEWORK), []).append(number)
+    parts, order = [], []
+    for (own_edition, own_preset), numbers in groups.items():
+        columns = {
+            name: column_of([_held(name, changes[number][name]) for number in numbers])
+            for name in changes[numbers[0]]
+            if name not in _FRAMEWORK
+        }
+        terms = own_edition or edition, own_preset or preset
+        parts.append(_completed(base, columns, len(numbers), *terms))
+        order += [
+            row * len(changes) + number for row in range(len(base.labels)) for number in numbers
+        ]
+    return Plan.concatenate(parts).take(np.argsort(np.array(order, np.int64)))
+
+
+def _completed(
+    base: _Base, columns: Mapping[str, Array], count: int, edition: Any, preset: Any
+) -> Plan:
+    """Return a table of each execution with each of `count` changes, the executions outermost."""
+    rows = len(base.labels)
+    stated = {
+        name: np.repeat(one, count) if isinstance(one, np.ndarray) else _held(name, one)
+        for name, one in base.fields.items()
+    }
+    stated |= {name: np.tile(values, rows) for name, values in columns.items()}
+    if base.complete:  # nothing is left out
+        asked = {} if edition is None else {"edition": edition}
+        if preset is not None:
+            asked = {"edition": edition or CORRECTED, "preset": find_preset(preset).family}
+        whole = Plan.from_columns({**stated, **asked})
+    else:
+        whole = Plan.from_columns(filled(stated, edition, preset, base.file)[0])
+    return whole if len(whole) == rows * count else whole.take(np.zeros(rows * count, np.int64))

@@ -1,0 +1,258 @@
+"""Sweep over models, systems and executions, and over values of their fields by path."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from calculon import inputs
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.records import columns
+from calculon.base.units import Array
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.model import Model
+from calculon.declarations.origin import titled
+from calculon.declarations.statistics import CorrectedStats
+from calculon.editions import find_edition
+from calculon.editions.edition import Edition
+from calculon.estimate.evaluate import Evaluation, evaluate
+from calculon.estimate.what_if import what_if
+from calculon.hardware.figures import figures_of
+from calculon.hardware.system import System
+from calculon.inputs import Changed, Source
+from calculon.plan.plan import Plan
+from calculon.plan.sources import Executions
+from calculon.search.sweep.sweep_axes import (
+    Axis,
+    One,
+    Paths,
+    Planned,
+    Table,
+    axes_of,
+    column_of,
+    sources_of,
+    table_of,
+)
+from calculon.search.sweep.sweep_result import Sweep, asked_stats, joined
+
+MOST = 20_000_000
+"""Rows of a sweep: more do not fit into the memory of most machines."""
+
+
+def sweep(
+    models: Source | Model | Iterable[Source | Model],
+    systems: Source | System | Iterable[Source | System],
+    plans: One | Executions | Planned | Iterable[One],
+    *,
+    set: Mapping[Paths, Any] | None = None,  # noqa: A002
+    stats: str | Sequence[str] | None = None,
+    edition: Edition | str | None = None,
+    preset: str | None = None,
+) -> Sweep:
+    """Evaluate every combination of models, systems, executions and values of their fields.
+
+    Executions are evaluated together, as :func:`calculon.evaluate` does, and figures of systems too
+    (:func:`calculon.what_if`): ten thousand rows take about a second. Rows that cannot run have a ``reason``.
+
+    Parameters
+    ----------
+    models, systems : str, path, mapping or record, or a list of them
+        As in :func:`calculon.estimate`.
+    plans : str, path, mapping, record or table, or a list of sources and records
+        Executions: as in :func:`calculon.estimate`, tables as in :func:`calculon.evaluate`, or results that have some
+        (estimates, searches, evaluations).
+    set : mapping, optional
+        Lists of values by path, all of which are combined: ``{"system.mem1.GBps": [2000, 3350],
+        "execution.microbatch_size": [1, 2, 4], "model.seq_size": [4096, 8192]}``, in the units of files, as ``--set``
+        takes them. A tuple of paths has tuples of values that go together: ``{("tensor_par", "data_par"): [(8, 8),
+        (4, 16)]}``. Ranges are those of numpy: ``np.linspace(1000, 8000, 15)``.
+    stats : str or sequence of str, optional
+        Statistics that frames of the result have; by default all.
+    edition : Edition or str, optional
+        Edition of the cost model, or its name; by default that of each execution.
+    preset : str, optional
+        Framework that fills in what executions leave out; by default the execution's.
+
+    Returns
+    -------
+    Sweep
+        Models change slowest, then systems, then executions, then what is in `set`, the last of it fastest.
+
+    Raises
+    ------
+    SpecError
+        For anything that is not there or malformed, and for a path that leads nowhere, with the nearest.
+
+    Examples
+    --------
+    >>> found = sweep("llama3-8B", ["a100_80g_sxm", "h100_80g_sxm"], "llama3-8B_h100x64",
+    ...               set={"microbatch_size": [1, 2]})
+    >>> found.to_frame()[["system", "microbatch_size", "reason"]].shape
+    (4, 3)
+    """
+    axes = axes_of(set)
+    known = None if edition is None else find_edition(edition).name
+    table = table_of(plans, [one for one in axes if one.concerns("execution")], known, preset)
+    machines = [_Machine.of(source, axes) for source in sources_of(systems, "system")]
+    found = _swept(axes, sources_of(models, "model"), machines, table)
+    return replace(found, stats=asked_stats(stats, found.stats))
+
+
+def _swept(
+    axes: Sequence[Axis], shapes: Sequence[Any], machines: "Sequence[_Machine]", table: Table
+) -> Sweep:
+    """Evaluate all combinations: those of one model and system at once."""
+    grid = _Grid.of(axes, len(shapes), len(machines), len(table.labels))
+    executions, of_model = grid.variant("execution"), grid.variant("model")
+    parts = []
+    for variant, row in zip(*np.unique(of_model, return_index=True), strict=True):
+        model = _model(shapes[grid.places["model"][row]], grid.changes("model", row))
+        for place, machine in enumerate(machines):
+            rows = np.flatnonzero((of_model == variant) & (grid.places["system"] == place))
+            plan = table.plan.take(executions[rows])
+            parts.append((rows, machine.evaluated(model, plan, grid, rows)))
+    evaluation = joined(parts, table.plan.take(executions))
+    names = {
+        "model": [inputs.model(source).name for source in shapes],
+        "system": [machine.record.name for machine in machines],
+        **({"execution": table.labels} if len(table.labels) > 1 or table.named else {}),
+    }
+    asked = {kind: column_of(own)[grid.places[kind]] for kind, own in names.items()}
+    units = _units(axes, machines[0].record)
+    return Sweep(asked | grid.columns(), evaluation, units, evaluation.names)
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The combinations: of each row its place among models, systems and executions, and on each axis."""
+
+    axes: Sequence[Axis]
+    places: Mapping[str, Array]
+    positions: Sequence[Array]
+    sizes: Mapping[str, int]
+
+    @classmethod
+    def of(cls, axes: Sequence[Axis], models: int, systems: int, executions: int) -> "_Grid":
+        """Return all combinations; SpecError for more than :data:`MOST`."""
+        sizes = {"model": models, "system": systems, "execution": executions}
+        shape = [*sizes.values(), *(len(axis.values) for axis in axes)]
+        total = math.prod(shape)
+        if total > MOST:
+            raise SpecError("sweep", Problem("", f"at most {MOST:,} rows", f"{total:,} of them"))
+        found = np.unravel_index(np.arange(total), shape)
+        places = dict(zip(sizes, found, strict=False))
+        return cls(axes, places, found[len(sizes) :], sizes)
+
+    def variant(self, kind: str) -> Array:
+        """Return for each row the number of its spec of a kind: its place, and the positions on axes that change it."""
+        own = [
+            (axis, at)
+            for axis, at in zip(self.axes, self.positions, strict=True)
+            if axis.concerns(kind)
+        ]
+        shape = [self.sizes[kind], *(len(axis.values) for axis, _ in own)]
+        return np.asarray(np.ravel_multi_index([self.places[kind], *(at for _, at in own)], shape))
+
+    def changes(self, kind: str, row: int) -> dict[str, Any]:
+        """Return what is changed in the spec of a kind of a row."""
+        return {
+            path: value
+            for axis, at in zip(self.axes, self.positions, strict=True)
+            for path, value in axis.changes(kind, int(at[row])).items()
+        }
+
+    def columns(self) -> dict[str, Array]:
+        """Return the values of all paths, by path."""
+        return {
+            name: values[at]
+            for axis, at in zip(self.axes, self.positions, strict=True)
+            for name, values in axis.columns().items()
+        }
+
+
+def _model(source: Any, changes: Mapping[str, Any]) -> Model:
+    """Return a model with some of its fields changed; one that was made by hand keeps its name."""
+    if not isinstance(source, Model) or not changes:
+        return inputs.model(Changed.of(source, changes))
+    known = source.origin
+    if known is not None and known.source:
+        return inputs.model(Changed.of(Changed.of(known.source, known.changes), changes))
+    found = inputs.model(Changed.of(source.to_dict(), changes))
+    return replace(found, name=titled(source.name, changes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """A system of a sweep, in the form that it was given in."""
+
+    source: Any
+    record: System
+
+    @classmethod
+    def of(cls, source: Any, axes: Sequence[Axis]) -> "_Machine":
+        """Return a system whose figures can be changed as asked.
+
+        Raises
+        ------
+        SpecError
+            For a path that leads nowhere in it, and for a value that a figure cannot have.
+        """
+        record = inputs.system(source)
+        figures = figures_of(record)
+        problems = []
+        for axis in axes:
+            for i, (name, (kind, path)) in enumerate(zip(axis.names, axis.owners, strict=True)):
+                if kind != "system":
+                    continue
+                if (
+                    path not in figures
+                ):  # a text or a list, or nothing at all: the reader says which
+                    inputs.system(Changed.of(_file_of(source, record), {path: axis.values[0][i]}))
+                    continue
+                found = (figures[path].problem(value[i], name) for value in axis.values)
+                problems += [problem for problem in found if problem is not None]
+        if problems:
+            raise SpecError("sweep", problems)
+        return cls(source, record)
+
+    def evaluated(self, model: Model, plan: Plan, grid: _Grid, rows: Array) -> Evaluation:
+        """Evaluate a table whose rows are some of the grid."""
+        if not any(axis.concerns("system") for axis in grid.axes):
+            return evaluate(model, self.record, plan)
+        variants = grid.variant("system")[rows]
+        _, first, each = np.unique(variants, return_index=True, return_inverse=True)
+        changes = [grid.changes("system", row) for row in rows[first].tolist()]
+        return what_if(model, plan, self.source, [changes[i] for i in each.tolist()])
+
+
+def _file_of(source: Any, record: System) -> Any:
+    """Return what a system can be read from again."""
+    if not isinstance(source, System):
+        return source
+    known = record.origin
+    if known is None or not known.source:
+        raise SpecError("sweep", Problem("set", *_BY_HAND))
+    return Changed.of(known.source, known.changes)
+
+
+_BY_HAND = ("figures of a system that was made by hand", "another path")
+
+
+def _units(axes: Sequence[Axis], system: System) -> dict[str, str]:
+    """Return the units of paths, fields of executions and statistics by the names of their columns."""
+    fields = {
+        "model": {field.key: field.declaration.unit for field in spec_fields(Model)},
+        "execution": {field.key: field.declaration.unit for field in spec_fields(Execution)},
+        "system": {path: figure.unit for path, figure in figures_of(system).items()},
+    }
+    asked = {
+        name: fields[kind].get(path, "")
+        for axis in axes
+        for name, (kind, path) in zip(axis.names, axis.owners, strict=True)
+    }
+    statistics = {column.name: column.unit.symbol for column in columns(CorrectedStats)}
+    return fields["execution"] | statistics | asked

@@ -1,1 +1,0 @@
-"""Input files: models, systems and executions, decoded into frozen records in SI units."""

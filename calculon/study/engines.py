@@ -1,0 +1,327 @@
+"""Engines: who runs the tasks of a sweep. One process, several, or a Dask cluster; the results are the same.
+
+An engine maps a function over tasks and yields results as they finish, in any order. Function, tasks and results are
+pickled, so that the function stands at the top of a module and tasks and results stay small.
+
+On a cluster, start a Dask scheduler and workers (with ``dask-jobqueue``: ``SLURMCluster`` or ``LSFCluster``) and give
+the scheduler's address.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from calculon.base.errors import CalculonError, Problem, SpecError, nearest
+from calculon.declarations.files import reason
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+    from multiprocessing.connection import Connection
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+ENGINES = ("serial", "processes", "dask")
+
+AHEAD = 4
+"""Tasks per worker that wait with the workers, so that none is idle and few are lost."""
+
+RETRIES = 2
+"""Further attempts of Dask at a task after an error on its worker's side."""
+
+PATIENCE = 10
+"""Seconds that a scheduler may take to answer."""
+
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
+)
+"""Keeps the libraries under numpy from starting threads in every worker."""
+
+
+class EngineError(CalculonError):
+    """The workers cannot go on; results that were yielded before stay valid."""
+
+
+class EngineWarning(UserWarning):
+    """A worker was lost and its tasks are run again, or others can reach the workers."""
+
+
+def make_engine(name: str, cpus: int | None = None, scheduler: str | None = None) -> "Engine":
+    """Return an engine by name.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`ENGINES`. Without a scheduler, ``dask`` starts workers on this machine.
+    cpus : int, optional
+        Workers on this machine; the physical cores by default.
+    scheduler : str, optional
+        Address of a running Dask scheduler, such as ``tcp://node1:8786``, or its scheduler file.
+
+    Raises
+    ------
+    SpecError
+        For an unknown engine, or options that contradict each other.
+    """
+    if name not in ENGINES:
+        wanted = "one of " + ", ".join(ENGINES)
+        raise SpecError("--engine", Problem("", wanted, repr(name), nearest(name, ENGINES)))
+    if scheduler is not None and name != "dask":
+        hint = "add --engine dask"
+        raise SpecError("--scheduler", Problem("", "an engine that has one", f"{name!r}", hint))
+    if cpus is not None and cpus < 1:
+        raise SpecError("--cpus", Problem("", "a whole number of at least 1", str(cpus)))
+    if scheduler is not None and cpus is not None:
+        found = "both --cpus and --scheduler"
+        hint = "the cluster knows its workers: leave --cpus out"
+        raise SpecError("--cpus", Problem("", "workers on this machine", found, hint))
+    workers = 1 if name == "serial" else cpus or physical_cores()
+    return Dask(scheduler, workers) if name == "dask" else Processes(workers)
+
+
+def physical_cores() -> int:
+    """Return how many physical cores this process may use, at least 1."""
+    import psutil
+
+    cores = psutil.cpu_count(logical=False) or 1
+    with contextlib.suppress(AttributeError, OSError):
+        cores = min(cores, len(os.sched_getaffinity(0)))
+    return max(1, cores)
+
+
+class Engine:
+    """Runs tasks through an executor of :mod:`concurrent.futures`.
+
+    When the executor breaks because a worker died, it is replaced and the tasks under way are run again, once.
+    """
+
+    def _executor(self, tasks: int) -> "AbstractContextManager[tuple[Executor, int]]":
+        """Open an executor for at most `tasks` tasks; the number is that of its workers."""
+        raise NotImplementedError
+
+    def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
+        """Yield the result of every task as it finishes.
+
+        Raises
+        ------
+        EngineError
+            When workers die again and again. Errors of the function are raised here.
+        """
+        from concurrent.futures import BrokenExecutor
+        from queue import SimpleQueue
+
+        waiting = list(range(len(tasks)))[::-1]  # taken from the end
+        lost: Counter[int] = Counter()
+        while waiting:
+            under_way: dict[Future[R], int] = {}
+            finished: SimpleQueue[Future[R]] = SimpleQueue()
+            try:
+                with self._executor(len(waiting)) as (executor, workers):
+                    while waiting or under_way:
+                        while waiting and len(under_way) < AHEAD * workers:
+                            with _held_interrupts():
+                                future = executor.submit(function, tasks[waiting[-1]])
+                            under_way[future] = waiting.pop()
+                            future.add_done_callback(finished.put)
+                        future = finished.get()
+                        result = future.result()
+                        del under_way[future]
+                        yield result
+            except BrokenExecutor:
+                waiting += sorted(under_way.values(), reverse=True)
+                lost.update(under_way.values())
+                _report_loss(lost)
+
+
+@contextlib.contextmanager
+def _held_interrupts() -> Iterator[None]:
+    """Hold Ctrl-C and a closed terminal back while a process may start, which inherits that: only this one reacts.
+
+    Ctrl-C may come by another thread, such as one of NumPy, which holds nothing back: it is kept for later.
+    """
+    kept: list[int] = []
+    handler = signal.getsignal(signal.SIGINT)
+    heard = callable(handler) and threading.current_thread() is threading.main_thread()
+    if heard:
+        signal.signal(signal.SIGINT, lambda *_: kept.append(1))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        if heard:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if kept:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _report_loss(lost: Counter[int]) -> None:
+    """Warn of workers that died; give up on tasks that this happens to twice."""
+    cause = "killed from outside, or out of memory: fewer --cpus need less"
+    twice = sum(1 for count in lost.values() if count > 1)
+    if twice:
+        message = f"workers died twice with the same {twice} tasks under way ({cause})"
+        raise EngineError(message)
+    message = f"a worker died ({cause}); {len(lost)} tasks that were under way are run again"
+    warnings.warn(message, EngineWarning, stacklevel=3)
+
+
+class Processes(Engine):
+    """Runs tasks in several processes of this machine; a single worker is this process."""
+
+    def __init__(self, workers: int):
+        self.workers = workers
+
+    def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[R]:
+        """Yield results as they finish; those of a single worker in the order of the tasks."""
+        alone = min(self.workers, len(tasks)) <= 1
+        return map(function, tasks) if alone else super().map(function, tasks)
+
+    @contextlib.contextmanager
+    def _executor(self, tasks: int) -> "Iterator[tuple[Executor, int]]":
+        """Start single-threaded workers that end with this process, however it ends, and at once when interrupted.
+
+        The workers hold one end of a pipe whose other end only this process has: when that closes, they leave.
+        """
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        workers = min(self.workers, tasks)
+        context = multiprocessing.get_context("spawn")
+        theirs, ours = context.Pipe(duplex=False)
+        added = {name: value for name, value in ONE_THREAD.items() if not os.environ.get(name)}
+        os.environ.update(added)
+        with _held_interrupts():  # its locks start a process that keeps account of them
+            pool = ProcessPoolExecutor(workers, context, _leave_with_parent, (theirs,))
+        try:
+            yield pool, workers
+        finally:
+            ours.close()
+            theirs.close()
+            pool.shutdown(wait=True, cancel_futures=True)
+            for name in added:
+                os.environ.pop(name, None)
+
+
+def _leave_with_parent(parent: "Connection") -> None:
+    """Prepare a worker: leave Ctrl-C to the parent, and exit when the parent does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def leave() -> None:
+        with contextlib.suppress(OSError, EOFError):
+            parent.recv()
+        os._exit(1)
+
+    threading.Thread(target=leave, daemon=True).start()
+
+
+class Dask(Engine):
+    """Runs tasks on a Dask cluster, whose scheduler runs those of lost workers again elsewhere.
+
+    Parameters
+    ----------
+    scheduler : str or None
+        Address (``tcp://host:port``) or scheduler file (``.json``); without, workers on this machine.
+    workers : int
+        Workers on this machine.
+    """
+
+    def __init__(self, scheduler: str | None, workers: int):
+        try:
+            self._library: Any = import_module("distributed")
+        except ImportError:
+            hint = "in a checkout of calculon: pip install '.[cluster]'"
+            wanted = "the package distributed, for Dask"
+            problem = Problem("", wanted, "it is not installed", hint)
+            raise SpecError("--engine", problem) from None
+        self.scheduler = scheduler
+        self.workers = workers
+
+    @contextlib.contextmanager
+    def _executor(self, tasks: int) -> "Iterator[tuple[Executor, int]]":
+        """Connect to the scheduler, or start workers here and end them afterwards.
+
+        Raises
+        ------
+        SpecError
+            When no scheduler answers at the address.
+        EngineError
+            When a task loses its worker again and again, when workers cannot run it, or without the scheduler.
+        """
+        from concurrent.futures import CancelledError
+
+        with contextlib.ExitStack() as opened:
+            target = {"scheduler_file": self.scheduler}
+            if self.scheduler is None:
+                target = {"address": opened.enter_context(self._local_cluster())}
+            elif not self.scheduler.endswith(".json"):
+                target = {"address": self.scheduler}
+            try:
+                client = self._library.Client(**target, timeout=PATIENCE, set_as_default=False)
+            except (OSError, ValueError) as error:
+                wanted = "the address of a running Dask scheduler, such as tcp://node1:8786"
+                found = f"{self.scheduler}: {reason(error)}"
+                raise SpecError("--scheduler", Problem("", wanted, found)) from None
+            opened.enter_context(client)
+            executor = client.get_executor(pure=False, retries=RETRIES)
+            try:
+                yield executor, max(self.workers, sum(client.nthreads().values()), 1)
+            except self._library.KilledWorker as error:
+                message = f"workers died again and again with the same task: {error}"
+                raise EngineError(message) from None
+            except ModuleNotFoundError as error:
+                message = f"the workers lack a package that this process has: {error}"
+                raise EngineError(message) from None
+            except CancelledError:
+                raise EngineError("the Dask scheduler is gone") from None
+            finally:
+                executor.shutdown(wait=False)
+
+    def _local_cluster(self) -> Any:
+        """Start workers on this machine that only this user can reach, or warn that others can too.
+
+        Whoever reaches a scheduler without certificates can send it code. It listens on this machine alone, at free
+        ports, so that several studies run side by side; but other users may be logged in.
+        """
+        import logging
+
+        secure = find_spec("cryptography") is not None
+        if not secure:
+            message = (
+                "Dask has no password without the package cryptography: other users of this machine can run "
+                "code as you while the study runs; install cryptography, or use --engine processes"
+            )
+            warnings.warn(message, EngineWarning, stacklevel=2)
+        with _without_interrupts():
+            return self._library.LocalCluster(
+                n_workers=self.workers,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                security=secure or None,
+                dashboard_address="127.0.0.1:0",
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+                env=ONE_THREAD,
+            )
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes that leave Ctrl-C to this one: they inherit that it is ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,357 @@
+"""From a study to its searches: every combination, checked before any of them runs."""
+
+import contextlib
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.campaign.read import read_campaign
+from calculon.campaign.record import Campaign
+from calculon.declarations import catalog
+from calculon.declarations.decode import decode
+from calculon.declarations.expression import Expression
+from calculon.declarations.fields import LARGEST_INTEGER, shown
+from calculon.declarations.model import Model
+from calculon.declarations.override import override
+from calculon.hardware.system import System
+from calculon.search.effect import warn_of_idle_values
+from calculon.search.request import needed_edition, one_stretch
+from calculon.study.study_fields import FUSED, SETTINGS, Point, inside, kind_of
+from calculon.study.study_file import MOST_SEARCHES, Study, beside
+from calculon.study.task import Search
+from calculon.study.worker_version import program
+
+MOST_SPECS = 4_000
+"""Models and systems of a study that differ; each is read and checked before the first search runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One search of a study, and the values that the study has names for in it.
+
+    Attributes
+    ----------
+    search : Search
+        The search to run.
+    values : mapping
+        Settings, overridden values and quantities, in the order of the study.
+    """
+
+    search: Search
+    values: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The searches of a study, and a fingerprint of everything that their results depend on."""
+
+    searches: tuple[Planned, ...]
+    fingerprint: str
+
+
+def plan(study: Study) -> Plans:
+    """Return every search of a study, the processor counts varying fastest.
+
+    Raises
+    ------
+    SpecError
+        For unknown models and systems, paths that lead nowhere, impossible processor counts, formulas that cannot be
+        computed: everything that can be known before a search runs.
+    """
+    check_number(
+        study, math.prod(map(_number, (*(axis.points for axis in study.axes), [study.fixed])))
+    )
+    specs = Specs(study.file)
+    digest = hashlib.sha256(f"{program()} sc23".encode())
+    planned: list[Planned] = []
+    names = study.names
+    for point, places in points(study):
+        first = len(planned)
+        model, model_digest = specs.get("model", Model, point, places)
+        system, system_digest = specs.get("system", System, point, places)
+        campaign, campaign_digest = specs.campaign(point, places)
+        known = [model_digest, system_digest, *([campaign_digest] if campaign else [])]
+        for values in _resolved(study, point, names):
+            search = _search(len(planned), model, system, campaign, values)
+            planned.append(Planned(search, values))
+            record = [known, *values.items()]
+            digest.update(json.dumps(record, sort_keys=True, default=str).encode())
+        check_number(study, len(planned))
+        _check(study.file, planned[first])  # the others differ in numbers only, which are checked
+    warn_of_idle_values(one.search for one in planned)
+    return Plans(tuple(planned), digest.hexdigest())
+
+
+def check_number(study: Study, number: int) -> None:
+    """Refuse a study of too many searches."""
+    if number > MOST_SEARCHES:
+        wanted = f"a study of at most {MOST_SEARCHES:,} searches"
+        raise SpecError(study.file, Problem("", wanted, f"{number:,} combinations"))
+
+
+def _number(points: Iterable[Point]) -> int:
+    """Return how many searches some points stand for, as far as their processor counts are listed."""
+    counts = (point.get("num_procs") for point in points)
+    return sum(len(listed) if isinstance(listed, tuple) else 1 for listed in counts)
+
+
+def points(study: Study) -> Iterator[tuple[Point, dict[str, str]]]:
+    """Yield every combination of the points of all axes and the places of its values, the last axis fastest."""
+    lines = (tuple(zip(axis.points, axis.places, strict=True)) for axis in study.axes)
+    for combination in product(*lines):
+        point: Point = {}
+        places: dict[str, str] = {}
+        for part, where in combination:
+            point |= part
+            places |= where
+        yield point | study.fixed, places
+
+
+def _search(
+    number: int, model: Model, system: System, campaign: Campaign | None, values: Point
+) -> Search:
+    """Return one search."""
+    settings = {name: values.get(name, setting.default) for name, setting in SETTINGS.items()}
+    runs = campaign is not None
+    needed = needed_edition(model, settings["preset"], runs=runs)
+    settings["edition"] = settings["edition"] or needed
+    settings["campaign"] = campaign
+    fused = FUSED.get(settings.pop("fused_activation"))
+    return Search(number=number, model=model, system=system, fused=fused, **settings)
+
+
+def _check(file: str, planned: Planned) -> None:
+    """Check the arguments of a search."""
+    try:
+        planned.search.space()
+        planned.search.ranking()
+    except SpecError as error:
+        problems = (replace(p, field=p.field or error.file) for p in error.problems)
+        raise SpecError(file, [_at(planned.values, problem) for problem in problems]) from None
+
+
+def _at(values: Mapping[str, Any], problem: Problem) -> Problem:
+    """Say in which search of the study a problem is."""
+    where = ", ".join(f"{values[name]}" for name in ("model", "system") if name in values)
+    return replace(problem, field=f"{problem.field} (of {where})")
+
+
+class Specs:
+    """Models, systems and other specs of a study, each read and decoded once."""
+
+    def __init__(self, file: str):
+        self._file = file
+        self._raw: dict[tuple[str, str], tuple[str, object]] = {}
+        self._made: dict[str, tuple[Any, str]] = {}
+
+    def get(self, kind: str, cls: type, point: Point, places: Mapping[str, str]) -> tuple[Any, str]:
+        """Return the model or system of a point with the point's values in place, and a digest of its contents.
+
+        What is wrong with such a value is told of its place in the study.
+        """
+        changes = {name: value for name, value in point.items() if kind_of(name) == kind}
+        source = point[kind]
+        key = json.dumps([kind, source, changes], sort_keys=True)
+        if key not in self._made:
+            if len(self._made) == MOST_SPECS:
+                wanted = f"at most {MOST_SPECS:,} different models and systems"
+                raise SpecError(self._file, Problem("", wanted, "more", "make it several studies"))
+            if (kind, source) not in self._raw:
+                self._raw[kind, source] = self._load(kind, source, places[kind])
+            name, raw = self._raw[kind, source]
+            try:
+                changed = override(raw, changes, source) if changes else raw
+                made: Any = decode(cls, changed, source, name=name)
+            except SpecError as error:
+                if not changes:
+                    raise
+                decode(cls, raw, source, name=name)  # what is wrong without the study is the spec's
+                told = [_in_study(problem, changes, places, kind) for problem in error.problems]
+                raise SpecError(self._file, told) from None
+            self._made[key] = made, hashlib.sha256(_json(changed)).hexdigest()
+        return self._made[key]
+
+    def campaign(self, point: Point, places: Mapping[str, str]) -> tuple[Campaign | None, str]:
+        """Return the campaign of a point, none where it has none, and a digest of its contents."""
+        stated, source = inside("campaign", point), point.get("campaign")
+        if source is None and not stated:
+            return None, ""
+        key = json.dumps(["campaign", source, stated], sort_keys=True)
+        if key not in self._made:
+            name, raw = self.document("campaign", point, places)
+            with self.placed("campaign", point, places):
+                made = replace(one_stretch(read_campaign(raw, stated)), name=name)
+            self._made[key] = made, hashlib.sha256(_json(dict(made.document))).hexdigest()
+        return self._made[key]
+
+    def document(
+        self, kind: str, point: Point, places: Mapping[str, str]
+    ) -> tuple[str, Mapping[str, Any]]:
+        """Return name and document of a spec whose fields a point may state; an empty one where it names none."""
+        if (source := point.get(kind)) is None:
+            return kind, {}
+        if (kind, source) not in self._raw:
+            self._raw[kind, source] = self._load(kind, source, places[kind])
+        name, raw = self._raw[kind, source]
+        if not isinstance(raw, Mapping):
+            raise SpecError(source, Problem("", "an object with named fields", shown(raw)))
+        return name, raw
+
+    @contextlib.contextmanager
+    def placed(self, kind: str, point: Point, places: Mapping[str, str]) -> Iterator[None]:
+        """Say where in the study a spec is with which something is wrong."""
+        try:
+            yield
+        except SpecError as error:
+            place = places.get(kind, next((f"{kind}.{path}" for path in inside(kind, point)), kind))
+            told = [
+                replace(p, field=f"{place}: {p.field}".removesuffix(": ")) for p in error.problems
+            ]
+            raise SpecError(self._file, told) from None
+
+    def _load(self, kind: str, source: str, place: str) -> tuple[str, object]:
+        """Read a model or system; a name that nothing has is told of its place in the study."""
+        path = beside(self._file, source)
+        try:
+            catalog.find(kind, path)
+        except SpecError as error:
+            line = place.removesuffix(f".{kind}")
+            problems = [replace(p, field=f"{line}: {source}") for p in error.problems]
+            raise SpecError(self._file, problems) from None
+        return catalog.load(kind, path)
+
+
+def _in_study(
+    problem: Problem, changes: Mapping[str, Any], places: Mapping[str, str], kind: str
+) -> Problem:
+    """Return a problem of a changed spec with its place in the study.
+
+    That is the place of the change that it is in or that is in it; of one that is in no change, the line of the spec.
+    """
+    found = problem.field
+    for path in sorted(changes, key=len, reverse=True):
+        inside = found.removeprefix(path)
+        if inside != found and inside[:1] in ("", ".", "["):
+            return replace(problem, field=f"{places[path]}{inside}")
+        if found and path.removeprefix(found)[:1] in (".", "["):
+            return replace(problem, field=places[path])
+    line = places[kind].removesuffix(f".{kind}")
+    return replace(problem, field=f"{line}: {found}".removesuffix(": "))
+
+
+def _json(value: object) -> bytes:
+    """Return a value as JSON, the same for the same contents."""
+    plain = json.loads(json.dumps(value, default=str))  # keys of YAML need not be texts
+    return json.dumps(plain, sort_keys=True).encode()
+
+
+def _resolved(study: Study, point: Point, names: Sequence[str]) -> Iterator[Point]:
+    """Yield a point with numbers for its formulas, once for each processor count."""
+    counts = point["num_procs"]
+    if isinstance(counts, dict):
+        counts = _derived(Scope(study, point), counts)
+    for count in counts:
+        scope = Scope(study, point | {"num_procs": count})
+        values = {n: scope[n] for n in names if n in point or n in study.quantities}
+        values["max_batch_size"] = scope.whole("max_batch_size", values["max_batch_size"])
+        yield values
+
+
+def _derived(scope: "Scope", rule: Mapping[str, Expression]) -> tuple[int, ...]:
+    """Return the largest multiples of a number within bounds, ascending."""
+
+    def bound(name: str, default: float) -> float:
+        return float(scope.compute(rule[name], f"num_procs.{name}")) if name in rule else default
+
+    step = bound("multiples_of", 1)
+    least, most = bound("at_least", 1), bound("at_most", math.inf)
+    number = bound("largest", 1)
+    for name, value in (("multiples_of", step), ("largest", number)):
+        if not (value >= 1 and float(value).is_integer()):
+            wanted = "a whole number of at least 1"
+            raise scope.problem(f"num_procs.{name}", wanted, shown(value))
+    if not most <= LARGEST_INTEGER:
+        raise scope.problem("num_procs.at_most", f"at most {LARGEST_INTEGER}", shown(most))
+    largest = int(most // step)
+    smallest = max(math.ceil(max(least, 1) / step), largest - int(number) + 1)
+    check_number(scope.study, largest - smallest + 1)
+    if largest < smallest:
+        found = f"none: at most {most:g} are allowed"
+        raise scope.problem(
+            "num_procs", f"multiples of {step:g}, at least {max(least, 1):g}", found
+        )
+    return tuple(int(step) * i for i in range(smallest, largest + 1))
+
+
+class Scope:
+    """The values of one point by name; formulas are computed when they are asked for."""
+
+    def __init__(self, study: Study, point: Point):
+        self.study, self._point = study, point
+        self._pending: list[str] = []
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a value.
+
+        Raises
+        ------
+        SpecError
+            For an unknown name, one that the point does not have, or one that depends on itself.
+        """
+        value = self._point.get(name, self.study.quantities.get(name))
+        if value is None and name in SETTINGS:
+            value = SETTINGS[name].default
+        if value is None:
+            known = [n for n in self.study.names if n != name]
+            hint = nearest(name, known) or "known are " + ", ".join(known)
+            raise self.problem(self._place, "a value of the study", repr(name), hint)
+        if isinstance(value, dict) and name == "num_procs":
+            found = "num_procs, which is derived here"
+            raise self.problem(self._place, "values that do not depend on num_procs", found)
+        return self.compute(value, name) if isinstance(value, Expression) else value
+
+    @property
+    def _place(self) -> str:
+        return self._pending[-1] if self._pending else ""
+
+    def compute(self, formula: Expression, name: str) -> Any:
+        """Return the number of a formula that is called so."""
+        if name in self._pending:
+            chain = " -> ".join([*self._pending[self._pending.index(name) :], name])
+            raise self.problem(name, "a formula that does not need itself", chain)
+        self._pending.append(name)
+        try:
+            value = formula.value(self._number)
+            value = value.item() if hasattr(value, "item") else value
+            finite = isinstance(value, (int, float)) and math.isfinite(value)
+        except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, SpecError):
+                raise
+            raise self.problem(name, f"a number from {formula.text!r}", str(error)) from None
+        finally:
+            self._pending.pop()
+        if not finite:
+            raise self.problem(name, f"a finite number from {formula.text!r}", str(value))
+        return value
+
+    def whole(self, name: str, value: Any) -> int:
+        """Return a value that has to be a whole number of at least 1."""
+        if not (1 <= value <= LARGEST_INTEGER and float(value).is_integer()):
+            raise self.problem(name, SETTINGS[name].wanted, shown(value), "use floor(...)")
+        return int(value)
+
+    def _number(self, name: str) -> Any:
+        value = self[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.problem(self._place, f"a number for {name}", shown(value))
+        return value
+
+    def problem(self, place: str, wanted: str, found: str, hint: str = "") -> SpecError:
+        """Return an error that says in which search of the study it is."""
+        return SpecError(self.study.file, _at(self._point, Problem(place, wanted, found, hint)))

@@ -1,0 +1,285 @@
+"""The result of a study as a table: a row for each execution found, and one for a search that found none."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import Any, cast
+
+import numpy as np
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.records import columns
+from calculon.base.units import Array
+from calculon.declarations.files import document_suffix, write_json
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.run_figures import RUN_FIGURES
+from calculon.declarations.statistics import BOUNDS, CorrectedStats, Stats
+from calculon.estimate.bounds import bounds
+from calculon.estimate.evaluate import Evaluation, evaluate
+from calculon.plan.columns import field_of
+from calculon.plan.plan import NAMES, PUBLISHED_NAMES, Plan
+from calculon.render.writers import Labels, write_tables
+from calculon.search.search_result import with_figures
+from calculon.study.points import Planned
+from calculon.study.study_fields import kind_of
+from calculon.study.task import Outcome
+
+SUFFIXES = (".parquet", ".csv", ".json")
+COUNTS = ("total", "good", "bad", "rank")
+STATISTICS = (*(column.name for column in columns(CorrectedStats)), *BOUNDS)
+"""The statistics of all editions, and the interval of the time."""
+
+RESULTS = (*NAMES, *STATISTICS, *RUN_FIGURES)
+"""Everything that a row of an execution has by name."""
+
+_NO_PLAN = Plan.from_columns({name: [] for name in NAMES})
+
+Type = type | tuple[str, ...]
+"""Type of a column: bool, int, float, or text with these values."""
+
+Table = dict[str, Array | Labels]
+"""Columns of a table by name."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of some searches of one model on one system, of one campaign if any.
+
+    Attributes
+    ----------
+    planned, outcomes : sequence
+        The searches and their results.
+    row_search : array of int64, shape (rows,)
+        For each row the position of its search among these.
+    rank : array of int64, shape (rows,)
+        Rank of the execution, from 0; -1 for the row of a search that found none.
+    found : Evaluation
+        The executions, in the order of the rows that have one.
+    """
+
+    planned: Sequence[Planned]
+    outcomes: Sequence[Outcome]
+    row_search: Array
+    rank: Array
+    found: Evaluation
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of results."""
+        return RESULTS
+
+    @property
+    def empty(self) -> Array:
+        """Which rows have no execution."""
+        return cast("Array", self.rank < 0)
+
+    def result(self, name: str) -> Array:
+        """Return an execution field or statistic for every row, masked where there is no execution.
+
+        A statistic that the edition of these rows does not have is not-a-number.
+        """
+        if name in BOUNDS:
+            values = self.bounds.get(name, np.full(len(self.found), np.nan))
+        else:
+            known = name not in (*STATISTICS, *RUN_FIGURES) or name in self.found.names
+            values = self.found.column(name) if known else np.full(len(self.found), np.nan)
+        full = np.zeros(len(self.rank), values.dtype)
+        full[~self.empty] = values
+        return np.ma.masked_array(full, self.empty)
+
+    @cached_property
+    def bounds(self) -> dict[str, Array]:
+        """The interval of the time of each execution found."""
+        if not self.planned:
+            return {}
+        search = self.planned[0].search
+        return bounds(search.model, search.system, self.found)
+
+    @cached_property
+    def spread(self) -> Array:
+        """Half the width of the interval over the time, for every row; 0 where it is not known."""
+        low, high = (np.ma.filled(self.result(name), np.nan) for name in BOUNDS)
+        total = np.ma.filled(self.result("total_time"), np.nan)
+        return np.nan_to_num((high - low) / 2 / total)
+
+    def value(self, name: str) -> list[Any]:
+        """Return the value of a name of the study for every row; None where a search has no such value."""
+        own = [planned.values.get(name) for planned in self.planned]
+        return [own[i] for i in self.row_search]
+
+
+def parts(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Iterator[Part]:
+    """Evaluate the executions that the searches found, those of one model, system and campaign at a time."""
+    for _, group in groupby(
+        planned, lambda p: (id(p.search.model), id(p.search.system), id(p.search.campaign))
+    ):
+        yield _part(list(group), outcomes)
+
+
+def _part(planned: Sequence[Planned], outcomes: Mapping[int, Outcome]) -> Part:
+    search = planned[0].search
+    own = [outcomes[p.search.number] for p in planned]
+    rows = [max(1, len(outcome.numbers)) for outcome in own]
+    row_search = np.repeat(np.arange(len(own)), rows)
+    rank = np.concatenate([np.arange(len(o.numbers)) if o.numbers else [-1] for o in own])
+    results = [o.result(p.search) for p, o in zip(planned, own, strict=True) if o.numbers]
+    plan = Plan.concatenate([result.plan for result in results]) if results else _NO_PLAN
+    found = with_figures(search.runs, evaluate(search.model, search.system, plan))
+    done = 0
+    for result in results:  # a journal of other numbers would not pass
+        objective = result.objectives[0]
+        again = found[objective.statistic.name][done : done + len(result)]
+        if not np.array_equal(again, objective.value(result.scores[0]), equal_nan=True):
+            wanted = f"executions with the {objective.statistic.name} of the journal"
+            raise SpecError("journal", Problem("", wanted, "others", "begin again with --restart"))
+        done += len(result)
+    return Part(planned, own, row_search, rank.astype(np.int64), found)
+
+
+def study_names(planned: Sequence[Planned]) -> dict[str, str]:
+    """Map the columns of a result that say which search a row is of to the names of the study.
+
+    What is the same for all searches is left out, but for model, system, processors and quantities.
+    """
+    values: dict[str, set[str]] = {}
+    for p in planned:
+        for name in values | dict.fromkeys(p.values):
+            values.setdefault(name, set()).add(json.dumps(p.values.get(name), default=str))
+    always = ("model", "system", "num_procs", "max_batch_size")
+    kept = [
+        name
+        for name, distinct in values.items()
+        if len(distinct) > 1 or name in always or kind_of(name) == "quantity"
+    ]
+    return {
+        f"asked_{name}" if name in (*NAMES, *STATISTICS, *RUN_FIGURES) else name: name
+        for name in kept
+    }
+
+
+def shown_names(planned: Sequence[Planned]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the execution fields and statistics of a result: the published ones if only that edition is asked for."""
+    if all(p.search.edition == PUBLISHED for p in planned):
+        return PUBLISHED_NAMES, tuple(column.name for column in columns(Stats))
+    runs = any(p.search.campaign is not None for p in planned)
+    return NAMES, (*STATISTICS, *(RUN_FIGURES if runs else ()))
+
+
+def write_result(path: str, planned: Sequence[Planned], result: Iterator[Part]) -> int:
+    """Write a result by the suffix of its name, and return the number of rows.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be written.
+    """
+    names = study_names(planned)
+    types = {
+        name: column_type([p.values.get(source) for p in planned]) for name, source in names.items()
+    }
+    results = shown_names(planned)
+
+    def table(part: Part) -> Table:
+        own = {name: column_of(part.value(names[name]), kind) for name, kind in types.items()}
+        return _searches(part) | own | _counts(part) | _results(part, *results)
+
+    if document_suffix(path) == ".json":
+        rows = [row for part in result for row in _records(part, names, table(part))]
+        write_json(path, rows)
+        return len(rows)
+    text = document_suffix(path) == ".csv"
+
+    def written(part: Part) -> Table:
+        return {name: spelled(c) if text else c for name, c in table(part).items()}
+
+    return write_tables(path, map(written, result), written(no_rows(planned[0])))
+
+
+def no_rows(planned: Planned) -> Part:
+    """Return the part of no search at all: columns without values."""
+    search = planned.search
+    found = evaluate(search.model, search.system, _NO_PLAN, edition=search.edition)
+    found = with_figures(search.runs, found)
+    return Part([], [], np.zeros(0, np.int64), np.zeros(0, np.int64), found)
+
+
+def column_type(values: Sequence[Any]) -> Type:
+    """Return the one type that a column of values has: bool, int, float or, where they differ, texts."""
+    types = {type(value) for value in values if value is not None}
+    if types == {int} and max(abs(value) for value in values if value is not None) >= 2**63:
+        return float
+    for one in (bool, int, float):
+        if types <= {one} or (one is float and types <= {int, float}):
+            return one
+    return tuple(sorted({text_of(value) for value in values if value is not None}))
+
+
+def text_of(value: Any) -> str:
+    """Return a value as text: structures as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _searches(part: Part) -> Table:
+    """Return the number of the search of every row."""
+    return {"search": np.array([p.search.number for p in part.planned], np.int64)[part.row_search]}
+
+
+def _counts(part: Part) -> Table:
+    """Return executions enumerated, feasible and not, and the rank; the rank of no execution is masked."""
+    table: Table = {"rank": np.ma.masked_array(part.rank, part.empty)}
+    for name in COUNTS[:3]:
+        counts = np.array([getattr(o.counts, name) for o in part.outcomes], np.int64)
+        table[name] = counts[part.row_search]
+    return {name: table[name] for name in COUNTS}
+
+
+def _results(part: Part, fields: Sequence[str], statistics: Sequence[str]) -> Table:
+    """Return executions and statistics of a part as columns of a table."""
+    table: Table = {}
+    for name in fields:
+        values, choices = part.result(name), field_of(name).declaration.choices
+        table[name] = _labels(values.tolist(), tuple(choices)) if choices else values
+    return table | {name: np.ma.filled(part.result(name), np.nan) for name in statistics}
+
+
+def column_of(values: Sequence[Any], kind: Type) -> "Array | Labels":
+    """Return values as a column of one type, masked where they are None."""
+    if isinstance(kind, tuple):
+        return _labels([value if value is None else text_of(value) for value in values], kind)
+    missing = np.array([value is None for value in values], bool)
+    plain: Array = np.array([kind() if value is None else value for value in values], kind)
+    return np.where(missing, np.nan, plain) if kind is float else np.ma.masked_array(plain, missing)
+
+
+def _labels(values: Sequence[str | None], names: tuple[str, ...]) -> Labels:
+    """Return named values as codes, masked where they are None."""
+    position = {name: i for i, name in enumerate(names)}
+    codes = np.array([-1 if value is None else position[value] for value in values], np.int32)
+    return Labels(np.ma.masked_less(codes, 0), names)
+
+
+def spelled(column: "Array | Labels") -> "Array | Labels":
+    """Return a column as CSV has it: a missing name or switch is an empty text, as the writers know no masks there."""
+    if isinstance(column, Labels):
+        return Labels(np.ma.filled(column.codes, len(column.names)), (*column.names, ""))
+    if column.dtype == bool:
+        return Labels(np.ma.filled(column.astype(np.int32), 2), ("False", "True", ""))
+    return column
+
+
+def _records(part: Part, names: Mapping[str, str], table: Table) -> Iterator[dict[str, Any]]:
+    """Yield rows for JSON: values of the study as they are, missing ones and not-a-number as null."""
+    lists = {
+        name: part.value(names[name]) if name in names else listed(table[name]) for name in table
+    }
+    for row in zip(*lists.values(), strict=True):
+        yield dict(zip(lists, row, strict=True))
+
+
+def listed(column: "Array | Labels") -> list[Any]:
+    """Return a column as JSON has it: null for a masked value and for not-a-number."""
+    if isinstance(column, Labels):
+        return [None if code is None else column.names[code] for code in column.codes.tolist()]
+    return [None if value != value else value for value in column.tolist()]  # noqa: PLR0124

@@ -1,0 +1,199 @@
+"""One search as a small message: the request to a worker, its work, and the answer."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, field, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from calculon.base.frozen import dataclass
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.presets import Preset
+from calculon.estimate.question import question
+from calculon.hardware.system import System
+from calculon.search.driver import SearchResult, make_ranking, make_space, run
+from calculon.search.ranking import Ranking
+from calculon.search.search_counts import Counts
+from calculon.search.space import Space, Values
+from calculon.study.worker_version import check_version, program
+
+if TYPE_CHECKING:
+    from calculon.campaign.record import Campaign
+    from calculon.search.runs import Runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """One search: a few kilobytes that cross processes and machines.
+
+    Attributes
+    ----------
+    number : int
+        Position in its sweep.
+    version : str
+        The program that asks (:func:`program`); a worker with another one refuses.
+
+    The other attributes are the arguments of :func:`calculon.search.driver.search`.
+    """
+
+    number: int
+    model: Model
+    system: System
+    num_procs: int
+    max_batch_size: int
+    datatype: str
+    top: int = 1
+    objective: str = "sample_rate"
+    pareto: tuple[str, ...] = ()
+    where: str | None = None
+    mbs_break: bool = False
+    fused: tuple[bool, ...] | None = None
+    tensor_overlap: bool = True
+    data_overlap: bool = True
+    fix: Mapping[str, Values] = field(default_factory=dict)
+    add: Mapping[str, Values] = field(default_factory=dict)
+    any_batch: bool = False
+    edition: str = PUBLISHED
+    preset: str | None = None
+    campaign: "Campaign | None" = None
+    version: str = field(default_factory=program)
+
+    def space(self) -> Space:
+        """Return the space; SpecError for an impossible one."""
+        return make_space(
+            self.model,
+            self.system,
+            self.num_procs,
+            self.max_batch_size,
+            self.datatype,
+            fused=self.fused,
+            tensor_overlap=self.tensor_overlap,
+            data_overlap=self.data_overlap,
+            fix=self.fix,
+            add=self.add,
+            any_batch=self.any_batch,
+            edition=self.edition,
+            preset=self.preset,
+            campaign=self.campaign,
+        )
+
+    def question(self, preset: Preset) -> dict[str, Any]:
+        """Return what is asked, as results carry it: specs, edition, the preset that is tried, and options.
+
+        Options are left out where they have their default.
+        """
+        plain = {f.name: f for f in fields(self) if f.name not in _OWN}
+        options = {
+            name: _plain(value)
+            for name, f in plain.items()
+            if (value := getattr(self, name)) != _default(f)
+        }
+        asked: dict[str, Any] = {"search": options}
+        if self.campaign is not None:
+            from calculon.campaign.assumed import told_defaults  # a search of steps does without
+
+            asked["campaign"] = dict(self.campaign.document)
+            asked["assumed_of_run"] = told_defaults(self.campaign, [self.system.name])
+        if self.runs is not None and self.runs.price is not None:
+            asked["price"] = self.runs.price
+        return question(self.model, self.system, self.edition, preset, **asked)
+
+    @property
+    def runs(self) -> "Runs | None":
+        """The whole runs that are asked about; none where only steps are."""
+        if self.campaign is None:
+            return None
+        from calculon.search.runs import Runs  # a search of steps does without
+
+        return Runs(self.campaign, self.model, self.system, self.datatype)
+
+    def ranking(self) -> Ranking:
+        """Return a fresh ranking; SpecError for an impossible one."""
+        asked = self.top, self.objective, self.pareto, self.where, self.edition, self.runs
+        return make_ranking(*asked)
+
+
+_OWN = ("number", "model", "system", "edition", "preset", "campaign", "version")
+"""Fields of a search that are no options, or are said elsewhere."""
+
+
+def _default(f: Field[Any]) -> Any:
+    return {} if f.default_factory is not MISSING else f.default
+
+
+def _plain(value: Any) -> Any:
+    """Return an option as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: list(values) for name, values in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a search: counts, and numbers and scores of the best executions, best first.
+
+    Attributes
+    ----------
+    search : int
+        Number of the search.
+    numbers : tuple of int
+        Numbers of the executions in their space.
+    scores : tuple of tuple of float
+        For each objective the scores of the executions; larger is better.
+    """
+
+    search: int
+    counts: Counts
+    numbers: tuple[int, ...]
+    scores: tuple[tuple[float, ...], ...]
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as a line of a journal has it."""
+        counts = self.counts
+        return {
+            "search": self.search,
+            "total": counts.total,
+            "good": counts.good,
+            "reasons": dict(counts.reasons),
+            "nearest_miss": counts.nearest_miss,
+            "numbers": self.numbers,
+            "scores": self.scores,
+        }
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self:
+        """Return that of a record; KeyError, TypeError or ValueError for one that is damaged."""
+        counts = Counts(
+            int(record["total"]),
+            int(record["good"]),
+            Counter(record["reasons"]),
+            {name: float(miss) for name, miss in record["nearest_miss"].items()},
+        )
+        numbers = tuple(int(number) for number in record["numbers"])
+        scores = tuple(tuple(float(score) for score in row) for row in record["scores"])
+        if any(len(row) != len(numbers) for row in scores):
+            raise ValueError
+        return cls(int(record["search"]), counts, numbers, scores)
+
+    def result(self, search: Search) -> SearchResult:
+        """Return the result as the search itself would have."""
+        scores = np.array(self.scores).reshape(len(self.scores), len(self.numbers))
+        numbers = np.array(self.numbers, np.int64)
+        objectives = search.ranking().objectives
+        return SearchResult(search.space(), objectives, self.counts, numbers, scores)
+
+
+def run_search(search: Search) -> Outcome:
+    """Run one search: the task of a worker.
+
+    Raises
+    ------
+    CalculonError
+        When the worker has another version of the package.
+    """
+    check_version(search.version)
+    found = run(search.space(), search.ranking(), mbs_break=search.mbs_break)
+    scores = tuple(tuple(row) for row in found.scores.tolist())
+    return Outcome(search.number, found.counts, tuple(found.numbers.tolist()), scores)

@@ -1,0 +1,319 @@
+"""Errors of studies as plain rows and documents, for tables, files and pictures.
+
+Results are those of some studies under one edition, or study by study those of several.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from calculon.declarations.named_values import PUBLISHED
+from calculon.validate.measured_and_predicted import Comparison, Reading, Result, pooled
+from calculon.validate.published_runs import checks, failures, trainings
+from calculon.validate.score import Score
+from calculon.validate.source_scores import SourceScore, inside, source_scores
+from calculon.validate.source_scores import together as together_scores
+
+Record = dict[str, Any]
+FIGURES = ("mean", "median", "p90", "largest", "bias")
+
+
+def editions(results: Sequence[Result]) -> tuple[str, ...]:
+    """Return the editions of some results."""
+    return tuple(dict.fromkeys(result.edition for result in results))
+
+
+def of_edition(results: Sequence[Result], edition: str) -> list[Result]:
+    """Return the results of an edition."""
+    return [result for result in results if result.edition == edition]
+
+
+def score_record(score: Score | None) -> Record:
+    """Return the figures of a score; none of them when nothing was compared."""
+    return asdict(score) if score else {"n": 0, **dict.fromkeys(FIGURES)}
+
+
+def about(results: Sequence[Result]) -> list[Record]:
+    """Return one row per study: its title, number of rows, and evidence."""
+    return [
+        {
+            "study": result.study.name,
+            "evidence": result.study.evidence,
+            "rows": result.total,
+            "title": result.study.title,
+        }
+        for result in of_edition(results, results[0].edition)
+    ]
+
+
+def studies(results: Sequence[Result]) -> list[Record]:
+    """Return one row per study and quantity: number of rows, errors, bound, and the worst row."""
+    rows = []
+    for result in results:
+        for one in result.own.comparisons:
+            worst = one.worst()
+            rows.append(
+                {
+                    **_names(result, one),
+                    "evidence": result.study.evidence,
+                    "rows": result.total,
+                    **score_record(one.score),
+                    "bound": one.bound if result.rows else None,
+                    "passes": one.passes if result.rows else None,
+                    "worst": one.rows[worst[0]].label if worst else None,
+                }
+            )
+    return rows
+
+
+def groups(results: Sequence[Result]) -> list[Record]:
+    """Return one row per quantity and group of rows that the study tells apart: by engine and processor, say."""
+    rows = []
+    for result in results:
+        names = result.study.by
+        for one in result.own.comparisons if names else ():
+            members: dict[str, list[int]] = {}
+            for i, row in enumerate(one.rows):
+                members.setdefault(", ".join(str(row.cells[name]) for name in names), []).append(i)
+            rows += [
+                {**_names(result, one), "group": name, **score_record(Score.of(one.errors[found]))}
+                for name, found in members.items()
+            ]
+    return rows
+
+
+def _names(result: Result, one: Comparison) -> Record:
+    return {"study": result.study.name, "quantity": one.quantity.name, "edition": result.edition}
+
+
+def totals(results: Sequence[Result]) -> list[Record]:
+    """Return the score of all rows together, of times and of memory apart."""
+    return [
+        {"kind": kind, "edition": edition, **score_record(score)}
+        for edition in editions(results)
+        for kind, score in pooled(of_edition(results, edition)).items()
+    ]
+
+
+SOURCE_FIGURES = (
+    *(
+        "name",
+        "fitted",
+        "sources",
+        "rows",
+        "mean",
+        "median",
+        "bias",
+        "worst",
+        "largest",
+        "coverage",
+    ),
+    *("sweeps", "tau", "regret"),
+)
+
+
+def sources(results: Sequence[Result], *, fitted: bool) -> list[Record]:
+    """Return one row per source of whole steps: of those that a fit saw, or of those that were only judged."""
+    return [
+        _source_record(score, edition)
+        for edition in editions(results)
+        for score in source_scores(of_edition(results, edition))
+        if bool(score.fitted) is fitted
+    ]
+
+
+def all_sources(results: Sequence[Result]) -> list[Record]:
+    """Return one row for all sources of whole steps together, and one for those only judged, where a fit saw some."""
+    rows = []
+    for edition in editions(results):
+        every = source_scores(of_edition(results, edition))
+        judged = [score for score in every if not score.fitted]
+        for name, scores in (("all", every), ("only judged", judged)):
+            if scores and (name == "all" or len(scores) < len(every)):
+                rows.append(_source_record(together_scores(name, scores), edition))
+    return rows
+
+
+def _source_record(score: SourceScore, edition: str) -> Record:
+    return {"edition": edition, **{name: getattr(score, name) for name in SOURCE_FIGURES}}
+
+
+def order(results: Sequence[Result]) -> list[Record]:
+    """Return one row per study with sweeps: how well the order of times within a sweep is predicted."""
+    return [
+        {**_names(result, one), **asdict(one.rank)}
+        for result in results
+        for one in result.own.comparisons
+        if one.rank and one.quantity.is_time
+    ]
+
+
+def alternatives(results: Sequence[Result]) -> list[Record]:
+    """Return one row per alternative and quantity, after one of the study's own choices."""
+    rows = []
+    several = {result.study.name for result in results if result.alternatives}
+    for result in results:
+        readings: list[Reading] = [result.own, *result.alternatives]
+        readings = readings if result.study.name in several else []
+        for reading in readings:
+            for one in reading.comparisons:
+                chosen = {"alternative": reading.name or "as chosen", "why": reading.why}
+                rows.append({**_names(result, one), **chosen, **score_record(one.score)})
+    return rows
+
+
+def left_out(results: Sequence[Result]) -> list[Record]:
+    """Return one row per reason to leave rows out, and the number of rows that should not fit but are compared."""
+    rows = []
+    for result in results:
+        reasons = dict(result.excluded)
+        for why, count in result.own.unrepresented.items():
+            reasons[f"the model cannot represent it ({why})"] = count
+        if result.own.too_large:
+            reasons["compared, but the model says that it does not fit"] = result.own.too_large
+        names = {"study": result.study.name, "edition": result.edition}
+        rows += [{**names, "rows": count, "reason": why} for why, count in reasons.items()]
+    return rows
+
+
+def causes(results: Sequence[Result]) -> list[Record]:
+    """Return one row per quantity for whose largest errors the study names a cause."""
+    return [
+        {"study": result.study.name, "quantity": one.quantity.name, "cause": one.quantity.cause}
+        for result in of_edition(results, results[0].edition)
+        for one in result.own.comparisons
+        if one.quantity.cause
+    ]
+
+
+def largest(results: Sequence[Result], count: int = 3) -> list[Record]:
+    """Return the rows with the largest errors of every quantity."""
+    return [
+        {**_names(result, one), "unit": one.quantity.unit, **row}
+        for result in results
+        for one in result.own.comparisons
+        for row in (_values(one)[i] for i in one.worst(count))
+    ]
+
+
+def choices(results: Sequence[Result]) -> list[Record]:
+    """Return one row per choice that a source left open."""
+    return [
+        {"study": result.study.name, "what": what, "choice": choice}
+        for result in of_edition(results, results[0].edition)
+        for what, choice in result.study.choices.items()
+    ]
+
+
+def values(results: Sequence[Result]) -> list[Record]:
+    """Return one row per compared value; of whole steps with their source, and whether they are in its interval."""
+    held = {one: inside(of_edition(results, one)) for one in editions(results)}
+    rows = []
+    for result in results:
+        for one in result.own.comparisons:
+            step = one is result.steps and result.edition != PUBLISHED
+            source = result.study.origin if step else ""
+            about = {**_names(result, one), "unit": one.quantity.unit, "source": source}
+            rows += [
+                {**about, **row, "inside": next(held[result.edition]) if step else None}
+                for row in _values(one)
+            ]
+    return rows
+
+
+def together(rows: Sequence[Record], names: Sequence[str]) -> list[Record]:
+    """Order rows so that those with some names in common follow each other."""
+    found: dict[tuple[Any, ...], list[Record]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return [row for group in found.values() for row in group]
+
+
+def side_by_side(
+    rows: Sequence[Record], shown: Sequence[str], names: Sequence[str], figures: Sequence[str]
+) -> list[Record]:
+    """Put rows of several editions side by side.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        With an ``edition`` each.
+    shown : sequence of str
+        The editions.
+    names : sequence of str
+        What rows that belong together have in common.
+    figures : sequence of str
+        What each edition has of its own: ``mean`` becomes ``sc23 mean`` and ``corrected mean``; None where an edition
+        has no such row.
+    """
+    blank = {f"{edition} {figure}": None for edition in shown for figure in figures}
+    found: dict[tuple[Any, ...], Record] = {}
+    for row in rows:
+        key = tuple(row[name] for name in names)
+        one = found.setdefault(key, {**row, **blank})
+        one |= {f"{row['edition']} {figure}": row[figure] for figure in figures}
+    return list(found.values())
+
+
+def _values(one: Comparison) -> list[Record]:
+    columns = (one.measured.tolist(), one.estimated.tolist(), one.errors.tolist())
+    return [
+        {"row": row.label, "measured": measured, "estimated": estimated, "error": error}
+        for row, measured, estimated, error in zip(one.rows, *columns, strict=True)
+    ]
+
+
+def document(results: Sequence[Result]) -> Record:
+    """Return everything, for JSON."""
+    return {
+        "editions": editions(results),
+        "studies": [_study(result) for result in results],
+        "totals": totals(results),
+        "sources": [*sources(results, fitted=True), *sources(results, fitted=False)],
+        "all_sources": all_sources(results),
+        "trainings": trainings(results),
+        "failures": failures(results),
+        "checks": checks(results),
+    }
+
+
+def _study(result: Result) -> Record:
+    study = result.study
+    return {
+        "name": study.name,
+        "edition": result.edition,
+        "title": study.title,
+        "source": study.source,
+        "evidence": study.evidence,
+        "calibration": study.calibration,
+        "passes": result.passes,
+        "rows": result.total,
+        "excluded": result.excluded,
+        "choices": dict(study.choices),
+        **_reading(result.own),
+        "alternatives": [
+            {"name": one.name, "why": one.why, **_reading(one, brief=True)}
+            for one in result.alternatives
+        ],
+    }
+
+
+def _reading(reading: Reading, *, brief: bool = False) -> Record:
+    return {
+        "unrepresented": reading.unrepresented,
+        "too_large": reading.too_large,
+        "quantities": [_quantity(one, brief=brief) for one in reading.comparisons],
+    }
+
+
+def _quantity(one: Comparison, *, brief: bool) -> Record:
+    found: Record = {
+        "name": one.quantity.name,
+        "unit": one.quantity.unit,
+        **score_record(one.score),
+    }
+    found["rank"] = asdict(one.rank) if one.rank else None
+    if brief:
+        return found
+    about = {"bound": one.bound, "passes": one.passes, "cause": one.quantity.cause}
+    return {**found, **about, "values": _values(one)}

@@ -1,0 +1,264 @@
+"""Estimates of measured rows: grouped into tables by model and system, each evaluated at once."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from calculon.base.errors import Problem, SpecError
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+from calculon.declarations.decode import decode
+from calculon.declarations.execution import Execution
+from calculon.declarations.fields import optional_defaults, spec_fields
+from calculon.declarations.model import Model
+from calculon.declarations.named_values import PUBLISHED
+from calculon.declarations.override import override
+from calculon.declarations.presets import PUBLISHED_FORMS, find_preset, lacking, plain, refused
+from calculon.editions import EDITIONS
+from calculon.estimate.evaluate import Evaluation, evaluate, evaluate_one
+from calculon.estimate.stages import stage_rows
+from calculon.hardware.system import System
+from calculon.plan.plan import PUBLISHED_NAMES, Plan
+from calculon.validate.library import Library, fill
+from calculon.validate.published_fields import Fields
+from calculon.validate.published_study import Study, is_of_last, of_last
+from calculon.validate.study_rows import Row, field_values, require, with_derived
+
+_DEFAULTS = optional_defaults(Execution)
+_FIELDS = {one.name: one.declaration for one in spec_fields(Execution)}
+TIER1 = "proc_mem_tier1_cap_req"
+UNLIMITED = 1e30
+"""Bytes of tier-1 memory for rows that were run: if they do not fit by the model, the model errs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A measured row as the model sees it: the model, the fields of its execution, and the system."""
+
+    model: Model
+    execution: dict[str, Any]
+    system: System
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Statistics of measured rows.
+
+    Attributes
+    ----------
+    values : dict of str to array, shape (rows,)
+        Statistics by name, in SI units; not-a-number where the model cannot represent a row.
+    reasons : list of str
+        The reason; empty where it can.
+    too_large : array of bool, shape (rows,)
+        The model needs more tier-1 memory than the system has, although the row was run.
+    cases : list of Case
+        What each row asks of the model.
+    """
+
+    values: dict[str, Array]
+    reasons: list[str]
+    too_large: Array
+    cases: list[Case]
+
+
+def predict(
+    library: Library,
+    study: Study,
+    rows: Sequence[Row],
+    names: Iterable[str],
+    edition: str,
+) -> Prediction:
+    """Evaluate the rows of a study under an edition; the published one sees the published fields only.
+
+    Parameters
+    ----------
+    library : Library
+        Where named models and systems are found.
+    study : Study
+        The study, or an alternative reading of it.
+    rows : sequence of Row
+        The measured rows.
+    names : iterable of str
+        The statistics wanted, or those of the last stage (:func:`~calculon.validate.published_study.of_last`).
+    edition : str
+        The edition of the cost model.
+
+    Raises
+    ------
+    SpecError
+        For anything in a row or in the study that means nothing; names file, row and field.
+    """
+    wanted = [*dict.fromkeys((*names, TIER1))]
+    found = {name: np.full(len(rows), np.nan) for name in wanted}
+    if not rows:
+        return Prediction(found, [], np.zeros(0, bool), [])
+    some = _cases(library, study, rows, edition)
+    reasons = [""] * len(rows)
+    capacity = np.array([EDITIONS[edition].machine(case.system).usable[0] for case in some])
+    groups: dict[tuple[Model, str], list[int]] = {}
+    for i, case in enumerate(some):
+        groups.setdefault((case.model, case.system.name), []).append(i)
+    for (model, _), members in groups.items():
+        plan = Plan.from_records(some[i].execution for i in members)
+        result = _evaluate(model, some[members[0]].system, plan, edition)
+        for name in wanted:
+            if not is_of_last(name):
+                found[name][members] = result[name]
+        last = [name for name in wanted if is_of_last(name)]
+        for i, why in zip(members, result.reason, strict=True):
+            for name, value in (
+                _last_stage(some[i], last, edition) if last and not why else {}
+            ).items():
+                found[name][i] = value
+        for i, why in zip(members, result.reason, strict=True):
+            reasons[i] = str(why)
+    return Prediction(found, reasons, found[TIER1] > capacity, some)
+
+
+def _cases(library: Library, study: Study, rows: Sequence[Row], edition: str) -> list[Case]:
+    """Return what each row of a study asks of the model under an edition; errors as in :func:`predict`."""
+    rows = with_derived(study, rows)
+    models = [Model(**fields) for fields in named_specs(library, study, study.model, "model", rows)]
+    executions = [
+        _completed(one, study)
+        for one in named_specs(library, study, study.execution, "execution", rows)
+    ]
+    if problems := misstated_choices(study, rows, executions):
+        raise SpecError(study.file, problems)
+    if edition == PUBLISHED:
+        models = [model.published() for model in models]
+        executions = [{name: fields[name] for name in PUBLISHED_NAMES} for fields in executions]
+    if study.is_alternative:
+        executions = [_unlimited(*one) for one in zip(executions, models, strict=True)]
+    systems = row_systems(library, study, rows)
+    return [Case(*one) for one in zip(models, executions, systems, strict=True)]
+
+
+def _completed(fields: dict[str, Any], study: Study) -> dict[str, Any]:
+    """Return the fields of an execution with those that its preset fills in; a study runs under any edition."""
+    if "preset" not in fields:
+        return fields
+    found = find_preset(fields["preset"]).completed(fields)
+    for name in PUBLISHED_NAMES:
+        if name not in found:
+            problem = Problem(f"execution.{name}", "a constant or an expression", "nothing")
+            raise SpecError(study.file, problem)
+    return found
+
+
+def _unlimited(fields: dict[str, Any], model: Model) -> dict[str, Any]:
+    """Return the fields of an alternative, without its preset if the framework refuses them.
+
+    An alternative shows the effect of a choice in the model, whether or not the framework offers it.
+    """
+    preset = find_preset(fields.get("preset", PUBLISHED_FORMS))
+
+    def value_of(name: str) -> Any:
+        found = fields[name] if name in fields else _DEFAULTS.get(name)
+        return _FIELDS[name].plain(found) if name in _FIELDS else getattr(model, name)
+
+    refuses = any(lacking(preset, value_of)) or any(refused(preset, value_of))
+    return fields | {"preset": PUBLISHED_FORMS} if refuses else fields
+
+
+def misstated_choices(
+    study: Study, rows: Sequence[Row], executions: Sequence[dict[str, Any]]
+) -> list[Problem]:
+    """Return one problem for each field of ``chosen`` that differs from the completed execution of a row."""
+    found = []
+    for field in spec_fields(Execution):
+        if field.key not in study.chosen.values:
+            continue
+        place = f"chosen.{field.key}"
+        stated = field_values(study, field, study.chosen.values[field.key], rows, place)
+        held = field.declaration.plain
+        for row, value, execution in zip(rows, stated, executions, strict=True):
+            runs = execution.get(field.name, _DEFAULTS.get(field.name))
+            if held(value) != held(runs):
+                wanted = f"{plain(runs)}, the value that {row.place} runs with"
+                hint = "correct the claim here and under `choices`, or state the value under `execution`"
+                found.append(Problem(place, wanted, plain(value), hint))
+                break
+    return found
+
+
+def _evaluate(model: Model, system: System, plan: Plan, edition: str) -> Evaluation:
+    memory = dataclasses.replace(system.mem1, capacity=UNLIMITED)
+    return evaluate(model, dataclasses.replace(system, mem1=memory), plan, edition=edition)
+
+
+def _last_stage(case: Case, keys: Sequence[str], edition: str) -> dict[str, float]:
+    """Return statistics of the last stage by their keys."""
+    plan = Plan.from_records([case.execution])
+    row = stage_rows(evaluate_one(case.model, case.system, plan, EDITIONS[edition]))[-1]
+    return {key: row[name] for name in row if (key := of_last(name)) in keys}
+
+
+def row_systems(library: Library, study: Study, rows: Sequence[Row]) -> list[System]:
+    """Return the system of each row, with the values that the study overrides."""
+    known: dict[str, System] = {}
+    names = _sources(study, study.system, "system", rows)
+    for row, name in zip(rows, names, strict=True):
+        if name not in known:
+            file, raw = _found(library, study, "system", name, row, study.system)
+            known[name] = decode(System, raw, file, name=name)
+            if study.override:
+                known[name] = _overridden(study, raw, name)
+    return [known[name] for name in names]
+
+
+def _overridden(study: Study, raw: object, name: str) -> System:
+    """Return a system with the values that the study overrides; problems are then those of the study."""
+    try:
+        return decode(System, override(raw, study.override, study.file), study.file, name=name)
+    except SpecError as error:
+        inside = [dataclasses.replace(p, field=f"override.{p.field}") for p in error.problems]
+        raise SpecError(study.file, inside) from None
+
+
+def named_specs(
+    library: Library, study: Study, form: Fields, kind: str, rows: Sequence[Row]
+) -> Iterator[dict[str, Any]]:
+    """Yield the fields of a spec for each row: those of the named one, replaced by those that the study states."""
+    cls: Any = form.record
+    sources = _sources(study, form.source, kind, rows)
+    named: dict[str, dict[str, Any]] = {"": {}}
+    for row, source in zip(rows, sources, strict=True):
+        if source not in named:
+            file, raw = _found(library, study, kind, source, row, form.source)
+            named[source] = decode(cls, raw, file).to_dict()
+    stated = {}
+    for field in spec_fields(cls):
+        place = f"{kind}.{field.key}"
+        if field.key in form.values:
+            formula = form.values[field.key]
+            stated[field.name] = field_values(study, field, formula, rows, place)
+        elif not form.source and not field.declaration.optional and "preset" not in form.values:
+            raise SpecError(study.file, Problem(place, "a constant or an expression", "nothing"))
+    for i, source in enumerate(sources):
+        yield named[source] | {name: column[i] for name, column in stated.items()}
+
+
+def _found(
+    library: Library, study: Study, kind: str, source: str, row: Row, template: str
+) -> tuple[str, object]:
+    """Read a spec; when the cells of a row name one that does not exist, the error is that of the row."""
+    try:
+        return library.spec(kind, source, study)
+    except SpecError as error:
+        if source == template or error.file != study.file:
+            raise
+        one = error.problems[0]
+        raise row.refuse(kind, one.expected, one.found, one.hint) from None
+
+
+def _sources(study: Study, template: str, kind: str, rows: Sequence[Row]) -> list[str]:
+    """Return the name that a template gives in each row."""
+    try:
+        return [fill(template, row.cells) for row in rows]
+    except KeyError as error:
+        require(error.args[0], rows[0].cells, study.file, kind)
+        raise

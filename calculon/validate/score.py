@@ -1,0 +1,128 @@
+"""Scores: errors of many rows in a few numbers, and the quality of a predicted order."""
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from calculon.base.frozen import dataclass
+from calculon.base.units import Array
+
+
+def relative_errors(measured: Array, estimated: Array) -> Array:
+    r"""Return the error of each estimate in percent of what was measured.
+
+    .. math:: e = 100 \, (A / P - 1)
+
+    Negative is an estimate below the measurement: a model that is too fast, or that needs too little memory.
+
+    >>> relative_errors(np.array([10.0, 4.0]), np.array([9.0, 5.0]))
+    array([-10.,  25.])
+    """
+    errors: Array = 100 * (estimated / measured - 1)
+    return errors
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors of some rows, in percent.
+
+    Attributes
+    ----------
+    n : int
+        Rows compared.
+    mean, median, p90, largest : float
+        Of the absolute errors; p90 interpolates between neighbours.
+    bias : float
+        Mean of the errors with their sign: negative is too fast or too small.
+    """
+
+    n: int
+    mean: float
+    median: float
+    p90: float
+    largest: float
+    bias: float
+
+    @classmethod
+    def of(cls, errors: Array) -> "Score":
+        """Summarize the errors of at least one row."""
+        size = np.abs(errors)
+        return cls(
+            n=len(errors),
+            mean=float(size.mean()),
+            median=float(np.median(size)),
+            p90=float(np.percentile(size, 90)),
+            largest=float(size.max()),
+            bias=float(errors.mean()),
+        )
+
+
+def kendall_tau(first: Array, second: Array) -> float:
+    r"""Return Kendall's rank correlation of two orders of the same rows, with ties (tau-b).
+
+    .. math:: \tau_b = \frac{C - D}{\sqrt{(n_0 - n_1)(n_0 - n_2)}}
+
+    with C concordant and D discordant pairs, :math:`n_0 = n (n - 1) / 2` pairs in total and :math:`n_1`, :math:`n_2`
+    pairs tied in either order: 1 is the same order, -1 the reverse, not-a-number when one order is all ties.
+
+    Source: Kendall, *The treatment of ties in ranking problems*, Biometrika 33(3), 1945, doi:10.1093/biomet/33.3.239.
+
+    >>> kendall_tau(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0]))
+    0.3333333333333333
+    """
+    pairs = np.triu_indices(len(first), 1)
+    one = np.sign(first[pairs[0]] - first[pairs[1]])
+    two = np.sign(second[pairs[0]] - second[pairs[1]])
+    untied = float(np.count_nonzero(one)) * float(np.count_nonzero(two))
+    return float((one * two).sum() / np.sqrt(untied)) if untied else float("nan")
+
+
+def _tau(measured: Array, estimated: Array) -> float:
+    """Return Kendall's tau of a sweep, 0 where all estimates are alike."""
+    return kendall_tau(measured, estimated) if np.ptp(estimated) > 0 else 0.0
+
+
+def regret(measured: Array, estimated: Array) -> float:
+    """Return the cost of choosing the row with the lowest estimate over the best row, in percent.
+
+    >>> regret(np.array([1.0, 1.2]), np.array([3.0, 2.0]))
+    19.999999999999996
+    """
+    return float(100 * (measured[np.argmin(estimated)] / measured.min() - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """How well the order within sweeps is predicted.
+
+    Attributes
+    ----------
+    sweeps : int
+        Groups of at least :data:`SMALLEST_SWEEP` rows that differ only in how they are run.
+    tau : float
+        Mean of Kendall's tau over the sweeps; 0 for one whose estimates are all alike, which tell no order.
+    regret, worst_regret : float
+        Mean and largest cost of the plan with the lowest estimate over the best one, in percent.
+    """
+
+    sweeps: int
+    tau: float
+    regret: float
+    worst_regret: float
+
+    @classmethod
+    def of(cls, groups: Sequence[Hashable], measured: Array, estimated: Array) -> "Rank | None":
+        """Rank rows within their groups; nothing when no group is large enough."""
+        members: dict[Hashable, list[int]] = {}
+        for row, group in enumerate(groups):
+            members.setdefault(group, []).append(row)
+        rows = [found for found in members.values() if len(found) >= SMALLEST_SWEEP]
+        if not rows:
+            return None
+        regrets = [regret(measured[found], estimated[found]) for found in rows]
+        taus = [_tau(measured[found], estimated[found]) for found in rows]
+        return cls(len(rows), float(np.mean(taus)), float(np.mean(regrets)), max(regrets))
+
+
+SMALLEST_SWEEP = 3
+"""Rows that a sweep needs for an order worth the name."""

@@ -1,0 +1,153 @@
+"""Measured rows of a study: read from CSV, and turned into fields of models and executions."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from calculon.base.errors import Problem, SpecError, nearest
+from calculon.base.frozen import dataclass
+from calculon.declarations.csv_rows import Line, read_csv
+from calculon.declarations.expression import Expression
+from calculon.declarations.fields import SpecField, shown
+from calculon.validate.library import fill
+from calculon.validate.published_study import Study
+
+Cell = int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Line):
+    """One measured row with its name; of its cells, numbers are numbers, and None is a blank one."""
+
+    label: str
+
+    @property
+    def place(self) -> str:
+        """The position of the row in its file, and its name."""
+        return f"line {self.number} ({self.label})"
+
+
+def read_rows(study: Study) -> list[Row]:
+    """Read the measured values of a study.
+
+    Raises
+    ------
+    SpecError
+        When the file cannot be read, has no rows or ragged ones, or lacks a column that the study needs.
+    """
+    columns = [*study.sweep]
+    columns += [c for q in study.quantities for c in (q.measured, *q.within, *q.parts_of)]
+    columns = [c for c in columns if c not in study.derive]
+    columns += [c for q in study.quantities if (t := q.table) for c in (t.rows, t.columns)]
+    rows = []
+    for line in read_csv(str(study.folder / study.measured), list(dict.fromkeys(columns))):
+        cells = {name: _cell(text) for name, text in line.cells.items()}
+        try:
+            label = fill(study.label or f"{{{next(iter(cells))}}}", cells)
+        except KeyError as error:
+            require(error.args[0], cells, study.file, "label")
+            raise
+        rows.append(Row(line.file, line.number, cells, label))
+    return rows
+
+
+def _cell(text: str) -> Cell:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or None
+
+
+def require(column: str, known: Iterable[str], file: str, field: str) -> None:
+    """Raise SpecError unless there is such a column."""
+    names = list(known)
+    if column not in names:
+        hint = nearest(column, names) or "the columns are " + ", ".join(names)
+        raise SpecError(
+            file,
+            Problem(field, "a column of this name", repr(column), hint),
+        )
+
+
+def with_derived(study: Study, rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with the columns that a study derives, in its order."""
+    found = [replace(row, cells=dict(row.cells)) for row in rows]
+    for name, expression in study.derive.items():
+        column = values(study, expression, found, f"derive.{name}")
+        for row, value in zip(found, column, strict=True):
+            row.cells[name] = value
+    return found
+
+
+def values(study: Study, expression: Expression, rows: Sequence[Row], place: str) -> list[Any]:
+    """Return the value of an expression in each row.
+
+    Raises
+    ------
+    SpecError
+        When it asks for a column that is not there, or has no value in some row; names the first such row.
+    """
+    for name in expression.names if rows else ():
+        require(name, rows[0].cells, study.file, place)
+    known: dict[tuple[Cell, ...], Any] = {}
+    found = []
+    for row in rows:
+        key = tuple(row.cells[name] for name in expression.names)
+        if key not in known:
+            try:
+                known[key] = expression.of(row.cells)
+            except ValueError as error:
+                raise row.refuse(place, "a value", str(error)) from None
+        found.append(known[key])
+    return found
+
+
+def field_values(
+    study: Study, field: SpecField, formula: object, rows: Sequence[Row], place: str
+) -> list[Any]:
+    """Return the value of one field of a spec in each row, checked against its declaration."""
+    if not isinstance(formula, Expression):
+        return [formula] * len(rows)
+    found = values(study, formula, rows, place)
+    check = _checker(field, place)
+    for row, value in zip(rows, found, strict=True):
+        if problem := check(value):
+            text = f"{problem.found} (from {formula.text})"
+            text = f"a blank cell (from {formula.text})" if value is None else text
+            raise row.refuse(place, problem.expected, text, problem.hint)
+    kind = field.annotation
+    return [kind(value) for value in found]
+
+
+def _checker(field: SpecField, place: str) -> Callable[[object], Problem | None]:
+    """Return the check of a field, which remembers the values it has seen."""
+    known: dict[tuple[type, object], Problem | None] = {}
+
+    def check(value: object) -> Problem | None:
+        key = (type(value), value)
+        if key not in known:
+            known[key] = field.declaration.problem(field.annotation, value, place)
+        return known[key]
+
+    return check
+
+
+def measured_values(column: str, rows: Sequence[Row]) -> list[float]:
+    """Return the measured values of a column; not-a-number where a row has none.
+
+    Raises
+    ------
+    SpecError
+        When a cell holds something that is no positive number.
+    """
+    found = []
+    for row in rows:
+        value = row.cells[column]
+        if value is None:
+            value = float("nan")
+        elif isinstance(value, str) or not 0 < value < float("inf"):
+            raise row.refuse(column, "a number above 0", shown(value))
+        found.append(float(value))
+    return found

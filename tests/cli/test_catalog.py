@@ -1,0 +1,210 @@
+"""``calculon catalog``: what is shipped."""
+
+import json
+import re
+from functools import partial
+
+import pytest
+
+from calculon import inputs
+from calculon.architecture.parameters import parameter_count
+from calculon.declarations import catalog
+from calculon.declarations.fields import spec_fields
+from calculon.declarations.model import Model
+from calculon.declarations.spellings.catalog_words import aliases
+from tests.cases import for_each
+from tests.cli.conftest import page as printed_once
+from tests.draws import some
+from tests.helpers import csv_rows, document
+
+pytestmark = pytest.mark.usefixtures("catalog_once")
+
+page = partial(printed_once, "catalog")
+
+
+ASIDE = "for tests, parts of a model: "
+
+
+def test_everything_shipped_is_listed():
+    out = page()
+    shown = {line.split()[0] for line in out.splitlines() if line}
+    listed = {
+        name for line in out.splitlines() if line.startswith(ASIDE) for name in names_of(line)
+    }
+    assert {name for kind in catalog.KINDS for name in catalog.names(kind)} <= shown | listed
+    assert {"mlp-2x1024", "mlp-4x1024_t2"} <= listed
+    assert not shown & listed
+
+
+def names_of(line: str) -> list[str]:
+    return line.removeprefix(ASIDE).split(", ")
+
+
+def test_one_kind_in_every_format():
+    for kind in ("models", "executions", "studies", "campaigns"):
+        names = list(catalog.names({"studies": "study"}.get(kind, kind.removesuffix("s"))))
+        assert [row["name"] for row in json.loads(page(kind, "-f", "json"))] == names
+        found = csv_rows(page(kind, "-f", "csv"))
+        assert [row["name"] for row in found] == names
+        assert len(page(kind, "-f", "markdown").splitlines()) == len(names) + 2
+        lines = page(kind).splitlines()
+        aside = [line for line in lines if line.startswith(ASIDE)]
+        apart = sum(len(names_of(line)) for line in aside)
+        assert len(lines) == len(names) + 1 + len(aside) - apart
+
+
+def test_models_show_their_shape_to_people_and_every_field_to_programs():
+    lines = page("models").splitlines()
+    heading = "name params hidden blocks heads kv ffn vocab seq"
+    assert lines[0].split() == heading.split()
+    assert max(len(line) for line in lines if not line.startswith(ASIDE)) <= 80
+    rows = {line.split()[0]: line.split() for line in lines}
+    shape = ["8.030", "G", "4,096", "32", "32", "8", "14,336", "128,256", "8,192"]
+    assert rows["llama3-8B"] == ["llama3-8B", *shape]
+    assert rows["megatron-22B"][-2:] == ["24,576", "2,048"]  # no vocabulary is stated
+    found = {row["name"]: row for row in json.loads(page("models", "-f", "json"))}
+    for name in ("llama3-8B", "gemma3-4B", "phi-2"):
+        shape = inputs.model(name)
+        fields = {field.key: getattr(shape, field.name) for field in spec_fields(Model)}
+        count = {"name": name, "parameters": parameter_count(shape)}
+        told = {key: found[name].pop(key) for key in ("family", "aliases")}
+        assert found[name] == count | fields
+        assert told["family"] in name
+        assert told["aliases"] == [*aliases(catalog.names("model")[name])]
+
+
+def test_all_kinds_at_once(refuses):
+    kinds = ["models", "systems", "executions", "presets"]
+    kinds += ["studies", "campaigns", "deployments", "workloads"]
+    listed = json.loads(page("-f", "json"))
+    assert list(listed) == kinds
+    (system,) = (row for row in listed["systems"] if row["name"] == "a100_80g")
+    assert (system["matrix_tflops"], system["mem1"]) == (
+        {"float16": 312},
+        {"GiB": 80, "GBps": 2048},
+    )
+    assert page("-f", "markdown").count("\n## ") == 7
+    wanted = f"KIND: expected one of {', '.join(kinds)} for --format csv"
+    refuses(("catalog",), [("-f csv", wanted), ("-f csv", "calculon catalog models --format csv")])
+
+
+@for_each(
+    ("words", "found"),
+    [
+        ("models LLAMA3. phi-2", {"llama3.1-405B", "llama3.2-1B", "llama3.2-3B", "phi-2"}),
+        ("nvl72", {"gb200_nvl72", "gb300_nvl72"}),
+        ("models mlp-", {"mlp-2x1024", "mlp-4x1024"}),
+        ("systems _sxm --family hopper --where memory>100", {"h200_141g_sxm"}),
+        ("models --family qwen --where parameters<1e9", {"qwen2.5-0.5B", "qwen3-0.6B"}),
+        ("models 70b --where kv_heads==8&vocab>1e5", {"llama3-70B"}),
+    ],
+)
+def test_words_families_and_figures_filter_names(words, found):
+    listed = json.loads(page(*(word.replace("&", " and ") for word in words.split()), "-f", "json"))
+    rows = listed if isinstance(listed, list) else [row for rows in listed.values() for row in rows]
+    assert {row["name"] for row in rows} == found
+
+
+def test_one_system_is_shown_with_the_meaning_of_its_fields(output_of):
+    out = output_of("catalog", "h100_80g_nvl8")
+    assert out.startswith("h100_80g_nvl8: a system (")
+    lines = [line.split() for line in out.splitlines()]
+    assert ["mem1.GBps", "3,072", "GB/s", "bandwidth"] in lines
+    assert ["networks[1].size", "65,536"] in [line[:2] for line in lines]
+
+
+def test_a_system_says_where_its_laws_come_from_and_how_far_they_are_off(run):
+    out = run("catalog", "h100_80g_sxm").out
+    about = document("systems", "h100_80g_sxm")["about"]
+    for path, text in about["sources"].items():
+        assert re.search(rf"^{re.escape(path)} +{re.escape(text)}$", out, re.M)
+    for line in about["assumed"]:
+        assert " ".join(line.split(": ", 1)[1].split()) in " ".join(out.split())
+    for group, errors in about["kernels"].items():
+        assert re.search(rf"^{re.escape(group)} +{errors['n']} +{errors['median']:.1f} ", out, re.M)
+    assert re.search(r"^ext\.kernels\.product\.bfloat16 +as float16$", out, re.M)
+
+
+def test_a_page_has_figures_with_sources_and_dates_and_what_is_assumed(run):
+    out = run("catalog", "show", "h100").out
+    assert out.startswith("h100_80g_sxm: a system of the family NVIDIA Hopper\n")
+    text = " ".join(out.split())
+    others = aliases(catalog.names("system")["h100_80g_sxm"])
+    assert f"also called: {', '.join(others)} " in text
+    assert re.search(r"memory, rate +3,350 GB/s +NVIDIA H100 Tensor Core GPU", text)
+    assert re.search(r"tier 2 +256 GiB +assumed: host memory of a DGX H100", text)
+    assert "fitted to 753 products measured on H100-SXM5-80GB" in text
+    assert re.search(r"^collectives, all +89 +4\.5 ", out, re.M)
+    assert "Assumed, as `calculon catalog h100_80g_sxm` says: matrix.*.gflops_efficiency," in text
+
+
+def test_a_page_of_a_published_system_says_its_origin(output_of):
+    lines = output_of("catalog", "show", "a100_80e").splitlines()
+    assert (lines[0], lines[2][:35]) == (
+        "a100_80e: a system",
+        "origin: the published Calculon 0.1.",
+    )
+
+
+def test_a_page_of_an_overlay_says_what_it_changes_and_what_is_that_of_its_base(run):
+    text = " ".join(run("catalog", "show", "A100 PCIe").out.split())
+    assert "overlay of: a100_80g_sxm; changes mem1, networks, ext" in text
+    assert "memory 80 GiB as a100_80g_sxm: NVIDIA A100 Tensor Core GPU datasheet" in text
+    assert "network 0 8 processors assumed: a server of 8 cards" in text
+    assert "fitted to measured collectives" not in text  # those of the base are of NVLink
+    assert "collectives, all" not in text
+
+
+def test_a_page_of_a_model_says_what_else_it_is_called(run):
+    text = " ".join(run("catalog", "show", "meta-llama/Llama-3.3-70B").out.split())
+    assert text.startswith("llama3-70B: a model of the family llama, 70.554 G parameters")
+    assert "also called: llama3.1-70B (the same shape; its context reaches 131,072)" in text
+    assert "hidden 8,192 width of the residual stream" in text
+
+
+def test_a_page_for_programs(run):
+    found = json.loads(run("catalog", "show", "gb200", "-f", "json").out)
+    assert (found["name"], found["kind"], found["family"]) == (
+        *("gb200_nvl72", "system"),
+        "NVIDIA Blackwell",
+    )
+    assert found["overlay_of"] == "b200_sxm"
+    assert found["aliases"] == aliases(catalog.names("system")["gb200_nvl72"])
+    assert "gb200" in found["aliases"]
+    figures = {row["figure"]: row for row in found["figures"]}
+    assert figures["network 0"]["value"] == "72 processors"
+    assert found["measured"]
+    assert found["assumed"]
+
+
+def test_every_page_fits_80_columns(run):
+    for kind in ("model", "system"):
+        for name in some(catalog.names(kind), 8):
+            out = run("catalog", "show", name).out
+            assert max(len(line) for line in out.splitlines() if "/" not in line) <= 80, name
+
+
+def test_what_the_catalog_does_not_have_is_said(refuses):
+    rows = [
+        ("show megatron-2t", "did you mean 'megatron-1T'?"),
+        ("show 8xh100", "the system alone: h100_80g_sxm"),
+        ("show", "catalog show: expected the name of a model, system"),
+        ("h100_80g_sxmm", "did you mean 'h100_80g_sxm'?"),
+        ("--family zzz", "families are AMD CDNA"),
+        ("presets --family nvidia", "models and systems have families"),
+        ("systems --where memry>3", "did you mean 'memory'?"),
+        ("systems --where memory>", "a condition on columns"),
+        ("systems --where name>3", "values that do not go together"),
+    ]
+    refuses(("catalog",), rows)
+
+
+def test_every_kind_has_a_page_and_lists_its_fields(run, output_of):
+    for name in ("llama3-8B", "llama3-8B_h100x64", "Megatron-LM", "tutorial", "b200_sxm"):
+        out = output_of("catalog", "show", name)
+        assert name.lower() in out.splitlines()[0].lower()
+        if name != "Megatron-LM":  # the name of a preset is megatron-lm
+            assert run("catalog", name).code == 0
+            assert json.loads(run("catalog", name, "-f", "json").out)
+            rows = csv_rows(run("catalog", name, "-f", "csv").out)
+            assert {row["field"] for row in rows}

@@ -1,0 +1,158 @@
+"""Launch files as results of ``compare``, as one's own plan, and as what ``plan --emit`` writes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+import calculon
+from calculon.base.errors import Problem, SpecError
+from calculon.cli.emission import Emission
+
+PLAN = {"base": "megatron-lm", "num_procs": 8, "tensor_par": 1, "pipeline_par": 1}
+PLAN |= {"batch_size": 32, "activation_recompute": "full"}
+QUESTION = ("plan", "gpt2-124M", "8", "h100_80g_sxm", "--batch", "32", "--fix", "pipeline_par=1")
+SPECS = ("--model", "gpt2-124M", "--system", "h100_80g_sxm")
+
+
+@pytest.fixture(scope="module", name="best")
+def _best():
+    return calculon.plan("gpt2-124M", 8, "h100_80g_sxm", batch=32, fix={"pipeline_par": 1})
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory, best):
+    """Return a folder with a launch script, and with the answer to a question."""
+    folder = tmp_path_factory.mktemp("launch")
+    (folder / "run.sh").write_text(calculon.export_flags(PLAN, "megatron-lm", model="gpt2-124M"))
+    (folder / "best.json").write_text(json.dumps(best.to_dict()))
+    return folder
+
+
+@pytest.fixture(name="files")
+def _files(folder):
+    return f"mine={folder / 'run.sh'}", f"best={folder / 'best.json'}"
+
+
+def test_a_launch_file_is_compared_with_the_model_and_system_of_the_others(output_of, files):
+    out = output_of("compare", *files)
+    assert out.startswith("A  mine (edition corrected)\nB  best (edition corrected)\n")
+    section = out.partition("\nSettings of Megatron-LM, from A to B: ")[2].partition("\n\n")[0]
+    assert "tie margin" in section.splitlines()[0]
+    assert "drop" in section
+    assert "--recompute-granularity full" in section
+    assert "run.sh:" in section
+    assert "seq_length" not in out.partition("\nTime:")[0]
+
+
+def test_scripts_may_be_larger_than_documents_of_launchers(output_of, files, folder):
+    large = folder / "large.sh"
+    large.write_text((folder / "run.sh").read_text() + "# more\n" * 40_000)
+    said = output_of("compare", f"mine={large}", files[1])
+    assert said == output_of("compare", *files).replace("run.sh:", "large.sh:")
+
+
+def test_changes_lead_from_the_launch_file_also_in_another_dialect(run, files, folder):
+    triple = f"gpt2-124M,{folder / 'run.sh'},h100_80g_sxm"
+    call = ("compare", files[1], f"mine={triple}", "--dialect", "megatron-bridge")
+    told = json.loads(run(*call, "--format", "json").out)["settings"]
+    assert set(told) == {"A"}
+    assert (told["A"]["from"], told["A"]["format"]) == ("B", "megatron-bridge")
+    words = [one["words"] for one in told["A"]["changes"]]
+    assert "drop model.recompute_granularity: full" in words
+
+
+def test_results_without_a_launch_file_are_told_in_a_dialect_that_is_asked_for(run, files):
+    best = files[1].partition("=")[2]
+    without = json.loads(run("compare", f"{best}#0", f"{best}#1", "--format", "json").out)
+    assert without["settings"] == {}
+    words = ("compare", f"{best}#0", f"{best}#1", "--format", "json", "--dialect", "megatron-lm")
+    told = json.loads(run(*words).out)["settings"]["B"]
+    assert told["from"] == "A"
+    assert told["changes"]
+    assert not any(one["place"] for one in told["changes"])
+
+
+def test_a_launch_file_needs_a_system_that_may_be_named(output_of, refuses, files):
+    both = ("compare", files[0], f"other={files[0].partition('=')[2]}")
+    out = output_of(*both, *SPECS)
+    assert "Settings of" not in out  # which are the same
+    rows = [((), "a launch file of a known system"), ((), "Hint: --system names it")]
+    refuses(both, rows)
+
+
+def test_a_launch_file_as_mine_what_is_lost_of_it_and_the_file_of_the_best(run, files, tmp_path):
+    own = Path(files[0].partition("=")[2])
+    (tmp_path / "run.sh").write_text(own.read_text().rstrip() + " --no-masked-softmax-fusion\n")
+    script = tmp_path / "emitted.sh"
+    emitted = ("--emit", f"megatron-lm:{script}", "--tokens", "1T")
+    code, out, err = run(*QUESTION, "--mine", tmp_path / "run.sh", *emitted)
+    assert code == 0
+    assert out.startswith("Plan for gpt2-124M")
+    assert "From mine to the best, one change at a time" in out
+    assert "Settings of Megatron-LM, from mine to the best: " in out
+    assert "run.sh: --no-masked-softmax-fusion: changes the result, and is not modelled" in err
+    assert out.endswith(f"Output: {script}\n")
+    assert f"--train-samples {-(-(10**12) // 1024)}" in script.read_text()
+
+
+@pytest.mark.large
+def test_another_model_than_that_of_mine_is_told(run, files):
+    own = files[0].partition("=")[2]
+    code, _, err = run("plan", "gpt2-355M", *QUESTION[2:], "--mine", own)
+    assert code == 0
+    assert "it describes another model than gpt2-355M" in err
+    assert "num_blocks 12, not 24" in err
+
+
+def test_the_best_plan_is_emitted_on_standard_output(output_of, best, tmp_path):
+    answer = tmp_path / "answer.json"
+    out = output_of(*QUESTION, "--emit", "megatron-bridge", "-o", answer)
+    flags = calculon.export_flags(best, "megatron-bridge")
+    assert out.replace(f"Output: {answer}\n", "") == flags
+    assert yaml.safe_load(flags)["model"]["num_layers"] == 12
+    assert json.loads(answer.read_text())["plans"]
+
+
+def test_what_cannot_be_emitted_is_refused(refuses):
+    rows = [
+        ("--emit megatron", "expected one of megatron-lm"),
+        ("--emit nemo:", "expected a file after the colon"),
+        ("--emit nemo:/nowhere/x.yaml", "expected a folder that exists"),
+        ("--emit nemo:/tmp", "/tmp: expected a file, found a folder"),
+        ("--emit torchtitan:run.toml", "run.toml: expected a name such as run.py"),
+        ("--emit nemo -o -", "expected one output on standard output"),
+    ]
+    refuses(QUESTION, rows)
+    wanted = (
+        "tp_async: expected true, the nearest that Megatron-Bridge can express, found false. "
+        "Hint: --fix tp_async=true"
+    )
+    unfixed = ("--emit", "megatron-bridge", "--fix", "tp_async=false", "--fix", "tensor_par=2")
+    refuses(QUESTION[:6], [(unfixed, wanted)])
+
+
+def test_a_model_that_a_launcher_cannot_describe_is_left_out(run):
+    code, out, err = run("plan", "gemma2-2B", *QUESTION[2:], "--emit", "megatron-lm")
+    assert code == 0
+    assert "Note: the settings of gemma2-2B are left out: " in err
+    assert "--num-layers" not in out
+    assert "--seq-length" in out
+
+
+@pytest.mark.usefixtures("without_remedies")
+def test_nothing_is_printed_on_standard_output_where_nothing_fits(run):
+    code, out, err = run(
+        "plan", "llama3-8B", "1", "a100_40g", "--batch", "1", "--emit", "megatron-lm"
+    )
+    assert (code, out) == (1, "")
+    assert "no plan fits" in err
+
+
+def test_a_field_without_a_setting_is_to_be_fixed_in_the_search():
+    refusal = Emission("deepspeed", "", "deepspeed")._refusal
+    stated = Problem("grad_flat", "true", "false", "--set grad_flat=true")
+    balanced = Problem("pp_layout", "uniform, or stage_blocks", "'balanced'", "list them")
+    found = refusal(SpecError("execution", [stated, balanced])).problems
+    assert [one.hint for one in found] == ["--fix grad_flat=true", "--fix pp_layout=uniform"]

@@ -1,0 +1,77 @@
+"""Recorded screens: what the commands print, at 80 and at 160 columns.
+
+``./scripts/test --refresh`` records them anew; read `git diff` then, as a user would see it.
+"""
+
+import re
+
+import pytest
+
+from calculon.cli.main import COMMANDS, main
+
+EXAMPLE = "megatron-1T 3072_t4_p64_d12_mbs4_full a100_80g"
+TODAY = "llama3-8B llama3-8B_h100x64_p4 h100_80g_sxm"
+SERVED = "llama3-8B 1 h100_80g_sxm --prompt 1000 --output 200"
+SCREENS = {
+    "llm": f"llm {EXAMPLE} -",
+    "llm_today": f"llm {TODAY} -",
+    "llm_infeasible": "llm gpt3-13B-hf gpt3-13B_a100x2_fsdp a100_40g_sxm -",
+    "llm_mistyped": "llm megatron-1T 3072_t4_p64_d12_mbs4_ful a100_80g -",
+    "why": f"why {EXAMPLE}",
+    "why_misfit": f"why {EXAMPLE} --set activation_recompute=none",
+    "why_malformed": f"why {EXAMPLE} --set tensor_par=5 --set batch_size=1000",
+    "block": "block nanogpt-mlp nanogpt-mlp_t4 a100_80g_sxm",
+    "block_whole": f"block {TODAY}",
+    "search": "loe megatron-22B 8:16:x2 16 float16 a100_80g - -t 3 --quiet",
+    "compare": f"compare a={EXAMPLE.replace(' ', ',')} --edition sc23,corrected",
+    "sensitivity": f"sensitivity {EXAMPLE}",
+    "campaign": f"campaign {TODAY} --tokens 1T --deadline 10d --pue 1.2 --carbon 400",
+    "serve": f"serve {SERVED} --tpot 20ms",
+    "serve_at_a_rate": f"serve {SERVED} --rate 200 --set token_budget=0",
+    "batch": f"plot batch {SERVED} --tpot 20ms",
+    "frontier": f"plot frontier {SERVED} --tpot 20ms --fix token_budget=2048",
+    "collective": "collective all_reduce 1GB 128 h100_80g_sxm",
+    "validation": "lv --study megatron_2020 --edition corrected",
+    "catalog": "catalog systems",
+    "parameters": "lpc models/gpt3-175B.json",
+}
+"""What people read, by the name of its record."""
+
+RATE = re.compile(r"[\d.]+ calcs/sec")
+"""Depends on the machine."""
+
+
+def screen(command: str, capsys) -> str:
+    """Return what a command prints, and how it ends."""
+    code = main(command.split())
+    printed = capsys.readouterr()
+    text = RATE.sub("... calcs/sec", printed.out)
+    return f"$ calculon {command}\n{text}{printed.err}[exit code {code}]\n"
+
+
+WIDE = ("llm", "llm_today", "why", "why_misfit", "block", "compare", "sensitivity", "collective")
+"""Screens whose layout depends on the width of the terminal, of commands that take little time."""
+
+
+def set_columns(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.mark.quick
+@pytest.mark.usefixtures("catalog_once")
+@pytest.mark.parametrize(
+    ("width", "name"), [*((80, name) for name in SCREENS), *((160, name) for name in WIDE)]
+)
+def test_screen(width, name, monkeypatch, capsys, snapshot):
+    set_columns(monkeypatch, width)
+    assert screen(SCREENS[name], capsys) == snapshot
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_help(command, monkeypatch, capsys, snapshot):
+    set_columns(monkeypatch, 80)
+    shown = screen(f"{command} --help", capsys)
+    assert shown == snapshot
+    lines = shown.splitlines()
+    assert all(len(line) <= 80 for line in lines if not line.startswith("  calculon "))

@@ -1,0 +1,298 @@
+"""``calculon llm-validation``: the published tables, and every study in every format."""
+
+import io
+import itertools
+import json
+import re
+import shutil
+
+import pytest
+from rich.console import Console
+
+from calculon.cli.commands import validation
+from calculon.declarations.named_values import EDITION_NAMES
+from calculon.documents.views.validation_tables import sections
+from calculon.validate import error_summary
+from calculon.validate.library import Library
+from calculon.validate.source_scores import source_scores
+from tests.helpers import ROOT, csv_rows
+from tests.outline import Outline
+from tests.shipped_studies import compare_once, compared, shipped
+
+NAMES = Library.at().names()
+
+
+FEW = (
+    *("bigscience", "campaign/bloom", "mt_nlg", "sc21/table1", "seqsel/fig1", "seqsel/fig7"),
+    *("seqsel/tab5", "serving/nim", "vtrain/multi"),
+)
+"""Studies with every kind of table, without those that take long: what ``lv`` shows in the full suite."""
+
+
+SCORES = {}
+"""Results, and the scores of their sources, by the identities of the results."""
+
+
+def scores_once(results):
+    """Score the sources of the same results once: each table in each format asks for them again."""
+    same = tuple(map(id, results))
+    SCORES[same] = SCORES.get(same) or (results, source_scores(results))
+    return SCORES[same][1]
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch, request):
+    shipped()  # before its studies become few
+    studies = Library.studies
+
+    def some(library, name=""):
+        if name or library.names() != NAMES:
+            return studies(library, name)
+        return [shipped()[one] for one in FEW]
+
+    monkeypatch.setattr(error_summary, "source_scores", scores_once)
+    monkeypatch.setattr(validation, "compare", compare_once)
+    if request.node.get_closest_marker("large") is None:
+        monkeypatch.setattr(Library, "studies", some)
+
+
+PUBLISHED_ERRORS = [
+    "Ave,,8.49%", "Max,,10.84%", "Ave,,2.08%", "Max,,8.74%",
+    "Ave,,6.69%", "Max,,30.41%", "Ave,,3.65%", "Max,,8.87%",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
+def test_prints_the_four_published_tables_and_a_line_per_study(run, output_of, names):
+    out = output_of("llm-validation")
+    lines = out.splitlines()
+    titles = ("*Params & Opt", "*Activations", "Activations", "End-to-end")
+    assert [line for line in lines if line in titles] == list(titles)
+    figures = [line for line in lines if line.startswith(("Ave,,", "Max,,"))]
+    assert figures == PUBLISHED_ERRORS
+    assert all(f"\n{name} " in out for name in names)
+    out = run("lv", "--format", "markdown").out
+    assert out.startswith("Edition of the cost model: sc23; corrected of studies that exist there")
+    assert all(f"\n| {name} | " in out for name in names)
+
+
+def test_one_study_in_detail(output_of):
+    out = output_of("lv", "--study", "bigscience")
+    assert "heads of 120 and 128" in out
+    assert "ZeRO-1" in out
+    assert "End-to-end" not in out
+
+
+def test_a_group_of_studies(run):
+    found = json.loads(run("lv", "--study", "seqsel", "--format", "json").out)
+    assert [study["name"] for study in found["studies"]] == [n for n in NAMES if "seqsel/" in n]
+
+
+def test_json_holds_every_value(run):
+    (study,) = json.loads(run("lv", "--study", "tab5", "--format", "json").out)["studies"]
+    (quantity,) = study["quantities"]
+    assert (quantity["n"], quantity["unit"], study["passes"]) == (8, "s", True)
+    assert quantity["values"][0]["row"] == "megatron-22B full"
+    assert quantity["values"][0]["measured"] == 1.42
+    assert quantity["values"][0]["estimated"] == pytest.approx(1.3955953652)
+
+
+def _comparisons(name, edition):
+    return compared(name, edition).own.comparisons
+
+
+def test_csv_has_a_line_per_value(run):
+    rows = csv_rows(run("lv", "--format", "csv").out)
+    usual = {study.name: study.usual_edition for study in Library.at().studies()}
+    represented = {n for n in FEW if any(one.rows for one in _comparisons(n, usual[n]))}
+    assert {row["study"] for row in rows} == represented
+    assert {"seqsel/tab5", "bigscience"} < represented
+    assert sum(row["study"] == "vtrain/multi" for row in rows) == 62
+
+
+def test_html_is_one_page_that_needs_nothing_else(run):
+    out = run("lv", "--format", "html").out
+    found = Outline(out)
+    assert not {"src", "href"} & {name for _, name, _ in found.attributes}
+    assert found.tags.count("table") == found.tags.count("h2") > 10
+    assert all(name in out for name in FEW)
+
+
+def test_says_what_it_does_when_asked(run):
+    out = run("lv", "--study", "tab5", "--verbose").out
+    assert out.startswith("Now running test: seqsel/tab5\nAnalyzing megatron-22B full\n")
+
+
+def own_study(tmp_path, file, pattern, text):
+    """Copy a study into a folder for ``-b``, with another text in one of its files; return the folder."""
+    folder = tmp_path / "own" / "validation" / "tab5"
+    shutil.copytree(ROOT / "validation" / "seqsel" / "tab5", folder)
+    (folder / file).write_text(re.sub(pattern, text, (folder / file).read_text()))
+    return tmp_path / "own"
+
+
+def test_a_mean_error_above_its_bound_is_exit_code_1(run, tmp_path):
+    code, out, err = run("lv", "-b", own_study(tmp_path, "study.yaml", "sc23: 3.7", "sc23: 2"))
+    assert code == 1
+    assert "Ave,,3.65%" in out
+    assert err == "calculon: validation: tab5, time: mean error 3.65 %, the bound is 2 %\n"
+
+
+def test_a_folder_of_the_published_layout_replaces_models_systems_and_executions(run, tmp_path):
+    base = tmp_path / "published"
+    shutil.copytree(ROOT / "systems", base / "systems")
+    (base / "models").symlink_to(ROOT / "models")
+    for name in ("fig1", "fig7", "tab5"):
+        target = base / "validation" / "seqsel" / name
+        target.mkdir(parents=True)
+        for file in (ROOT / "validation" / "seqsel" / name).glob("*.json"):
+            shutil.copy(file, target)
+    assert (
+        run("lv", "--base_dir", base, "--study", "seqsel").out == run("lv", "--study", "seqsel").out
+    )
+    changed = json.loads((base / "systems" / "a100_80g.json").read_text())
+    changed["networks"][0]["bandwidth"] = 30
+    (base / "systems" / "a100_80g.json").write_text(json.dumps(changed))
+    file = base / "validation" / "seqsel" / "tab5" / "megatron-22B_full.json"
+    execution = json.loads(file.read_text()) | {"microbatch_size": 2}
+    file.write_text(json.dumps(execution))
+    found = json.loads(run("lv", "-b", base, "--study", "tab5", "--format", "json").out)
+    before = json.loads(run("lv", "--study", "tab5", "--format", "json").out)
+    times = [one["estimated"] for one in found["studies"][0]["quantities"][0]["values"]]
+    usual = [one["estimated"] for one in before["studies"][0]["quantities"][0]["values"]]
+    assert all(slow > fast for slow, fast in zip(times, usual, strict=True))
+
+
+BOTH = ("--edition", "sc23,corrected")
+CORRECTED_ALONE = ("--edition", "corrected")
+
+
+def _tab5(run, edition):
+    """Return mean and bias of the study that has a published table, as JSON has them."""
+    found = json.loads(run("lv", "--study", "tab5", "--edition", edition, "--format", "json").out)
+    (quantity,) = found["studies"][0]["quantities"]
+    return quantity["mean"], quantity["bias"]
+
+
+def test_without_an_edition_it_is_the_published_one_of_studies_that_it_knows(run):
+    assert run("lv", "--study", "seqsel", "--edition", "sc23") == run("lv", "--study", "seqsel")
+    found = json.loads(run("lv", "--format", "json").out)["studies"]
+    beyond = {one["name"] for one in found if one["edition"] == "corrected"}
+    assert beyond == {"serving/nim", "campaign/bloom"}
+    assert [one["name"] for one in found] == list(FEW)
+
+
+def test_studies_that_exist_in_one_edition_alone_have_errors_without_its_name(run):
+    usual, stated = (run("lv", "--study", "serving/nim", *more) for more in ((), CORRECTED_ALONE))
+    assert usual == stated
+    mean = _comparisons("serving/nim", "corrected")[0].score.mean
+    _, table = run("lv").out.split("and bias (edition corrected)\n")
+    line = next(one for one in table.splitlines() if one.startswith("serving/nim"))
+    assert f"{mean:.2f}" in line.split()
+
+
+def test_editions_side_by_side(run, output_of):
+    out = output_of("lv", *BOTH)
+    _, table = out.split("Editions side by side: mean absolute error and bias in percent\n")
+    header, *rows = table.splitlines()
+    titles = "study quantity n sc23 mean corrected mean sc23 bias corrected bias"
+    assert header.split() == titles.split()
+    side_by_side = itertools.takewhile(str.strip, rows)
+    (row,) = [line.split() for line in side_by_side if line.startswith("seqsel/tab5")]
+    (old, old_bias), (new, new_bias) = (_tab5(run, name) for name in ("sc23", "corrected"))
+    assert row[2:] == ["8", *(f"{value:.2f}" for value in (old, new, old_bias, new_bias))]
+    assert "Edition of the cost model: sc23\n*Params & Opt" in out
+    assert "Edition of the cost model: corrected\n*Params & Opt" in out
+
+
+@pytest.mark.parametrize("names", [FEW, pytest.param(NAMES, marks=pytest.mark.large)], ids=len)
+def test_editions_side_by_side_fit_into_a_terminal_of_100_columns(names):
+    results = [compared(name, edition) for name in names for edition in EDITION_NAMES]
+    for section in itertools.islice(sections(results), 2):
+        console = Console(width=100, force_terminal=True, color_system=None, file=io.StringIO())
+        console.print(section.table)
+        lines = console.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= 100
+        (line,) = [
+            one for one in lines if one.startswith("vtrain/multi") and "corrected" not in one
+        ]
+        assert {"time", "62"} < set(line.split())
+        kept = [column for column in section.table.columns if not column.drop]
+        assert len(kept) <= len(line.split()) <= len(section.table.columns)
+
+
+def test_every_format_says_the_edition(run):
+    rows = csv_rows(run("lv", *BOTH, "--study", "tab5", "--format", "csv").out)
+    assert {row["edition"] for row in rows} == {"sc23", "corrected"}
+    found = json.loads(run("lv", *BOTH, "--study", "tab5", "--format", "json").out)
+    assert found["editions"] == ["sc23", "corrected"]
+    assert [study["edition"] for study in found["studies"]] == ["sc23", "corrected"]
+    assert [total["edition"] for total in found["totals"]] == ["sc23", "corrected"]
+    known = run("lv", "--study", "tab5", "--format", "markdown").out
+    assert known.startswith("Edition of the cost model: sc23\n")
+    page = run("lv", *BOTH, "--study", "tab5", "--format", "html").out
+    assert "<p>Editions of the cost model: sc23, corrected</p>" in page
+    assert "<th>edition</th>" in page
+
+
+def test_a_bound_of_one_edition_counts_where_it_is_shown(run, tmp_path):
+    own = own_study(tmp_path, "study.yaml", "corrected: [^}]+", "corrected: 1")
+    assert run("lv", "-b", own).code == 0
+    code, _, err = run("lv", "-b", own, *BOTH)
+    mean, _ = _tab5(run, "corrected")
+    wanted = f"tab5, time, edition corrected: mean error {mean:.2f} %, the bound is 1 %"
+    assert (code, err) == (1, f"calculon: validation: {wanted}\n")
+
+
+def test_a_study_that_waits_says_why(output_of):
+    out = output_of("lv", "--study", "llama31_8b", "--edition", "sc23")
+    assert "context parallelism" in out
+
+
+def test_wrong_arguments_are_bad_input(refuses, tmp_path):
+    rows = [
+        ("--edition sc23,correct", "did you mean 'corrected'?"),
+        ("--study tab6", "did you mean 'tab5'"),
+        (("-b", tmp_path), "expected a folder that holds the folder 'validation'"),
+        ("--study mt_nlg --runs runs.csv", "expected edition corrected, found sc23"),
+        ("--study mt_nlg --edition corrected --runs runs.json", "an output name that ends in .csv"),
+    ]
+    refuses(("lv",), rows)
+
+
+def test_a_broken_study_names_file_and_field(refuses, tmp_path):
+    own = own_study(tmp_path, "measured.csv", "megatron-22B,full,1.42", "gpt-5,full,1.42")
+    message = "measured.csv: line 2 (gpt-5 full), model: expected the name of a model"
+    refuses(("lv", "-b"), [((own,), message)])
+
+
+def test_runs_are_written(run, tmp_path):
+    target = tmp_path / "runs.csv"
+    asked = ("lv", "--study", "mt_nlg", "--edition", "corrected")
+    assert run(*asked, "--runs", str(target)).code == 0
+    lines = (ROOT / "validation" / "runs.csv").read_text().splitlines()
+    own = [line for line in lines if line.startswith("mt_nlg,")]
+    assert target.read_text().splitlines() == [lines[0], *own]
+
+
+def test_sources_stand_in_every_format(run):
+    def printed(form):
+        return run("lv", "--study", "mt_nlg", "--edition", "corrected", "--format", form).out
+
+    for form in ("text", "markdown", "html"):
+        assert "Whole steps: each source alike" in printed(form)
+    rows = csv_rows(printed("csv"))
+    assert {row["source"] for row in rows} == {"mt_nlg"}
+    (found,) = json.loads(printed("json"))["sources"]
+    assert (found["name"], found["rows"]) == ("mt_nlg", len(rows))
+
+
+def test_whole_runs_say_where_they_are_compared_and_how_they_are_judged(run):
+    told = "exist in edition corrected alone; here n is 0"
+    published = ("--edition", "sc23")
+    assert f"Whole runs {told}" in run("lv", "--study", "campaign/bloom", *published).out
+    assert f"Served models {told}" in run("lv", "--study", "serving/nim", *published).out
+    compared = run("lv", "--study", "campaign/bloom").out
+    assert told not in compared
+    assert "ok: hours of a whole run" in compared
+    assert told not in run("lv", "--study", "tab5", *published).out

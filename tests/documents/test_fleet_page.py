@@ -1,0 +1,123 @@
+"""The page of fleets: it says what is best, what misses the limits, and where every figure is from."""
+
+from dataclasses import replace
+
+import calculon
+from calculon.campaign.assumed import told_defaults
+from calculon.campaign.catalog_prices import price_range
+from calculon.campaign.electricity import carbon_of
+from calculon.campaign.read import read_campaign
+from calculon.documents.fleet_page import FRONT, FleetPage, amount
+from calculon.documents.run_defaults import defaults_line, price_words, value_of
+from tests.documents.drawing import drawn, flat
+from tests.store import cache
+
+
+@cache
+def fleets():
+    """Return an answer about two counts of two machines, of which one has no price."""
+    run = {"tokens": "1T", "deadline": "2000d"}
+    machines = ["h100_80g_sxm", "gaudi3"]
+    return calculon.plan(
+        "llama3-8B", "1,16", machines, batch=32, campaign=run, objective="usd", seq=4096
+    )
+
+
+@cache
+def shown(width):
+    return text_of(fleets(), width)
+
+
+def text_of(answer, width=160):
+    page = FleetPage(answer.to_dict(), answer.preset.usual, answer.frameworks)
+    return drawn(page, width=width)
+
+
+def test_no_line_is_wider_than_the_page():
+    for width in (80, 100, 160):
+        assert max(map(len, shown(width).splitlines())) <= width
+
+
+def test_every_point_has_a_line():
+    answer, text = fleets(), shown(160)
+    lines = text[text.index("Days and money") : text.index("Prices and power")].splitlines()
+    for one in answer.points:
+        start = f"{one.system.name} {one.num_procs:,} "
+        (line,) = (line for line in map(flat, lines) if start in f"{line} ")
+        assert (FRONT in line.split()) == (one in answer.frontier)
+        assert ("none fits" in line) == (one.plan is None)
+    assert "No price is known of gaudi3" in text
+
+
+def test_batches_that_differ_have_a_column():
+    run = {"tokens": "1T", "reliability": {"spares": 3}}
+    answer = calculon.plan("llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd")
+    text = text_of(answer)
+    assert "of each count its own" in text
+    assert f": {answer.best.num_procs} x h100_80g_sxm + 3 spare nodes, " in text
+    assert "spare nodes\n" in "\n".join(line.rstrip() for line in text.splitlines())
+    assert "misses limits by" not in text  # there are none
+    assert "1,024 for each processor (--batch)" in text
+    rows = text[text.index("Days and money") :].splitlines()
+    for one in answer.points:
+        (line,) = (line for line in rows if f" {one.num_procs} " in line)
+        assert f" {one.question.tokens_per_step / 1e6:.1f} M " in line
+    stated = calculon.plan(
+        "llama3-8B", "64,96", "h100_80g_sxm", campaign=run, objective="usd", batch=8
+    )
+    text = flat(text_of(stated))
+    assert "On 96 processors few data-parallel degrees divide it" in text
+    assert "On 96 processors it is small" in text
+
+
+def test_a_plan_that_memory_may_not_suffice_for_says_so():
+    found = replace(fleets().best, memory="1.0 GiB are left")
+    answer = replace(fleets(), points=(found,))
+    assert "Memory may not suffice: 1.0 GiB are left." in text_of(answer)
+    assert "Memory may not suffice" not in text_of(
+        replace(answer, points=(replace(found, memory=""),))
+    )
+
+
+def test_carbon_has_its_grams_and_its_source():
+    grid = carbon_of("us-va")
+    run = read_campaign({"tokens": "1T"}, {"fleet.g_co2_per_kwh": "us-va"})
+    answer = replace(fleets(), campaign=run)
+    text = flat(text_of(answer))
+    assert f"{grid.g_co2_per_kwh:g} g CO2/kWh {grid.name}, {grid.source}" in text
+    assert "g CO2/kWh" not in shown(160)
+
+
+def test_every_default_price_and_power_has_its_source():
+    answer, text = fleets(), flat(shown(160))
+    for one in told_defaults(answer.campaign, ["h100_80g_sxm", "gaudi3"]):
+        assert (one["field"] in text) == one["counts"]
+        if one["counts"]:
+            assert flat(one["source"]) in text
+    for one in answer.to_dict()["prices"]:
+        if one["usd"] is not None:
+            assert f"{one['usd']:.2f} USD/h" in text
+            assert flat(price_words(one)) in text
+        assert f"{one['power']['watts']:,.0f} W" in text
+    assert "PUE 1" in text
+    assert "taken for gaudi3 too, no source of its own" in text
+    assert price_range("h100_80g_sxm", "on_demand").in_words in text
+
+
+def test_a_line_has_all_defaults_that_nobody_stated():
+    stated = read_campaign({"tokens": "1T", "reliability": {"restart": "10min"}})
+    price = {"usd": 2.5, "kind": "on_demand", "source": "a list", "date": "2025-10"}
+    text = defaults_line(told_defaults(stated, []), [price]).plain
+    assert "restart" not in text
+    assert "detect 60 s (assumption" in text
+    assert "price 2.50 USD/h (on demand, 2025-10, old, a list)" in text
+    given = price | {"kind": "given", "source": "", "date": ""}
+    assert "price" not in defaults_line(told_defaults(stated, []), [given]).plain
+    assert value_of({"value": "async", "unit": ""}) == "async"
+
+
+def test_what_is_missed_is_an_amount():
+    assert amount(0.01, "d") == "<0.1 d"
+    assert amount(0.0, "d") == "0.0 d"
+    assert amount(1e6, "USD") == "1.00 M USD"
+    assert amount(12.34, "d") == "12.3 d"

@@ -1,0 +1,191 @@
+"""The page of a sensitivity fits its width, and a tornado has a bar from now to each end of a range."""
+
+import math
+import re
+
+import pytest
+
+import calculon
+from calculon.documents.sensitivity_page import SHOWN, SensitivityPage, Tornado, folded
+from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from tests.advise import test_sensitivity
+from tests.documents.drawing import drawn, legend
+from tests.store import cache
+
+pytest.importorskip("matplotlib", reason="pictures need the extra plot")
+
+from calculon.documents.pictures.tornado import draw, panels
+
+EXAMPLE = ("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g")
+TODAY = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+FEWER_FIGURES = (*TODAY[:2], "gaudi3")
+
+
+@cache
+def document():
+    return calculon.sensitivity(*TODAY).to_dict()
+
+
+@cache
+def searched():
+    """A plan that is searched again on each machine."""
+    return test_sensitivity.searched().to_dict()
+
+
+def page(width, content):
+    return drawn(SensitivityPage(content, lambda _: {}), width=width)
+
+
+def test_no_path_is_cut():
+    now = document()["value"]
+    shown = [
+        row["path"]
+        for row in document()["figures"]
+        for one in [row["at_low"], row["at_high"]]
+        if one is not None and abs(one / now - 1) >= SHOWN
+    ]
+    assert shown
+    for width in (60, 80, 160):
+        text = page(width, document())
+        assert max(map(len, text.splitlines())) <= width
+        joined = "".join(text.split())
+        assert all(path in joined or path.rpartition(".")[2] in joined for path in shown), width
+        assert "…" not in text
+
+
+def test_bars_are_in_proportion():
+    def bars(low, high, largest):
+        text = drawn(Tornado(low, high, largest), width=40).rstrip("\n")
+        return text[:20].count("#") + text[:20].count("."), len(text[20:].rstrip())
+
+    assert bars(0.2, -0.1, 0.2) == (10, 20)
+    assert bars(0.1, -0.1, 0.2) == (10, 10)
+    assert bars(0.0, 0.0, 0.2) == (0, 0)
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_what_was_searched_again_fits_the_width(width):
+    lines = page(width, searched()).splitlines()
+    assert max(map(len, lines)) <= width
+    rows: dict[str, str] = {}
+    for line in lines:
+        if line.startswith("  ") and line.split():
+            rows.setdefault(line.split()[0], line)
+    ends = searched()["replanned"]["ends"]
+    for row in searched()["figures"]:
+        if row["path"] in ends and row["path"] in rows:
+            value = row["replanned_at_high"] / searched()["value"] - 1
+            shown = "0" if abs(100 * value) < 0.005 else f"{100 * value:+.1f} %"
+            assert shown in rows[row["path"]] or f"{100 * value:+.2f} %" in rows[row["path"]]
+    assert any("Memory: 80 GiB" in line for line in lines)
+
+
+def test_the_staircase_rises_and_says_both_ends_of_the_step_below():
+    gib, fields = 2**30, searched()["question"]["execution"]["fields"]
+    sizes = (20.25, 40.5, 80.5, 90.0)
+    steps = [
+        {"capacity": size * gib, "value": 1 / size, "kept": False, "execution": fields}
+        for size in sizes
+    ]
+    stairs = {"capacity": 80 * gib, "withheld": 0.0, "now": 1, "steps": steps}
+    stairs["shadow_price_of_1_GiB"] = steps[1]["value"] - steps[2]["value"]
+    again = searched()["replanned"] | {"capacity": stairs}
+    text = page(400, {**searched(), "value": steps[1]["value"], "replanned": again})
+    lines = text.partition("Memory: ")[2].splitlines()[1:]
+    assert lines[0].split()[:5] == ["20.25", "to", "40.5", "GiB", "(-39.5)"]
+    assert f"{100 * (40.5 / 20.25 - 1):+.1f} %" in lines[0]
+    assert [float(line.split()[0]) for line in lines[1:4]] == [80.5, 81.0, 90.0]
+
+
+def test_folded_paths_lose_nothing():
+    path = "ext.kernels.attention.bfloat16.kernels.cudnn.backward.causal_lead"
+    for width in (10, 20, 34):
+        lines = folded(path, width)
+        assert "".join(lines) == path
+        assert all(line.endswith(".") for line in lines[:-1])
+
+
+def test_a_tornado_goes_from_now_to_both_ends():
+    shown = panels(document())
+    axes = draw(document()).axes
+    now = document()["value"]
+    assert [panel.title for panel in shown] == ["Hardware", "How well it is used"]
+    for panel, one in zip(shown, axes, strict=True):
+        ends = [row[f"at_{end}"] or now for row in panel.rows for end in ("low", "high")]
+        bars = [bar.get_x() + bar.get_width() for bar in one.patches]
+        expected = [end for end in ends if end != now]
+        drawn = [bar for bar in bars if not math.isclose(bar, now)]
+        assert all(any(math.isclose(a, b) for b in drawn) for a in expected)
+        swings = [abs((row["at_low"] or now) - (row["at_high"] or now)) for row in panel.rows]
+        assert swings == sorted(swings, reverse=True)
+        assert all(math.isclose(bar.get_x(), now) for bar in one.patches)
+
+
+def test_diamonds_are_the_best_plans():
+    (panel, *_), (axes, *_) = panels(searched()), draw(searched()).axes
+    marked = sorted(x for line in axes.lines if line.get_marker() == "D" for x in line.get_xdata())
+    ends = (row[f"replanned_at_{end}"] for row in panel.rows for end in ("low", "high"))
+    assert marked == sorted(end for end in ends if end is not None)
+
+
+def test_shares_that_end_at_1_say_so():
+    name = "ext.kernels.product.bfloat16.max_efficiency"
+    row = next(one for one in document()["figures"] if one["path"] == name)
+    assert row["high"] == 1 < 1.25 * row["value"]
+    line = next(line for line in page(160, document()).splitlines() if name in line)
+    assert f"to 1: {100 * (row['at_high'] / document()['value'] - 1):+.1f} %" in line
+    free = [one for one in document()["figures"] if one["high"] != 1]
+    for figures, told in ((document()["figures"], True), (free, False)):
+        picture = draw({**document(), "figures": figures})
+        assert any("shares at most 1" in text for text in legend(picture)) is told
+    assert "to 1: " not in page(160, {**document(), "figures": free})
+
+
+def test_a_plan_that_nothing_changes_has_a_picture():
+    idle = calculon.sensitivity(*EXAMPLE, of="optimizer_space").to_dict()
+    assert draw(idle).axes
+
+
+@cache
+def whole():
+    fleet = {"price": 2.0, "pue": 1.2, "g_co2_per_kwh": "france"}
+    return calculon.sensitivity(
+        *FEWER_FIGURES, campaign={"tokens": 15e12, "fleet": fleet}, of="usd"
+    ).to_dict()
+
+
+def test_a_run_fits_the_width():
+    value = Digits(WITHOUT_INTERVAL).rate(whole()["value"])
+    for width in (60, 80, 160):
+        text = page(width, whole())
+        assert max(map(len, text.splitlines())) <= width
+        assert "15 T tokens" in text
+        assert re.search(rf"usd +{value} USD", text)
+        assert "Assumed" in text
+
+
+def test_a_tornado_of_a_run_has_a_panel_of_it():
+    assert [panel.title for panel in panels(whole())] == [
+        "The run",
+        "Hardware",
+        "How well it is used",
+    ]
+    label = draw(whole()).axes[-1].get_xlabel()
+    assert f"(k USD): {whole()['value'] / 1e3:.3g}" in label
+
+
+def test_a_goodput_near_1_has_rows_of_what_it_lacks():
+    """A figure has a row from 0.5 % of what is lost on, as nothing changes 97 % by much."""
+    found = calculon.sensitivity(*FEWER_FIGURES, of="goodput", campaign={"tokens": "15T"}).to_dict()
+    now, text = found["value"], "".join(page(100, found).split())
+    rows = [row for row in found["figures"] if row["kind"] == "run"]
+    assert now > 0.9
+    changes = {
+        row["path"]: max(abs(row[f"at_{end}"] - now) for end in ("low", "high")) for row in rows
+    }
+    assert 0 < changes["reliability.mtbf_processor"] < 0.01
+    for path, change in changes.items():
+        if change >= SHOWN * (1 - now):
+            assert path in text.partition("Assumed")[0]
+    drawn = [row["path"] for one in panels(found) for row in one.rows]
+    assert "reliability.mtbf_processor" in drawn

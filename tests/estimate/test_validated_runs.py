@@ -1,0 +1,416 @@
+"""What measured runs say about a prediction: the file, the interval, the nearest runs, and what is outside of them."""
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import calculon
+from calculon.declarations import catalog
+from calculon.declarations.machine_provenance import Provenance
+from calculon.declarations.presets import COMMON
+from calculon.documents.views.validation_tables import RUNS, runs_file
+from calculon.estimate import kernel_residuals, nearest_runs, run_table, validated_runs
+from calculon.estimate.evaluate import evaluate
+from calculon.estimate.group_conformal import LEVEL
+from calculon.estimate.kernel_residuals import COLLECTIVES, PRODUCTS, kernel_sides
+from calculon.estimate.nearest_runs import fitted
+from calculon.estimate.run_table import FILE, Runs, about, kind, runs
+from calculon.estimate.validated_runs import belief, factors
+from calculon.plan.columns import DEFAULTS
+from calculon.plan.plan import Plan
+from calculon.render.text_tables import Table
+from calculon.validate.run_rows import csv_rows
+from tests.cases import for_each
+from tests.draws import some
+from tests.helpers import ROOT, document
+from tests.shipped_studies import compared, shipped
+
+CASE = ("llama3-8B", "llama3-8B_h100x64", "h100_80g_sxm")
+REFRESH = f"it is stale: scripts/render, or calculon lv --edition corrected --runs {FILE}"
+OFFLOADED = ("weight", "activations", "optimizer")
+SAMPLE = ("mt_nlg", "megatron_2020", "sc21/table1", "seqsel/steps", "dgxc/gpt3_5b", "nemo/bridge")
+"""Small studies of six sources, on A100, H100 and B200."""
+
+
+def asked(case=CASE):
+    """Return the estimate of a case."""
+    return calculon.estimate(*case)
+
+
+def pretend(monkeypatch, change):
+    """Let the measured runs be others: each as ``change`` returns it, or none where that returns nothing."""
+    every = map(runs().__getitem__, range(len(runs())))
+    others = Runs.of([other for run in every if (other := change(run))])
+    monkeypatch.setattr(validated_runs, "runs", lambda: others)
+
+
+def like(**changes):
+    """Return a run of a dense model in 16 bits with some changes."""
+    return dataclasses.replace(runs()[0], type="bfloat16", experts=0, **changes)
+
+
+def facts_of(estimate):
+    return about(estimate.model, estimate.system, estimate.execution)
+
+
+def limits_of(estimate):
+    """Return the limits of the logarithm of measured over predicted time for the estimate of the case."""
+    facts = facts_of(estimate)["preset"], "NVIDIA Hopper", "bfloat16", 8e9
+    return runs().groups.limits(runs().context(*facts, experts=False))
+
+
+# -- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", some(SAMPLE, 1))
+def test_the_file_is_current(name):
+    study = shipped()[name]
+    found = runs_file([compared(name, "corrected")])
+    lines = (ROOT / FILE).read_text().splitlines()
+    kept = [line for line in lines if line.startswith(f"{study.origin},{name},")]
+    assert found.splitlines() == [lines[0], *kept], REFRESH
+
+
+def test_the_file_has_the_studies_of_whole_steps_and_no_others():
+    known = {name for name, study in shipped().items() if study.whole_steps}
+    assert set(runs().columns["study"]) == known, REFRESH
+
+
+def test_a_file_is_read_as_it_was_written(monkeypatch, tmp_path):
+    some = [runs()[number] for number in (0, 40, -1)]
+    odd = dataclasses.replace(
+        some[0], label='TP 8, "PP" 4', citation='A "quoted", long one', fitted="a b"
+    )
+    plain = dataclasses.replace(some[1], citation="short")
+    citations = ('A title, "in quotes"', '"A title", in quotes')
+    every = [odd, plain, *(dataclasses.replace(some[2], citation=one) for one in citations)]
+    path = tmp_path / FILE
+    path.parent.mkdir()
+    path.write_text(Table(RUNS, csv_rows(every)).csv(), encoding="utf-8")
+    monkeypatch.setattr(catalog, "root", lambda: tmp_path)
+    again = runs.__wrapped__()
+    assert [again[i] for i in range(len(every))] == every
+    assert Runs.of([odd, plain])[1] == plain
+
+
+def test_types_of_one_width_are_alike():
+    assert kind("float16") == kind("bfloat16") != kind("float8")
+    assert len({kind(one) for one in ("float8", "float16", "float32", "tfloat32")}) == 4
+
+
+# -- the interval -----------------------------------------------------------------------------------------------------
+
+
+def test_the_published_edition_has_none():
+    old = asked(("megatron-1T", "3072_t4_p64_d12_mbs4_full", "a100_80g"))
+    assert old.edition == "sc23"
+    assert old.belief is None
+    low, high = factors(old.model, old.system, Plan.of(old.execution), old.stats)
+    assert np.isnan([low, high]).all()
+
+
+def test_without_runs_or_their_file_there_is_none(monkeypatch, tmp_path):
+    estimate = asked()
+    monkeypatch.setattr(validated_runs, "runs", lambda: Runs.of([]))
+    assert belief(estimate.model, estimate.system, estimate.execution, estimate.stats) is None
+    monkeypatch.setattr(catalog, "root", lambda: tmp_path)
+    assert len(runs.__wrapped__()) == 0
+
+
+def test_it_is_that_of_the_sources():
+    estimate = asked()
+    found = estimate.belief
+    low, _, high = limits_of(estimate)
+    time = estimate.stats["total_time"]
+    assert (found.low, found.high) == pytest.approx((time * math.exp(low), time * math.exp(high)))
+    assert found.level == LEVEL
+    assert f"of {runs().groups.count} sources" in found.basis
+
+
+def test_it_is_relative_to_the_prediction(monkeypatch):
+    """Twice the measured and the predicted times are the same evidence, and twice the time twice the interval."""
+    estimate = asked()
+    found = estimate.belief
+    pretend(
+        monkeypatch,
+        lambda r: dataclasses.replace(r, measured=2 * r.measured, predicted=2 * r.predicted),
+    )
+    slow = dict(estimate.stats, total_time=2 * estimate.stats["total_time"])
+    again = belief(estimate.model, estimate.system, estimate.execution, slow)
+    assert (again.low, again.high) == pytest.approx((2 * found.low, 2 * found.high))
+
+
+def test_sources_that_are_missed_make_it_wider(monkeypatch):
+    found = asked().belief
+    pretend(monkeypatch, lambda run: dataclasses.replace(run, measured=2 * run.measured))
+    again = asked().belief
+    assert again.low == pytest.approx(2 * found.low)  # a bias is not corrected away
+    assert again.high == pytest.approx(2 * found.high)
+
+
+def test_runs_that_a_fit_saw_are_no_evidence(monkeypatch):
+    plain = asked().belief
+    pretend(monkeypatch, lambda r: dataclasses.replace(r, fitted="x" if r.source == "sc21" else ""))
+    found = asked().belief
+    assert "without 1 that the model was fitted to" in found.basis
+    pretend(
+        monkeypatch, lambda r: dataclasses.replace(r, fitted="") if r.source != "sc21" else None
+    )
+    assert (found.low, found.high) == (asked().belief.low, asked().belief.high)
+    assert (found.low, found.high) != (plain.low, plain.high)
+
+
+def test_a_row_of_a_table_has_that_of_the_execution_alone():
+    base = asked().execution
+    changes = ({}, {"matmul_dtype": "float8"}, {"microbatch_size": 2}, {"edition": "sc23"})
+    plan = Plan.from_records([dataclasses.replace(base, **change) for change in changes])
+    model, system = calculon.inputs.model(CASE[0]), calculon.inputs.system("h200_141g_sxm")
+    system = dataclasses.replace(system, mem1=dataclasses.replace(system.mem1, bandwidth=9e12))
+    table = evaluate(model, system, plan.take(np.arange(3)))
+    low, high = factors(model, system, plan.take(np.arange(3)), table)
+    for i in range(3):
+        one = plan.take(np.array([i]))
+        alone = factors(model, system, one, evaluate(model, system, one))
+        assert (low[i], high[i]) == (alone[0][0], alone[1][0])
+    old = factors(model, system, plan.take(np.array([3])), {})
+    assert np.isnan(old).all()
+
+
+def test_a_malformed_row_has_none():
+    model, system = (calculon.inputs.model(CASE[0]), calculon.inputs.system(CASE[2]))
+    plan = Plan.from_records([asked().execution] * 2)
+    plan.malformed[1] = 0
+    low, high = factors(model, system, plan, {})
+    assert np.isfinite([low[0], high[0]]).all()
+    assert np.isnan([low[1], high[1]]).all()
+
+
+def calibrated(part, **spread):
+    """Return a system file with residuals of one part."""
+    fits = [{"part": part, "spreads": [spread]}]
+    return document("systems", CASE[2]) | {"calibration": {"fits": fits}}
+
+
+def test_whole_iterations_that_a_user_measured_come_first():
+    own = calibrated("training", low=0.9, high=1.2, level=0.8)
+    estimate = asked((*CASE[:2], own))
+    found, time = estimate.belief, estimate.stats["total_time"]
+    assert (found.low, found.high) == pytest.approx((0.9 * time, 1.2 * time))
+    assert found.level == 0.8
+    assert "calibrated" in found.basis
+
+
+def test_those_of_the_other_edition_do_not():
+    own = calibrated("training", low=0.9, high=1.2, level=0.8, edition="sc23")
+    assert asked((*CASE[:2], own)).belief.level == LEVEL
+
+
+# -- processors without a validated run -------------------------------------------------------------------------------
+
+
+def test_kernels_join_in_quadrature_where_no_step_was_validated(monkeypatch):
+    estimate = asked()
+    known = estimate.belief
+    monkeypatch.setattr(
+        validated_runs, "same_processor", lambda some, *_: np.zeros(len(some), bool)
+    )
+    found = asked().belief
+    stats, stated = estimate.stats, document("systems", CASE[2])["about"]["kernels"]
+    exposed = sum(
+        stats[f"{axis}_exposed_time"] for axis in ("tp_comm", "pp_comm", "dp_comm", "recomm")
+    )
+    total, optimizer = stats["total_time"], stats["optim_step_time"]
+    sizes = {
+        "16-bit products, m, n, k from 1,024": total - exposed - optimizer,
+        "memory-bound, all": optimizer,
+        "collectives, all": exposed,
+    }
+    extra = math.hypot(
+        *(math.log1p(stated[name]["p90"] / 100) * size / total for name, size in sizes.items())
+    )
+    low, middle, high = limits_of(estimate)
+    assert math.log(found.high / total) == pytest.approx(middle + math.hypot(high - middle, extra))
+    assert math.log(found.low / total) == pytest.approx(middle - math.hypot(middle - low, extra))
+    assert found.low < known.low < known.high < found.high
+    assert "residuals of kernels of h100_80g_sxm" in found.basis
+
+
+def test_residuals_of_a_calibration_go_before_those_of_the_catalog():
+    spread = {"low": 0.8, "high": 1.5, "level": 0.9}
+    system = calculon.inputs.system(calibrated("matrix.bfloat16", **spread))
+    sides = kernel_sides(system, "bfloat16")
+    assert sides.up == pytest.approx({PRODUCTS: math.log(1.5)})
+    assert sides.down == pytest.approx({PRODUCTS: -math.log(0.8)})
+    assert kernel_sides(calculon.inputs.system(calibrated("mem2", **spread)), "float8") is None
+    links = kernel_sides(calculon.inputs.system(calibrated("networks[1]", **spread)), "float8")
+    assert set(links.up) == {COLLECTIVES}
+
+
+def test_a_part_that_is_never_wrong_on_a_side_does_not_move_it():
+    system = calculon.inputs.system(calibrated("mem1", low=1.1, high=1.2, level=0.9))
+    sides = kernel_sides(system, "bfloat16")
+    assert list(sides.down.values()) == [0]
+
+
+def test_a_system_of_ones_own_has_no_measured_kernels():
+    found = asked((*CASE[:2], {"base": CASE[2], "mem1": {"GBps": 9000}})).belief
+    assert "no validated run on this system" in found.outside
+    assert found.basis.endswith("kernels of this system were not measured")
+    assert kernel_residuals._stated("nothing of the catalog") == {}
+
+
+# -- nearest, outside, remark -----------------------------------------------------------------------------------------
+
+
+def test_a_measured_run_is_nearest_to_itself_and_inside():
+    execution, here = asked().execution, np.ones(len(runs()), bool)
+    for number in (0, 200, 300, 900):
+        facts = dataclasses.asdict(runs()[number])
+        assert nearest_runs.distance(runs(), facts)[number] == 0
+        assert not [*nearest_runs.outside(runs(), facts, execution, here)]
+
+
+@for_each(
+    ("change", "expected"),
+    [
+        *(({"parameters": 2.0}, 1), ({"tensor_par": 2.0}, 0.5), ({"pipeline_par": 4.0}, 0.5)),
+        *(({"bandwidth": 1 / 2}, 1), ({"peak": 2.0}, 4), ({"batch_size": 8.0}, 3 * 0.5)),
+        ({"num_procs": 1 / 4, "batch_size": 1 / 4}, 2 * 0.5),
+        ({"seq_size": 2.0, "batch_size": 1 / 2}, 0.5),
+        *(({"type": "float8"}, 2), ({"type": "float16"}, 0)),
+        *(({"preset": "nemo"}, 1), ({"experts": 1}, 4)),
+    ],
+)
+def test_distances_count_factors_of_two_and_other_kinds(change, expected):
+    facts = dataclasses.asdict(like())
+    other = {n: v * facts[n] if isinstance(v, float) else v for n, v in change.items()}
+    found = nearest_runs.distance(Runs.of([like()]), facts | other)
+    assert found == pytest.approx([expected])
+
+
+@for_each(("third", "order"), [(4.9, "acb"), (5.1, "abc")])
+def test_a_second_run_of_a_source_counts_as_farther_by_4(third, order):
+    some = [like(label=label, source=s) for label, s in ("ax", "bx", "cy", "dz")]
+    found = nearest_runs.nearest(Runs.of(some), np.array([0.5, 1.0, third, 9.0]))
+    assert "".join(run.label for run in found) == order
+
+
+@for_each(
+    ("peak", "bandwidth", "same"),
+    [(0.0, 0.0, True), (0.019, -0.24, True), (-0.021, 0.0, False), (0.0, 0.26, False)],
+)
+def test_a_processor_with_other_figures_is_another_machine(peak, bandwidth, same):
+    """The figures are logarithms of a run's figure over the one in the system file."""
+    system = calculon.inputs.system(CASE[2])
+    rates = np.exp([peak, bandwidth]) * (run_table.peak(system), system.mem1.bandwidth)
+    figures = dict(zip(("peak", "bandwidth"), rates.tolist(), strict=True))
+    names = (system.provenance.processor, "", "x")
+    some = Runs.of([like(accelerator=one, **figures) for one in names])
+    assert nearest_runs.same_processor(some, system).tolist() == [same, False, False]
+    unnamed = dataclasses.replace(system, provenance=Provenance(processor=""))
+    assert not nearest_runs.same_processor(some, unnamed).any()
+
+
+@pytest.mark.parametrize(("system", "lender"), [("h100_80g_sxm", ""), ("b300_sxm", "b200_sxm")])
+def test_the_basis_counts_the_sources_of_each_kind(system, lender):
+    machine, other = (calculon.inputs.system(one) for one in (system, lender or system))
+    here = nearest_runs.same_processor(runs(), machine)
+    related = runs().where("accelerator", other.provenance.processor) & bool(lender)
+    assert (nearest_runs.relatives(runs(), machine) == related).all()
+
+    def count(rows):
+        return len(set(np.array(runs().columns["source"])[rows]))
+
+    def basis(here, **changes):
+        facts = {"preset": "megatron-lm", "type": "float8", "system": system} | changes
+        return validated_runs._basis(runs(), machine, facts, here, related)
+
+    counts = [f"{count(runs().of_framework('megatron-lm'))} of megatron-lm"]
+    counts += [f"{count(here)} of {system}"]
+    counts += [f"{count(related)} of its relative {lender}"] if lender else []
+    counts += [f"{count(runs().where('type', 'float8'))} of float8"]
+    assert f"({', '.join(counts)})" in basis(here)
+    assert f"({', '.join(counts[1:])})" in basis(here, preset="published")
+    assert " of 16 bits)" in basis(here, type="float16")
+    kernels = f", with the residuals of kernels of {lender or system}: products "
+    assert (kernels in basis(here), kernels in basis(here & False)) == (False, True)
+
+
+@for_each(
+    ("change", "sentences"),
+    [
+        *(({}, []), ({"num_procs": 16}, [])),
+        ({"num_procs": 17_000}, ["17,000 processors (validated up to 16)"]),
+        ({"num_procs": 7}, ["7 processors (validated from 8)"]),
+        ({"seq_size": 4095}, ["sequences of 4,095 tokens (validated from 4,096)"]),
+        ({"parameters": 5e12}, ["5e+03 billion parameters (validated up to 8)"]),
+        ({"domain": 9}, ["9 processors on the fastest network (validated up to 8)"]),
+        ({"schedule": "zb_h1"}, ["pipeline schedule zb_h1 never validated"]),
+        *(({"preset": "nemo"}, ["preset nemo never validated"]), ({"preset": COMMON}, [])),
+        ({"type": "float32"}, ["no validated run in float32 on mine"]),
+        ({"training": False}, ["inference (validated runs are training steps)"]),
+        *(({f"{name}_offload": True}, ["offloading never validated"]) for name in OFFLOADED),
+    ],
+)
+def test_what_lies_outside_is_said(change, sentences):
+    sizes = {"seq_size": 4096, "parameters": 8 * 10**9, "domain": 8, "preset": "megatron-lm"}
+    one, other = like(num_procs=8, **sizes), like(num_procs=16, **sizes)
+    some = Runs.of([one, dataclasses.replace(other, experts=8)])
+    flags = {"training": True, **{f"{name}_offload": False for name in OFFLOADED}} | change
+    facts = dataclasses.asdict(one) | {"system": "mine"} | change
+
+    def outside(experts, *here):
+        asked = facts | {"experts": experts}
+        return [*nearest_runs.outside(some, asked, SimpleNamespace(**flags), np.array(here))]
+
+    assert outside(0, True, True) == outside(8, True, True) == sentences
+    assert "no validated run of a model with experts on mine" in outside(8, True, False)
+    assert "no validated run on mine" in outside(0, False, False)
+
+
+@pytest.mark.parametrize("experts", [0, 8])
+def test_a_utilization_above_all_measured_ones_of_its_class_is_remarked(experts):
+    facts = facts_of(asked()) | {"experts": experts}
+    here, none = runs().where("family", "NVIDIA Hopper"), np.zeros(len(runs()), bool)
+    alike = here & (runs().kinds == kind("bfloat16"))
+    alike &= (runs().numbers("experts") > 0) == bool(experts)
+    best = runs().numbers("mfu_causal")[alike].max()
+    assert nearest_runs.remark(runs(), facts, here, none, best) == ""
+    words = "with experts on" if experts else "on"
+    for own, related, on in ((here, none, words), (none, here, f"{words} its relative")):
+        text = nearest_runs.remark(runs(), facts, own, related, best + 0.02)
+        assert text.startswith(
+            f"MFU {100 * (best + 0.02):.0f} % causal; the best validated run {on} H"
+        )
+        assert f"has {100 * best:.0f} %" in text
+    assert nearest_runs.remark(runs(), facts, none, none, 0.99) == ""
+
+
+@for_each(("mfu", "told"), [(0.604, ""), (0.606, "MFU 61 %")])
+def test_a_utilization_is_above_another_in_whole_percent(mfu, told):
+    some, here = Runs.of([like(mfu_causal=0.6)]), np.ones(1, bool)
+    text = nearest_runs.remark(some, {"type": "float16", "experts": 0}, here, here, mfu)
+    assert text[:8] == told
+
+
+# -- cost -------------------------------------------------------------------------------------------------------------
+
+
+@for_each(
+    ("parameters", "value", "said"),
+    [
+        *((9.89e9, 7000, True), (9.91e9, 7000, False)),
+        *((2.019e10, 7000, False), (2.021e10, 7000, True)),
+        *((9.89e9, DEFAULTS["stage_stop_us"], False), (9.89e9, None, False)),
+    ],
+)
+def test_what_was_fitted_to_models_of_another_size_is_said(parameters, value, said):
+    one = like(parameters=10**10, source="one", fitted="x stage_stop_us")
+    two = like(parameters=2 * 10**10, source="two", fitted="stage_stop_us")
+    some, execution = Runs.of([one, two, like(fitted="")]), SimpleNamespace(stage_stop_us=value)
+    found = fitted(some, {"parameters": parameters}, execution)
+    wanted = ["stage_stop_us 7,000, on 10 to 20 billion parameters (one, two)"]
+    assert list(found) == (wanted if said else [])

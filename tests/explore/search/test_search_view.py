@@ -1,0 +1,208 @@
+"""The view of the search: plans and numbers of the command, feasible points, cells and rows that agree."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from calculon.advise.answer import Answer, space_of
+from calculon.base.errors import SpecError
+from calculon.cli.main import main
+from calculon.declarations.plan_words import degrees_words
+from calculon.estimate.estimate import estimate
+from calculon.explore.exports.same_command import same
+from calculon.explore.page_state import OPTIONS, State, read_state
+from calculon.explore.search.found_plans import FoundPlans, split_name
+from calculon.explore.search.search_view import PARTS
+from calculon.explore.search.searches import OPENED, asked, each_split, front, offered, opened
+from calculon.search.best_first import count_space
+from calculon.search.driver import run
+from tests.draws import some
+from tests.explore.asking import answers, at, made, words
+
+BEST = State(model="gpt3-13B", system="a100_80g_sxm", procs=16, batch="64", view="search")
+
+ASKED = {
+    "nothing": {},
+    "a condition": {"where": "proc_mem_tier1_cap_req < 60 * GiB and pipeline_par > 1"},
+    "all": {
+        "objective": "proc_mem_tier1_cap_req",
+        "fix": "tensor_par=2,4 zero_stage=1",
+        "open": "optimizer_offload",
+    },
+}
+
+
+def with_options(state=BEST, **options):
+    return replace(state, options=options)
+
+
+of_all = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(options, id=name, marks=() if name == "all" else pytest.mark.large)
+        for name, options in ASKED.items()
+    ],
+)
+
+
+@of_all
+def test_the_best_has_the_numbers_of_the_command(options, capsys):
+    state = with_options(**options)
+    argv = same(state, answers())[1].argv
+    assert main(["-" if word == "best.json" else word for word in argv] + ["-v"]) == 0
+    told = capsys.readouterr().out
+    said = words(made("search-best", state))
+    plans = FoundPlans(asked(state, answers()), each_split(state, answers()), state, answers())
+    line = next(one for one in told.splitlines() if degrees_words(plans.winners[0][0]) in one)
+    for one in re.findall(r"\d[\d.,]* s\b|\d[\d.,]*(?= GiB)", said.split("plan that")[0]):
+        assert one in line
+    total, good = (re.search(rf"{word} executions: (\d+)", told)[1] for word in ("Total", "Good"))
+    assert f"{int(total):,} executions tried" in said
+    assert f"{int(good):,} feasible" in said
+
+
+@of_all
+def test_map_table_and_best_agree(options):
+    state = with_options(**options)
+    rows = re.findall(r'<tr data-key="([\d.]+)"', str(made("search-plans", state).html))
+    tiles, crosses = made("search-splits", state).figure["data"]
+    cells = {
+        name: (ratio, text)
+        for row, ratios, texts in zip(tiles["customdata"], tiles["z"], tiles["text"], strict=True)
+        for (_, name, _), ratio, text in zip(row, ratios, texts, strict=True)
+        if name
+    }
+    assert {*rows} == {*cells}
+    assert cells[rows[0]][0] == 1.0 == min(ratio for ratio, _ in cells.values())
+    ratios = [cells[name][0] for name in rows]
+    assert ratios == sorted(ratios)
+    assert not {name for _, name, _ in crosses["customdata"]} & {*rows}
+
+
+def test_crosses_say_why_nothing_can_run():
+    state = replace(BEST, model="gpt3-175B", procs=32)
+    it = asked(state, answers())
+    crosses = made("search-splits", state).figure["data"][1]
+    assert crosses["customdata"]
+    places = zip(crosses["x"], crosses["y"], crosses["customdata"], strict=True)
+    for x, y, (link, name, said) in some(places, 3):
+        fix = {"tensor_par": int(x), "pipeline_par": int(y)}
+        found = run(space_of(replace(it.question, fix=fix), 32), it.best())
+        assert found.counts.total > 0 == found.counts.good
+        assert name == split_name(int(x), int(y))
+        assert not link
+        assert said.startswith(f"TP {x}, PP {y}: ")
+
+
+def test_ties_are_those_of_the_plan():
+    found = each_split(BEST, answers())
+    plan = Answer(answers().question(BEST), found, None, (), None, None)
+    alike = [one.execution for one in plan.ties[1].plans]
+    shown = FoundPlans(asked(BEST, answers()), found, BEST, answers())
+    tied = [shown.winners[rank][0] for rank in range(len(found)) if shown.tied(rank)]
+    assert [shown.winners[0][0], *tied] == alike
+    told = words(made("search-plans", BEST))
+    assert f"~ {len(alike)} of {len(found)}, with the fastest, are not distinguishable" in told
+    listed = [rank for rank in shown.ranks if shown.tied(rank)]
+    assert str(made("search-plans", BEST).html).count("<td>~</td>") == len(listed)
+
+
+@pytest.mark.parametrize("axes", some([{"x": "tp_comm_exposed_time", "y": "mfu"}, {}], 1))
+def test_points_are_plans_that_run_and_cells_and_links_lead_to_them(axes):
+    state = with_options(**axes, **ASKED["all"])
+    figure = made("search-front", state).figure
+    x, y = (state.option(name) for name in ("x", "y"))
+    units = []
+    for trace in figure["data"]:
+        places = zip(trace["x"], trace["y"], trace["customdata"], strict=True)
+        for across, up, (link, name, _) in some(places, 5):
+            shown = answers().plan(at(link)).estimate
+            again = estimate(shown.model, shown.execution, shown.system).stats
+            units += [again[y] / up, again[x] / across] if across else []
+            assert name == split_name(shown.execution.tensor_par, shown.execution.pipeline_par)
+    assert units[::2] == pytest.approx([units[0]] * len(units[::2]))
+    assert units[1::2] == pytest.approx([units[1]] * len(units[1::2]))
+
+
+def test_no_plan_beats_one_of_the_front_in_both():
+    found = front(BEST, answers()).evaluation
+    each = each_split(BEST, answers()).evaluation
+    for time, memory in zip(found["total_time"], found["proc_mem_tier1_cap_req"], strict=True):
+        better = (each["total_time"] < time) & (each["proc_mem_tier1_cap_req"] < memory)
+        assert not better.any()
+
+
+def test_rows_lead_to_their_plans():
+    plans = FoundPlans(asked(BEST, answers()), each_split(BEST, answers()), BEST, answers())
+    for rank in some(plans.ranks, 4):
+        taken = answers().plan(at(plans.link(rank))).estimate
+        fields, stats = plans.winners[rank]
+        assert {name: getattr(taken.execution, name) for name in fields} == fields
+        assert taken.stats["total_time"] == stats["total_time"]
+
+
+def test_a_condition_that_no_plan_meets_is_said():
+    state = with_options(where="GiB < 1")
+    feasible = count_space(asked(BEST, answers()).space)
+    said = words(made("search-best", state))
+    assert re.match(r"None of [\d,]+ feasible executions meets the condition\.", said)
+    assert f"{feasible:,} executions tried" in said
+
+
+def test_all_that_is_offered_adds_to_the_search():
+    usual = count_space(asked(BEST, answers()).space)
+    names = offered(BEST, answers())
+    assert {"zero_stage", "context_par", "optimizer_offload"} <= {*names} <= {*OPENED}
+    for name, values in some(names.items(), 6):
+        state = with_options(open="context_par,cp_comm" if name == "cp_comm" else name)
+        it = asked(state, answers())
+        assert {*values} <= {*it.space.switches[name]}
+        assert count_space(it.space) >= usual
+
+
+def test_counts_are_compared_with_the_same_batch():
+    part = made("search-counts", with_options(counts="8,48"))  # and 16, that of the page
+    told = words(part)
+    assert told.index(" 8 ") < told.index(" 16 ") < told.index(" 48 ")
+    assert "100.0 %" in told
+    points = {
+        count: link
+        for one in part.figure["data"]
+        if "customdata" in one
+        for count, (link, *_) in zip(one["x"], one["customdata"], strict=True)
+    }
+    assert sorted(points) == [8, 16, 48]
+    assert [at(link).procs for link in points.values()] == [*points]
+    assert made("search-counts", BEST) is None
+
+
+def test_nonsense_is_refused():
+    for options, word in [
+        ({"objective": "fastness"}, "fastness"),
+        ({"objective": "days"}, "--tokens"),
+        ({"where": "total_time <"}, "condition"),
+        ({"where": "tensor_par == 'a'"}, "tensor_par"),
+        ({"fix": "tensor_par=3"}, "tensor_par"),
+        ({"fix": "tensor_par"}, "FIELD=VALUE"),
+        ({"open": "datatype"}, "datatype"),
+        ({"x": "nothing"}, "nothing"),
+        ({"counts": "some"}, "some"),
+        ({"counts": "1:1000"}, "at most"),
+    ]:
+        assert {*options} <= {*OPTIONS}
+        with pytest.raises(SpecError, match=re.escape(word)):
+            [kind.make(with_options(**options), answers()) for kind in PARTS]
+
+
+def test_no_plan_fits_and_says_why():
+    state = replace(BEST, model="gpt3-175B", procs=4)
+    assert "tier-1 memory is too small" in words(made("search-best", state))
+    assert made("search-plans", state) is None
+    assert made("search-front", state) is None
+
+
+def test_several_values_of_a_list_are_joined_in_an_address():
+    state = read_state([("open", "zero_stage"), ("open", "pp_layout")], answers().offer, BEST)
+    assert opened(state) == {"zero_stage", "pp_layout"}
+    assert at(state.link()) == state
