@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from calculon.declarations.model import Model
     from calculon.hardware.system import System
+    from calculon.render.document import Document
     from calculon.render.text_tables import Table
 
 LEVELS = {
@@ -174,7 +175,7 @@ class Log:
         if not self.quiet:
             print(escaped(text), file=self.stream)
 
-    def show(self, renderable: "RenderableType") -> None:
+    def show(self, renderable: "Document | RenderableType") -> None:
         """Draw a result that lays itself out, such as a page."""
         if not self.quiet:
             from calculon.render.console import show

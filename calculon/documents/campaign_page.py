@@ -27,6 +27,7 @@ from calculon.documents.page_title import page_title
 from calculon.documents.result import Result
 from calculon.render.digits import Digits
 from calculon.render.grids import grid, indented, side_by_side
+from calculon.render.terminal import drawn
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, heading, level_text, percent
 
@@ -108,7 +109,7 @@ class CampaignPage:
             )
         if found := self.run.get("elasticities"):
             yield from (Text(), *elasticities_section(found))
-        yield from (Text(), *assumed_section(self.run, every=self.every))
+        yield from (Text(), drawn(assumed_section(self.run["assumed"], every=self.every)))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.run["question"]

@@ -10,6 +10,7 @@ from calculon.base.units import GIGA, scaled, significant
 from calculon.documents.campaign_words import DAY, events, interval_words, span
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
+from calculon.render.document import Section, dim
 from calculon.render.grids import grid, indented
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, heading, percent
@@ -185,19 +186,21 @@ def elasticities_section(found: Mapping[str, Sequence[Document]]) -> Iterator[Re
     yield indented(table)
 
 
-def assumed_section(run: Document, *, every: bool) -> Iterator[RenderableType]:
+def assumed_section(rows: Sequence[Document], *, every: bool) -> Section:
     """List the defaults that nobody stated, with their sources; `every` also those without effect."""
-    rows = [one for one in run["assumed"] if every or one["counts"]]
-    yield heading("Assumed", "defaults that nobody stated; --set campaign.FIELD=VALUE")
+    shown = [one for one in rows if every or one["counts"]]
     columns = (
         Column("field", "field"),
         Column("value", "value", right=True),
         Column("source", "source", fold=True),
     )
-    cells = [{"field": one["field"], "value": _value(one), "source": one["source"]} for one in rows]
-    yield indented(Table(columns, cells))
-    if left := len(run["assumed"]) - len(rows):
-        yield indented(Text(f"{counted(left, 'more default')} without effect here (-v).", "dim"))
+    cells = [
+        {"field": one["field"], "value": _value(one), "source": one["source"]} for one in shown
+    ]
+    left = len(rows) - len(shown)
+    more = [dim(f"{counted(left, 'more default')} without effect here (-v).")] if left else []
+    remark = "defaults that nobody stated; --set campaign.FIELD=VALUE"
+    return Section("Assumed", (Table(columns, cells), *more), remark)
 
 
 def _value(one: Document) -> str:

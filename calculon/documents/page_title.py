@@ -4,13 +4,43 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import RenderableType
-from rich.text import Text
 
 from calculon.declarations.machine_provenance import Provenance
-from calculon.render.grids import indented
+from calculon.render.document import Block, Document, dim
+from calculon.render.terminal import Page
 
 UNMEASURED = "unmeasured machine"
 """Note on a processor without a validated run and without a measured kernel."""
+
+
+def titled(
+    title: str,
+    terms: str,
+    *machines: Mapping[str, Any],
+    lead: tuple[Block, ...] = (),
+    parts: Iterable[Block] = (),
+) -> Document:
+    """Return a document whose title says what a reader must know about its machines.
+
+    Parameters
+    ----------
+    title, terms
+        What it is about; edition and preset, as in ``edition corrected, megatron-lm``; may be empty.
+    *machines
+        The system of the question, for each machine: its provenance (:meth:`Provenance.to_dict`), and the note on a
+        word for several systems, if there is one.
+    lead, parts
+        As of a :class:`~calculon.render.document.Document`.
+    """
+    notes = ", ".join(filter(None, (terms, _unmeasured(machines))))
+    known: list[Block] = []
+    for machine in machines:
+        if note := machine.get("note"):
+            known.append(dim(note))
+        if words := borrowed_words(machine):
+            of = f" for {machine['name']}" if len(machines) > 1 else ""
+            known.append(dim(f"borrowed{of}: {words}"))
+    return Document(title, notes, (*known, *lead), tuple(parts))
 
 
 def page_title(
@@ -28,14 +58,7 @@ def page_title(
         The system of the question, for each machine of the page: its provenance (:meth:`Provenance.to_dict`), and the
         note on a word for several systems, if there is one.
     """
-    notes = ", ".join(filter(None, (terms, _unmeasured(machines))))
-    yield Text.assemble((title, "bold underline"), (f"   {notes}" if notes else "", "dim"))
-    for machine in machines:
-        if note := machine.get("note"):
-            yield indented(Text(note, "dim"))
-        if words := borrowed_words(machine):
-            of = f" for {machine['name']}" if len(machines) > 1 else ""
-            yield indented(Text(f"borrowed{of}: {words}", "dim"))
+    yield Page(titled(title, terms, *machines))
 
 
 def machine_notes(machine: Mapping[str, Any]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from calculon.documents.page_title import page_title
 from calculon.render.bars import COLORS, marks
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
 from calculon.render.grids import grid, indented
+from calculon.render.terminal import drawn
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, edition_and_preset, heading
 
@@ -210,7 +211,7 @@ class SensitivityPage:
             yield from (Text(), *self._break_even(self.document["break_even"]))
         felt = {row["path"] for row in self.document["figures"]}
         if used := [one for one in self.document.get("assumed", ()) if one["field"] in felt]:
-            yield from (Text(), *assumed_section({"assumed": used}, every=True))
+            yield from (Text(), drawn(assumed_section(used, every=True)))
 
     def _question(self) -> Iterator[RenderableType]:
         asked = self.document["question"]

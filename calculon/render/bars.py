@@ -1,11 +1,12 @@
 """Bars, as wide as there is room: block characters in a terminal, ASCII elsewhere."""
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
-from rich.segment import Segment
-from rich.style import Style
+from typing import TYPE_CHECKING
 
 from calculon.base.frozen import dataclass
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.measure import Measurement
 
 COLORS = {
     "blue": "#0072b2",
@@ -18,17 +19,20 @@ COLORS = {
 }
 """The palette of Okabe and Ito: readers with any kind of colour vision can tell these apart."""
 
+DRAWN, ASCII = ("█", "░"), ("#", ".")
+"""Characters of solid and of light pieces of bars: block characters, and where there are none."""
+
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def has_blocks(console: Console, options: ConsoleOptions) -> bool:
+def has_blocks(console: "Console", options: "ConsoleOptions") -> bool:
     """Tell whether bars are drawn with block characters."""
     return console.is_terminal and not options.ascii_only
 
 
-def marks(console: Console, options: ConsoleOptions) -> tuple[str, str]:
+def marks(console: "Console", options: "ConsoleOptions") -> tuple[str, str]:
     """Return the characters of solid and of light pieces of bars, for legends."""
-    return ("█", "░") if has_blocks(console, options) else ("#", ".")
+    return DRAWN if has_blocks(console, options) else ASCII
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,15 @@ class Bar:
     shares: tuple[Share, ...]
     widest: int = 44
 
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+    def __rich_measure__(self, console: "Console", options: "ConsoleOptions") -> "Measurement":
+        from rich.measure import Measurement
+
         return Measurement(min(4, options.max_width), min(self.widest, options.max_width))
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        from rich.segment import Segment
+        from rich.style import Style
+
         width = min(options.max_width, self.widest)
         solid, light = marks(console, options)
         end, drawn = 0.0, 0

@@ -9,6 +9,8 @@ import os
 import textwrap
 from typing import IO, TYPE_CHECKING
 
+from calculon.render.document import Document
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -28,12 +30,12 @@ def stated_width() -> int | None:
     return int(columns[-9:]) if columns.isdecimal() and columns.strip("0") else None
 
 
-def show(renderable: "RenderableType", stream: IO[str]) -> None:
+def show(renderable: "Document | RenderableType", stream: IO[str]) -> None:
     """Draw on a stream, as it deserves: see the module.
 
     Parameters
     ----------
-    renderable : rich renderable
+    renderable : Document or rich renderable
         What to draw.
     stream : text file
         Where.
@@ -44,6 +46,10 @@ def show(renderable: "RenderableType", stream: IO[str]) -> None:
         return
     from rich.console import Console
 
+    if isinstance(renderable, Document):
+        from calculon.render.terminal import Page
+
+        renderable = Page(renderable)
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     if console.is_terminal:
         console.width = min(console.width, WIDEST)

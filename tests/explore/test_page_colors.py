@@ -18,7 +18,7 @@ TEXT, BOUNDARY = 4.5, 3.0
 """Least ratios for text, and for the edges of controls and what charts show."""
 
 SOFTENED = 0.7
-"""Opacity of remarks in what ``calculon.render.markup`` writes."""
+"""Opacity of remarks in what ``calculon.render.html`` writes."""
 
 Rgb = tuple[float, float, float]
 

@@ -82,10 +82,10 @@ def run(arguments: argparse.Namespace, log: Log) -> int:
 
 def _largest(arguments: argparse.Namespace, log: Log, output: str | None) -> None:
     """Find the largest model for a fleet, then print the page or write the file."""
-    from calculon.documents.largest_model_page import LargestModelPage
+    from calculon.documents.largest_model_page import largest_model_page
 
     found = asked_largest(arguments).to_dict()
     if output is None:
-        log.show(LargestModelPage(found, every=arguments.verbose))
+        log.show(largest_model_page(found, every=arguments.verbose))
     else:
         log.write(found, output)

@@ -28,7 +28,7 @@ from calculon.documents.comparison import Comparison
 from calculon.documents.comparison_tables import sections
 from calculon.documents.deployments_page import DeploymentsPage
 from calculon.documents.fleet_page import BEST, FleetPage
-from calculon.documents.largest_model_page import LargestModelPage
+from calculon.documents.largest_model_page import largest_model_page
 from calculon.documents.page import Page
 from calculon.documents.plan_page import PlanPage
 from calculon.documents.plans_table import plans_table
@@ -46,7 +46,7 @@ from calculon.estimate.evaluate import Evaluation
 from calculon.hardware.system import System
 from calculon.launch.dialect import Launch
 from calculon.plan.plan import NAMES, Plan
-from calculon.render.markup import ROWS, folded, framed, heading, page, paragraph, table
+from calculon.render.html import ROWS, folded, framed, heading, page, paragraph, table
 from calculon.render.text_tables import Column, Section, Table
 from calculon.render.texts import bandwidth, capacity, figure, quantity
 from calculon.search.deployments.deployments_found import DeploymentSearch
@@ -356,7 +356,7 @@ PAGES: dict[type, Shower] = {
     Waterfall: _waterfall,
     Launch: _launch,
     TrainingRun: _training_run,
-    LargestModel: lambda one: page(LargestModelPage(one.to_dict()), ("On", "Nearest")),
+    LargestModel: lambda one: page(largest_model_page(one.to_dict())),
     Served: _served,
     DeploymentSearch: _deployments,
     ByBatch: _by_batch,

@@ -16,7 +16,7 @@ from calculon.explore.machine.capacity_view import capacity_text
 from calculon.explore.machine.knobs import CAPACITY, labels
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, html
-from calculon.render.markup import page
+from calculon.render.html import page
 
 STATISTICS = {
     "total_time": "time of a step",

@@ -32,7 +32,7 @@ from calculon.explore.pipeline.operator_words import (
     rate_words,
 )
 from calculon.hardware.figures import figures_of, with_figures
-from calculon.render.markup import page
+from calculon.render.html import page
 from calculon.render.texts import counted, percent, seconds
 
 

@@ -18,7 +18,7 @@ from calculon.explore.charts.schedule_chart import schedule_chart
 from calculon.explore.page_state import State
 from calculon.explore.part import Part, PartKind, html
 from calculon.explore.pipeline.block_parts import BLOCK_PARTS
-from calculon.render.markup import more
+from calculon.render.html import more
 from calculon.render.texts import counted
 
 USUAL, MOST = 4_096, 16_384

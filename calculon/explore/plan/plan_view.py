@@ -21,7 +21,7 @@ from calculon.explore.part import Part, PartKind, html
 from calculon.explore.plan.key_figures import key_figures, words_of
 from calculon.explore.plan.plan_changes import against, mend, single_changes
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
-from calculon.render.markup import page, table
+from calculon.render.html import page, table
 from calculon.render.text_tables import Column, Table
 
 _STAGES_SHOWN = 4

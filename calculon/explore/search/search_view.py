@@ -42,7 +42,7 @@ from calculon.explore.search.searches import (
     on_count,
     opened,
 )
-from calculon.render.markup import table as table_html
+from calculon.render.html import table as table_html
 from calculon.render.texts import percent
 from calculon.search.objective import Objective, known_statistic
 from calculon.search.restrict import FIXABLE

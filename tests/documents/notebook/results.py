@@ -2,7 +2,7 @@
 
 import calculon
 from calculon.inputs import Changed
-from calculon.render.markup import ROWS
+from calculon.render.html import ROWS
 from tests.store import cache
 
 ONE, OTHER = "llama3-8B_h100x64", "llama3-8B_h100x64_p4"

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from calculon.render.bars import COLORS, Bar, Share
 from calculon.render.grids import grid, indented
-from calculon.render.markup import ROWS, folded, heading, page, paragraph, table
+from calculon.render.html import ROWS, folded, heading, page, paragraph, table
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import heading as terminal_heading
 from tests.cases import for_each

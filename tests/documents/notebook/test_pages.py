@@ -20,7 +20,7 @@ from calculon.documents.sensitivity_page import SensitivityPage
 from calculon.documents.serving_page import ServingPage
 from calculon.documents.views.estimate_result import result_of
 from calculon.documents.why_page import WhyPage
-from calculon.render.markup import ROWS
+from calculon.render.html import ROWS
 from tests.documents.notebook import results
 from tests.documents.notebook.test_markup import HOSTILE, checked
 from tests.helpers import ROOT, document

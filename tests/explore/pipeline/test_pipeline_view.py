@@ -16,7 +16,7 @@ from calculon.explore.page_state import State
 from calculon.explore.pipeline.pipeline_view import MOST, PARTS
 from calculon.explore.web.page_server import app
 from calculon.inputs import Changed
-from calculon.render.markup import page
+from calculon.render.html import page
 from calculon.render.texts import percent
 from tests.cases import for_each
 from tests.explore.asking import answers, asked, found, made, words

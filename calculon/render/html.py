@@ -11,11 +11,25 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.padding import Padding
 from rich.style import Style
-from rich.table import Table as Grid
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from calculon.render.bars import COLORS, Bar
+from calculon.render.bars import COLORS, DRAWN, Bar
 from calculon.render.console import recording
+from calculon.render.document import (
+    Beside,
+    Block,
+    ByWidth,
+    Cell,
+    Document,
+    Grid,
+    Legend,
+    Rich,
+    Section,
+    Styled,
+    Swatches,
+    dim,
+)
 from calculon.render.text_tables import Column, Table
 
 ROWS = 10
@@ -115,7 +129,90 @@ def _table(
     return f"<table>{''.join(parts)}<tbody>{''.join(lines)}</tbody></table>"
 
 
-def page(renderable: RenderableType, opened: Sequence[str] = ()) -> str:
+def page(one: Document | RenderableType, opened: Sequence[str] = ()) -> str:
+    """Return a document as HTML; sections are folded away but those that are `opened`."""
+    if isinstance(one, Document):
+        return framed(*_Blocks().document(one))
+    return rich_page(one, opened)
+
+
+class _Blocks:
+    """Draws the blocks of a document, as a terminal of :data:`WIDTH` characters lays them out."""
+
+    def document(self, one: Document) -> Iterator[str]:
+        """Yield the title and all parts of a document."""
+        if one.title:
+            terms = f'<span style="{_QUIET}">   {escape(one.terms)}</span>' if one.terms else ""
+            yield f"<p><strong>{escape(one.title)}</strong>{terms}</p>"
+        yield from self.blocks((*one.lead, *one.parts))
+
+    def blocks(self, several: Iterable[Block]) -> Iterator[str]:
+        """Yield blocks one after the other."""
+        for one in several:
+            if isinstance(one, Section):
+                yield self._section(one)
+            elif isinstance(one, Beside):
+                yield from (html for column in one.columns for html in self.blocks(column))
+            elif isinstance(one, ByWidth):
+                yield from self.blocks(one.wide if one.width <= WIDTH else one.narrow)
+            elif isinstance(one, Document):
+                yield from self.document(one)
+            elif isinstance(one, Grid):
+                yield self._grid(one)
+            elif isinstance(one, Table):
+                yield table(one)
+            elif isinstance(one, Rich):
+                yield from (rich_page(part, ()) for part in one.parts)
+            else:
+                yield f"<p>{_words(one)}</p>"
+
+    def _section(self, section: Section) -> str:
+        inner = "".join(self.blocks(section.blocks))
+        if not section.title:
+            return inner
+        summary = f"<strong>{escape(section.title)}</strong>"
+        if section.remark:
+            summary += f": {_words(section.remark)}"
+        return _folded(summary, inner, opened=section.opened) if inner else f"<p>{summary}</p>"
+
+    def _grid(self, grid: Grid) -> str:
+        """Return a grid as a table; of a long one the first rows."""
+        cells = [[_words(cell) for cell in row] for row in grid.rows]
+        cells = [[*row, *[""] * (len(grid.kinds) - len(row))] for row in cells]
+        heads, rows = cells[: grid.heads], [row for row in cells[grid.heads :] if any(row)]
+        titles = ["<br>".join(filter(None, column)) for column in zip(*heads, strict=True)]
+        shown = rows[:ROWS] if len(rows) > 2 * ROWS else rows
+        right = [kind == "right" for kind in grid.kinds]
+        return _table(titles, shown, right) + more(len(rows) - len(shown))
+
+
+def _words(cell: Cell) -> str:
+    """Return a text, or a bar, in HTML."""
+    if isinstance(cell, Bar):
+        return _bar(cell)
+    if isinstance(cell, Legend):
+        return _piece(dim(cell.text.format(*DRAWN)))
+    if isinstance(cell, Swatches):
+        entries = (
+            f'<span style="color:{COLORS[color]}">■\N{NO-BREAK SPACE}</span>{_piece(dim(words))}'
+            for color, words in cell.entries
+        )
+        return "  ".join(entries)
+    pieces = cell if isinstance(cell, tuple) else (cell,)
+    return "".join(map(_piece, pieces))
+
+
+def _piece(piece: str | Styled) -> str:
+    """Return a piece of a text: bold, dim or plain."""
+    if isinstance(piece, str):
+        piece = Styled(piece)
+    found = escape(piece.text).replace("\n", "<br>")
+    if piece.style == "dim" and found:
+        return f'<span style="{_QUIET}">{found}</span>'
+    return f"<strong>{found}</strong>" if piece.style == "bold" else found
+
+
+def rich_page(renderable: RenderableType, opened: Sequence[str] = ()) -> str:
     """Return a page for a terminal as HTML.
 
     What follows a heading is folded away below it, but for the headings that begin with one of `opened`.
@@ -153,7 +250,7 @@ class _Drawn:
         if isinstance(one, Group):
             for inner in one.renderables:
                 yield from self.lines(inner)
-        elif isinstance(one, (str, Text, Padding, Grid, Table, Bar)):
+        elif isinstance(one, (str, Text, Padding, RichTable, Table, Bar)):
             if not isinstance(one, (str, Text)) or str(one).strip():
                 yield one
         else:
@@ -169,20 +266,20 @@ class _Drawn:
             return "".join(map(self.html, self.lines(one.renderable)))
         if isinstance(one, Table):
             return table(one)
-        if isinstance(one, Grid):
+        if isinstance(one, RichTable):
             return self._grid(one)
         if isinstance(one, Bar):
             return _bar(one)
         return "".join(map(self.html, self.lines(one)))
 
-    def _grid(self, grid: Grid) -> str:
+    def _grid(self, grid: RichTable) -> str:
         """Return a grid: as a table, or one part after the other where it lays out parts side by side."""
         columns = [
             [_inside(cell) for cell in list(column.cells)[int(grid.show_header) :]]
             for column in grid.columns
         ]
         rows = list(zip(*columns, strict=True))
-        if any(isinstance(cell, (Grid, Group, Table)) for row in rows for cell in row):
+        if any(isinstance(cell, (RichTable, Group, Table)) for row in rows for cell in row):
             return "".join(self.html(cell) for row in rows for cell in row)
         right = [column.justify == "right" for column in grid.columns]
         heads = [_inline(column.header) for column in grid.columns] if grid.show_header else []

@@ -1,0 +1,170 @@
+"""Documents: what an answer says, as data that a terminal, a notebook, a report and a page in a browser show.
+
+A :class:`Document` has a title and parts: texts, grids, tables and bars, most of them in a :class:`Section` below a
+heading. It holds words and shares, but no colour codes, no widths of a terminal and no HTML; the modules
+:mod:`calculon.render.terminal` and :mod:`calculon.render.html` show it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from calculon.base.frozen import dataclass
+from calculon.render.bars import Bar
+from calculon.render.text_tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Styled:
+    """A piece of text: ``bold``, ``dim`` (less important) or plain, and indented by some characters."""
+
+    text: str
+    style: str = ""
+    indent: int = 0
+
+
+def bold(text: str) -> Styled:
+    """Return a text that stands out."""
+    return Styled(text, "bold")
+
+
+def dim(text: str, indent: int = 0) -> Styled:
+    """Return a text that stays in the background: a label, a unit, a remark."""
+    return Styled(text, "dim", indent)
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """A dim text that explains bars: ``{}`` stands for the mark of solid pieces, a second one for light pieces."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swatches:
+    """The legend of colours: the name of a colour of :data:`~calculon.render.bars.COLORS`, and its words."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+Line = str | Styled | tuple[str | Styled, ...]
+"""A text; several pieces follow each other in one line."""
+
+Cell = Line | Legend | Bar | Any
+"""A cell of a grid: a text, or a bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of cells in columns, without lines.
+
+    Attributes
+    ----------
+    kinds : tuple of str
+        One per column: ``left`` and ``right`` keep their lines, ``text`` folds, and ``wide`` takes the space that is
+        left (bars).
+    rows : tuple of tuple of Cell
+        The cells; a row may end early.
+    heads : int
+        How many of the first rows name the columns.
+    gap : int
+        Blanks between columns.
+    least : tuple of int
+        Least widths of the first columns.
+    """
+
+    kinds: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    heads: int = 0
+    gap: int = 2
+    least: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Blocks below a heading, indented; without a title only indented.
+
+    Attributes
+    ----------
+    title, remark : str, Line
+        The heading, and the one thing to know.
+    blocks : tuple of Block
+        What it says.
+    opened : bool
+        Whether a page that folds sections away shows this one.
+    """
+
+    title: str
+    blocks: "tuple[Block, ...]"
+    remark: Line = ""
+    opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Columns of blocks: next to each other from a width in characters on, else one below the other.
+
+    Attributes
+    ----------
+    columns : tuple of tuple of Block
+        The blocks of each column; blank lines separate them.
+    width : int
+        Characters that the columns need next to each other.
+    """
+
+    columns: "tuple[tuple[Block, ...], ...]"
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class ByWidth:
+    """Blocks for a page of at least `width` characters, and blocks for a narrower one."""
+
+    width: int
+    wide: "tuple[Block, ...]"
+    narrow: "tuple[Block, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An answer.
+
+    Attributes
+    ----------
+    title : str
+        What it answers.
+    terms : str
+        Edition and preset, and what else holds for every number of it.
+    lead : tuple of Block
+        What follows the title immediately, indented: the question in short.
+    parts : tuple of Block
+        What it says, in the order of reading; blank lines separate them.
+    """
+
+    title: str
+    terms: str = ""
+    lead: "tuple[Block, ...]" = ()
+    parts: "tuple[Block, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rich:
+    """Parts that rich draws: those of pages that are not documents yet."""
+
+    parts: tuple[Any, ...]
+
+
+Block = Line | Swatches | Grid | Table | Section | Beside | ByWidth | Document | Any
+"""A part of a document; a text is a paragraph."""
+
+
+def labelled(texts: Mapping[str, Line]) -> Grid:
+    """Return a line for each label; lines without a text are left out."""
+    return Grid(
+        ("text", "text"), tuple((dim(label), text) for label, text in texts.items() if text)
+    )
+
+
+def figures(rows: Iterable[tuple[str, str, str]]) -> Grid:
+    """Return a line for each figure: what it is, its value, and a remark."""
+    cells = tuple((label, bold(value), dim(remark)) for label, value, remark in rows)
+    return Grid(("left", "right", "text"), cells)
