@@ -12,9 +12,11 @@ from calculon.declarations.plan_words import degrees_words, plan_words
 from calculon.documents.how_sure import TIGHT
 from calculon.documents.page_title import page_title
 from calculon.documents.run_defaults import defaults_section, price_words
-from calculon.documents.setup import add_interval
+from calculon.documents.setup import Row, interval_row
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import Grid, dim
 from calculon.render.grids import grid, indented
+from calculon.render.terminal import drawn
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, heading
 
@@ -129,10 +131,8 @@ class FleetPage:
         words = plan_words(one["execution"], self.usual(one["execution"]))
         yield Text.assemble((f"{word}: ", "bold"), (f"{where}, {words}", "bold"))
         digits, days = digits_of(one), one["days"]
-        table = grid("left", "right", "text")
         known = one["days_low"] is not None
-        heads = ("", "expected", "90 % interval" if known else "")
-        table.add_row(*(Text(text, "dim") for text in heads))
+        shown: list[Row] = [(*map(dim, ("", "expected", "90 % interval" if known else "")),)]
         low, high = (one["days_low"] / days, one["days_high"] / days) if known else (None, None)
         rows = {
             "days": "days",
@@ -146,8 +146,8 @@ class FleetPage:
             if value is None:
                 continue
             ends = (None, None) if low is None or high is None else (value * low, value * high)
-            add_interval(table, label, value, ends, digits.rate)
-        yield indented(table)
+            shown.append(interval_row(label, value, ends, digits.rate))
+        yield indented(drawn(Grid(("left", "right", "text"), tuple(shown), heads=1)))
         yield indented(Text(self._spread(one), "dim"))
         if one["memory_remark"]:
             yield indented(Text(f"{TIGHT}: {one['memory_remark']}."))

@@ -18,12 +18,15 @@ from calculon.documents.expert_section import LEGEND, experts_section
 from calculon.documents.figures_group import figures_group
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
 from calculon.documents.layer_table import by_kind, layer_table
+from calculon.documents.page_title import titled
 from calculon.documents.rank_group_table import groups_section
 from calculon.documents.result import Inputs, Result
-from calculon.documents.setup import key_figures, setup, title
+from calculon.documents.setup import key_figures, setup_texts
 from calculon.documents.stage_table import stages_group
 from calculon.render.bars import COLORS, Bar, Share, has_blocks, marks
+from calculon.render.document import labelled
 from calculon.render.grids import grid, indented, side_by_side
+from calculon.render.terminal import drawn
 from calculon.render.texts import bandwidth, heading, level_text
 
 SIDE_BY_SIDE = 144
@@ -75,8 +78,10 @@ class Page:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         result = self.result
-        yield from (*title(result), setup(result), Text())
-        yield from (key_figures(result, options.max_width), Text())
+        machine = (result.question or {}).get("system", {})
+        setup = labelled(setup_texts(result))
+        title = titled(result.title, f"edition {result.terms}", machine, lead=(setup,))
+        yield from (drawn(title), Text(), drawn(key_figures(result)), Text())
         if result.belief is not None:
             yield from (*_how_sure(result.belief), Text())
         if result.residuals is not None:

@@ -28,11 +28,13 @@ from calculon.documents.plans_table import mfu_name
 from calculon.documents.result import Result
 from calculon.documents.run_defaults import defaults_line
 from calculon.documents.settings_section import settings_section
-from calculon.documents.setup import add_interval, speed_with_interval
+from calculon.documents.setup import Row, interval_heads, interval_row, speed_rows
 from calculon.documents.stage_table import stages_group
 from calculon.documents.waterfall_section import digits_of_differences, waterfall_section
 from calculon.render.digits import WITHOUT_INTERVAL, Digits
+from calculon.render.document import Grid
 from calculon.render.grids import grid, indented
+from calculon.render.terminal import drawn
 from calculon.render.text_tables import Column, Table
 from calculon.render.texts import counted, heading, token_count
 
@@ -137,10 +139,10 @@ class PlanPage:
 
     def _best(self, best: Result) -> Iterator[RenderableType]:
         yield Text.assemble(("Best: ", "bold"), (self._words(self.plans["0"]["execution"]), "bold"))
-        table = speed_with_interval(best)
         money = bool(self.answer["question"]["tokens"])
-        _add_training(table, self.plans["0"]["training"], best.digits, money=money)
-        yield indented(table)
+        training = _training_rows(self.plans["0"]["training"], best.digits, money=money)
+        rows = (interval_heads(best.interval or {}), *speed_rows(best), *training)
+        yield indented(drawn(Grid(("left", "right", "text"), rows, heads=1)))
 
     def _roomy(self) -> Iterator[RenderableType]:
         """Name the best plan with room for the error of memory, where the best of all has less."""
@@ -350,20 +352,20 @@ def _digits(stats: Document) -> Digits:
     return Digits((high - low) / 2 / stats["total_time"])
 
 
-def _add_training(table: Any, training: Document, digits: Digits, *, money: bool) -> None:
-    """Add days and processor-hours of a whole run to the figures of a plan, and what failures do to them."""
+def _training_rows(training: Document, digits: Digits, *, money: bool) -> Iterator[Row]:
+    """Yield days and processor-hours of a whole run, and what failures do to them."""
     whole, days = training["campaign"], training["campaign"]["days"]
     ends = (whole["days_low"], whole["days_high"])
-    add_interval(
-        table, f"days for {token_count(training['tokens'])} tokens", days, ends, digits.rate
+    yield interval_row(
+        f"days for {token_count(training['tokens'])} tokens", days, ends, digits.rate
     )
     closer = Digits(digits.spread / 10)
     said = f"{closer.rate(training['days'])} d of steps, {closer.rate(days)} with failures"
-    table.add_row("  goodput", f"{100 * whole['goodput']:.1f} %", said)
+    yield "  goodput", f"{100 * whole['goodput']:.1f} %", said
     for label, key in {"processor-hours": "processor_hours", "USD": "usd"}.items():
         if (value := whole[key]) is not None and (money or key != "usd"):
             low, high = (None if end is None else end / days * value for end in ends)
-            add_interval(table, label, value, (low, high), digits.rate)
+            yield interval_row(label, value, (low, high), digits.rate)
 
 
 def _memory(best: Result) -> Iterator[RenderableType]:

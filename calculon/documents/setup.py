@@ -4,19 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from calculon.base.units import between, scaled
 from calculon.declarations.execution import Execution
 from calculon.declarations.fields import spec_fields
 from calculon.declarations.plan_words import expert_replicas, expert_width, spreads_experts
 from calculon.declarations.recipes import NO_RECIPE, RECIPES
 from calculon.documents.model_details import details
-from calculon.documents.page_title import page_title
 from calculon.documents.result import Result, seq_length
-from calculon.render.grids import grid, indented
+from calculon.render.document import Beside, ByWidth, Cell, Grid, Section, bold, dim
 from calculon.render.texts import bandwidth, capacity, counted, level_text
 
 _RECOMPUTE = {"full": "full recomputation", "attn_only": "attention recomputation"}
@@ -53,24 +48,15 @@ _SCALES = {
 _KEPT = "weights, norms, attention, residual stream, router, embedding, head, gradients and optimizer keep their types"
 
 NARROW = 78
-"""Width below which key figures stand below each other."""
+"""Width below which key figures are below each other."""
 
 NARROW_WITH_INTERVAL = 100
 """The same where they have an interval."""
 
+_LONGEST = "tokens/s per processor"
 
-def title(result: Result) -> Iterator[RenderableType]:
-    """Yield the title of the page."""
-    machine = (result.question or {}).get("system", {})
-    yield from page_title(result.title, f"edition {result.terms}", machine)
-
-
-def setup(result: Result) -> RenderableType:
-    """Lay out model, system, split, batch and options."""
-    table = grid("text", "text")
-    for label, text in setup_texts(result).items():
-        table.add_row(Text(label, "dim"), text)
-    return indented(table)
+Row = tuple[Cell, ...]
+"""The cells of a row of a grid."""
 
 
 def _arithmetic(execution: Mapping[str, Any]) -> str:
@@ -218,78 +204,78 @@ def options(execution: Mapping[str, Any]) -> Iterator[str]:
         ).removeprefix(" and ")
 
 
-def key_figures(result: Result, width: int) -> RenderableType:
-    """Lay out the figures that users compare: speed at the left, efficiency at the right or below."""
-    bounded = result.interval is not None
-    wide = width >= (NARROW_WITH_INTERVAL if bounded else NARROW)
-    left = speed_with_interval(result) if bounded else _speed(result)
-    right = grid("left", "right", "left", least=[0 if wide else len(_LONGEST)])
-    if bounded and wide:
-        right.add_row()  # beside the titles
-    for word, meaning in _EFFICIENCIES.items():
-        share = result.digits.efficiency(result.value(f"{word}_efficiency"))
-        table = left if bounded and not wide else right
-        table.add_row(f"{word} efficiency", Text(share, "bold"), Text(meaning, "dim"))
-    if bounded and not wide:
-        return indented(left)
-    if not wide:
-        return indented(Group(left, right))
-    beside = grid("text", "text", gap=4)
-    beside.add_row(left, right)
-    return indented(beside)
+def key_figures(result: Result) -> Section:
+    """Return the figures that users compare: speed at the left, efficiency at the right or below."""
+    shares: tuple[Row, ...] = tuple(
+        (
+            f"{word} efficiency",
+            bold(result.digits.efficiency(result.value(f"{word}_efficiency"))),
+            dim(meaning),
+        )
+        for word, meaning in _EFFICIENCIES.items()
+    )
+    kinds = ("left", "right", "text")
+    narrow: tuple[Grid, ...]
+    if result.interval is None:
+        width = NARROW
+        speed = Grid(kinds[:2], tuple(_speeds(result)))
+        narrow = (speed, Grid(kinds, shares, least=(len(_LONGEST),)))
+        right = Grid(kinds, shares)
+    else:
+        width = NARROW_WITH_INTERVAL
+        rows = (interval_heads(result.interval), *speed_rows(result))
+        speed = Grid(kinds, rows, heads=1)
+        narrow = (Grid(kinds, (*rows, *shares), heads=1),)
+        right = Grid(kinds, ((), *shares))  # the speeds begin with a row of heads
+    wide = Beside(((speed,), (right,)), width, equal=False)
+    return Section("", (ByWidth(width, (wide,), narrow),))
 
 
-_LONGEST = "tokens/s per processor"
-
-
-def _speed(result: Result) -> Table:
-    """Return time and rates."""
+def _speeds(result: Result) -> Iterator[Row]:
+    """Yield time and rates without intervals."""
     digits = result.digits
-    speed = {
-        "time per iteration": digits.duration(result.value("total_time")),
-        "samples/s": digits.rate(result.value("sample_rate")),
-    }
+    yield "time per iteration", bold(digits.duration(result.value("total_time")))
+    yield "samples/s", bold(digits.rate(result.value("sample_rate")))
     if (tokens := result.tokens_per_second) is not None:
-        speed["tokens/s"] = digits.rate(tokens)
+        yield "tokens/s", bold(digits.rate(tokens))
         if result.execution is not None:
-            speed[_LONGEST] = digits.rate(tokens / result.execution["num_procs"])
-    table = grid("left", "right")
-    for label, text in speed.items():
-        table.add_row(label, Text(text, "bold"))
-    return table
+            yield _LONGEST, bold(digits.rate(tokens / result.execution["num_procs"]))
 
 
-def speed_with_interval(result: Result) -> Table:
-    """Return MFU, time and rates, each with its interval: that of the time, seen from the other side by all others."""
-    interval, total, digits = result.interval or {}, result.value("total_time"), result.digits
-    slow, fast = interval["high"] / total, interval["low"] / total
-    table = grid("left", "right", "text")
-    table.add_row("", Text("predicted", "dim"), Text(f"{level_text(interval)} interval", "dim"))
-
-    def add_rate(label: str, value: float, write: Callable[..., str]) -> None:
-        add_interval(table, label, value, (value / slow, value / fast), write)
-
-    if mfu := result.mfu:
-        add_rate(f"MFU, {result.masking}", mfu, digits.efficiency)
-    ends = (fast * total, slow * total)
-    add_interval(table, "time per iteration", total, ends, digits.duration)
-    if (tokens := result.tokens_per_second) is not None:
-        if result.execution is not None:
-            add_rate(_LONGEST, tokens / result.execution["num_procs"], digits.rate)
-        add_rate("tokens/s", tokens, digits.rate)
-    add_rate("samples/s", result.value("sample_rate"), digits.rate)
-    return table
+def interval_heads(interval: Mapping[str, Any]) -> Row:
+    """Return the row that names the columns of figures with their intervals."""
+    return "", dim("predicted"), dim(f"{level_text(interval)} interval")
 
 
-def add_interval(
-    table: Table,
+def interval_row(
     label: str,
     value: float,
     ends: tuple[float | None, float | None],
     write: Callable[..., str],
-) -> None:
-    """Add a figure with its interval, whose ends have its digits, to a table of three columns."""
+) -> Row:
+    """Return a figure with its interval, if it has one; the ends have the digits of the figure."""
     low, high = ends
     known = low is not None and high is not None
     said = between(write(low, like=value), write(high, like=value)) if known else ""
-    table.add_row(label, Text(write(value), "bold"), said)
+    return label, bold(write(value)), said
+
+
+def speed_rows(result: Result) -> list[Row]:
+    """Return MFU, time and rates, each with its interval, which follows from the interval of the time."""
+    total, digits = result.value("total_time"), result.digits
+    slow, fast = ((result.interval or {})[end] / total for end in ("high", "low"))
+
+    def rate_row(label: str, value: float, write: Callable[..., str]) -> Row:
+        return interval_row(label, value, (value / slow, value / fast), write)
+
+    rows = []
+    if mfu := result.mfu:
+        rows.append(rate_row(f"MFU, {result.masking}", mfu, digits.efficiency))
+    ends = (fast * total, slow * total)
+    rows.append(interval_row("time per iteration", total, ends, digits.duration))
+    if (tokens := result.tokens_per_second) is not None:
+        if result.execution is not None:
+            rows.append(rate_row(_LONGEST, tokens / result.execution["num_procs"], digits.rate))
+        rows.append(rate_row("tokens/s", tokens, digits.rate))
+    rows.append(rate_row("samples/s", result.value("sample_rate"), digits.rate))
+    return rows

@@ -109,10 +109,13 @@ class Beside:
         The blocks of each column; blank lines separate them.
     width : int
         Characters that the columns need next to each other.
+    equal : bool
+        Whether all columns have the same width; else they are as wide as their contents.
     """
 
     columns: "tuple[tuple[Block, ...], ...]"
     width: int
+    equal: bool = True
 
 
 @dataclass(frozen=True, slots=True)

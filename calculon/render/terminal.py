@@ -87,7 +87,9 @@ class _Drawn:
         if self.width >= one.width:
             from rich.console import Group
 
-            yield grids.side_by_side(*(Group(*column) for column in columns))
+            table = grids.grid(*["wide" if one.equal else "text"] * len(columns), gap=4)
+            table.add_row(*(Group(*column) for column in columns))
+            yield table
             return
         for number, column in enumerate(columns):
             yield from [Text()] * bool(number)
