@@ -3,15 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from calculon.base.units import scaled
 from calculon.declarations.axes import AXIS
 from calculon.documents.result import Result, seq_length
 from calculon.render.digits import Digits
-from calculon.render.grids import grid, indented, styled
-from calculon.render.texts import counted, heading
+from calculon.render.document import Block, Cell, Grid, Section, dim, labelled
+from calculon.render.texts import counted
 
 Exchange = Mapping[str, Any]
 """What is sent, as in :func:`calculon.estimate.context_parts.context_exchange`."""
@@ -63,27 +60,21 @@ def context_lines(result: Result) -> dict[str, str]:
     }
 
 
-def context_section(result: Result, *, table: bool = True) -> list[RenderableType]:
-    """Lay out the context parallelism of a result: lines, and a table of what a block sends."""
+def context_section(result: Result, *, table: bool = True) -> Section | None:
+    """Return the context parallelism of a result: lines, and a table of what a block sends."""
     lines, exchange = context_lines(result), result.context_exchange
     if not lines or not exchange or result.inputs is None or result.execution is None:
-        return []
-    items = grid("text", "text")
-    for label, text in lines.items():
-        items.add_row(Text(label, "dim"), text)
+        return None
     length = seq_length(result.inputs, result.execution)
     part = length // result.execution[AXIS["cp"].degree]
-    shown: list[RenderableType] = [
-        heading("Context", f"{part:,} of the {length:,} tokens of a sequence on each processor"),
-        indented(items),
-    ]
+    blocks: list[Block] = [labelled(lines)]
     if table and exchange["sent"]:
-        shown.append(indented(_table(exchange["sent"], result.digits)))
         counts = {row["blocks"] for row in exchange["sent"]}
         block = f"one of {counted(counts.pop(), 'block')}" if len(counts) == 1 else "one block"
         of = f"{block}, one microbatch: bytes that a processor sends, and their time"
-        shown.append(indented(Text(of, "dim")))
-    return shown
+        blocks += (_table(exchange["sent"], result.digits), dim(of))
+    remark = f"{part:,} of the {length:,} tokens of a sequence on each processor"
+    return Section("Context", tuple(blocks), remark)
 
 
 def _split(execution: Mapping[str, Any], exchange: Exchange) -> str:
@@ -148,26 +139,23 @@ def _sent(result: Result) -> str:
     return f"{told}{digits.duration(link)} on the link, {digits.duration(out)} exposed, {share} of the time"
 
 
-def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> RenderableType:
-    """Set what is sent for a block, and its time, pass by pass."""
+def _table(sent: Sequence[Mapping[str, Any]], digits: Digits) -> Grid:
+    """Return what is sent for a block, and its time, pass by pass."""
     several = len({row["blocks"] for row in sent}) > 1
-    table = grid("left", "left", "right", "right", "right", *["right"] * several)
     titles = ("", "", "sent", "on link", "exposed", *["blocks"] * several)
-    table.add_row(*styled(titles, "dim"))
+    rows: list[tuple[Cell, ...]] = [(*map(dim, titles),)]
     longest = max(row["time"] for row in sent)
     before = ""
     for row in sent:
         words = _words(row)
         times = digits.seconds([row["time"], row["exposed"]], longest)
-        table.add_row(
-            words if words != before else "",
-            _PASSES[row["pass"]],
-            scaled(row["moved"], "B", binary=True, digits=1),
-            *times,
-            *[f"{row['blocks']:,}"] * several,
-        )
+        moved = scaled(row["moved"], "B", binary=True, digits=1)
+        what = words if words != before else ""
+        count = [f"{row['blocks']:,}"] * several
+        rows.append((what, _PASSES[row["pass"]], moved, *times, *count))
         before = words
-    return table
+    kinds = ("left", "left", *["right"] * (len(titles) - 2))
+    return Grid(kinds, tuple(rows), heads=1)
 
 
 def _words(row: Mapping[str, Any]) -> str:

@@ -3,16 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import RenderableType
-from rich.text import Text
-
 from calculon.base.units import scaled
 from calculon.declarations.plan_words import expert_replicas, expert_width
 from calculon.documents.result import Result
 from calculon.render.bars import Bar, Share
 from calculon.render.digits import Digits
-from calculon.render.grids import grid, indented, styled
-from calculon.render.texts import counted, heading
+from calculon.render.document import Block, Cell, Grid, Legend, Section, bold, dim, labelled
+from calculon.render.texts import counted
 
 FEW_ROWS = 256
 """Rows of an expert below which reading its weights takes longer than its arithmetic on most processors."""
@@ -21,9 +18,6 @@ _FEW = f"below {FEW_ROWS}: reading weights takes longer than multiplying"
 
 TIGHT = 1.1
 """Rows of the busiest processor, over the mean, that a plan without room for them is said to be tight for."""
-
-LEGEND = "{} computing {} sending"
-"""Of the bars, with both of their marks."""
 
 Parts = Sequence[Mapping[str, Any]]
 """Parts of a block with experts, as in :func:`calculon.estimate.expert_parts.expert_parts`."""
@@ -68,49 +62,41 @@ def expert_lines(result: Result) -> dict[str, str]:
     }
 
 
-def experts_section(result: Result, legend: str | None = None) -> list[RenderableType]:
-    """Lay out the experts of a result: lines, and the time of a block with them.
-
-    That is a table where there is the legend of its bars, else one more line.
-    """
+def experts_section(result: Result, *, table: bool = False) -> Section | None:
+    """Return the experts of a result: lines, and the time of a block with experts, in a table or in one more line."""
     lines = expert_lines(result)
     if not lines or result.inputs is None:
-        return []
+        return None
     of_block = result.expert_parts or {}
     experts, parts = result.inputs.model["num_experts"], of_block.get("parts")
     held = experts // (result.execution or {}).get("expert_par", 1)
-    if parts and legend is None:
-        lines["time"] = _shares(parts, result.digits)
-    items = grid("text", "text")
-    for label, text in lines.items():
-        items.add_row(Text(label, "dim"), text)
-    shown: list[RenderableType] = [
-        heading("Experts", f"{held:,} of {experts:,} on each processor"),
-        indented(items),
-    ]
-    if parts and legend is not None:
-        shown.append(indented(parts_table(parts, result.digits, legend)))
+    blocks: list[Block] = []
+    if parts and table:
         of = f"one of {counted(of_block['blocks'], 'block')} with experts, one microbatch"
-        note = f"{of}, all passes; sending before any of it is hidden"
-        shown.append(indented(Text(note, "dim")))
-    return shown
+        note = dim(f"{of}, all passes; sending before any of it is hidden")
+        blocks = [experts_table(parts, result.digits), note]
+    elif parts:
+        lines["time"] = _shares(parts, result.digits)
+    remark = f"{held:,} of {experts:,} on each processor"
+    return Section("Experts", (labelled(lines), *blocks), remark)
 
 
-def parts_table(parts: Parts, digits: Digits, legend: str) -> RenderableType:
-    """Draw the time of the parts of a block with experts: computing and sending."""
+def experts_table(parts: Parts, digits: Digits) -> Grid:
+    """Return the time of the parts of a block with experts: computing and sending."""
     whole = sum(map(_together, parts))
     longest = max(map(_together, parts))
-    table = grid("left", "right", "right", "right", "wide", least=[16])
-    table.add_row(*styled(("", "computing", "sending", "share", legend), "dim"))
+    heads = ("", *map(dim, ("computing", "sending", "share")), Legend("{} computing {} sending"))
+    rows: list[tuple[Cell, ...]] = [heads]
     for one in parts:
         pieces = (
             Share(one["computing"] / longest, "blue"),
             Share(one["sending"] / longest, "vermilion", solid=False),
         )
-        table.add_row(one["part"], *_texts(one, whole, digits), Bar(pieces))
+        rows.append((one["part"], *_texts(one, whole, digits), Bar(pieces)))
     sums = {name: sum(one[name] for one in parts) for name in ("computing", "sending")}
-    table.add_row(*styled(("together", *_texts(sums, whole, digits)), "bold"), "")
-    return table
+    rows.append((*map(bold, ("together", *_texts(sums, whole, digits))),))
+    kinds = ("left", "right", "right", "right", "wide")
+    return Grid(kinds, tuple(rows), heads=1, least=(16,))
 
 
 def _texts(one: Mapping[str, float], whole: float, digits: Digits) -> Iterator[str]:

@@ -8,7 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from calculon.declarations.plan_words import expert_width, spreads_experts
-from calculon.documents.expert_section import LEGEND, parts_table, rows_text
+from calculon.documents.expert_section import experts_table, rows_text
 from calculon.documents.layer_table import (
     COUNTS,
     SIZES,
@@ -24,9 +24,10 @@ from calculon.documents.layer_table import (
 )
 from calculon.documents.page_title import page_title
 from calculon.documents.setup import options as switched_on
-from calculon.render.bars import marks
 from calculon.render.digits import Digits
+from calculon.render.document import Section
 from calculon.render.grids import grid, indented, styled
+from calculon.render.terminal import drawn
 from calculon.render.texts import counted, heading, seconds
 
 SIDE_BY_SIDE = 160
@@ -91,16 +92,16 @@ class BlockPage:
                 yield from ([Text()] if number else [])
                 yield Text(name, "bold underline")
             one = BlockPage({**self.document, "operators": operators})
-            yield from one._of_kind(options.max_width, LEGEND.format(*marks(console, options)))
+            yield from one._of_kind(options.max_width)
 
-    def _of_kind(self, width: int, legend: str) -> Iterator[RenderableType]:
+    def _of_kind(self, width: int) -> Iterator[RenderableType]:
         """Lay out operators, collectives and sums of a block of one kind."""
         yield from self._operators(width)
         if self.sent:
             yield from (Text(), *self._collectives(width))
         yield from (Text(), *self._sums())
         if "part" in self.operators[0]:
-            yield from (Text(), *self._parts(legend))
+            yield from (Text(), drawn(self._parts()))
 
     def _title(self) -> Iterator[RenderableType]:
         """Name the part, the model, the system, the microbatch, and the options."""
@@ -168,7 +169,7 @@ class BlockPage:
             note = "Blocks next to a pipeline transfer split theirs: --output has them."
             yield indented(Text(note, "dim"))
 
-    def _parts(self, legend: str) -> Iterator[RenderableType]:
+    def _parts(self) -> Section:
         """Add up what router, dispatch, experts and their like take of a block with experts."""
         parts: dict[str, dict[str, Any]] = {}
         for one in self.operators:
@@ -177,8 +178,8 @@ class BlockPage:
             row["sending"] += sum(sent["time"] for sent in one["collectives"])
         ordered = sorted(parts.items(), key=lambda one: one[0] == "other")
         told = [{"part": part, **times} for part, times in ordered if any(times.values())]
-        yield heading("Experts", "all passes, sending before any of it is hidden")
-        yield indented(parts_table(told, Digits(), legend))
+        remark = "all passes, sending before any of it is hidden"
+        return Section("Experts", (experts_table(told, Digits()),), remark)
 
     def _sums(self) -> Iterator[RenderableType]:
         """Add the passes up: computation, and exposed collectives."""

@@ -14,7 +14,7 @@ from rich.text import Text
 from calculon.base.units import duration
 from calculon.declarations.axes import FURTHER_AXES
 from calculon.documents.context_section import context_section
-from calculon.documents.expert_section import LEGEND, experts_section
+from calculon.documents.expert_section import experts_section
 from calculon.documents.figures_group import figures_group
 from calculon.documents.how_sure import memory_text, nearest_table, remarks
 from calculon.documents.layer_table import by_kind, layer_table
@@ -90,13 +90,13 @@ class Page:
         if "mfu" in result.stats:
             yield from (*figures_group(result, options.max_width), Text())
         coloured = bool(console.color_system) and not console.no_color
-        experts = experts_section(result, LEGEND.format(*marks(console, options)))
+        experts = experts_section(result, table=True)
         context = context_section(result)
         time = Group(
             *_time(result, has_blocks(console, options) and coloured),
             *((Text(), *stages_group(result.stages, result.digits)) if result.stages else ()),
-            *((Text(), *context) if context else ()),
-            *((Text(), *experts) if experts else ()),
+            *((Text(), drawn(context)) if context else ()),
+            *((Text(), drawn(experts)) if experts else ()),
         )
         legend = "{} exposed {} hidden".format(*marks(console, options))
         traffic = (*_communication(result, legend), *groups_section(result.groups, result.domains))

@@ -73,9 +73,9 @@ class PlanPage:
             yield from (Text(), *self._best(self.best), Text(), *_memory(self.best))
             yield from self._roomy()
             if context := context_section(self.best, table=False):
-                yield from (Text(), *context)
+                yield from (Text(), drawn(context))
             if experts := experts_section(self.best):
-                yield from (Text(), *experts)
+                yield from (Text(), drawn(experts))
             yield from (Text(), *self._rivals(self.best.digits))
         yield from (Text(), *self._counts())
         if "mine" in self.answer:

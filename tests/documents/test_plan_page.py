@@ -10,6 +10,7 @@ from calculon.documents.expert_section import experts_section
 from calculon.documents.how_sure import chance, order_in_words
 from calculon.documents.plan_page import PlanPage, _percent
 from calculon.documents.views.estimate_result import result_of
+from calculon.render.terminal import drawn as blocks_drawn
 from tests.documents.drawing import drawn
 from tests.helpers import document
 from tests.store import cache
@@ -66,7 +67,7 @@ def test_days_are_of_the_tokens_asked_for():
 def test_a_plan_with_experts_says_where_their_time_goes():
     execution = document("examples", "mixtral-8x7B_h100x64")
     best = result_of(calculon.estimate("mixtral-8x7B", execution, "h100_80g_sxm"))
-    text = drawn(*experts_section(best))
+    text = drawn(blocks_drawn(experts_section(best)))
     assert text.startswith("Experts: 1 of 8 on each processor\n")
     assert "EP 8 x ETP 1 x EDP 2" in text
     shares = dict(re.findall(r"(experts|attention|dispatch|combine|router) (\d+) %", text))
